@@ -7,5 +7,5 @@ class LambdaContext(Protocol):
     """The part of Lambda's context object that the functions use."""
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until Lambda ends the invocation."""
+        """Return the milliseconds until Lambda ends the invocation."""
         ...

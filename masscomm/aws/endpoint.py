@@ -1,4 +1,6 @@
-"""The address of an AWS service: the region's, unless an environment variable overrides it."""
+"""Returns the address of an AWS service: the default address of the region, unless an environment variable overrides
+it.
+"""
 
 import os
 
@@ -6,10 +8,10 @@ from masscomm.errors import Stop
 
 
 def region() -> str:
-    """Return AWS_REGION, or else AWS_DEFAULT_REGION.
+    """Return the region from AWS_REGION, or else from AWS_DEFAULT_REGION.
 
     Raises:
-        Stop: neither is set.
+        Stop: Neither variable is set.
     """
     name = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not name:

@@ -1,1 +1,1 @@
-"""The channels: the format of a message for each, and the errors of the providers."""
+"""The format of the messages of each channel (push, e-mail), and the clients and errors of the providers."""

@@ -1,6 +1,6 @@
-"""The directory's contract without a server, for unit tests of its callers.
+"""The directory (users, settings, devices and templates) in memory, for unit tests of its callers.
 
-It passes the same contract test as OpenSearchDirectory (tests/support/contracts/directory.py).
+It passes the same contract tests as OpenSearchDirectory (tests/support/contracts/directory.py).
 """
 
 from collections import Counter
@@ -16,11 +16,13 @@ _CAUGHT_UP = DirectoryPosition(lsn=1, ts_ms=2**53)
 
 
 class InMemoryDirectory:
-    """A directory in dictionaries.
+    """Implements the directory of users, settings, devices and templates with dictionaries.
 
-    ready: whether the generation's snapshot is complete; failing: raised by each look-up until it is None again;
-    caught_up: the position that confirm can return; calls: the number of calls of each method, for tests of round
-    trips.
+    Attributes:
+        ready: Whether the snapshot of the monolith's tables is complete.
+        failing: An error that each look-up raises; None: look-ups succeed.
+        caught_up: The position in the monolith's write-ahead log up to which `confirm` succeeds.
+        calls: The number of calls of each method, for tests that count round trips.
     """
 
     def __init__(self, *, ready: bool = True, caught_up: DirectoryPosition = _CAUGHT_UP) -> None:
@@ -49,7 +51,7 @@ class InMemoryDirectory:
                     self._templates[row.template_id] = row
 
     def remove(self, *rows: User | UserSettings | Device | Template) -> None:
-        """Delete rows by their primary keys; no effect for a row that does not exist."""
+        """Delete rows by their primary keys. A row that does not exist is ignored."""
         for row in rows:
             match row:
                 case User():
@@ -85,11 +87,13 @@ class InMemoryDirectory:
         return found
 
     def suppress(self, *several: Suppression) -> None:
-        """Put addresses on the suppression list."""
+        """Put addresses on the suppression list (addresses to which a club sends no e-mail)."""
         self._suppressions.update((each.id, each.source) for each in several)
 
     def suppress_as_before(self, address: str) -> None:
-        """Put an address on the suppression list in the form of earlier versions: for every club, without an end."""
+        """Put an address on the suppression list in the form that earlier versions wrote: for every club, without an
+        expiry.
+        """
         self._suppressions[address_id(address)] = {"reason": "bounced_permanent", "at": 0}
 
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:

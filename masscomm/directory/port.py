@@ -1,10 +1,11 @@
-"""The directory: users, user settings, devices and templates of the monolith's tables.
+"""The interface of the directory, an OpenSearch copy of the monolith's tables: users, user settings, devices and
+templates from the monolith's tables.
 
-A look-up has four different results, and no caller may mistake one for another (preferences fail closed):
+A look-up has four different results. A caller must not mistake one for another, because a failed look-up is no consent:
 
 - the row
-- a confirmed absence: the directory has passed the send's timestamp (`confirm`)
-- not ready: the snapshot of this index generation is not complete → Retry
+- a confirmed absence: the directory is complete up to the send's timestamp (`confirm`)
+- not ready: the snapshot that the index was built from is not complete → Retry
 - a failure of the look-up, for all or some of the ids → Retry
 """
 
@@ -15,37 +16,41 @@ from masscomm.domain.users import Device, DirectoryPosition, Template, User, Use
 
 
 class Directory(Protocol):
-    """Look-ups for a whole batch at a time; every method raises Retry unless it has the result for all the ids."""
+    """Look-ups for a whole batch. Every method raises Retry unless it has the result for all ids."""
 
     def users(self, user_ids: Sequence[int]) -> dict[int, User]:
-        """Return the users by id; an id without a user is not in the directory now."""
+        """Return the users by id. An id that is not in the result has no user in the directory in OpenSearch at this
+        time.
+        """
         ...
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
-        """Return the user settings by user id, without the ids that have none."""
+        """Return the user settings by user id, without the ids that have no settings."""
         ...
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
-        """Return users and user settings, in half the round trips of two calls."""
+        """Return users and user settings, with half the round trips of two calls."""
         ...
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
-        """Return the monolith's active devices of each user, by user id, in the order of their ids."""
+        """Return the monolith's active devices by user id, each user's devices in the order of their ids."""
         ...
 
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
-        """Return the e-mail addresses to which the club must not send now (masscomm.domain.suppressions)."""
+        """Return those of the e-mail addresses to which the club must not send now (masscomm.domain.suppressions)."""
         ...
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
-        """Return, for each (club_id, type, channel), the club's templates and those for every club, in all locales."""
+        """Return, for each (club_id, type, channel), the club's own templates and those for every club, in all
+        locales.
+        """
         ...
 
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         """Return once every row that the monolith's database committed up to ts_ms can be looked up.
 
-        A later look-up that does not find a row confirms its absence. The position is cached: only the first call for a
-        given time sends requests.
+        A later look-up that does not find a row confirms its absence. The confirmed position is cached: only the first
+        call for a given time sends requests.
 
         Raises:
             Retry: The directory is behind.
@@ -53,9 +58,13 @@ class Directory(Protocol):
         ...
 
     def is_confirmed(self, ts_ms: int) -> bool:
-        """Whether confirm(ts_ms) returns without a request: an absence in a look-up begun now is then confirmed."""
+        """Return whether confirm(ts_ms) would return without a request. If so, a row that a look-up does not find
+        now is confirmed as absent.
+        """
         ...
 
     def position(self) -> DirectoryPosition | None:
-        """Return the newest confirmed position, without a request; None before the first confirm."""
+        """Return the newest position in the write-ahead log that is confirmed, without a request; None before the
+        first successful confirm.
+        """
         ...

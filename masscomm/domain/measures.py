@@ -1,13 +1,16 @@
-"""The measures of the metrics: each counts the notifications (one user on one channel) of one step or status."""
+"""The measures of the metrics: each measure counts the notifications (one user on one channel) at one processing
+step or with one status.
+"""
 
 from masscomm.domain.statuses import Status
 
-REQUESTED = "requested"  # the distinct users of a chunk, on each channel
-DUPLICATE = "duplicate"  # repetitions of a user in a chunk by the producer, on each channel; never sent twice
-QUEUED = Status.QUEUED.value  # written for delivery
+REQUESTED = "requested"  # Counts the distinct users in a record of a send, on each channel.
+# Counts users that a producer repeated in a record of a send, on each channel. Nothing is sent to them twice.
+DUPLICATE = "duplicate"
+QUEUED = Status.QUEUED.value  # Counts notifications that are written for delivery.
 
 # The other measures are the statuses of the outcome records.
 MEASURES = (REQUESTED, DUPLICATE, *(status.value for status in Status))
 
-# Length of a precomputed window of the view `trending`, in minutes: one window ends with each minute.
+# The length of a window of the view `trending` in minutes. The windows are precomputed; one ends with each minute.
 TRENDING_WINDOW_MIN = 15

@@ -4,8 +4,9 @@
 midnight if end is before start. Other keys are ignored. The user's local time counts: if clocks are put forward past
 the end, quiet hours are over; if clocks are put back into them, they begin again.
 
-It is a customer's JSON. A malformed value means DEFAULT_QUIET_HOURS: it wakes no user, and it ends. So does a start
-equal to the end, which could mean all day or never. An unknown or missing time zone means UTC.
+The value is a customer's JSON. A malformed value is replaced by DEFAULT_QUIET_HOURS, which disturb no user at night and
+end in the morning. A start equal to the end could mean all day or never, and is also replaced. An unknown or missing
+time zone means UTC.
 """
 
 import re
@@ -23,10 +24,10 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Stop
 
 DEFAULT_QUIET_HOURS = (time(21), time(9))
-# The delay reason of HELD recipients.
+# The delay reason of recipients with the status HELD.
 DELAY_REASON = "quiet_hours"
-# Most parts of one record with different ends. Above this, ends are rounded up to quarters of an hour: every user may
-# have another end.
+# The largest number of parts into which a record is split because its users' quiet hours end at different times. Above
+# it, ends are rounded up to quarters of an hour, because every user may have a different end.
 MAX_ENDS = 100
 _QUARTER_MS = 15 * 60_000
 
@@ -35,17 +36,22 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::00)?|24:00(?::00)?", re.ASCII
 
 @dataclass(frozen=True, slots=True)
 class QuietPeriod:
-    """A user's current quiet hours; until_ms: their end; rule: the text for outcomes."""
+    """A user's current quiet hours: until_ms is their end (ms since the epoch), rule the text for outcome records."""
 
     until_ms: int
     rule: str
 
 
 def current_quiet_period(quiet_hours: object, time_zone: object, now_ms: int) -> QuietPeriod | None:
-    """Return the quiet hours that now_ms is in, else None.
+    """Return the user's quiet hours at the time now_ms, or None outside them.
 
-    quiet_hours: the user's setting, of any type; time_zone: an IANA name, or any value; now_ms: since the epoch.
-    Errors: Stop (no time zones are installed).
+    Args:
+        quiet_hours: The user's setting, of any type.
+        time_zone: An IANA name, or any value.
+        now_ms: The time in ms since the epoch.
+
+    Raises:
+        Stop: No time zones are installed.
     """
     hours = _hours(quiet_hours)
     return None if hours is None else _quiet(hours, time_zone if isinstance(time_zone, str) else "", now_ms)
@@ -54,10 +60,12 @@ def current_quiet_period(quiet_hours: object, time_zone: object, now_ms: int) ->
 def decide_by_hours(
     user: User, user_settings: UserSettings, *, type: str, now_ms: int, expires_at: int | None
 ) -> Decision | None:
-    """Return the decision for a recipient in quiet hours, on any channel; None outside them.
+    """Return the decision for a recipient in quiet hours, on any channel; None outside quiet hours.
 
-    HELD until quiet hours end, or EXPIRED if the notification expires before that.
-    Errors: Stop (no time zones).
+    The status is HELD until quiet hours end, or EXPIRED if the notification expires before that.
+
+    Raises:
+        Stop: No time zones are installed.
     """
     if category(type).mandatory:
         return None
@@ -70,7 +78,9 @@ def decide_by_hours(
 
 
 def group_by_end[K](ends: Mapping[int, tuple[int, K]]) -> dict[tuple[int, K], set[int]]:
-    """Group positions by (end in ms, key); at most MAX_ENDS ends for one key."""
+    """Group recipients' positions by (end of quiet hours in ms, key), with at most MAX_ENDS different ends for each
+    key.
+    """
     groups: dict[tuple[int, K], set[int]] = {}
     for grain in (1, _QUARTER_MS):
         groups.clear()
@@ -81,7 +91,7 @@ def group_by_end[K](ends: Mapping[int, tuple[int, K]]) -> dict[tuple[int, K], se
     return groups
 
 
-# Most users of a chunk share their quiet hours.
+# The result is cached, because most users of a send have the same quiet hours.
 @lru_cache(maxsize=4096)
 def _quiet(hours: tuple[time, time] | str, time_zone: str, now_ms: int) -> QuietPeriod | None:
     start, end = DEFAULT_QUIET_HOURS if isinstance(hours, str) else hours
@@ -96,7 +106,9 @@ def _quiet(hours: tuple[time, time] | str, time_zone: str, now_ms: int) -> Quiet
 
 
 def _hours(quiet_hours: object) -> tuple[time, time] | str | None:
-    """Return (start, end), or why the value is invalid; None without quiet hours."""
+    """Return (start, end) of quiet hours, a text that says why the value is invalid, or None if the user has no
+    quiet hours.
+    """
     if quiet_hours is None:
         return None
     if not isinstance(quiet_hours, Mapping):
@@ -116,7 +128,7 @@ def _time(text: object) -> time | None:
 
 
 def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None:
-    """Return the end of the current quiet hours (ms); None outside them."""
+    """Return the end of the current quiet hours in ms since the epoch; None outside them."""
 
     def quiet(moment_ms: int) -> bool:
         at = _wall(moment_ms, zone).time()
@@ -125,7 +137,7 @@ def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None
     if not quiet(now_ms):
         return None
     today = _wall(now_ms, zone).date()
-    # Start with yesterday: clocks that are put back at midnight repeat it.
+    # The search starts with yesterday: when clocks are put back at midnight, yesterday's last hour is repeated.
     for days in count(-1):
         for moment_ms in _moments(datetime.combine(today + timedelta(days=days), end), zone):
             if moment_ms > now_ms and not quiet(moment_ms):
@@ -134,11 +146,14 @@ def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None
 
 
 def _moments(wall_time: datetime, zone: ZoneInfo) -> list[int]:
-    """Return the moments (ms) with this wall time: two if clocks are put back over it, the change itself if skipped."""
+    """Return the moments (ms since the epoch) at which clocks show this time. There are two if clocks are put back
+    over it; if clocks skip it, the result is the moment of the change.
+    """
     early, late = (round(wall_time.replace(tzinfo=zone, fold=fold).timestamp() * 1000) for fold in (0, 1))
     if early <= late:
         return [early, late]
-    before, after = late, early  # skipped: each is computed with the offset of the other side
+    # Clocks skip this time, so each of the two values was computed with the offset of the other side of the change.
+    before, after = late, early
     while after - before > 1:
         middle = (before + after) // 2
         if _wall(middle, zone) < wall_time:
@@ -154,15 +169,16 @@ def _wall(moment_ms: int, zone: ZoneInfo) -> datetime:
 
 @lru_cache(maxsize=4096)
 def _zone(name: str) -> ZoneInfo | None:
-    """Return the time zone, None if unknown."""
+    """Return the time zone, or None if its name is unknown."""
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # no such file, no name of one, a folder
+    except (KeyError, ValueError, OSError):
+        # The name is not a file in the time zone database, is not a valid name, or is a folder.
         return None
 
 
 def _utc() -> ZoneInfo:
-    """Return UTC. Errors: Stop if it is missing: every time zone would be unknown."""
+    """Return UTC. Raises Stop if it is not installed: every time zone would then be unknown."""
     zone = _zone("UTC")
     if zone is None:
         raise Stop("no time zones are installed: there is no UTC")

@@ -1,10 +1,10 @@
 """The suppression list: addresses to which a club's e-mail is not sent, because they bounced for good or complained.
 
-A suppression is one club's: its own message came back. It ends: a bounced address may exist again (180 days), a
-complaint is remembered longer (730 days). Addresses are stored as SHA-256 only (masscomm.domain.ids.address_id).
+A suppression applies to the one club whose message bounced. It expires: after 180 days for a bounced address, which may
+exist again, and after 730 days for a complaint. Addresses are stored as SHA-256 only (masscomm.domain.ids.address_id).
 
-Earlier versions stored suppressions for every club and for ever, under the hash alone. They stay in force until
-`masscomm suppressions remove` removes them.
+Earlier versions stored suppressions under the hash alone, for every club and without an expiry. They remain in force
+until `masscomm suppressions remove` removes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,29 +20,29 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True)
 class Suppression:
-    """The suppression of an address for one club."""
+    """One club's suppression of an e-mail address."""
 
     club_id: int
     address: str
     reason: Reason
-    # The time of the provider's receipt (ms since the epoch).
+    # The time of the provider's receipt, in ms since the epoch.
     at_ms: int
-    # From then on it is not in force (ms since the epoch).
+    # The time at which the suppression expires, in ms since the epoch.
     expires_ms: int
 
     @property
     def id(self) -> str:
-        """The id of its document."""
+        """Return the id of the suppression's document in OpenSearch."""
         return _id(self.club_id, self.address)
 
     @property
     def version(self) -> int:
-        """The version of its document: of two suppressions, the later end stays."""
+        """Return the version of the suppression's document: of two suppressions, the one that expires later is kept."""
         return self.expires_ms
 
     @property
     def source(self) -> dict[str, Any]:
-        """The fields of its document."""
+        """Return the fields of the suppression's document."""
         return {
             "club_id": self.club_id,
             "address_id": address_id(self.address),
@@ -54,24 +54,26 @@ class Suppression:
 
 @dataclass(frozen=True, kw_only=True)
 class Periods:
-    """How long a suppression is in force, in days, by its reason."""
+    """The days for which a suppression is in force, by its reason."""
 
     bounced_days: float = 180
     complained_days: float = 730
 
     def end_ms(self, reason: Reason, at_ms: int) -> int:
-        """Return the end (ms) of a suppression that begins at at_ms."""
+        """Return the time (ms since the epoch) at which a suppression that begins at at_ms expires."""
         days = self.complained_days if reason is Reason.COMPLAINED else self.bounced_days
         return at_ms + round(days * DAY_MS)
 
 
 def ids_of(club_id: int, address: str) -> tuple[str, str]:
-    """The documents that can suppress an address for a club: the club's own, and an earlier version's."""
+    """Return the ids of the documents that can suppress an address for a club: the club's own, and one in the form
+    of earlier versions.
+    """
     return _id(club_id, address), address_id(address)
 
 
 def in_force(source: Mapping[str, Any], now_ms: int) -> bool:
-    """Whether a stored suppression is in force; without an end it always is."""
+    """Return whether a stored suppression is in force now; one without an expiry always is."""
     ends = source.get("expires_at")
     return ends is None or now_ms < ends  # guard: suppressions.previous_form
 
@@ -79,7 +81,11 @@ def in_force(source: Mapping[str, Any], now_ms: int) -> bool:
 def suppressed(
     club_id: int, addresses: Sequence[str], documents: Mapping[str, Mapping[str, Any]], now_ms: int
 ) -> set[str]:
-    """Return the addresses that a club must not send to. documents: by id, for each id that ids_of returns."""
+    """Return the addresses to which a club must not send.
+
+    Args:
+        documents: The stored documents by id, for each id that ids_of returns.
+    """
     return {
         address
         for address in addresses

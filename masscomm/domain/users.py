@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """One row of the monolith's users."""
+    """One row of the monolith's table users."""
 
     user_id: int
     club_id: int
@@ -21,41 +21,41 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class UserSettings:
-    """One row of the monolith's user_settings. A channel or category without an entry is wanted."""
+    """One row of the monolith's table user_settings. A channel or category without an entry is not opted out of."""
 
     user_id: int
-    # Channel → wanted.
+    # Channel → whether the user wants it.
     channels: Mapping[str, Any] = field(default_factory=dict)
-    # Category → wanted, or → {channel: wanted}.
+    # Category → whether the user wants it, or category → {channel: whether the user wants it}.
     categories: Mapping[str, Any] = field(default_factory=dict)
     quiet_hours: Mapping[str, Any] | None = None
-    # The document's version, for the decision record.
+    # The version of the document; the decision log records it.
     version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device, merged with our own state of it (device_state)."""
+    """One device of a user, merged with its state in masscomm (the index device_state)."""
 
     device_id: int
     user_id: int
-    # gcm or apns.
+    # The platform: gcm or apns.
     platform: str
     token: str
-    # None until the device registrar has created an endpoint for this token.
+    # The ARN of the SNS endpoint; None until the device registrar has created an endpoint for this token.
     endpoint_arn: str | None = None
-    # False if the provider reported the endpoint as disabled or gone, or the device registrar refused the row.
+    # False if the provider reported the endpoint as disabled or gone, or if the device registrar refused the row.
     enabled: bool = True
-    # When the monolith's database committed the row (ms since the epoch); None if unknown.
+    # The time at which the monolith's database committed the row, in ms since the epoch; None if unknown.
     changed_at_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """One row of the monolith's notification_templates."""
+    """One row of the monolith's table notification_templates."""
 
     template_id: int
-    # None: for every club.
+    # The club that the template belongs to; None: the template is for every club.
     club_id: int | None
     type: str
     channel: str
@@ -68,8 +68,8 @@ class Template:
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoryPosition:
-    """The position in the WAL up to which the directory is complete."""
+    """The position in the write-ahead log up to which the directory in OpenSearch is complete."""
 
     lsn: int
-    # The database's time at the LSN (ms since the epoch).
+    # The database's time at this LSN, in ms since the epoch.
     ts_ms: int

@@ -10,23 +10,23 @@ CONTENT_TYPE = "application/problem+json"
 
 @dataclass(frozen=True)
 class FieldError:
-    """The error of one parameter or field."""
+    """The error of one parameter or field in a request."""
 
-    # The name as the caller wrote it (`start`, `to_users[3]`).
+    # The field as the caller wrote it (`start`, `to_users[3]`).
     field: str
-    # The error, and the allowed values.
+    # The text of the error, with the permitted values.
     message: str
 
 
 class Problem(Exception):
-    """Ends a request with problem details.
+    """An error that ends a request with problem details.
 
     Args:
         status: The HTTP status.
         detail: One sentence for the caller.
-        title: By default the status's own phrase.
+        title: The short title, by default the standard phrase of the HTTP status.
         errors: The invalid fields.
-        retry_after_s: Seconds until a retry, for 409, 429 and 503.
+        retry_after_s: Seconds after which the caller may retry, for 409, 429 and 503.
     """
 
     def __init__(
@@ -46,9 +46,10 @@ class Problem(Exception):
         self.retry_after_s = retry_after_s
 
     def body(self) -> dict[str, Any]:
-        """Return the members type, title, status, detail and, for invalid fields, errors: [{field, message}]."""
+        """Return the JSON members type, title, status and detail, and for invalid fields errors: [{field, message}]."""
         body: dict[str, Any] = {
-            # By the RFC, "about:blank" means that the type is only the title: no URI needs a page.
+            # In the RFC, "about:blank" means that the type has no more meaning than the title, so that no documentation
+            # page is needed.
             "type": "about:blank",
             "title": self.title,
             "status": self.status,

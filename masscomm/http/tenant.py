@@ -3,7 +3,8 @@
     {"club_ids": "1,2"}        these clubs; "[1, 2]" is read too. A context holds text, numbers and booleans, no lists
     {"all_clubs": "true"}      every club: operators, and the local stack
 
-Anything else is no club: an absent or empty context, another type, a malformed or negative id, or both keys together.
+Any other context permits no club: an absent or empty one, another type, a malformed or negative id, or both keys
+together.
 
 Source: AWS documentation, "Output from an API Gateway Lambda authorizer".
 """
@@ -19,10 +20,10 @@ CLUB_IDS, EVERY_CLUB = "club_ids", "all_clubs"
 
 @dataclass(frozen=True)
 class Clubs:
-    """A set of clubs."""
+    """A set of clubs (tenants)."""
 
     ids: frozenset[int] = frozenset()
-    # All clubs; `ids` is empty then.
+    # Whether the set contains all clubs; `ids` is then empty.
     every: bool = False
 
     def __contains__(self, club_id: object) -> bool:
@@ -37,7 +38,7 @@ ALL_CLUBS = Clubs(every=True)
 
 
 def clubs_of(authorizer: object) -> Clubs:
-    """The clubs that requestContext.authorizer allows; NO_CLUBS where it is not one of the two forms above."""
+    """Return the clubs that requestContext.authorizer permits; NO_CLUBS if it has neither of the two forms above."""
     if not isinstance(authorizer, Mapping):
         return NO_CLUBS  # guard: tenancy.absent_context
     ids, every = authorizer.get(CLUB_IDS), authorizer.get(EVERY_CLUB)
@@ -50,7 +51,7 @@ def clubs_of(authorizer: object) -> Clubs:
 
 
 def _ids_in(text: object) -> list[int]:
-    """Return the ids in the text. Errors: ValueError, RecursionError."""
+    """Return the ids in the text. Raises ValueError or RecursionError if it is malformed."""
     if not isinstance(text, str):
         raise ValueError("not text")  # noqa: TRY004 - one error for all that cannot be read
     several: Any = json.loads(text) if text.lstrip().startswith("[") else text.split(",")

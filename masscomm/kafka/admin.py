@@ -1,10 +1,10 @@
-"""An AdminClient that its user destroys explicitly.
+"""A wrapper of Kafka's AdminClient that destroys the client explicitly.
 
-confluent-kafka destroys a client when Python frees it, at an unpredictable time: a failed future references its
-exception, the exception its traceback, and the traceback the frames that reference the client. The garbage collector
-frees such a cycle in any thread. In the client's own thread, which calls the futures' callbacks, librdkafka ends the
-process, because a client must not be destroyed there (confluent-kafka-python, pull requests 2129 and 2131). A client
-that is already destroyed is plain memory, which can be collected in any thread.
+Without it, confluent-kafka destroys a client when Python frees the object, at an unpredictable time: a failed future
+references its exception, the exception its traceback, and the traceback the frames that reference the client. The
+garbage collector frees such a cycle in any thread. If this happens in the client's own thread, which calls the futures'
+callbacks, librdkafka ends the process, because a client must not be destroyed there (confluent-kafka-python, pull
+requests 2129 and 2131). A client that has already been destroyed is plain memory, which can be freed in any thread.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class KafkaAdmin:
-    """One AdminClient at a time, for one thread at a time; it is created at its first use."""
+    """Holds one AdminClient at a time, for one thread at a time. The client is created at its first use."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Store librdkafka's configuration; no connection is made."""
+        """Store the configuration of librdkafka; no connection is made."""
         self._config = dict(config)
         self._client: AdminClient | None = None
 
@@ -37,4 +37,4 @@ class KafkaAdmin:
         """
         client, self._client = self._client, None
         if client is not None:
-            client.__exit__(None, None, None)  # it has no close(), and Python frees it too late
+            client.__exit__(None, None, None)  # AdminClient has no close(), and Python frees the object too late.

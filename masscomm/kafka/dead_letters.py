@@ -1,4 +1,4 @@
-"""The dead-letter record: the original bytes, with headers for the source position and the reason.
+"""Builds dead-letter records: the original bytes of a record, with headers for its source position and the reason.
 
 The headers that masscomm adds are masked (masscomm.untrusted). The key, the value and the record's own headers keep the
 original bytes, personal data included, because a replay needs them.
@@ -18,18 +18,20 @@ SOURCE_TIMESTAMP = "masscomm.source.timestamp"
 REASON = "masscomm.reason"
 ERROR = "masscomm.error"
 FUNCTION = "masscomm.function"
-# On a replayed record: the position of its dead letter, as topic-partition@offset.
+# A header of a replayed record: the position of its dead letter, as topic-partition@offset.
 REPLAYED = "masscomm.replayed"
 
 _ERROR_CHARACTERS = 1_000
 
 
 def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -> Headers:
-    """Return the record's own headers, then those of the dead letter. A replayed record keeps its first position."""
+    """Return the record's own headers, followed by those of the dead letter. A replayed record keeps the source
+    position of the first original.
+    """
     masked = mask(str(error))  # guard: masking.dead_letter_headers
     ours: Headers = [
         (REASON, error.reason.encode()),
-        # An error may quote text that UTF-8 cannot encode; the reason of a dead letter must not prevent its production.
+        # The error may quote text that UTF-8 cannot encode. That must not prevent the production of the dead letter.
         (ERROR, visible(masked)[:_ERROR_CHARACTERS].encode()),
         (FUNCTION, function.encode()),
     ]
@@ -47,20 +49,21 @@ def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -
 
 
 def replay_headers(headers: Sequence[tuple[str, bytes]], letter: str) -> Headers:
-    """Return the headers of a replay: the record's own, its original position and the dead letter's position.
+    """Return the headers of a replayed record: its own headers, its original position and the position of its dead
+    letter.
 
     The ids of a send without a send_id are derived from the original position, so a replay must keep it.
 
     Args:
-        headers: of the dead letter.
-        letter: the dead letter's position, as topic-partition@offset.
+        headers: The headers of the dead letter.
+        letter: The position of the dead letter, as topic-partition@offset.
     """
     ours = {REASON, ERROR, FUNCTION, REPLAYED}
     return [(name, value) for name, value in headers if name not in ours] + [(REPLAYED, letter.encode())]
 
 
 def _is_replay(record: KafkaRecord) -> bool:
-    """Return whether the headers contain a valid original position."""
+    """Return whether the headers contain a valid original position (topic, partition, offset)."""
     try:
         return record.header(SOURCE_TOPIC) is not None and bool(original_position(record))
     except DeadLetter:
@@ -68,10 +71,11 @@ def _is_replay(record: KafkaRecord) -> bool:
 
 
 def original_position(record: KafkaRecord) -> tuple[str, int, int, int]:
-    """Return the record's first topic, partition, offset and timestamp in ms, also after a replay.
+    """Return the topic, partition, offset and timestamp (ms) of the record when it was first produced, also after a
+    replay.
 
     Raises:
-        DeadLetter: the headers contain an invalid position (invalid).
+        DeadLetter: The headers contain an invalid position (invalid).
     """
     topic = record.header(SOURCE_TOPIC)
     if topic is None:

@@ -1,4 +1,4 @@
-"""The event and the response of a Lambda function with a Kafka event source mapping.
+"""Parses the event of a Kafka event source mapping, and builds the response of the Lambda function.
 
 Source: AWS Lambda developer guide, "Using Lambda with Amazon MSK" and "Partial batch responses for Kafka".
 """
@@ -19,25 +19,25 @@ class KafkaRecord:
     offset: int
     timestamp_ms: int
     key: bytes | None = None
-    # None in a tombstone.
+    # The bytes of the value; None in a tombstone.
     value: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = field(default=())
 
     def header(self, name: str) -> bytes | None:
-        """Return the value of the last header of that name, like Kafka's lastHeader; None if there is none."""
+        """Return the value of the last header with that name, as Kafka's lastHeader does; None if there is none."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
     @property
     def source_position(self) -> str:
-        """The position as topic-partition@offset, for log lines and messages."""
+        """Return the record's position as topic-partition@offset, for log lines and messages."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
 def parse(event: Mapping[str, Any]) -> list[KafkaRecord]:
-    """Return the records of an `aws:kafka` event, in its order.
+    """Return the records of an `aws:kafka` event, in the order of the event.
 
     Raises:
-        ValueError: it is not such an event. The caller is the cause, not the data of a record.
+        ValueError: The event is not an `aws:kafka` event. Its sender is the cause, not the data of a record.
     """
     try:
         return [_record(entry) for entries in event["records"].values() for entry in entries]
@@ -47,7 +47,8 @@ def parse(event: Mapping[str, Any]) -> list[KafkaRecord]:
 
 def _record(entry: Mapping[str, Any]) -> KafkaRecord:
     numbers = entry["partition"], entry["offset"], entry["timestamp"]
-    # The event in an on-failure record is untrusted: any producer may have written it. A missing timestamp is -1.
+    # The event inside an on-failure record is untrusted, because any producer may have written it. A missing timestamp
+    # is -1.
     if type(entry["topic"]) is not str or not all(type(each) is int and -1 <= each < 2**63 for each in numbers):
         raise TypeError("a record without its position")
     return KafkaRecord(
@@ -58,7 +59,8 @@ def _record(entry: Mapping[str, Any]) -> KafkaRecord:
         key=_bytes(entry.get("key")),
         value=_bytes(entry.get("value")),
         headers=tuple(
-            # Java's bytes are signed. A header may have no value: any producer of the topic can send such a header.
+            # Java's bytes are signed. A header may have no value, because any producer of the topic can send such a
+            # header.
             (name, bytes(byte & 0xFF for byte in value or ()))
             for header in entry.get("headers") or ()
             for name, value in header.items()
@@ -71,7 +73,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def batch_response(failed: Iterable[KafkaRecord]) -> dict[str, Any]:
-    """Return the partial batch response with the records to redeliver."""
+    """Return the partial batch response that lists the records to redeliver."""
     return {
         "batchItemFailures": [
             {"itemIdentifier": {"partition": f"{record.topic}-{record.partition}", "offset": record.offset}}

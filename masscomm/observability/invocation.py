@@ -1,4 +1,4 @@
-"""Logs, metrics and traces of each invocation of a function, for every trigger."""
+"""A decorator that writes the logs, metrics and traces of each invocation of a function, for every trigger."""
 
 import importlib
 import os
@@ -15,24 +15,25 @@ from masscomm.untrusted import mask
 
 
 class MaskedError(Exception):
-    """Replaces an uncaught error whose text contained personal data."""
+    """Replaces an uncaught exception whose text contained personal data."""
 
 
 _environments = iter([True])
 _AHEAD_OF_TIME = ("snap-start", "provisioned-concurrency")
-# Modules that Kafka-triggered functions use.
+# The modules that every Kafka-triggered function imports.
 ON_KAFKA = ("confluent_kafka", "fastavro.schema", "urllib3")
 
 
 def observed[C, R](
     logger: Logger, *, ahead: Iterable[str] = ()
 ) -> Callable[[Callable[[dict[str, Any], C], R]], Callable[[dict[str, Any], C], R]]:
-    """Return a decorator that adds the request id to a handler's log lines and writes its metrics and spans at its end.
+    """Return a decorator for a handler: it adds the request id to log lines, and writes metrics and spans when the
+    invocation ends.
 
     Args:
-        logger: of the function.
-        ahead: modules that the first invocation imports. They are imported immediately if Lambda prepares environments
-            before the first event (SnapStart, provisioned concurrency).
+        logger: The logger of the function.
+        ahead: Modules that the first invocation needs. If Lambda prepares environments before the first event
+            (SnapStart, provisioned concurrency), they are imported immediately.
     """
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in _AHEAD_OF_TIME:
         for name in ahead:
@@ -49,7 +50,8 @@ def observed[C, R](
                 with logs.about(request_id=request_id):
                     return handler(event, context)
             except Exception as error:
-                # Lambda's runtime logs and returns the text of an uncaught error unchanged.
+                # Lambda's runtime would log and return the text of an uncaught exception unchanged, so personal data is
+                # masked here.
                 if (text := mask(str(error))) == str(error):
                     raise
                 raise MaskedError(f"{type(error).__name__}: {text}").with_traceback(error.__traceback__) from None
@@ -58,7 +60,8 @@ def observed[C, R](
                 metrics.write(logger.service, **_given(request_id=request_id))
                 try:
                     traces.write(logger.service)
-                except OSError as error:  # the invocation's results remain valid
+                except OSError as error:
+                    # If writing metrics or spans fails, the results of the invocation remain valid.
                     logger.warning("spans could not be exported", error=str(error))
 
         return observing

@@ -1,10 +1,10 @@
-"""Log lines in JSON, each with the ids of its own record and of no other.
+"""Writes log lines in JSON. Each line has the ids of the record that it is about, and of no other record.
 
     with about(ids_of(value), position=record.source_position): …
 
-Every line inside the block contains send_id, club_id (the tenant), record_id and the other keys, also if its module
-does not have them. The ids belong to the context, not to the logger: another thread has its own (`carried` copies them
-to it), and they end with the block.
+Every line inside the block contains send_id, club_id (the tenant), record_id and the other keys, also if the module
+that logs does not know them. The ids are stored in a context variable, not in the logger: another thread has its own
+values (`carried` copies them), and they are removed when the block ends.
 
 Every text in a line is masked (masscomm.untrusted), also in lines of libraries.
 """
@@ -23,19 +23,19 @@ from aws_lambda_powertools.logging.formatter import THREAD_LOCAL_KEYS
 
 from masscomm.untrusted import mask_root_logger, masked, visible_json
 
-# Attributes of a record that log lines contain, if the record has them.
+# The attributes of a record that log lines contain, if the record has them.
 IDS = ("send_id", "club_id", "record_id", "channel")
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):
-    """Writes to the current sys.stdout, which may have been redirected since the logger was created at import."""
+    """Writes to the current sys.stdout, which may have been redirected after the logger was created."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
-        """The stream of the next line."""
+        """Return the stream to which the next line is written."""
         return sys.stdout
 
 
@@ -43,10 +43,11 @@ def logger(service: str) -> Logger:
     """Return the logger of a function.
 
     Args:
-        service: the function's name, unless POWERTOOLS_SERVICE_NAME is set.
+        service: The function's name, which POWERTOOLS_SERVICE_NAME overrides.
     """
     name = os.environ.get("POWERTOOLS_SERVICE_NAME") or service
-    mask_root_logger()  # Lambda's runtime configures it, and libraries log through it
+    # Lambda's runtime configures the root logger, and libraries log through it.
+    mask_root_logger()
     return Logger(service=name, logger_handler=_StandardOutput(), use_rfc3339=True, utc=True, json_serializer=_line)
 
 
@@ -63,7 +64,9 @@ def ids_of(value: Any) -> dict[str, Any]:
 
 @contextmanager
 def about(*several: Mapping[str, Any], **keys: Any) -> Iterator[None]:
-    """Add keys to every line inside the block, in addition to the outer block's keys. Values of None are omitted."""
+    """Add keys to every log line inside this context, in addition to those of outer contexts. Keys with the value
+    None are omitted.
+    """
     given = {name: value for each in (*several, keys) for name, value in each.items() if value is not None}
     token = THREAD_LOCAL_KEYS.set({**THREAD_LOCAL_KEYS.get(), **given})
     try:
@@ -73,16 +76,17 @@ def about(*several: Mapping[str, Any], **keys: Any) -> Iterator[None]:
 
 
 def note(**keys: Any) -> None:
-    """Add keys to every line until the current block ends. Values of None are omitted."""
+    """Add keys to every log line until the current context ends. Keys with the value None are omitted."""
     given = {name: value for name, value in keys.items() if value is not None}
     THREAD_LOCAL_KEYS.set({**THREAD_LOCAL_KEYS.get(), **given})
 
 
 def carried[**P, T](work: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with the current keys, for calls in other threads."""
+    """Return a function that runs with the current keys of log lines when another thread calls it."""
     here = copy_context()
 
     def working(*args: P.args, **kwargs: P.kwargs) -> T:
-        return here.copy().run(work, *args, **kwargs)  # a copy, because two threads cannot run in one context
+        # Two threads cannot run in one context, so each call gets a copy.
+        return here.copy().run(work, *args, **kwargs)
 
     return working

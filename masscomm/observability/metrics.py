@@ -1,7 +1,7 @@
-"""Metrics of an invocation: collected while a function runs, written in one line when it ends.
+"""Collects the metrics of an invocation, and writes them in one line when the function ends.
 
-The line is in CloudWatch's embedded metric format on standard output, so a metric needs no call. An execution
-environment processes one invocation at a time, so a process has one meter, which any thread may use.
+The line on standard output has CloudWatch's embedded metric format, so that metrics need no API call. An execution
+environment processes one invocation at a time; therefore each process has one meter, which any thread may use.
 
 Source: AWS documentation, "Specification: Embedded metric format".
 """
@@ -15,12 +15,12 @@ from typing import Any
 
 from masscomm.observability.metric_names import ALL, ENVIRONMENT, LANE, NAMESPACE, SERVICE, Kind, Metric
 
-# The format's limit of values of one metric in one line.
+# The embedded metric format permits at most this many values of one metric in a line.
 MOST_VALUES = 100
 
 
 class _Values:
-    """A sample of at most MOST_VALUES values: every nth, where n doubles when the sample is full."""
+    """A sample of at most MOST_VALUES values: every nth value is kept, and n doubles when the sample is full."""
 
     def __init__(self) -> None:
         self.kept: list[float] = []
@@ -57,12 +57,14 @@ class Meter:
                 self._numbers[metric.name] = self._numbers.get(metric.name, 0) + value
 
     def note(self, **properties: Any) -> None:
-        """Add properties to the metrics line, for searches. Unlike a dimension, a property may have many values."""
+        """Add properties to the metrics line, for searches in the logs. Unlike a dimension, a property may have many
+        values.
+        """
         with self._lock:
             self._notes.update(properties)
 
     def taken(self) -> tuple[dict[str, float | list[float]], dict[str, Any]]:
-        """Return the collected values by metric name, and the notes, and reset the meter."""
+        """Return the collected values by metric name, and the noted properties; then reset the meter."""
         with self._lock:
             found: dict[str, float | list[float]] = dict(self._numbers)
             found |= {name: values.kept for name, values in self._values.items()}
@@ -76,11 +78,11 @@ add, note, taken = _meter.add, _meter.note, _meter.taken
 
 
 def write(service: str, **properties: Any) -> None:
-    """Write the collected metrics, if there are any, in one line.
+    """Write the collected metrics in one line; write nothing if there are none.
 
     Args:
-        service: the function's name, a dimension of every metric.
-        properties: of the line; they are not dimensions.
+        service: The function's name, which is a dimension of every metric.
+        properties: Properties of the line; they are not dimensions.
     """
     found, notes = taken()
     if found:
@@ -103,10 +105,10 @@ def embedded(
     """Return the metrics line as a JSON object.
 
     Args:
-        found: value or values by the metric's name in ALL.
-        dimensions: of every metric in the line.
-        properties: of the line; they are not dimensions.
-        now_ms: timestamp of the metrics, in ms since the epoch.
+        found: The value or values of each metric, by its name in ALL.
+        dimensions: The dimensions of every metric in the line.
+        properties: Properties of the line; they are not dimensions.
+        now_ms: The timestamp of the metrics, in ms since the epoch.
     """
     directive = {
         "Namespace": NAMESPACE,

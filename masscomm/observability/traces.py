@@ -1,10 +1,10 @@
-"""Traces that follow a notification from topic to topic, in the headers of its records.
+"""Traces: record headers propagate the trace of a notification from topic to topic.
 
 A record contains W3C's `traceparent` (and an unchanged `tracestate`): the ids of its trace and of the span that
-produced it. A function creates one span for each record, and derived records contain that span as their parent. A
-record without a valid `traceparent` begins a trace whose id is derived from its send. So all chunks of a send, a
-redelivery and a replay are in one trace, in any order of processing. A span is about a record with up to 500
-recipients, never about one recipient.
+produced it. A function creates one span for each record that it processes, and the records that it derives from it
+contain that span as their parent. A record without a valid `traceparent` begins a trace whose id is derived from its
+send. So all chunks of a send, a redelivery and a replay are in one trace, in any order of processing. A span describes
+the processing of a record with up to 500 recipients; recipients have no spans of their own.
 
     TRACE_EXPORT         log (default): one line per invocation (and per 200 spans) in OTLP's JSON, for a collector's
                          `otlpjsonfile` receiver and for `masscomm trace`; xray: one datagram per span to X-Ray's
@@ -31,10 +31,10 @@ from masscomm.untrusted import mask, masked
 
 PARENT, STATE = "traceparent", "tracestate"
 LOG, XRAY, NOTHING = "log", "xray", "none"
-# A later version may append fields; the first four remain the same.
+# A later version of the header may append fields; the first four remain the same.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _LONGEST_STATE = 512
-# About 100 kB; CloudWatch truncates lines at 256 kB.
+# The largest number of spans in a log line, about 100 kB; CloudWatch truncates lines at 256 kB.
 _SPANS_A_LINE = 200
 _SAMPLED = 1
 _DAEMON = "127.0.0.1:2000"
@@ -44,24 +44,26 @@ type Headers = Iterable[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A position in a trace: the parent of the next span."""
+    """A position in a trace: the trace, and the parent of the next span."""
 
-    # 32 hexadecimal digits.
+    # The id of the trace: 32 hexadecimal digits.
     trace_id: str
-    # 16 hexadecimal digits of the parent span, empty if there is none.
+    # The id of the parent span: 16 hexadecimal digits, or empty if there is no parent.
     span_id: str = ""
     sampled: bool = True
-    # The `tracestate` of other vendors.
+    # The header `tracestate`, which other vendors' systems use.
     state: str = ""
 
     @property
     def traceparent(self) -> str:
-        """The value of the header `traceparent`. Without a parent span, its span id is the end of the trace id."""
+        """Return the value of the header `traceparent`. If there is no parent span, the last digits of the trace id
+        are its span id.
+        """
         return f"00-{self.trace_id}-{self.span_id or self.trace_id[16:]}-{'01' if self.sampled else '00'}"
 
     @property
     def headers(self) -> list[tuple[str, bytes]]:
-        """The headers of a derived record."""
+        """Return the trace headers of a derived record."""
         state = [(STATE, self.state.encode())] if self.state else []
         return [(PARENT, self.traceparent.encode()), *state]
 
@@ -71,7 +73,9 @@ class Trace:
 
 
 def parse(traceparent: str | None, state: str | None = None) -> Trace | None:
-    """Parse the values of `traceparent` and `tracestate`. Returns None if `traceparent` is missing or invalid."""
+    """Return the position in the headers `traceparent` and `tracestate`; None if `traceparent` is missing or
+    invalid.
+    """
     found = _TRACEPARENT.fullmatch((traceparent or "").strip())
     if found is None or found[1] == "ff" or (found[1] == "00" and found[5]):
         return None
@@ -84,10 +88,10 @@ def parse(traceparent: str | None, state: str | None = None) -> Trace | None:
 
 
 def begun_by(name: str) -> Trace:
-    """Return the new trace of a send.
+    """Return a new trace for a send.
 
     Args:
-        name: the send's id, or the source position of a record without one. It determines the trace id.
+        name: The send's id, or the source position of a record without one. The trace id is derived from it.
     """
     digest = blake2b(name.encode(), digest_size=16, person=b"masscomm trace").digest()
     share = int.from_bytes(digest[8:]) / 2**64
@@ -95,7 +99,7 @@ def begun_by(name: str) -> Trace:
 
 
 def of_headers(headers: Headers) -> Trace | None:
-    """Return the trace in a record's headers, the last of each name; None if there is no valid one."""
+    """Return the trace in a record's headers (the last header of each name counts); None if there is no valid one."""
     found = {name: value for name, value in headers if name in (PARENT, STATE)}
     if PARENT not in found:
         return None
@@ -103,7 +107,7 @@ def of_headers(headers: Headers) -> Trace | None:
 
 
 def replaced(headers: Headers, trace: Trace) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers with their trace replaced."""
+    """Return the headers with the trace headers replaced."""
     return (*(each for each in headers if each[0] not in (PARENT, STATE)), *trace.headers)
 
 
@@ -112,15 +116,15 @@ class Span:
     """The processing of one record by one function."""
 
     name: str
-    # Its span_id is the id of this span.
+    # The position of this span in its trace; its span_id is the id of this span.
     trace: Trace
-    # Id of the previous span, empty for the first span of a trace.
+    # The id of the parent span; empty for the first span of a trace.
     parent_id: str
     start_ns: int
-    # send_id, club_id, position and others.
+    # The attributes of the span, such as send_id, club_id and the record's position in Kafka.
     attributes: dict[str, Any] = field(default_factory=dict)
     end_ns: int = 0
-    # Why the record is redelivered or was dead-lettered.
+    # Why the record is redelivered or was dead-lettered; None if it succeeded.
     error: str | None = None
 
 
@@ -132,7 +136,7 @@ class Spans:
         self._ended: list[Span] = []
 
     def begin(self, name: str, above: Trace, **attributes: Any) -> Span:
-        """Start a span whose parent is the span of `above`."""
+        """Start a span. The span of `above` is its parent."""
         return Span(
             name=name,
             trace=above.within(),
@@ -163,11 +167,11 @@ def write(service: str) -> None:
     """Export the ended spans to the destination in TRACE_EXPORT.
 
     Args:
-        service: the function's name.
+        service: The function's name.
 
     Raises:
         Stop: TRACE_EXPORT has an unknown value.
-        OSError: sending to X-Ray's daemon failed.
+        OSError: The spans could not be sent to X-Ray's daemon.
     """
     spans = [_masked(span) for span in taken()]  # guard: masking.spans
     if not spans:
@@ -182,20 +186,20 @@ def write(service: str) -> None:
     host, _, port = _daemon().rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
         for span in spans:
-            # UDP has no acknowledgement, so a lost span is not detected, as with every X-Ray trace in Lambda.
+            # UDP has no acknowledgement, so that a lost span is not noticed, as for every X-Ray trace in Lambda.
             sending.sendto(b'{"format":"json","version":1}\n' + xray(service, span), (host, int(port)))
 
 
 def _masked(span: Span) -> Span:
-    """Mask personal data in a span's attributes and error, because errors quote untrusted text."""
+    """Return the span with personal data masked in its attributes and error, because errors quote untrusted text."""
     return replace(span, attributes=masked(span.attributes), error=span.error and mask(span.error))
 
 
 def check_config() -> None:
-    """Check the variables of tracing at start.
+    """Check the environment variables of tracing when the function starts.
 
     Raises:
-        Stop: a variable has an invalid value.
+        Stop: A variable has an invalid value.
     """
     _export()
     _ratio()
@@ -210,13 +214,13 @@ def _ratio() -> float:
 
 
 def _daemon() -> str:
-    """Return the UDP address of X-Ray's daemon, from `host:port` or `tcp:host:port udp:host:port`."""
+    """Return the UDP address of X-Ray's daemon from a text like `host:port` or `tcp:host:port udp:host:port`."""
     text = os.environ.get("AWS_XRAY_DAEMON_ADDRESS") or _DAEMON
     return next((part[4:] for part in text.split() if part.startswith("udp:")), text)
 
 
 def otlp(service: str, spans: Iterable[Span]) -> dict[str, Any]:
-    """Return an ExportTraceServiceRequest in OTLP's JSON."""
+    """Return the spans as an ExportTraceServiceRequest in OTLP's JSON."""
     resource = {
         "service.name": service,
         "deployment.environment.name": os.environ.get("MASSCOMM_ENVIRONMENT", "local"),
@@ -239,7 +243,7 @@ def _otlp_span(span: Span) -> dict[str, Any]:
         **({"parentSpanId": span.parent_id} if span.parent_id else {}),
         **({"traceState": span.trace.state} if span.trace.state else {}),
         "name": span.name,
-        "kind": 5,  # consumer
+        "kind": 5,  # The span kind 5 means consumer.
         "startTimeUnixNano": str(span.start_ns),
         "endTimeUnixNano": str(span.end_ns),
         "attributes": _attributes(span.attributes),
@@ -256,7 +260,7 @@ def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def xray(service: str, span: Span) -> bytes:
-    """Return a span as X-Ray's segment document. Its trace id is W3C's, split into two parts."""
+    """Return a span as X-Ray's segment document. Its trace id is W3C's trace id, split into two parts."""
     document = {
         "name": f"masscomm.{service}",
         "id": span.trace.span_id,
