@@ -1,7 +1,7 @@
-"""The archive's rows as facts, whichever version of the job wrote them.
+"""The archive's rows as facts, for every version of the job that wrote them.
 
-Files of earlier versions hold whole records (value and headers), and not the columns that are counted from them: those
-are decoded here, once more. What is read so can be written back in their place, without value and headers.
+Files of earlier versions have whole records (value and headers) and lack the columns that are computed from them: these
+records are decoded again. The result can replace the files, without value and headers.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from spark_metrics.job import parses
 from spark_metrics.transforms import facts
 from spark_metrics.writers import KnownWriters
 
-# Looks the writers' schemas of (kind, schema id) pairs up.
+# Reads the writers' schemas of (kind, schema id) pairs.
 type WritersOf = Callable[[Sequence[tuple[str, int]]], Writers]
 
 _WHOLE = ("value", "headers")
@@ -26,9 +26,9 @@ _OF_BATCH = ("attempt", "counted_us", "date", "hour", "batch")
 
 
 def archived_facts(archived: DataFrame, writers_of: WritersOf, *, recipients: bool) -> DataFrame:
-    """What Archive.read gives, without value and headers; rows that have them are decoded.
+    """The rows of Archive.read without value and headers; rows that have them are decoded.
 
-    recipients: with the users of outcomes. Errors: those of writers_of, asked only where there are such rows.
+    recipients: with the users of outcomes. Errors: those of writers_of, which is called only for rows with a value.
     """
     whole = F.col("value").isNotNull() & F.col("problem").isNull()
     reduced = archived.where(~whole).drop(*_WHOLE)
@@ -41,8 +41,10 @@ def archived_facts(archived: DataFrame, writers_of: WritersOf, *, recipients: bo
 
 
 def decoded_again(records: DataFrame, writers: Writers) -> DataFrame:
-    """Whole records as facts: the columns ARCHIVED and OF_RECIPIENTS. Read of the columns PLACE, timestamp_ms, value,
-    headers, source and, where the record was counted before, counts."""
+    """Whole records as facts: the columns ARCHIVED and OF_RECIPIENTS.
+
+    Reads the columns PLACE, timestamp_ms, value, headers, source and, for records counted before, counts.
+    """
     return facts(
         records.select(
             "topic",
@@ -50,21 +52,22 @@ def decoded_again(records: DataFrame, writers: Writers) -> DataFrame:
             F.col("kafka_offset").alias("offset"),
             F.timestamp_millis("timestamp_ms").alias("timestamp"),
             *_WHOLE,
-            # What a category's channels are may have changed since; the functions resolved them then.
+            # A category's channels may have changed since: use those that the functions resolved then.
             F.when(F.col("source") == "send", F.array_distinct("counts.channel")).alias("channels_then"),
         ),
         writers=writers,
-        # What was too far ahead then is archived with that problem; what was not is counted.
+        # Timestamps too far ahead at that time are archived with that problem; all others are counted.
         far_future_ms=END_OF_TIME_MS,
         recipients=True,
         channels="channels_then",
-        # What an earlier version counted stays counted. What this version refused is archived with its problem.
+        # Records that an earlier version counted stay counted. Those that this version rejected are archived with a
+        # problem.
         strict=False,  # guard: metrics.counted_by_earlier_version
     ).select(*ARCHIVED, *OF_RECIPIENTS)
 
 
 def writers_in(registry_url: str, spark: SparkSession) -> WritersOf:
-    """Looks writers' schemas up in a registry. Errors of a look-up: Stop where one is no longer there, Retry."""
+    """Reads writers' schemas from a registry. Errors of a look-up: Stop if a schema no longer exists, else Retry."""
 
     def writers_of(wanted: Sequence[tuple[str, int]]) -> Writers:
         jvm = spark.sparkContext._jvm

@@ -1,4 +1,4 @@
-"""One micro-batch, from its facts to the merge: staged as if all were new, then without what proves to be counted."""
+"""One micro-batch, from its facts to the merge: staged as if all records were new, then again without counted ones."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
 
-# Looks unknown (kind, schema id) pairs up; gives those that the registry does not have. What it raises ends the batch.
+# Reads unknown (kind, schema id) pairs; returns those that the registry does not have. Its errors end the batch.
 type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 
@@ -26,9 +26,12 @@ type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 class Staged:
     """A batch that is staged (and archived) under an attempt, and waits for its merge.
 
-    records: as Kafka gives them; rows: the facts of them that are staged, None where it is all; replayed: how many were
-    left out as consumed before; refused: what the registry does not have; unstorable: places of records that are left
-    out because Postgres refuses them.
+    Attributes:
+        records: the records from Kafka.
+        rows: their staged facts; None: the facts of all records.
+        replayed: number of records left out because an earlier merge consumed them.
+        refused: schemas that the registry does not have.
+        unstorable: places of records left out because Postgres rejects them.
     """
 
     records: DataFrame
@@ -45,7 +48,7 @@ class Staged:
     unstorable: Collection[Place] = ()
 
     def send(self, sink: PostgresSink, learn: Learn | None = None) -> None:
-        """Have the executors stage the rows. learn: for the first time."""
+        """Have the executors stage the rows. learn: given at the first time only."""
         self.staging.send(
             self.records if self.rows is None else self.rows,
             self.database_url,
@@ -63,8 +66,10 @@ class Staged:
             sink.quarantine(self.attempt, self.unstorable)
 
     def send_without(self, repeated: Repeated, sink: PostgresSink) -> None:
-        """Stage it again without what is counted already. Redeliveries stay in the archive, replays stand there under
-        the batch that counted them."""
+        """Stage the batch again without counted records.
+
+        Redeliveries stay in the archive; replays are in the archive under the batch that counted them.
+        """
         whole = self.staging.facts(self.records, self.facts)
         rows = whole if self.rows is None else self.rows
         if repeated.floor:
@@ -93,13 +98,15 @@ def stage_batch(
     unstorable: Collection[Place] = (),
     rehearsal: bool = False,
 ) -> Staged:
-    """Stage a batch of Kafka's records, and archive it meanwhile; nothing is counted before merge_batch.
+    """Stage a batch of Kafka's records and archive it meanwhile; nothing is counted before merge_batch.
 
-    facts, staging: the same for every batch; beside: the numbers of other attempts that are staged and not merged yet;
-    unstorable: places of records of the batch that are not among `records`, to be quarantined; rehearsal: it will be
-    undone (the files of `archive` are the caller's to remove).
+    Args:
+        facts, staging: the same objects for every batch.
+        `beside`: numbers of other attempts that are staged and not merged yet.
+        unstorable: places of records of the batch that are not among `records`, to be quarantined.
+        rehearsal: the batch will be undone (the caller removes the files of `archive`).
 
-    Errors: those of sink, of Spark, and of `learn`; the same batch may come again.
+    Errors: those of sink, of Spark, and of `learn`; the same batch may be staged again.
     """
     spent = _Spent()
     whole = None if archive is None else staging.facts(records, facts)
@@ -119,9 +126,9 @@ def stage_batch(
             staged.send(sink, learn)
             spent.add("stage_ms")
         if archive is not None:
-            # What it took longer than staging.
+            # The time that archiving took longer than staging.
             spent.add("archive_ms")
-            # Replays stand in the archive already.
+            # Replays are in the archive already.
             if floor := sink.floor(attempt):
                 staged.send_without(Repeated(floor, (), ()), sink)
     finally:
@@ -131,9 +138,9 @@ def stage_batch(
 
 
 def merge_batch(staged: Staged, *, sink: PostgresSink, rehearsal: bool = False) -> Merged:
-    """Count what is staged, once; where some of it is counted already, it is staged again without that.
+    """Count the staged records once; if some are counted already, stage the batch again without them.
 
-    Errors: those of sink and of Spark; nothing is then counted, and the batch is to be staged anew.
+    Errors: those of sink and of Spark; then nothing is counted, and the batch must be staged again.
     """
     spent = staged.spent
     spent.add("waited_ms")
@@ -161,7 +168,7 @@ def merge_batch(staged: Staged, *, sink: PostgresSink, rehearsal: bool = False) 
 
 
 class _Spent:
-    """How long each step of a batch took, in ms."""
+    """The duration of each step of a batch, in ms."""
 
     def __init__(self) -> None:
         self._began = self._last = time.monotonic()
@@ -184,7 +191,7 @@ def _make_room(archive: Archive, sink: PostgresSink, attempt: Attempt, beside: C
 
 
 def above(facts: DataFrame, floor: Floor) -> DataFrame:
-    """Without the positions below the floor."""
+    """The rows without positions below the floor."""
     pairs = [column for (t, p), offset in floor.items() for column in (F.lit(f"{t}/{p}"), F.lit(offset))]
     floors = F.create_map(*pairs)
     known = F.try_element_at(floors, F.concat_ws("/", "topic", "partition"))
@@ -192,8 +199,9 @@ def above(facts: DataFrame, floor: Floor) -> DataFrame:
 
 
 def marked(facts: DataFrame, counted: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> DataFrame:
-    """Countable records whose (source, record id) is counted, or stands at an earlier position, with the problem
-    REFUSED."""
+    """The rows, with the problem REFUSED for countable records whose (source, record id) is counted or has an earlier
+    position.
+    """
     spark, key = facts.sparkSession, ["source", "record_id"]
     schema = "source string, record_id string"
     good = facts.where(F.col("problem").isNull())

@@ -1,4 +1,4 @@
-"""What the job asks the broker itself: whether the topics are there, and where they end."""
+"""The job's queries to the broker: existing topics, their ids and their offsets."""
 
 import time
 from collections.abc import Sequence
@@ -19,26 +19,26 @@ _END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Broker:
-    """Nothing is asked before the first call. Every method raises Retry where the broker does not answer."""
+    """Connects at the first call. Every method raises Retry if the broker does not respond."""
 
     def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
-        # Its own log lines would come with every second the broker is away; the job says once that it waits.
+        # The client's own log would have a line each second while the broker is down; the job logs once that it waits.
         own: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
         self._admin = KafkaAdmin(own | overrides)
 
     def missing(self, topics: Sequence[str]) -> list[str]:
-        """Those of the topics that do not exist."""
+        """The topics among these that do not exist."""
         return [topic for topic in topics if not self._partitions().get(topic)]
 
     def ends(self, topics: Sequence[str]) -> Ends:
-        """The topics' first and end offsets, with the time before they were read."""
+        """The topics' first and end offsets, with a time before they were read."""
         at_ms = time.time_ns() // 1_000_000
         known = self._partitions()
         places = [TopicPartition(topic, partition) for topic in topics for partition in known.get(topic, [])]
         return Ends(at_ms, self._offsets(places, _FIRST), self._offsets(places, _END))
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The ids that Kafka gave the topics when they were made; without those that were made before it gave any."""
+        """Kafka's ids of the topics; without topics created before Kafka had ids."""
         try:
             asked = self._admin.client().describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT_S)
             found = {name: str(answer.result().topic_id) for name, answer in asked.items()}

@@ -1,13 +1,13 @@
-"""Which records are counted, by id: what refuses a redelivery.
+"""The ids of counted records, by which redeliveries are recognised.
 
-  counted_batches        the ids of each merge and source, packed into one value: this is what is true, and costs little
-  counted_sends, …       the same ids, one a row, each table with a unique index: this is what is asked
+  counted_batches        the ids of each merge and source, packed into one value: the durable record, cheap to write
+  counted_sends, …       the same ids, one a row, each table with a unique index: for look-ups
 
-The latter are unlogged, which nearly halves what an id costs. A server that crashed has emptied them, and so has a
-replica that takes over: they are then filled again from the batches before anything is merged. Where they are whole, a
-row of counted_ids_loaded says so, which is unlogged as well.
+The latter are unlogged, which nearly halves the cost of an id. A server that crashed has emptied them, and so has a
+replica that takes over: they are then loaded from the batches before the next merge. A row of the unlogged table
+counted_ids_loaded shows that they are complete.
 
-Whoever calls holds the stream, so that nothing is remembered, forgotten and loaded at the same time.
+The caller holds the lock of the stream, so that ids are not remembered, forgotten and loaded at the same time.
 """
 
 import logging
@@ -22,7 +22,7 @@ import psycopg
 _log = logging.getLogger(__name__)
 
 _ID_BYTES = 16
-# The table of each source; _OTHERS holds the source beside the id.
+# The table of each source; _OTHERS has the source in a column.
 _TABLES = {"send": "counted_sends", "delivery": "counted_deliveries", "outcome": "counted_outcomes"}
 _OTHERS = "counted_others"
 
@@ -31,7 +31,10 @@ type Ids = Collection[tuple[str, str]]
 
 
 def remember(connection: psycopg.Connection[Any], attempt: int, counted_at: datetime) -> int:
-    """The staged ids of an attempt are counted; how many. Errors: psycopg.errors.UniqueViolation, one was before."""
+    """Store the staged ids of an attempt as counted. Returns their number.
+
+    Errors: psycopg.errors.UniqueViolation, if an id was counted before.
+    """
     copied = 0
     for source, ids in _staged(connection, attempt).items():
         _copy(connection, source, ids)
@@ -41,7 +44,7 @@ def remember(connection: psycopg.Connection[Any], attempt: int, counted_at: date
 
 
 def repeated(connection: psycopg.Connection[Any], attempt: int) -> tuple[Ids, Ids]:
-    """Of an attempt's staged ids those that are counted, and those that are staged more than once."""
+    """The staged ids of an attempt that are counted already, and those that are staged more than once."""
     connection.execute(_TEMPORARY)
     for source, ids in _staged(connection, attempt).items():
         _copy_rows(connection, "these_ids (source, record_id)", ids, source)
@@ -49,7 +52,7 @@ def repeated(connection: psycopg.Connection[Any], attempt: int) -> tuple[Ids, Id
 
 
 def forget(connection: psycopg.Connection[Any], before: datetime) -> int:
-    """Delete the ids of merges before then; how many."""
+    """Delete the ids of merges before a time. Returns their number."""
     forgotten = 0
     while row := connection.cursor(binary=True).execute(_FORGET_ONE, [before]).fetchone():
         source, ids = row
@@ -62,13 +65,13 @@ def forget(connection: psycopg.Connection[Any], before: datetime) -> int:
 
 
 def load(connection: psycopg.Connection[Any]) -> None:
-    """Fill the tables of single ids where they are not whole. Needed once a connection: what empties them ends it."""
+    """Load the tables of single ids if they are incomplete. Needed once a connection: a crash ends the connection."""
     if connection.execute("select from counted_ids_loaded").fetchone() is not None:
         return
     loaded = 0
     connection.execute(_EMPTY)
     with connection.cursor(name="counted_batches", binary=True) as batches:
-        # One value is as much as one merge counted.
+        # One value has the ids of one merge.
         batches.itersize = 1
         for source, ids in batches.execute("select source, ids from counted_batches order by counted_at"):
             _copy(connection, source, ids)  # guard: metrics.counted_ids_after_crash
@@ -90,7 +93,7 @@ def _copy(connection: psycopg.Connection[Any], source: str, ids: bytes) -> None:
 
 
 def _copy_rows(connection: psycopg.Connection[Any], into: str, ids: bytes, *before: str) -> None:
-    """Ids as rows of a table, each after the texts `before`."""
+    """Copy ids into a table, each after the texts `before`."""
     with (
         connection.cursor() as cursor,
         cursor.copy(f"copy {into} from stdin (format binary)".encode()) as copy,
@@ -98,20 +101,20 @@ def _copy_rows(connection: psycopg.Connection[Any], into: str, ids: bytes, *befo
         copy.write(_COPY_BEGIN + _rows(ids, *before) + _COPY_END)
 
 
-# The binary format of COPY: a signature, then rows, each a number of fields, each of those its length and its bytes.
+# The binary format of COPY: a signature, then rows: the number of fields, then each field's length and bytes.
 _COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END = b"\xff\xff"
 
 
 def _rows(ids: bytes, *texts: str) -> bytes:
-    """In the order of the index: neighbours go to the same pages."""
+    """The rows in the order of the index, so that neighbours are written to the same pages."""
     before = struct.pack("!h", len(texts) + 1)
     for text in texts:
         before += struct.pack("!i", len(text.encode())) + text.encode()
     before += struct.pack("!i", _ID_BYTES)
     rows = np.empty(len(ids) // _ID_BYTES, [("before", f"V{len(before)}"), ("id", f"V{_ID_BYTES}")])
     rows["before"] = np.void(before)
-    # Of equal first halves any order will do.
+    # The order of ids with equal first halves does not matter.
     order = np.argsort(np.frombuffer(ids, ">u8")[::2].astype(np.uint64))
     rows["id"] = np.frombuffer(ids, f"V{_ID_BYTES}")[order]
     return rows.tobytes()

@@ -11,10 +11,10 @@ _CONNECT_TIMEOUT_S = 5
 
 
 def connect(database_url: str, application_name: str) -> psycopg.Connection[Any]:
-    """A connection whose transactions are explicit and whose days are UTC's.
+    """A connection with explicit transactions, whose days are UTC's.
 
-    What a session begins with is set by role (schemas/tables/00_session.sql, provisioning.database): RDS Proxy refuses
-    start-up options. Errors: psycopg.OperationalError where the server is away, Stop where nobody has set it.
+    The session's settings are set by role (schemas/tables/00_session.sql, provisioning.database): RDS Proxy rejects
+    start-up options. Errors: psycopg.OperationalError if the server is down, Stop if the role lacks its settings.
     """
     connection = psycopg.connect(
         address_now(database_url),

@@ -1,4 +1,4 @@
-"""Kafka records to decoded structs: the Confluent wire format, each record by its own writer's schema."""
+"""Decodes Kafka records to structs: the Confluent wire format, each record by its own writer's schema."""
 
 import json
 import struct
@@ -21,15 +21,15 @@ _RECORD = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "heade
 # The field that follows the value while it is decoded.
 CHECKSUM = "masscomm_checksum"
 
-# The writers' schemas known so far, as JSON: {kind: {schema id: schema}}.
+# The known writers' schemas as JSON: {kind: {schema id: schema}}.
 type Writers = Mapping[str, Mapping[int, str]]
 
 
 def wire_header(writers: Writers, beside: Sequence[str] = ()) -> list[Column]:
-    """Of Kafka's columns the position, the value and the headers, with `source`, `timestamp_ms` and `schema_id`.
+    """Kafka's position, value and headers, with `source`, `timestamp_ms` and `schema_id`.
 
-    Read of topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
-    zero byte and an id; source is the kind of the topic. beside: other columns that go on.
+    Reads topic, partition, offset, timestamp, value, headers. schema_id is null if the value does not begin with a
+    zero byte and an id; source is the kind of the topic. `beside`: further columns to keep.
     """
     known = {schema_id for schemas in writers.values() for schema_id in schemas}
     return [
@@ -53,32 +53,32 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
     header = F.substring(value, 1, _HEADER_BYTES)
     spelt = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("long")
     found = F.when(F.length(value) < _HEADER_BYTES, F.lit(None).cast("long"))
-    # Comparing five bytes costs less than spelling them out.
+    # Comparing five bytes is cheaper than converting them.
     for schema_id in known:
         found = found.when(header == F.lit(bytearray(HEADER.pack(0, schema_id))), F.lit(schema_id))
-    # A number that is no id is undecodable: the registry is asked for ids only.
+    # A number outside of the range of ids is undecodable: the registry is called for ids only.
     # guard: metrics.schema_id_range
     is_id = (F.substring(value, 1, 1) == F.lit(bytearray(1))) & spelt.between(1, LAST_SCHEMA_ID)
     return found.when(is_id, spelt)
 
 
 def origin() -> Column:
-    """masscomm.kafka.dead_letters.original_position, as the name masscomm.domain.ids.send_id_of_record hashes.
+    """masscomm.kafka.dead_letters.original_position, as the name that masscomm.domain.ids.send_id_of_record hashes.
 
-    topic/partition/offset/timestamp, of the headers where the record is a replay (null where those are no position).
+    topic/partition/offset/timestamp; of a replay those in its headers (null if these are invalid).
     """
-    # The last of a name, as Kafka's own lastHeader: spark.sql.mapKeyDedupPolicy is LAST_WIN.
+    # The last header of a name, as Kafka's own lastHeader: spark.sql.mapKeyDedupPolicy is LAST_WIN.
     headers = F.map_from_entries("headers")
 
     def header(name: str) -> Column:
         return F.try_element_at(headers, F.lit(name))
 
     def whole(name: str) -> Column:
-        # Through a number: " 07" and "7" are the same position.
+        # Converted through a number: " 07" and "7" are the same position.
         return F.trim(header(name).cast("string")).try_cast("long").cast("string")
 
     original = [whole(name) for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)]
-    # F.decode would fail the batch where the bytes are not UTF-8.
+    # F.decode would fail the batch if the bytes are not UTF-8.
     topic = F.try_validate_utf8(header(SOURCE_TOPIC).cast("string"))  # guard: metrics.position_header
     replayed = F.concat(topic, *[part for text in original for part in (F.lit("/"), text)])
     here = F.concat_ws("/", "topic", "partition", "kafka_offset", "timestamp_ms")
@@ -88,11 +88,11 @@ def origin() -> Column:
 def decoded(
     writers: Writers, *, recipients: bool = False, beside: Sequence[str] = (), strict: bool = True
 ) -> list[Column]:
-    """What wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) beside the value.
+    """The columns of wire_header and a struct column for each source (`send`, `delivery`, `outcome`).
 
-    Only the column of the record's own source is filled, with the fields the source reads; every field is null where
-    the schema does not read the value. `known` says whether the writer's schema is among those given. recipients: with
-    the users of outcomes; beside: other columns that go on.
+    Only the column of the record's own source is filled, with the fields that the source reads; every field is null if
+    the schema cannot read the value. `known` is true if the writer's schema is among those given. recipients: with
+    the users of outcomes; `beside`: further columns to keep.
     """
     return [
         *map(F.col, (*_RECORD, *beside)),
@@ -113,7 +113,7 @@ def _decoded(source: Source, writers: Mapping[int, str], *, strict: bool) -> Col
     reader = source.reader_schema(texts=strict)
     if strict:
         payload, reader = F.concat(payload, _checksum()), _with_checksum(reader)
-    # A decoder of our own schema that never runs gives the column its type while no writer is known.
+    # A branch that never runs gives the column its type while no writer's schema is known.
     value = F.when(F.lit(False), from_avro(payload, reader, {"mode": "PERMISSIVE"}))
     for schema_id, writer in writers.items():
         options = {"mode": "PERMISSIVE", "avroSchema": reader}
@@ -127,16 +127,16 @@ def _checksum() -> Column:
 
 
 def _with_checksum(schema: str) -> str:
-    """A record's schema with a last field for the checksum: bytes left over after the value are read in its place."""
+    """A record's schema with a last field for the checksum: trailing bytes of the value would be read in its place."""
     record = json.loads(schema)
     fixed = {"type": "fixed", "name": CHECKSUM, "namespace": "masscomm.job", "size": 8}
     return json.dumps(record | {"fields": [*record["fields"], {"name": CHECKSUM, "type": fixed}]})
 
 
 def read_as_functions(*, recipients: bool = False, beside: Sequence[str] = ()) -> list[Column]:
-    """What `decoded` gives, with null fields for values that masscomm.kafka.avro.Codec refuses.
+    """The columns of `decoded`, with null fields for values that masscomm.kafka.avro.Codec rejects.
 
-    These have bytes left over, or a text that is not UTF-8 in a field of Source.texts.
+    These have trailing bytes, or a text that is not UTF-8 in a field of Source.texts.
     """
     kinds = {source.kind: source for source in sources(recipients=recipients)}
 
@@ -146,7 +146,7 @@ def read_as_functions(*, recipients: bool = False, beside: Sequence[str] = ()) -
         if not source.texts:
             return whole
         texts = F.struct(*[value[name].alias(name) for name in source.texts])
-        # As a text a struct has the bytes of all texts in it.
+        # A struct converted to a string contains the bytes of all its texts.
         return whole & F.is_valid_utf8(texts.cast("string"))  # guard: metrics.texts_not_counted
 
     return [

@@ -1,19 +1,19 @@
-"""masscomm.domain.ids as Spark expressions: the same ids without leaving the JVM."""
+"""masscomm.domain.ids as Spark expressions: the same ids, computed in the JVM."""
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from masscomm.domain import ids
 
-# Where the digits of a UUID stand in its text: (from 1, how many); a hyphen before each but the first.
+# The parts of a UUID's text that have digits: (start, from 1; length). A hyphen precedes each but the first.
 _DIGITS = ((1, 8), (10, 4), (15, 4), (20, 4), (25, 12))
 _UUID_LENGTH = 36
 
 
 def uuid5(name: Column) -> Column:
-    """UUIDv5 of a text in masscomm's namespace, as masscomm.domain.ids makes it. Source: RFC 9562 §5.5."""
+    """UUIDv5 of a text in masscomm's namespace, as in masscomm.domain.ids. Source: RFC 9562 §5.5."""
     digest = F.sha1(F.concat(F.lit(bytearray(ids.NAMESPACE.bytes)), F.encode(name, "UTF-8")))
-    # The digit that carries the variant keeps its two low bits below the bits 10.
+    # The digit with the variant keeps its two low bits; the high bits are 10.
     variant = F.translate(F.substring(digest, 17, 1), "0123456789abcdef", "89ab89ab89ab89ab")
     return F.concat(
         F.substring(digest, 1, 8),
@@ -30,12 +30,12 @@ def uuid5(name: Column) -> Column:
 
 
 def chunk_id(send_id: Column, chunk_index: Column) -> Column:
-    """masscomm.domain.ids.chunk_id."""
+    """The id of masscomm.domain.ids.chunk_id."""
     return uuid5(F.concat_ws("/", send_id, chunk_index))
 
 
 def uuid_bytes(text: Column) -> Column:
-    """The 16 bytes of a UUID as masscomm.domain.ids writes them; null where a text is none.
+    """The 16 bytes of a UUID in the form of masscomm.domain.ids; null for any other text.
 
     A regular expression would take three times as long.
     """

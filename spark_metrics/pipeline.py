@@ -1,7 +1,7 @@
-"""Two batches on their way: one is staged while the one before it is merged.
+"""Two batches under way: one is staged while the previous one is merged.
 
-Merges keep the order of the batches, one transaction each, on a thread of their own. So Spark takes for done what is
-staged: what is counted stands in Postgres alone (stream_offsets), and a stream begins there.
+Merges run on their own thread, in the order of the batches, one transaction each. Spark considers a batch finished when
+it is staged; only Postgres (stream_offsets) has the counted offsets, and a stream begins there.
 """
 
 import gc
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from spark_metrics.batches import Staged
 from spark_metrics.sink import Merged
 
-# Stages a batch, by its records, Spark's number of it and the numbers of the attempts that are on their way.
+# Stages a batch. Arguments: its records, Spark's number of it, the numbers of the unmerged attempts.
 type Stage = Callable[[DataFrame, int, Collection[int]], Staged]
 
 
@@ -23,12 +23,16 @@ type Stage = Callable[[DataFrame, int, Collection[int]], Staged]
 class _Batch:
     records: DataFrame
     number: int
-    staged: Staged | None  # None: what was staged is gone, or not to be trusted
+    staged: Staged | None  # None: the staged rows are lost or cannot be used
 
 
 class Pipeline:
-    """stage, merge: the two halves of counting a batch; what `merge` was given once is staged anew before it is called
-    again. patiently: with which patience both are called; what it raises ends the pipeline.
+    """Stages batches and merges them on another thread.
+
+    Args:
+        stage: stages a batch; called again before a repeated merge.
+        merge: merges a staged batch.
+        patiently: calls both, with retries; its errors end the pipeline.
     """
 
     def __init__(
@@ -38,9 +42,9 @@ class Pipeline:
         patiently: Callable[[Callable[[], object]], object] = lambda attempt: attempt(),
     ) -> None:
         self._stage, self._merge, self._patiently = stage, merge, patiently
-        # Held by whoever stages: they share a connection, and the archive's writer tidies up after itself alone.
+        # One thread stages at a time: all use one connection, and the archive's committer must be alone in its folder.
         self._staging = threading.Lock()
-        # Guards all that follows.
+        # Guards the attributes below.
         self._turn = threading.Condition()
         self._merging: _Batch | None = None
         self._on_their_way: set[int] = set()
@@ -55,9 +59,9 @@ class Pipeline:
             return self._merged_up_to
 
     def put(self, records: DataFrame, number: int) -> None:
-        """Stage a batch, wait for the merge of the one before, and have this one merged.
+        """Stage a batch, wait for the merge of the previous one, and start the merge of this one.
 
-        Errors: those of stage, and what ended an earlier merge; after one nothing is merged any more.
+        Errors: those of stage, and the error that ended an earlier merge; after such an error nothing is merged.
         """
         self.check()
         batch = _Batch(records, number, None)
@@ -69,12 +73,12 @@ class Pipeline:
             self._turn.notify_all()
 
     def check(self) -> None:
-        """Errors: what ended a merge for good."""
+        """Raise the error that ended a merge permanently, if any."""
         with self._turn:
             self._raise()
 
     def drain(self, timeout_s: float | None = None) -> None:
-        """Wait until everything that was put is merged, or the time is over. Errors: what ended a merge for good."""
+        """Wait until every batch is merged, or for timeout_s. Errors: the error that ended a merge permanently."""
         with self._turn:
             self._turn.wait_for(lambda: self._merging is None or self._failure, timeout_s)
             self._raise()
@@ -93,12 +97,12 @@ class Pipeline:
 
     def _merge_each(self) -> None:
         while self._merge_next():
-            # py4j's objects are cycles, and each may hold a plan in the JVM. They are few, so that Python, which counts
-            # them, would let tens of megabytes wait there for a collection.
+            # py4j's objects are cycles, and each may hold a plan in the JVM. There are so few that Python, which counts
+            # objects, would leave tens of megabytes in the JVM until a collection.
             gc.collect()
 
     def _merge_next(self) -> bool:
-        """Whether it could be merged."""
+        """Merge the next batch. Returns whether it succeeded."""
         with self._turn:
             self._turn.wait_for(lambda: self._merging)
             batch = self._merging

@@ -1,7 +1,7 @@
-"""The log of recipients: which user got which status of which send, a row each; optional, since it is large.
+"""The log of recipients: user, send and status, one row each. It is optional because of its size.
 
-It is staged with a batch and written in the transaction that counts it, so it is as exact as the counts: what is
-refused as a redelivery has no row, what is counted has one a recipient.
+It is staged with a batch and written in the transaction that counts it, so it is as exact as the counts: a refused
+redelivery adds no row, a counted record adds one for each recipient.
 """
 
 from datetime import UTC, date, datetime, timedelta
@@ -16,10 +16,10 @@ NAME = "recipient_log"
 
 
 def recipients(facts: DataFrame) -> DataFrame:
-    """What countable outcome records say of each user, a row a record and result.
+    """One row for each result of a countable outcome record, with its users.
 
     Columns: send_id, club_id, type, channel, status, reason, at_ms, user_ids. A position without a user or a result is
-    left out.
+    skipped.
     """
     results = facts.where((F.col("source") == "outcome") & (F.size("counts") > 0)).select(
         *("send_id", "club_id", "type", "at_ms", "user_ids", "result_index", "counts"),
@@ -45,7 +45,7 @@ def _users_of(number: Column) -> Column:
 
 
 def rows_to_stage(facts: DataFrame) -> DataFrame:
-    """`recipients` with user_ids as Postgres writes an array."""
+    """`recipients` with user_ids in Postgres' text form of an array."""
     users = F.concat(F.lit("{"), F.array_join(F.col("user_ids").cast("array<string>"), ","), F.lit("}"))
     return recipients(facts).withColumn("user_ids", users)
 
@@ -64,7 +64,7 @@ def _make_partition(connection: psycopg.Connection[Any], day: date) -> None:
         "day": sql.Literal(f"{day}T00:00:00Z"),
         "next": sql.Literal(f"{day + timedelta(days=1)}T00:00:00Z"),
     }
-    # Attached, not created as one: that would wait for every reader of the log, and have the next ones wait.
+    # ATTACH instead of CREATE … PARTITION OF, which would wait for every reader of the log and block new ones.
     connection.execute(sql.SQL("create table {partition} (like recipient_log including all)").format(**names))
     connection.execute(
         sql.SQL("alter table recipient_log attach partition {partition} for values from ({day}) to ({next})").format(
@@ -96,7 +96,7 @@ from staging_recipients, unnest(user_ids) as user_id
 where attempt = %s
 """
 
-# How the log is compared: rows by send and status, with sums that two different sets of rows hardly share.
+# The compared form of the log: rows by send and status, with sums that differ for almost any two sets of rows.
 KEY = ("send_id", "channel", "status", "reason")
 SUMS = ("rows", "users", "checksum")
 COMPARED: LiteralString = """
@@ -109,7 +109,7 @@ group by send_id, channel, status, reason
 
 
 def compared(rows: DataFrame) -> DataFrame:
-    """COMPARED, of what `recipients` gives."""
+    """The rows of `recipients` in the form of COMPARED."""
     user = F.explode("user_ids").alias("user_id")
     return (
         rows.select("send_id", "channel", "status", F.coalesce("reason", F.lit("")).alias("reason"), "at_ms", user)

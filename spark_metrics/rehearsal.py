@@ -1,8 +1,8 @@
-"""Batches of made-up records before the stream begins: Spark plans and compiles while nobody waits for a number.
+"""Batches of generated records before the stream begins: Spark plans and compiles before the first records arrive.
 
-They go the whole way, to the archive and the merge; there the transaction is undone, and the archive's files lie in a
-folder of their own that nobody reads and that is removed. What reads the stream is compiled for what stands in the
-topics' schemas, so the records are written by the schemas that are known.
+They are archived and merged, but the transaction is rolled back, and the archive's files are in their own
+folder, which no reader uses and which is removed. The compiled code depends on the writers' schemas, so the records are
+encoded with the known schemas.
 """
 
 import io
@@ -28,19 +28,19 @@ from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
 
-# As spark_metrics.job.kafka_records: what is compiled depends on where each column stands.
+# The columns of spark_metrics.job.kafka_records: the compiled code depends on their order.
 _KAFKA = (
     "topic string, partition int, offset long, timestamp timestamp, value binary,"
     " headers array<struct<key: string, value: binary>>"
 )
-# Records of each kind: two batches as they are after a pause (Staging.tasks looks at the one before), two small ones.
+# Records of each kind: two batches as after a pause (Staging.tasks depends on the previous batch), two small ones.
 _ROUNDS = (2_000, 200, 200, 200)
-# No topic has it: the offsets of a partition that was consumed would make these records replays.
+# A partition that no topic has: in a consumed partition these records would be replays.
 _PARTITION = -1
 _EXAMPLES = {
     "send": ("SendRequested.full",),
     "delivery": ("DeliveryRequested.push",),
-    # One that tells of positions in a row, and one that lists them.
+    # One outcome with consecutive positions, and one with a list.
     "outcome": ("NotificationOutcome.sent", "NotificationOutcome.suppressed"),
 }
 
@@ -55,7 +55,7 @@ def rehearse(
     database_url: str,
     archive: Archive | None,
 ) -> None:
-    """Count made-up records, and undo it. Errors: those of stage_batch and merge_batch."""
+    """Count generated records and undo it. Errors: those of stage_batch and merge_batch."""
     began = time.monotonic()
     aside = Archive(spark, f"{archive.folder}/_rehearsal") if archive is not None else None
     for number, each in enumerate(_ROUNDS):
@@ -80,7 +80,7 @@ def rehearse(
 
 
 def _rows(writers: Writers, each: int) -> Iterator[tuple[Any, ...]]:
-    """As _KAFKA says, `each` of every kind that a known schema can write."""
+    """Rows of _KAFKA, `each` for every kind that a known schema can encode."""
     now, offset = datetime.now(UTC), 0
     for source in SOURCES:
         examples = [_example(name) for name in _EXAMPLES[source.kind]]
@@ -105,7 +105,7 @@ def _example(name: str) -> dict[str, Any]:
 
 
 def _writer_of(examples: list[dict[str, Any]], writers: dict[int, str] | Any) -> tuple[int, Any] | None:
-    """The newest of the schemas that can write the examples, parsed."""
+    """The newest schema that can encode the examples, parsed."""
     for schema_id in sorted(writers, reverse=True):
         schema = fastavro.parse_schema(json.loads(writers[schema_id]))
         try:

@@ -1,4 +1,4 @@
-"""What is counted: the records, the topics they come by, and the fields that are read of each."""
+"""The counted kinds of records, their topics, and the fields that are read."""
 
 import json
 from dataclasses import dataclass, replace
@@ -15,9 +15,12 @@ type Fields = dict[str, "Fields | None"]
 class Source:
     """One kind of record.
 
-    kind: its name in `counted_batches`; schema: the record in schemas/; topic_names: as in schemas/topics.yaml, every
-    lane is read; fields: what is counted; texts: more fields, decoded to see whether they are UTF-8; the others are
-    skipped.
+    Attributes:
+        kind: its name in `counted_batches`.
+        schema: the record in schemas/.
+        topic_names: as in schemas/topics.yaml; every lane is read.
+        fields: the fields that are counted.
+        texts: further fields, decoded only to check that they are UTF-8; all others are skipped.
     """
 
     kind: str
@@ -31,7 +34,7 @@ class Source:
         return list(dict.fromkeys(topics.in_lane(name, lane) for name in self.topic_names for lane in Lane))
 
     def reader_schema(self, *, texts: bool = False) -> str:
-        """Our schema, as JSON, with these fields only: what any writer's schema is resolved to."""
+        """Our schema as JSON, reduced to these fields: every writer's schema is resolved to it."""
         wanted = self.fields | _names(*self.texts) if texts else self.fields
         return json.dumps(_projected(own_schema(self.schema), wanted))
 
@@ -68,15 +71,15 @@ SOURCES = (SEND, DELIVERY, OUTCOME)
 
 
 def sources(*, recipients: bool) -> tuple[Source, ...]:
-    """The sources; recipients: with the users of each outcome, which nothing but the log of recipients needs."""
+    """The sources; recipients: with the users of each outcome, which only the log of recipients needs."""
     return (SEND, DELIVERY, replace(OUTCOME, fields=OUTCOME.fields | _names("user_ids"))) if recipients else SOURCES
 
 
 def _projected(schema: Any, wanted: Fields | None) -> Any:
     """The schema with the wanted fields of its records, without logical types.
 
-    Timestamps stay the integers they are on the wire: whatever a producer wrote can be looked at, and nothing overflows
-    on its way into a timestamp.
+    Timestamps stay the integers of the encoding: any value can be checked, and none overflows in a conversion to a
+    timestamp.
     """
     if isinstance(schema, list):
         return [_projected(branch, wanted) for branch in schema]
@@ -93,6 +96,6 @@ def _projected(schema: Any, wanted: Fields | None) -> Any:
     elif plain.get("type") == "array":
         plain["items"] = _projected(plain["items"], wanted)
     elif "type" in plain:
-        # {"type": "long", "logicalType": …} is the plain "long"
+        # {"type": "long", "logicalType": …} becomes the plain "long"
         return plain["type"] if set(plain) == {"type"} else plain
     return plain

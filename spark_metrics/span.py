@@ -1,4 +1,4 @@
-"""A range of time as a command takes it, and the whole buckets that it touches."""
+"""A range of time in a command's arguments, and the whole buckets that overlap it."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -14,17 +14,17 @@ class Span:
     end: datetime | None = None
 
     def whole(self, step_s: int) -> "Span":
-        """Every bucket of so many seconds that lies in it, wholly or in part."""
+        """The span extended to whole buckets of step_s seconds."""
         step = timedelta(seconds=step_s)
         first = self.first and self.first - (self.first - _EPOCH) % step
         return Span(first, self.end and self.end + -(self.end - _EPOCH) % step)
 
     def since(self, moment: datetime | None) -> "Span":
-        """What of it is not before a moment."""
+        """The part of the span at or after `moment`."""
         return self if moment is None else Span(max(moment, self.first or moment), self.end)
 
     def milliseconds(self) -> tuple[int | None, int | None]:
-        """Both ends since the epoch, as a timestamp of whole milliseconds is compared with them."""
+        """Both ends in whole milliseconds since the epoch, rounded for a comparison with millisecond timestamps."""
         return _ceiling_ms(self.first), _ceiling_ms(self.end)
 
 
@@ -33,7 +33,7 @@ def _ceiling_ms(moment: datetime | None) -> int | None:
 
 
 def instant(text: str) -> datetime:
-    """An RFC 3339 instant, or a date: its midnight in UTC. Errors: ValueError."""
+    """An RFC 3339 instant, or a date, which is its midnight in UTC. Errors: ValueError."""
     if len(text) == len("2026-11-21"):
         day = date.fromisoformat(text)
         return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -1,8 +1,8 @@
-"""A micro-batch on its way to Postgres: summed by the JVM, sent by the executors.
+"""Stages a micro-batch in Postgres: the JVM sums it, the executors send the sums.
 
-A record is never a row of its own: what is counted is summed first, by the send, minute and result it says, and its
-place in the topic, its id and its positions become bytes beside the sum. A task sends all its lines in one transaction
-under its partition and attempt number, so that of a task that ran twice one run counts, whole.
+A record never becomes a row of its own: records are first summed by send, minute and result; the places, ids and
+positions of a group's records are packed into bytes in the same row. A task sends all its rows in one transaction
+under its partition and attempt number, so that exactly one run of a repeated task counts.
 """
 
 import struct
@@ -27,7 +27,7 @@ from spark_metrics.prepared import PreparedPlans
 from spark_metrics.transforms import Facts, each_count, minute_s, of_count, sums_of
 from spark_metrics.views import View
 
-# schemas/tables/03_stream.sql: the first columns of each table, and the others.
+# Columns of schemas/tables/03_stream.sql: the first columns of each table, then the others.
 _KEY = {"attempt": "int8", "part": "int4", "try": "int4"}
 TABLES = {
     "staging_positions": ("topic", "partition", "first_offset", "last_offset", "records"),
@@ -44,79 +44,79 @@ TABLES = {
 _STATES_KEY = TABLES["staging_states"][:-2]
 _TEXTS = frozenset({"send_id", "type", "channel", "measure", "status", "reason", "view", "row"})
 
-# Of tables of bytes, which are copied in Postgres' binary format: as text they are twice as long. The others' rows come
-# from the JVM as lines.
+# Column types of tables with bytes, which are copied in Postgres' binary format: as text they would be twice as long.
+# The rows of the other tables are lines from the JVM.
 _TYPES = {
     "staging_ids": ("text", "bytea"),
     "staging_states": ("text", "int4", "text", "text", "text", "bytea", "text"),
 }
 
-# A task's rows by table: lines of the text format, or values where the table is among _TYPES.
+# A task's rows by table: lines of the text format, or values for the tables in _TYPES.
 type Rows = Mapping[str, Sequence[str] | Sequence[tuple[Any, ...]]]
 
-# What a task is given, a row: texts with a NUL behind each, which no text holds that is counted, and then what is said.
-# Of a group its kind, topic and source, its line of counts and the key of its states; else _LINE, the table and the
-# line. PySpark pickles rows of its own, and makes a text of their bytes on the way.
+# A task's input row: texts, each followed by NUL, which no counted text contains, and then the column `said`.
+# A group's texts are its kind, topic and source, its line of counts and the key of its states; a line's are _LINE, the
+# table and the line. This form avoids PySpark's Row, which it would pickle, with bytes converted to text.
 _NUL, _FIELDS = b"\0", 4 + len(_STATES_KEY)
 
-# Beside the words of transforms.Problem: a record that was counted before has been seen, and adds nothing.
+# In addition to transforms.Problem: a record that was counted before, which adds only its position.
 REFUSED = "refused"
 
-# Records that one core has counted before two have agreed on who counts which.
+# Up to this number of records one core is faster than two that must exchange rows.
 SMALL = 5_000
 
-# What the bytes in `said` are, a record: its place, and then, where it is counted, its id, the id and a run of
-# positions, or the id and a list with its length before it; where it is not, nothing, or what is wrong with it, as the
-# list is. In columns of their own they would be collected four times over; a partition among the keys would make many
-# groups of what is one.
+# Bytes of each record in the column `said`: its place, and then, if it is counted, its id, the id and a run of
+# positions, or the id and a list preceded by its length; if it is not counted, nothing, or its problem in the form of
+# the list. As columns of their own they would be collected four times, and with the partition among the keys the groups
+# would be smaller.
 _LINE, _REFUSED, _PROBLEM, _ID, _RUN, _LIST = range(6)
 _WORD = 8
-# Of each record, before a length.
+# Words of each record before a length.
 _WORDS = {_REFUSED: 1, _PROBLEM: 1, _ID: 3, _RUN: 4, _LIST: 3}
 _LENGTH = struct.Struct("!i")
-# A place is one number: the partition times this, and the offset. docs/decisions/026 says how far that reaches.
+# A place is one number: the partition times this, plus the offset. docs/decisions/026 has its limits.
 _PARTITION = 2**48
 
 
 class Staging:
-    """Made once: every batch uses its plans, and what is planned anew its columns, which take hundreds of calls into
-    the JVM."""
+    """Created once: every batch uses its plans, and its columns, which take hundreds of calls into the JVM."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Column] = {}
-        # Of facts, and of records by what makes facts of them; they go when that does.
+        # Plans that read facts, and plans by the Facts that decode their records; these are freed with their Facts.
         self._plans = PreparedPlans()
         self._plans_by_facts: WeakKeyDictionary[Facts, PreparedPlans] = WeakKeyDictionary()
-        # What is merged may have to be staged again while the next batch is: a plan is made by Spark's configuration,
-        # which is everybody's.
+        # A batch being merged may have to be staged again while the next one is staged: planning depends on Spark's
+        # configuration, which both share.
         self._planning = threading.Lock()
-        # The first batch may have much to catch up with.
+        # The first batch may be large.
         self.last_records = SMALL
 
     @property
     def small(self) -> bool:
-        """Whether the last batch was."""
+        """Whether the last batch was small."""
         return self.last_records < SMALL
 
     def tasks(self, cores: int) -> int:
-        """How many tasks are to read a batch: one where the last batch was small, since nothing is exchanged then."""
+        """Number of tasks that read a batch: one if the last batch was small, since one task exchanges no rows."""
         return 1 if self.small else cores
 
     def files(self, cores: int) -> int:
-        """How many tasks are to archive a batch while it is staged."""
+        """Number of tasks that archive a batch while it is staged."""
         return max(1, self.tasks(cores) // 2)
 
     def facts(self, records: DataFrame, facts: Facts) -> DataFrame:
-        """Kafka's records as facts; a leaf."""
+        """Kafka's records as facts, with a plan of a single node."""
         with self._planning:
             tasks = self._plan_for(records)
             return self._plans_of(facts).frame(("facts", tasks), [records], lambda frame: _decoded(frame, facts, tasks))
 
     def groups(self, facts: DataFrame) -> DataFrame:
-        """Facts to groups of records; those that were counted before have the problem REFUSED.
+        """Group the facts' records; those that were counted before have the problem REFUSED.
 
         Columns: topic, kind, send_id, club_id, type, minute_s, chunk_index (of records with positions), channel,
-        measure, reason; seen (records), said (of each, as its kind says), count_total, first_ms, chunk_count; source.
+        measure, reason; seen (number of records), said (bytes of each record), count_total, first_ms, chunk_count;
+        source.
         """
         return (
             facts.select("*", *self._said)
@@ -128,7 +128,7 @@ class Staging:
         )
 
     def rows(self, groups: DataFrame) -> DataFrame:
-        """Groups as `rows_of` reads them: one column of bytes."""
+        """Groups in the form that `rows_of` reads: one column of bytes."""
         return groups.select(self._of_group)
 
     def send(
@@ -141,9 +141,9 @@ class Staging:
         views: Sequence[View] = (),
         recipients: bool = False,
     ) -> None:
-        """Have the executors copy what `groups` gives, and the rows of the views and of the log of recipients.
+        """Have the executors copy the groups, the rows of the views and the log of recipients.
 
-        rows: facts; or Kafka's records, with what makes facts of them, and then without the log.
+        rows: facts; or Kafka's records with the Facts that decode them, and then without the log.
 
         Errors: those of Spark, with psycopg's inside.
         """
@@ -158,7 +158,7 @@ class Staging:
     def _planned(
         self, rows: DataFrame, facts: Facts | None, views: Sequence[View], *, recipients: bool
     ) -> tuple[DataFrame, DataFrame | None]:
-        """What is to be sent, and the groups that are kept meanwhile."""
+        """The rows to send, and the groups that are persisted meanwhile."""
         tasks = self._plan_for(rows)
         plans = self._plans if facts is None else self._plans_of(facts)
         of_all = (tasks, tuple(views), recipients)
@@ -190,12 +190,12 @@ class Staging:
         return self._plans_by_facts.setdefault(facts, PreparedPlans())
 
     def _plan_for(self, rows: DataFrame) -> int:
-        """Have Spark plan as it is to for a batch of this size; answers in how many tasks."""
+        """Configure Spark's planner for a batch of this size. Returns the number of tasks."""
         session = rows.sparkSession
-        # Whatever runs a job takes this away again, and Spark then looks for its caller at each step of a plan.
+        # Each job removes this property, and without it Spark searches the stack for its caller at each step of a plan.
         session.sparkContext.setLocalProperty("callSite.short", "micro-batch")
         tasks = self.tasks(session.sparkContext.defaultParallelism)
-        # Compiled code is found again by its text, and to write that takes longer than to interpret a few records.
+        # Spark finds compiled code by its text; generating that text takes longer than interpreting a few records.
         session.conf.set("spark.sql.codegen.wholeStage", tasks > 1)
         session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if tasks > 1 else "NO_CODEGEN")
         return tasks
@@ -229,7 +229,7 @@ class Staging:
             minute_s().alias("minute_s"),
             F.when(_has_positions(), F.col("chunk_index")).alias("chunk_index"),
             F.col("kind"),
-            # What stands in an aggregate itself is interpreted.
+            # Spark does not compile expressions inside an aggregate.
             F.when(begins, F.col("said")).alias("said"),
             F.when(begins, 1).otherwise(0).alias("begins"),
         ]
@@ -265,22 +265,22 @@ class Staging:
 
 
 def _decoded(records: DataFrame, facts: Facts, tasks: int) -> DataFrame:
-    # A topic's partition is a task; where there are more than cores, tasks cost more than what they do. Before anything
-    # else, so that reading, decoding and the first sums are compiled as one.
+    # Each partition of a topic would be a task; more tasks than cores cost more than they gain. Coalesce first, so that
+    # reading, decoding and the first sums are compiled together.
     return facts(records.coalesce(tasks))
 
 
 def _row(kind: Column, name: Column, source: Column, line: Column, states: Sequence[Column], said: Column) -> Column:
-    # concat_ws would leave a null out.
+    # concat_ws would skip a null.
     texts = [F.coalesce(text, F.lit("")) for text in (kind.cast("string"), name, source, line, *states)]
     return F.concat(F.concat_ws("\0", *texts, F.lit("")).cast("binary"), F.coalesce(said, F.lit(bytearray())))
 
 
 def together(wide: Sequence[DataFrame], few: Sequence[DataFrame], tasks: int) -> DataFrame:
-    """The rows of frames, of which `wide` have so many partitions each, and `few` hold next to nothing.
+    """The union of frames: each of `wide` has `tasks` partitions, those of `few` have very few rows.
 
-    One task each of `wide`, since a task is a connection. What is coalesced is taken in order, so that the few must be
-    one partition, and the last: with two of theirs after two of the groups, a task of two had all of the groups.
+    A task is a connection, so `wide` keep one task each. coalesce() takes partitions in order: `few` must be one
+    partition at the end, or a task would get all groups.
     """
     rows = reduce(DataFrame.unionAll, wide)
     if few:
@@ -289,7 +289,7 @@ def together(wide: Sequence[DataFrame], few: Sequence[DataFrame], tasks: int) ->
 
 
 def _bytes_of(rows: DataFrame) -> RDD[bytes]:
-    """The only column of a frame."""
+    """The values of a frame with a single column."""
     plain: Any = rows
     context: Any = rows.sparkSession.sparkContext
     binary = getattr(context._jvm, "org.apache.spark.sql.Encoders").BINARY()
@@ -301,7 +301,7 @@ def _is_counted() -> Column:
 
 
 def _has_positions() -> Column:
-    """Whether the text has positions."""
+    """Whether the record's bytes include positions."""
     return F.col("kind") >= _RUN
 
 
@@ -324,7 +324,7 @@ def _escaped(name: str, text: Column) -> Column:
 
 
 def _copy(database_url: str, attempt: int, rows: Iterator[bytes]) -> None:
-    """One task's rows, in one transaction."""
+    """Copy one task's rows in one transaction."""
     by_table = rows_of(rows)
     if not by_table:
         return
@@ -336,7 +336,7 @@ def _copy(database_url: str, attempt: int, rows: Iterator[bytes]) -> None:
 
 
 def rows_of(rows: Iterable[bytes]) -> Rows:
-    """Of what `Staging.send` gives a task: `Staging.rows` and further lines."""
+    """Converts the rows that `Staging.send` gives a task: `Staging.rows` and further lines."""
     places: defaultdict[str, list[bytes]] = defaultdict(list)
     ids: defaultdict[str, list[bytes]] = defaultdict(list)
     lines: defaultdict[str, list[str]] = defaultdict(list)
@@ -377,12 +377,12 @@ def rows_of(rows: Iterable[bytes]) -> Rows:
 
 
 def _state(send_id: str, chunk_index: str, channel: str, status: str, reason: str) -> tuple[Any, ...]:
-    # No text that is counted is empty.
+    # No counted text is empty.
     return send_id, int(chunk_index), channel, status, reason or None
 
 
 def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(partition, first offset, last offset, how many) of places, a partition each."""
+    """(partition, first offset, last offset, count) of places, for each partition."""
     ordered = np.sort(np.frombuffer(places, ">i8").astype(np.int64))
     partitions = ordered // _PARTITION
     begins = np.flatnonzero(np.r_[True, partitions[1:] > partitions[:-1]])
@@ -392,7 +392,9 @@ def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _split_lengths(said: bytes, before: int) -> tuple[bytes, list[str]]:
-    """Of records of any length: so many bytes of each, and the text that follows them with its length before it."""
+    """Split the bytes of records of any length: a number of words each, and the text after them, preceded by its
+    length.
+    """
     begun, texts, at = [], [], 0
     while at < len(said):
         begin = at + before + _LENGTH.size
@@ -404,9 +406,9 @@ def _split_lengths(said: bytes, before: int) -> tuple[bytes, list[str]]:
 
 
 def copy_rows(connection: psycopg.Connection[Any], attempt: int, part: int, number: int, by_table: Rows) -> None:
-    """A task's rows into the staging tables, as try `number` of part `part`; the caller commits.
+    """Copy a task's rows into the staging tables, as try `number` of part `part`; the caller commits.
 
-    Errors: psycopg.OperationalError, where the attempt is merged already, or a crash of the server emptied the tables.
+    Errors: psycopg.OperationalError, if the attempt is merged already, or a crash of the server emptied the tables.
     """
     with connection.cursor() as cursor:
         cursor.execute(_STAGE_TASK, [part, number, attempt])
@@ -425,6 +427,7 @@ def copy_rows(connection: psycopg.Connection[Any], attempt: int, part: int, numb
                     copy.write(key + f"\n{key}".join(cast("Sequence[str]", rows)) + "\n")
 
 
-# Until the task ends its attempt cannot be merged: what a second run of a task stages later would be counted beside it.
+# The lock keeps the attempt from being merged until the task ends: rows that a second run staged later would be counted
+# twice.
 # guard: metrics.staging_task
 _STAGE_TASK = "insert into staging_tasks select attempt, %s, %s from staging_attempts where attempt = %s for key share"

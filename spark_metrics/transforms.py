@@ -1,4 +1,4 @@
-"""Decoded records to what is counted of them: facts (a row a record), then rows a record and measure, then sums."""
+"""Transforms decoded records to facts (a row a record), then to rows a record and measure, then to sums."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -14,29 +14,30 @@ from spark_metrics import identifiers
 from spark_metrics.decode import Writers, decoded, origin, read_as_functions, wire_header
 from spark_metrics.states import RUN
 
-# Of texts joined by NUL: an empty one, or one that is too long.
+# Matches texts joined by NUL if one of them is empty or too long.
 _EMPTY_OR_LONG = rf"\x00\x00|\A\x00|\x00\z|[^\x00]{{{LONGEST_TEXT + 1}}}"
 COUNTS = "array<struct<channel: string, measure: string, reason: string, count_total: long>>"
 
 
 class Problem(StrEnum):
-    """Why a record is not counted."""
+    """The reason why a record is not counted."""
 
-    UNDECODABLE = "undecodable"  # no value, no header, or its schema does not read it; a text of it is no UTF-8
+    UNDECODABLE = "undecodable"  # no value, no header, or its schema does not read it; or a text is not UTF-8
     UNKNOWN_SCHEMA = "unknown_schema"  # the registry has no such Avro schema
-    BAD_POSITION = "bad_position"  # a replayed send without an id, whose original-position headers are no position
+    BAD_POSITION = "bad_position"  # a replayed send without an id, whose original-position headers are invalid
     BAD_ID = "bad_id"  # a derived record whose id is no UUID
-    BAD_TEXT = "bad_text"  # a text that is empty, longer than 200 characters, or holds a NUL
-    TOO_MANY_CHANNELS = "too_many_channels"  # a send that asks for more than 16
+    BAD_TEXT = "bad_text"  # a text that is empty, longer than 200 characters, or contains a NUL
+    TOO_MANY_CHANNELS = "too_many_channels"  # a send with more than 16 channels
     BAD_COUNT = "bad_count"  # a count below 0
-    BAD_TIMESTAMP = "bad_timestamp"  # before 1970
-    FAR_FUTURE = "far_future"  # its timestamp is long after it was produced, or where dates end
-    UNSTORABLE = "unstorable"  # Postgres refuses what is counted of it: a constraint, a range
-    NOT_LEARNED = "not_learned"  # never stays: the registry is asked, and it is counted or becomes unknown_schema
+    BAD_TIMESTAMP = "bad_timestamp"  # a timestamp before 1970
+    FAR_FUTURE = "far_future"  # its timestamp is long after its production, or after the last date
+    UNSTORABLE = "unstorable"  # Postgres rejects its counts: a constraint, a range
+    # temporary: the registry is called, and the record is counted or becomes unknown_schema
+    NOT_LEARNED = "not_learned"
 
 
 class Facts:
-    """`facts`, made once for many batches: to build its columns takes a thousand calls into the JVM."""
+    """`facts`, created once for many batches: its columns take a thousand calls into the JVM."""
 
     def __init__(
         self,
@@ -74,18 +75,19 @@ def facts(
     channels: str | None = None,
     strict: bool = True,
 ) -> DataFrame:
-    """Kafka's records to what is known of each: a row a record, every position seen.
+    """The facts of Kafka's records: one row a record, for every position.
 
-    Columns: topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id
-    (its 16 bytes), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), run,
-    listed (both as spark_metrics.states reads them), problem; with recipients also user_ids and result_index. Nothing
-    but position and problem may be believed where there is one.
+    Columns: topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id (its 16 bytes),
+    club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), run, listed (both in
+    the form of spark_metrics.states), problem; with recipients also user_ids and result_index. In a row with a problem
+    only the position and the problem are valid.
 
-    channels: a column of the records, with those that a send was resolved to before; null where it never was.
-    strict: whether values that the functions' decoder refuses are undecodable here, too.
+    Args:
+        channels: a column with the channels that a send was resolved to before; null if it never was.
+        strict: whether values that the functions' decoder rejects are undecodable here, too.
 
-    Nothing here is a lambda (transform, filter, exists): Spark interprets those, for every record, and cannot compile
-    what stands beside them.
+    No expression is a lambda (transform, filter, exists): Spark interprets lambdas for every record, and then cannot
+    compile the operator that contains them.
     """
     return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients, channels=channels, strict=strict)(
         records
@@ -121,12 +123,12 @@ _OF_RECIPIENTS = ("user_ids", "result_index")
 
 
 def _facts(*, recipients: bool) -> list[Column]:
-    """What the three sources have in common, and `counts`: an array of {channel, measure, reason, count_total}."""
+    """The columns of all three sources, and `counts`: an array of {channel, measure, reason, count_total}."""
     send, delivery, outcome = F.col("send"), F.col("delivery"), F.col("outcome")
     return [
         *map(F.col, _PLACED),
-        # A condition on `problem` would be pushed below all this, and each expression it stands on written out again
-        # wherever it is used, the decoding too. What is not deterministic is not pushed through.
+        # The optimizer would push a condition on `problem` below these columns and repeat each of their expressions,
+        # including the decoding. It does not push through a nondeterministic expression.
         (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
         F.size(send["channels"]).alias("channels_asked"),
         F.col("send_id"),
@@ -149,7 +151,7 @@ def _facts(*, recipients: bool) -> list[Column]:
 
 
 def _is_run(outcome: Column) -> Column:
-    """Whether an outcome says one thing of positions that follow each other: nearly all small ones do. Never null."""
+    """Whether an outcome has one result for consecutive positions, as nearly all small ones have. Never null."""
     positions, index = outcome["positions"], outcome["result_index"]
     first, n = F.try_element_at(positions, F.lit(1)), F.size(positions)
     return F.coalesce(
@@ -165,12 +167,12 @@ def _is_run(outcome: Column) -> Column:
 
 
 def run_of(positions: Column) -> Column:
-    """Positions that follow each other, as eight bytes (spark_metrics.states)."""
+    """Consecutive positions as eight bytes (spark_metrics.states)."""
     return (F.try_element_at(positions, F.lit(1)).cast("long") * RUN + F.size(positions)).cast("binary")
 
 
 def listed(outcome: Column) -> Column:
-    """What an outcome says of each position, as JSON (spark_metrics.states)."""
+    """The result of each position as JSON (spark_metrics.states)."""
     results = outcome["results"]
     return F.to_json(
         F.struct(
@@ -184,7 +186,7 @@ def listed(outcome: Column) -> Column:
 
 
 def resolved_channels(category: Column, asked: Column) -> Column:
-    """masscomm.domain.categories.resolve_channels: the channels asked for, each once, else the category's own."""
+    """masscomm.domain.categories.resolve_channels: the requested channels, each once, else the category's own."""
     known = categories()
     default = F.array(*[F.lit(channel) for channel in known["default"].channels])
     listed = F.create_map(
@@ -199,12 +201,12 @@ def resolved_channels(category: Column, asked: Column) -> Column:
 
 
 def _counts(channel: Column, measure: Column, reason: Column, count: Column) -> Column:
-    """Arrays of one length to an array of counts."""
+    """Combine arrays of one length into an array of counts."""
     return F.arrays_zip(channel, measure, reason, count.cast("array<long>")).cast(COUNTS)
 
 
 def requested(channels: Column, to_users: Column) -> Column:
-    """Each channel's distinct users and, where a user is named again, its duplicates beside them."""
+    """The number of distinct users by channel and, if users are repeated, the number of duplicates."""
     distinct = F.size(F.array_distinct(to_users))
     again = F.size(to_users) - distinct
     n = F.size(channels)
@@ -217,17 +219,17 @@ def requested(channels: Column, to_users: Column) -> Column:
 
 
 def queued(channel: Column, positions: Column, waits: Column) -> Column:
-    """The recipients of a delivery record; who comes again after a wait was queued before it."""
+    """The recipients of a delivery record; recipients of a delayed record were counted before the delay."""
     none = F.lit(None).cast("string")
     counts = _counts(F.array(channel), F.array(F.lit(QUEUED)), F.array(none), F.array(F.size(positions)))
     return F.when(waits == 0, counts).otherwise(F.array().cast(COUNTS))
 
 
 def decided(channel: Column, results: Column) -> Column:
-    """Each result of an outcome record, its status being the measure."""
+    """Each result of an outcome record; its status is the measure."""
     channels = F.array_repeat(channel, F.size(results))
     several = _counts(channels, results["status"], results["reason"], results["count"])
-    # Nearly always there is one, and to zip arrays of one takes as long as to decode the record.
+    # Nearly every outcome has one result, and zipping arrays of one takes as long as decoding the record.
     only = F.try_element_at(results, F.lit(1))
     one = F.struct(
         channel.alias("channel"),
@@ -239,12 +241,12 @@ def decided(channel: Column, results: Column) -> Column:
 
 
 def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
-    """`problem`: why the record cannot be counted, or null."""
+    """`problem`: the reason why the record cannot be counted, or null."""
     counts = F.col("counts")
     first, several = F.try_element_at(counts, F.lit(1)), F.size(counts) > 1
 
     def each(of_several: Callable[[Column], Column], of_one: Callable[[Column], Column]) -> Column:
-        """Whether it holds of every text of the counts that is there."""
+        """Whether the condition is true for every non-null text of the counts."""
         names = ("channel", "measure", "reason")
         found = [
             F.when(several, of_several(counts[name])).otherwise(F.coalesce(of_one(first[name]), F.lit(True)))
@@ -253,7 +255,7 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
         return reduce(Column.__and__, found)
 
     storable = _storable(F.col("type")) & _storable(F.col("send_id")) & each(_all_storable, _storable)
-    # Avro's decoder takes whatever bytes there are.
+    # Avro's decoder accepts any bytes.
     utf8 = (
         F.is_valid_utf8(F.col("type"))
         & F.is_valid_utf8(F.col("send_id"))
@@ -271,7 +273,7 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
         .when(least < 0, Problem.BAD_COUNT)
         .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
-        # Nothing is taken from at_ms, which may be the least or the last number there is.
+        # No subtraction from at_ms, which may be the least or the greatest integer.
         .when(F.col("at_ms") > F.col("timestamp_ms") + far_future_ms, Problem.FAR_FUTURE)
         .when(F.col("at_ms") >= END_OF_TIME_MS, Problem.FAR_FUTURE)
     )
@@ -280,8 +282,8 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
 
 
 def _storable(text: Column) -> Column:
-    """Postgres takes no NUL in a text, and no key longer than its index row."""
-    # Bytes cost nothing to count; characters are never more of them.
+    """Postgres accepts no NUL in a text, and no key longer than its index row."""
+    # The length in bytes is free, and never less than that in characters.
     length = F.octet_length(text).between(1, LONGEST_TEXT) | F.length(text).between(1, LONGEST_TEXT)
     return length & ~F.contains(text, F.lit("\0"))
 
@@ -289,7 +291,7 @@ def _storable(text: Column) -> Column:
 def _all_storable(texts: Column) -> Column:
     """Whether each text of an array is null or storable.
 
-    They are joined by NUL, and there must be no more of these than were put there.
+    The texts are joined by NUL; the number of NULs must be that of the join.
     """
     joined = _joined(texts)
     of_theirs = F.length(joined) - F.length(F.replace(joined, F.lit("\0"), F.lit(""))) - F.size(texts) + 1
@@ -297,22 +299,22 @@ def _all_storable(texts: Column) -> Column:
 
 
 def _joined(texts: Column) -> Column:
-    """An array's texts with a NUL between them, so that no character begins in one and ends in the next."""
+    """An array's texts joined by NUL, so that no character spans two texts."""
     return F.array_join(texts, "\0", "null")
 
 
 def exploded(facts: DataFrame) -> DataFrame:
-    """Facts as rows of counts; at least one row a record, so that every position is seen.
+    """Facts as rows of counts; at least one row a record, so that every position is included.
 
     Columns: topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem, record_id,
     send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a problem is one
-    row without the rest; a record that counts nobody is one row without a measure.
+    row without the rest; a record without recipients is one row without a measure.
     """
     return facts.select(*each_count()).select(*of_count())
 
 
 def each_count(*more: str) -> list[Column]:
-    """What is to be selected of facts for a row a count. more: columns of the facts that each row carries beside."""
+    """The first select of `exploded`: one row a count. more: further columns of the facts in each row."""
     counted = F.when(F.col("problem").isNull() & (F.size("counts") > 0), F.col("counts"))
     return [
         *map(F.col, ("topic", "partition", "kafka_offset", "source", "schema_id", "problem")),
@@ -320,14 +322,13 @@ def each_count(*more: str) -> list[Column]:
             F.when(F.col("problem").isNull(), F.col(name)).alias(name)
             for name in ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count", *more)
         ],
-        # posexplode_outer, not posexplode: the optimizer puts a filter before the latter, and with it the decoding,
-        # twice.
+        # posexplode_outer, not posexplode: the optimizer would put a filter before the latter and so decode twice.
         F.posexplode_outer(counted).alias("ordinal", "count"),
     ]
 
 
 def of_count() -> list[Column]:
-    """And then, of what each_count gives."""
+    """The second select of `exploded`, after each_count."""
     return [
         *map(F.col, ("topic", "partition", "kafka_offset")),
         F.coalesce("ordinal", F.lit(0)).alias("ordinal"),
@@ -338,7 +339,7 @@ def of_count() -> list[Column]:
 
 
 def minute_s() -> Column:
-    """The minute a record counts in: seconds since the epoch."""
+    """The minute in which a record counts, in seconds since the epoch."""
     return F.expr("at_ms div 60000 * 60")
 
 
@@ -346,7 +347,7 @@ _SUM_KEYS = ("source", "send_id", "club_id", "type", "minute_s", "channel", "mea
 
 
 def sums(rows: DataFrame) -> DataFrame:
-    """What `exploded` gives of countable records, summed to a row a send, minute, channel, measure and reason.
+    """The rows of `exploded` of countable records, summed to one row a send, minute, channel, measure and reason.
 
     Columns: source, send_id, club_id, type, minute_s (seconds since the epoch), channel, measure, reason, count_total,
     records (how many records begin in this row), first_ms (their earliest timestamp), chunk_count.
@@ -358,7 +359,7 @@ def sums(rows: DataFrame) -> DataFrame:
 
 
 def sums_of(groups: DataFrame) -> DataFrame:
-    """`sums`, of groups of records that are smaller: with their number in `seen`."""
+    """`sums` of smaller groups, whose number of records is in `seen`."""
     return groups.groupBy(*_SUM_KEYS).agg(
         F.sum("count_total").alias("count_total"),
         F.sum("seen").alias("records"),
@@ -368,10 +369,10 @@ def sums_of(groups: DataFrame) -> DataFrame:
 
 
 def states(facts: DataFrame) -> DataFrame:
-    """What countable outcome records say of each position, a row a chunk and channel.
+    """The results of countable outcome records by position, one row a chunk and channel.
 
-    Columns: send_id, chunk_index, channel, told: an array of {status, reason, runs, listed}, as spark_metrics.states
-    reads them.
+    Columns: send_id, chunk_index, channel, `told`: an array of {status, reason, runs, listed} in the form of
+    spark_metrics.states.
     """
     return (
         facts.where((F.col("source") == "outcome") & (F.size("counts") > 0))

@@ -1,4 +1,4 @@
-"""The view behind GET /v1/metrics/trending: what the 15 minutes before each minute's end hold."""
+"""The view of GET /v1/metrics/trending: the counts of the 15 minutes before the end of each minute."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ _KEYS = ("bucket", "club_id", "type", "channel", "measure")
 
 
 def windows(sums: DataFrame) -> DataFrame:
-    """A minute's sums into the 15 windows that hold it; bucket: where the window ends."""
+    """Adds a minute's sums to the 15 windows that contain it; bucket: the end of the window."""
     ends = F.expr(f"sequence(minute_s + 60, minute_s + {60 * TRENDING_WINDOW_MIN}, 60L)")
     return (
         sums.where(F.col("count_total") > 0)
@@ -23,5 +23,5 @@ def windows(sums: DataFrame) -> DataFrame:
     )
 
 
-# The API compares a day with the day before it.
+# The API compares a day with the previous day.
 TRENDING = View(table="trending", keys=_KEYS, sums=("count_total",), transform=windows, keep=timedelta(days=3))

@@ -1,4 +1,4 @@
-"""Up to when everything is counted: the topics' ends, kept with the time they were read until they are consumed."""
+"""The time up to which everything is counted: the topics' ends are kept with their time until they are consumed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Ends:
 
 
 class Watermark:
-    """Moves to the moment whose topic ends have been consumed.
+    """Advances to the moment whose topic ends have been consumed.
 
-    An idle partition never holds it back: its end is consumed already. It says nothing of records that reach a topic
-    later, whatever their own timestamps.
+    An idle partition never delays it: its end is consumed already. Records that reach a topic later are not included,
+    whatever their own timestamps are.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Watermark:
         self.ms: int | None = None
 
     def look(self, ends: Ends, consumed: Offsets) -> int:
-        """Take the ends read just now and what is consumed; the number of records between the two."""
+        """Add the present ends and the consumed offsets. Returns the number of records between the two."""
         lag = _lag(ends, consumed)
         if self._awaited is not None and _lag(self._awaited, consumed) == 0:
             self.ms, self._awaited = self._awaited.at_ms, None
@@ -40,5 +40,5 @@ class Watermark:
 
 
 def _lag(ends: Ends, consumed: Offsets) -> int:
-    # What retention has deleted is neither there nor awaited.
+    # Records deleted by Kafka's retention cannot be consumed.
     return sum(max(0, end - max(consumed.get(place, 0), ends.first.get(place, 0))) for place, end in ends.end.items())
