@@ -1,15 +1,15 @@
-"""What a cold start costs: `python -m benchmarks.cold_start [--runs N] [--only NAME]`.
+"""Measure cold starts: `python -m benchmarks.cold_start [--runs N] [--only NAME]`.
 
     import   a handler's import in a fresh process, compared with the naive one (boto3, confluent-kafka with its serdes,
              opensearch-py and Powertools, all imported): processor time, wall time and memory, medians of N
-    package  the zip of each function, as it is deployed but for this machine's processor, unpacked and run under
-             awslambdaric: from the process's start until it asks for work (init), and until its first answer, to a
-             batch without records (everything is built, nothing is connected to) or, over HTTP, to a request that is
-             refused
+    package  the zip of each function, built for this machine's processor, unpacked and run under
+             awslambdaric: from the process's start until its first request for work (init), and until its first
+                 response,
+             to a batch without records (all adapters are built, none connects) or, over HTTP, to a rejected request
 
-The two are taken in turns, so that what else the machine does falls on both. Processor time is the figure to compare;
-wall time on a busy machine is not. confluent-kafka's serdes need authlib, httpx and cachetools, which nothing else here
-does: they are installed into a folder of the benchmark's own, at their newest.
+The two are measured in turns, so that other load on the machine affects both. Compare processor times: wall times on a
+busy machine vary. confluent-kafka's serdes need authlib, httpx and cachetools, which no other code here needs: they are
+installed into the benchmark's own folder, in their newest versions.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Model of masscomm's costs and of the limit it meets first, checked against a simulation.
+"""A model of masscomm's costs, and of the limit that a growing load meets first. A simulation checks the model.
 
 `make capacity` prints the tables and writes them into docs/capacity.md.
 """

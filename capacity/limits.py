@@ -1,4 +1,6 @@
-"""How much of each limit a load uses, which limit comes first, and the next one after that limit is raised."""
+"""Computes how much of each limit a load uses, which limit it meets first, and which is next after that one is
+raised.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -9,12 +11,13 @@ from capacity.quotas import QUOTAS, quota, sns_publish
 from capacity.service_times import VCPU_MB, ServiceTimes
 from capacity.workload import Workload, sizes
 
-# Above this share a limit counts as met: a queue in front of something busier grows quickly.
+# A limit counts as met above this share, because the queue in front of a busier part grows quickly.
 HEADROOM = 0.8
-# Source: the instance families' own tables; OpenSearch and RDS use EC2's sizes.
+# The vCPUs of instance types. Source: the tables of the instance families; OpenSearch and RDS use EC2's sizes.
 NODE_VCPUS = {"t3.medium.search": 2, "r7g.large.search": 2, "r7g.xlarge.search": 4}
 PARTITIONS_A_BROKER = {"kafka.t3.small": 300}
-# Records that the metrics' transaction merges in a second. Source: docs/metrics.md (0.8 to 1.1 s for 200,000).
+# The number of records that the transaction of the metrics job merges per second. Source: docs/metrics.md (0.8 to 1.1 s
+# for 200,000).
 MERGED_S = 200_000 / 1.1
 BASE64 = 4 / 3
 MB = 1e6
@@ -24,21 +27,22 @@ type Raise = Callable[[Plan, float], tuple[Plan, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """One limit and its use at the workload's rate."""
+    """One limit, and how much of it the workload uses."""
 
     name: str
-    used: float  # used and most: in `unit`
+    used: float  # `used` and `most` are in `unit`.
     most: float
     unit: str
-    raised: Raise | None = None  # The plan with enough of it for a rate, and the change; None if it cannot be raised.
-    grows: bool = True  # whether a higher rate uses more of it
+    # Returns a plan whose limit is sufficient for a rate, and the change in words; None if the limit cannot be raised.
+    raised: Raise | None = None
+    grows: bool = True  # Whether the use grows with the rate.
 
     @property
     def share(self) -> float:
         return self.used / self.most
 
     def met_at(self, workload: Workload) -> float:
-        """Notifications a second at which it is used up."""
+        """Return the rate in notifications per second at which the limit is used up."""
         return workload.notifications_s / self.share if self.grows and self.used else inf
 
 
@@ -51,7 +55,7 @@ class Change:
 
 
 def limits(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> list[Limit]:
-    """Every known limit."""
+    """Return every known limit."""
     return [
         *_providers(workload, plan),
         *_lambda(workload, plan, times, provider_s),
@@ -62,16 +66,17 @@ def limits(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: floa
 
 
 def first(found: list[Limit]) -> Limit:
-    """The one that is used most."""
+    """Return the limit of which the largest share is used."""
     return max(found, key=lambda limit: limit.share)
 
 
 def raised_for(
     workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float, *, at_most: int = 60
 ) -> tuple[Plan, list[Change]]:
-    """The plan in which the load leaves HEADROOM everywhere, and the limits in the order in which they were met.
+    """Return a plan in which the load uses at most HEADROOM of each limit, and the limits in the order in which they
+    were met.
 
-    Errors: ValueError where a limit that cannot be raised is met.
+    Raises ValueError if a limit that cannot be raised is met.
     """
     changes: list[Change] = []
     for _ in range(at_most):
@@ -88,7 +93,7 @@ def raised_for(
 
 
 def environments_used(step: str, workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> float:
-    """Invocations under way in the mean, every batch full: Little's law."""
+    """Return the mean number of concurrent invocations with full batches, by Little's law."""
     records = batch_records(step)
     takes = invocation_s(step, records, workload, plan, times, provider_s)
     return workload.notifications_s / (records * recipients_a_record(step, workload)) * takes
@@ -215,7 +220,7 @@ def _more_pollers(step: str) -> Raise:
 def _stores(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> Iterator[Limit]:
     node = plan.environment.opensearch.instance_type
     rate, allowed = workload.notifications_s, workload.notifications_s * workload.allowed
-    # Users and settings in the checker, users in the builder, settings and devices in delivery.
+    # The preference checker looks up users and settings, the builder users, delivery settings and devices.
     spent = (2 * rate + 2 * allowed + 4 * workload.critical_s) * times.document_s
     spent += (allowed * (1 - workload.email) + workload.critical_s) * times.devices_s
 
@@ -267,14 +272,18 @@ def _more_writes(plan: Plan, needed: float) -> tuple[Plan, str]:
 
 
 def ledger_units_s(workload: Workload, times: ServiceTimes) -> float:
-    """Write units of the delivery ledger: a lease a record and an item a slice."""
+    """Return the write units per second of the delivery ledger: one lease for each record, and one item for each
+    slice (recipients whose results are recorded together).
+    """
     per = recipients_a_record("delivery", workload)
     slices = ceil(per * workload.allowed / times.slice_size)
     return workload.notifications_s / per * (1 + slices * sizes(workload).ledger_units) + 2 * workload.critical_s
 
 
 def records_s(workload: Workload) -> float:
-    """Records that the metrics count: sends, deliveries, outcomes of two steps; one of each of the critical lane."""
+    """Return the records per second that the metrics job counts: sends, deliveries, outcome records of two
+    functions, and one of each for the critical lane.
+    """
     per = recipients_a_record("delivery", workload)
     return workload.notifications_s / workload.chunk + workload.notifications_s / per * 3 + 3 * workload.critical_s
 
@@ -311,7 +320,7 @@ def _kafka(workload: Workload, plan: Plan) -> Iterator[Limit]:
 
 def _spark(workload: Workload, plan: Plan, times: ServiceTimes) -> Iterator[Limit]:
     spark = plan.environment.spark
-    # A notification is counted when it is requested, queued and has its outcome.
+    # A notification is counted three times: when it is requested, when it is queued, and when it has its outcome.
     needed = (workload.notifications_s * (2 + workload.allowed) + 3 * workload.critical_s) / times.spark_recipients_s
 
     def more_executors(plan: Plan, cores: float) -> tuple[Plan, str]:
@@ -344,6 +353,6 @@ def _multiple(value: float, of: int) -> int:
 
 
 def _round_up(value: float) -> float:
-    """To two digits, as one asks for quotas."""
+    """Return a number rounded up to two digits, as in a request for a quota."""
     step = 10 ** max(0, len(str(int(value))) - 2)
     return float(ceil(value / step) * step)

@@ -1,7 +1,7 @@
-"""On-demand prices in US dollars, without free tiers, reservations or volume discounts.
+"""The prices of AWS resources on demand in US dollars, without free tiers, reservations or volume discounts.
 
-They are us-east-1's, where most sources agree. In eu-central-1 Lambda costs the same and instances up to a quarter more
-(unverified). Change a figure here, run `make capacity`, and docs/capacity.md follows.
+The prices are those of us-east-1, on which most sources agree. In eu-central-1 Lambda costs the same, and instances
+cost up to a quarter more (unverified). After a change in this file, run `make capacity` to update docs/capacity.md.
 """
 
 from collections.abc import Mapping
@@ -61,5 +61,5 @@ PRICES: Mapping[str, Figure] = MappingProxyType(
 
 
 def price(name: str) -> float:
-    """US dollars a unit. Errors: KeyError if the price is not in the table."""
+    """Return a price in US dollars per unit. Raises KeyError if the table does not have it."""
     return PRICES[name].value

@@ -1,4 +1,4 @@
-"""AWS' default quotas of an account, a region or a service, before any increase."""
+"""The default quotas of an AWS account, region or service, before any increase."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,7 +10,7 @@ _SNS = "AWS General Reference, Amazon SNS endpoints and quotas, Publish API thro
 _ASK = "Service Quotas: asked for, and granted by AWS"
 _POLLERS = "AWS Lambda developer guide, Apache Kafka event poller scaling modes"
 
-# The same table names 300 a second for every region that is not here.
+# The quota of each listed region. The same source gives 300 per second for every other region.
 SNS_PUBLISH: Mapping[str, float] = MappingProxyType(
     {
         "us-east-1": 30_000,
@@ -132,12 +132,14 @@ QUOTAS: Mapping[str, Figure] = MappingProxyType(
 
 
 def quota(name: str) -> float:
-    """The default. Errors: KeyError."""
+    """Return the default value of a quota. Raises KeyError."""
     return QUOTAS[name].value
 
 
 def sns_publish(region: str) -> Figure:
-    """Publish calls a second of an account in a region; PublishBatch, which takes topics only, does not help pushes."""
+    """Return the Publish calls per second that an account may make in a region. PublishBatch does not help with
+    pushes, because it supports only topics.
+    """
     return _quota(
         "sns_publish",
         SNS_PUBLISH.get(region, _SNS_ELSEWHERE),
