@@ -1,6 +1,7 @@
-"""Read functions.yaml: each function in each of its lanes.
+"""Reads functions.yaml, the list of functions with their settings, for each lane (kind of send) that has its own
+functions.
 
-The devstack and the deployment both use this catalogue. The comments in functions.yaml explain the settings.
+The local stack and the deployment both use it. The comments in functions.yaml explain the settings.
 """
 
 from collections.abc import Mapping
@@ -14,58 +15,63 @@ from masscomm.domain.lanes import Lane
 from masscomm.kafka import topics
 
 FILE = Path(__file__).with_name("functions.yaml")
-# The prefix of consumer groups and of each function's resources in AWS.
+# The prefix of the names of consumer groups and of each function's resources in AWS.
 PREFIX = "masscomm"
+# The lanes (kinds of sends) whose records have few recipients each.
+_FEW_RECIPIENTS = (Lane.SMALL, Lane.CRITICAL)
+_NO_CONFIG = ("topics", "on_failure", "batch_size", "small_batch_size")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventSource:
-    """A function's Kafka trigger."""
+    """The Kafka event source mapping of a function."""
 
-    # Names of topics in Kafka.
+    # The names of the consumed topics in Kafka.
     topics: tuple[str, ...]
     on_failure: str | None = None
-    # The other keys of `event_source` in functions.yaml.
+    # The other settings of `event_source` in functions.yaml.
     config: Mapping[str, Any] = field(default_factory=dict)
+    # The maximum number of records in a batch by topic; empty if the local stack's default applies.
+    batch_sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionEntry:
-    """One function in one lane."""
+    """One function in one lane (kind of send)."""
 
-    # The deployed name: NAME or NAME-critical.
+    # The deployed name of the function: NAME or NAME-critical.
     name: str
-    # NAME: the package of both lanes.
+    # The package of the function, NAME, which is the same in both lanes (kinds of sends).
     package: str
     handler: str
     lane: Lane
     timeout_s: int
     memory_mb: int
-    # Number of execution environments in the devstack.
+    # The number of execution environments in the local stack.
     concurrency: int
     environment: Mapping[str, str]
     event_source: EventSource | None
-    # Such as `GET /v1/metrics`.
+    # The routes of the REST API that the function serves, such as `GET /v1/metrics`.
     routes: tuple[str, ...]
-    # Seconds between scheduled invocations; None without a schedule.
+    # The seconds between scheduled invocations; None if the function has no schedule.
     schedule_s: float | None
 
     @property
     def group(self) -> str:
-        """The function's Kafka consumer group."""
+        """Return the consumer group of the function."""
         return f"{PREFIX}.{self.name}"
 
 
 def read_catalogue(functions_file: Path = FILE, *, generation: str) -> list[FunctionEntry]:
-    """Return each function of the file, once for each of its lanes.
+    """Return the functions in the file, each once for every lane (kind of send) that it has.
 
     Args:
-        functions_file: The catalogue, in YAML.
-        generation: The snapshot generation of `cdc.*` topics.
+        functions_file: The path of functions.yaml.
+        generation: The snapshot generation whose topics `cdc.*` stands for.
 
     Raises:
-        ValueError: a setting has an invalid value.
-        KeyError: a topic or a required setting does not exist.
+        ValueError: A setting has an invalid value.
+        KeyError: A topic or a required setting does not exist.
     """
     document = yaml.safe_load(functions_file.read_text())
     defaults = document.get("defaults", {})
@@ -96,18 +102,25 @@ def _entry(name: str, entry: Mapping[str, Any], lane: Lane, generation: str) -> 
 
 def _event_source(source: Mapping[str, Any], lane: Lane, generation: str) -> EventSource:
     on_failure = source.get("on_failure")
-    return EventSource(
-        topics=tuple(
-            topic for name in source["topics"] for topic in topics.resolve(name, lane=lane, generation=generation)
-        ),
-        on_failure=None if on_failure is None else topics.in_lane(on_failure, lane),
-        config={name: value for name, value in source.items() if name not in ("topics", "on_failure")},
+    consumed = tuple(
+        topic for name in source["topics"] for topic in topics.resolve(name, lane=lane, generation=generation)
     )
+    return EventSource(
+        topics=consumed,
+        on_failure=None if on_failure is None else topics.in_lane(on_failure, lane),
+        config={name: value for name, value in source.items() if name not in _NO_CONFIG},
+        batch_sizes={topic: size for topic in consumed if (size := _batch_size(source, topic)) is not None},
+    )
+
+
+def _batch_size(source: Mapping[str, Any], topic: str) -> int | None:
+    usual: int | None = source.get("batch_size")
+    return source.get("small_batch_size", usual) if topics.lane_of(topic) in _FEW_RECIPIENTS else usual
 
 
 def _schedule(function: str, seconds: Any) -> float | None:
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
-        raise ValueError(f"function {function}: schedule_s is no number of seconds: {seconds!r}")
+        raise ValueError(f"function {function}: schedule_s is not a number of seconds: {seconds!r}")
     return float(seconds)

@@ -8,15 +8,19 @@ class Clock(Protocol):
     """A source of the time."""
 
     def now_ms(self) -> int:
-        """Return milliseconds since the epoch, UTC."""
+        """Return the time in milliseconds since the epoch."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never decrease, for deadlines."""
+        """Return a time in seconds that never decreases, for deadlines."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait for that many seconds."""
+        """Block the thread for that many seconds."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Suspend the current task for that many seconds; other tasks of the event loop continue."""
         ...
 
 
@@ -32,9 +36,14 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    async def pause(self, seconds: float) -> None:
+        import asyncio  # asyncio is imported here, so that it is not part of a cold start.
+
+        await asyncio.sleep(seconds)
+
 
 class FixedClock:
-    """A clock whose time only `advance` and `sleep` change."""
+    """A clock whose time only `advance`, `sleep` and `pause` change."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -48,6 +57,14 @@ class FixedClock:
     def sleep(self, seconds: float) -> None:
         self.advance(seconds)
 
+    async def pause(self, seconds: float) -> None:
+        import asyncio
+
+        until_ms = self._now_ms + round(seconds * 1000)
+        await asyncio.sleep(0)
+        # Pauses of several tasks overlap, so the time moves to the latest end.
+        self._now_ms = max(self._now_ms, until_ms)
+
     def advance(self, seconds: float) -> None:
-        """Increase the time."""
+        """Move the clock forward."""
         self._now_ms += round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""The environment variables of the functions, read only while a function is built."""
+"""Reads the environment variables of the functions, only while a function is initialised."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from masscomm.errors import Stop
 
 
 def required(name: str) -> str:
-    """Return a variable that must be set. Errors: Stop with its name."""
+    """Return the value of a required variable. Raises Stop with its name if it is not set."""
     value = os.environ.get(name, "")
     if not value:
         raise Stop(f"the environment variable {name} is not set")
@@ -17,13 +17,13 @@ def required(name: str) -> str:
 
 
 def number(name: str, default: float) -> float:
-    """Return a numeric variable. Errors: Stop where it is not a number."""
+    """Return the value of a numeric variable. Raises Stop if it is not a number."""
     text = os.environ.get(name, "")
     return _number(name, text) if text else default
 
 
 def numbers(name: str, default: Sequence[float]) -> tuple[float, ...]:
-    """Return a variable of numbers with commas between them. Errors: Stop where one is not a number."""
+    """Return the values of a variable that has numbers separated by commas. Raises Stop if one is not a number."""
     text = os.environ.get(name, "")
     return tuple(_number(name, part) for part in text.split(",")) if text else tuple(default)
 
@@ -39,7 +39,9 @@ def _number(name: str, text: str) -> float:
 
 
 def choice(name: str, known: Sequence[str]) -> str:
-    """Return a variable with one of the known values, by default the first. Errors: Stop for another value."""
+    """Return the value of a variable that has a closed list of values, by default the first one. Raises Stop for any
+    other value.
+    """
     text = os.environ.get(name) or known[0]
     if text not in known:
         raise Stop(f"the environment variable {name} is none of {', '.join(known)}: {text!r}")
@@ -47,9 +49,9 @@ def choice(name: str, known: Sequence[str]) -> str:
 
 
 def lane() -> Lane:
-    """Return the lane that this function serves, by default bulk. Errors: Stop where it is no lane."""
+    """Return the lane (kind of send) that this function processes, by default bulk. Raises Stop for an unknown lane."""
     text = os.environ.get("MASSCOMM_LANE", Lane.BULK)
     try:
         return Lane(text)
     except ValueError:
-        raise Stop(f"the environment variable MASSCOMM_LANE is no lane: {text!r}") from None
+        raise Stop(f"the environment variable MASSCOMM_LANE is not a lane: {text!r}") from None

@@ -10,17 +10,19 @@ Any other exception is a fault in the code. It counts as Retry, because the reco
 
 
 class MasscommError(Exception):
-    """The base class of the errors above."""
+    """The base class of the errors in this module."""
 
 
 class Retry(MasscommError):
-    """The record is retried later. The message names the dependency and contains its answer."""
+    """A temporary fault: the record is retried later. The message names the dependency and contains its response."""
 
 
 class DeadLetter(MasscommError):
-    """The record is dead-lettered.
+    """A permanent fault of the record: it is dead-lettered.
 
-    reason: one word of the dead-letter vocabulary, e.g. `undecodable`; message: for an operator.
+    Args:
+        reason: One word of the vocabulary of dead-letter reasons, such as `undecodable`.
+        message: The explanation for an operator.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -29,11 +31,22 @@ class DeadLetter(MasscommError):
 
 
 class OtherRecipients(DeadLetter):
-    """The record's id has recorded decisions about other recipients: a producer has used a chunk's index twice."""
+    """Decisions for other recipients are already recorded under the record's id: a producer has used the same chunk
+    index for two records of a send.
+    """
 
     def __init__(self) -> None:
         super().__init__("invalid", "a record of other recipients was decided about under this record's id")
 
 
+class OtherContent(DeadLetter):
+    """Decisions for other content are already recorded under the record's id; its recipients have the outcomes of
+    that content.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("invalid", "another content was decided about under this record's id, for the same recipients")
+
+
 class Stop(MasscommError):
-    """The installation is misconfigured: an operator must act."""
+    """The installation is misconfigured; an operator must act."""

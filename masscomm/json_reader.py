@@ -1,4 +1,4 @@
-"""The only reader of producers' JSON. Every value that it accepts can be written as JSON, as Avro and to OpenSearch.
+"""Parses all JSON from producers. Every value that it accepts can be written as JSON, as Avro and to OpenSearch.
 
 Python's own parser accepts more (NaN, lone surrogates, numbers that no store can hold), and for deep nesting it raises
 RecursionError, which is not a ValueError.
@@ -9,25 +9,27 @@ import math
 import re
 from typing import Any
 
-# Far above the nesting of Debezium, SNS and SES, and far below Python's limit and Jackson's (1,000).
+# The maximum nesting: far above that of records from Debezium, SNS and SES, and far below the limits of Python and of
+# Jackson (1,000).
 MAX_DEPTH = 100
 _LONG = 2**63
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class InvalidJson(ValueError):
-    """The text is not JSON."""
+    """The text is not valid JSON."""
 
 
 class UnstorableJson(InvalidJson):
-    """The text is JSON with a value that our stores cannot hold."""
+    """The text is valid JSON, but has a value that our stores cannot hold."""
 
 
 def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
     """Return the value of a JSON text in UTF-8.
 
     Args:
-        bounded: refuse numbers and texts that no store holds. False where the caller checks each field and names it.
+        bounded: Whether to refuse numbers and texts that no store can hold. False if the caller checks each field
+            itself, in order to name the field in its error.
 
     Raises:
         InvalidJson: the text is not JSON, or not UTF-8.
@@ -51,7 +53,7 @@ def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
         raise InvalidJson(str(error)) from error
     except RecursionError as error:  # guard: json.nesting
         raise UnstorableJson(f"nested deeper than {MAX_DEPTH}") from error
-    # Each check walks the value only where the text shows a reason to.
+    # A check reads the whole value, so it runs only if the text contains a character that can violate it.
     if decoded.count("{") + decoded.count("[") > MAX_DEPTH and _depth_exceeds(value, MAX_DEPTH):
         raise UnstorableJson(f"nested deeper than {MAX_DEPTH}")
     if bounded and _SURROGATE.search(decoded):  # guard: json.surrogates
@@ -67,9 +69,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    # The length first: Python refuses more than 4,300 digits, and needs quadratic time below that.
+    # The length is checked first: Python refuses more than 4,300 digits, and takes quadratic time below that.
     if len(text) > 20 or not -_LONG <= (number := int(text)) < _LONG:
-        raise UnstorableJson(f"{text[:30]} is no integer of 64 bits")
+        raise UnstorableJson(f"{text[:30]} is not a 64-bit integer")
     return number
 
 
@@ -88,7 +90,7 @@ def _encode(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise UnstorableJson("a text holds half of a surrogate pair") from error
+        raise UnstorableJson("a text contains half of a surrogate pair") from error
 
 
 def _depth_exceeds(value: Any, limit: int) -> bool:

@@ -1,7 +1,7 @@
-"""Make untrusted text safe to store and show: mask personal data, and make control characters visible.
+"""Makes untrusted text safe to store and show: personal data is masked, and control characters are made visible.
 
-Masked are e-mail addresses, phone numbers with a country code, device tokens, ARNs and AWS access keys. Positions
-(topic-partition@offset), UUIDs, trace ids and bare numbers stay: log lines are searched by them.
+E-mail addresses, phone numbers with a country code, device tokens, ARNs and AWS access keys are masked. Positions
+(topic-partition@offset), UUIDs, trace ids and bare numbers are kept, because log lines are searched for them.
 """
 
 import logging
@@ -9,24 +9,29 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Every quantifier is bounded or follows a literal that cannot repeat into it: the time is linear in the text's length.
+# In these regular expressions every quantifier is bounded, or follows a literal that it cannot match itself. So the
+# time is linear in the length of the text.
 _MASKS = tuple(
     (re.compile(pattern), f"[{name}]")
     for name, pattern in (
         ("arn", r"arn(?::|%3[Aa])aws[\w-]{0,20}(?::|%3[Aa])[^\s\"'`<>\\,;()\[\]{}]+"),
         ("access key", r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}"),
-        # A domain has a letter: topic-partition@offset is no address.
+        # A domain must have a letter, so that topic-partition@offset is not taken for an e-mail address.
         (
             "address",
             r"(?:\"[^\"\n]{1,320}\"|[^\s\"'`<>\\,;:()\[\]{}@|=/]{1,320})(?:@|%40)"
             r"(?:[\w.-]{0,255}[^\W\d_][\w.-]{0,255}|\[[^\]\s]{1,80}\])",
         ),
-        # FCM's tokens have 140 characters and more, APNs' 64; a traceparent has 55, a UUID 36.
+        # FCM's device tokens have at least 140 characters and those of APNs 64; a traceparent has 55, a UUID 36.
         ("token", r"[A-Za-z0-9_:-]{60,}"),
         ("phone", r"(?:\+|%2[Bb])[1-9](?:[ ().-]{0,2}\d){6,14}"),
     )
 )
-# Controls, format characters (bidirectional overrides, zero width, tags), line and paragraph separators, surrogates.
+# A text that no mask can match: each mask needs a capital letter, another character, or more characters. Most texts in
+# log lines and spans are such ids and names, for which the masks would take five times as long.
+_PLAIN = re.compile(r"[a-z0-9_.-]{0,59}")
+# Control characters, format characters (bidirectional overrides, zero width, tags), line and paragraph separators, and
+# surrogates.
 _BEYOND_ASCII = (
     r"\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     r"\U000e0000-\U000e007f"
@@ -36,7 +41,9 @@ _JSON_CONTROLS = re.compile(f"[{_BEYOND_ASCII}]")
 
 
 def mask(text: str) -> str:
-    """Return the text with `[address]`, `[phone]`, `[token]`, `[arn]` or `[access key]` in place of each."""
+    """Return the text with `[address]`, `[phone]`, `[token]`, `[arn]` or `[access key]` in place of each such value."""
+    if _PLAIN.fullmatch(text):
+        return text
     for pattern, name in _MASKS:
         text = pattern.sub(name, text)
     return text
@@ -66,10 +73,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def visible_json(document: str) -> str:
-    """Return the same JSON value in a text without characters that control a terminal or end a line within a value.
-
-    Line ends between values are unchanged.
-    """
+    """Return the text of a JSON value without characters that control a terminal or break a line within a value."""
     return _JSON_CONTROLS.sub(_json_escape, document)
 
 

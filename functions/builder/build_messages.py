@@ -1,7 +1,7 @@
-"""Write the messages of a batch of build records. Equal texts are rendered once."""
+"""Renders the messages of a batch of build records. Equal texts are rendered once."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,31 +22,34 @@ from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
 from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.clock import Clock
+from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
-from masscomm.domain.categories import CHANNELS
-from masscomm.domain.outcomes import DEAD_LETTERED, RecipientOutcome
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.outcomes import CANCELLED, DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.preferences import UNKNOWN, Decision, is_member
-from masscomm.domain.records import BuildRequested, ContentColumn, DeliveryRequested, Withdrawn
+from masscomm.domain.records import BuildRequested, ContentColumn, DeliveryFields, DeliveryRequested, Withdrawn
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import Template, User
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.cancellations import Cancellations, SendKey, send_of
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
 
-# Below the topics' maximum record size, with room for the record's other fields.
+# The size limit of the texts in a delivery record, below the maximum record size of the topics, with room for the
+# record's other fields.
 MAX_CONTENT_BYTES = 700_000
 
-# The limit for records whose parts are in the decision log. Their texts may have grown since then. Different parts
-# would be different records, in addition to those already produced.
+# The size limit of texts for a record whose division into parts is already in the decision log. The texts may have
+# grown since then, but a different division would produce different records, in addition to those already produced.
 _MAX_GROWN_BYTES = 950_000
 
-# The steps of all templates of a record, with compiling: at most half a second on one core of 2024 and two seconds with
-# 512 MB in Lambda. A batch of 20 such records then ends within a minute.
+# The limit of steps (units of rendering work) for all templates of a record, compiling included: at most half a second
+# on one core of 2024, and two seconds with 512 MB in Lambda. A batch of 20 such records then ends within a minute.
 RECORD_STEPS = 500_000
 
-# Concurrent writes of the decision log: recording a batch takes the time of one or two writes.
+# The number of concurrent writes to the decision log: recording a whole batch takes the time of one or two writes.
 _RECORDING_AT_ONCE = 10
 
 _NO_ADDRESS = Decision(Status.SUPPRESSED, Reason.NO_ADDRESS, "directory")
@@ -56,33 +59,34 @@ _TOO_LARGE = Decision(Status.FAILED, Reason.TOO_LARGE, "template")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One recipient's message."""
+    """The message of one recipient."""
 
     position: int
     user_id: int
     address: str
-    # Names of the fields, and the text of each field in the same order.
+    # The names of the message's fields; the texts are in the same order.
     names: tuple[str, ...]
     texts: tuple[str, ...]
 
 
 @dataclass
 class Written:
-    """The messages and decisions of one build record's recipients."""
+    """The messages and decisions for the recipients of one build record."""
 
     messages: list[Message] = field(default_factory=list)
-    # Of recipients without a message, by position.
+    # The decisions for recipients without a message, by their position in the send's list of users.
     decisions: dict[int, Decision] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildMessages:
-    """The use case; one for each function environment."""
+    """The use case of the builder function. Each function environment has one instance."""
 
     directory: Directory
     templates: TemplateCache
     clock: Clock
     decision_log: DecisionLog
+    cancellations: Cancellations
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
         """Decode and check a build record. Raises DeadLetter or Retry."""
@@ -95,10 +99,17 @@ class BuildMessages:
         items = batch.active()
         if not items:
             return
-        users, templates = self._look_up([item.value for item in items])
+        users, templates, cancelled = self._look_up([item.value for item in items])
+        confirmation = Confirmation(directory=self.directory, remaining_s=batch.remaining_s)
         drafts: list[Draft] = []
         for item in items:
-            batch.attempt(item, partial(self._draft, batch, item, users, templates, drafts))
+            # The delivery function ends a cancelled notification of a single recipient, because the decision log does
+            # not record it.
+            if send_of(item.value) in cancelled and len(item.value.positions) > 1:
+                written = Written(decisions=dict.fromkeys(item.value.positions, CANCELLED))
+                drafts.append(Draft(item=item, written=written, parts=[]))
+                continue
+            batch.attempt(item, partial(self._draft, item, confirmation, users, templates, drafts))
         with ThreadPoolExecutor(_RECORDING_AT_ONCE) as pool:
             recordings = [pool.submit(self._record_decisions, draft) for draft in drafts]
         for draft, decided in zip(drafts, recordings, strict=True):
@@ -106,31 +117,35 @@ class BuildMessages:
 
     def _look_up(
         self, builds: Sequence[BuildRequested]
-    ) -> tuple[dict[int, User], dict[tuple[int, str, str], list[Template]]]:
-        """Look up users and templates in parallel: round trips add to one-time-password latency. Raises Retry."""
-        with ThreadPoolExecutor(1) as pool:
+    ) -> tuple[dict[int, User], dict[tuple[int, str, str], list[Template]], Collection[SendKey]]:
+        """Look up users, templates and cancelled sends in parallel: round trips add to one-time-password latency.
+
+        Raises Retry.
+        """
+        with ThreadPoolExecutor(2) as pool:
+            cancelled = pool.submit(self.cancellations.cancelled, {send_of(build) for build in builds})
             templates = pool.submit(self.templates.load, [_key(build) for build in builds])
             users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
-            return users, templates.result()
+            return users, templates.result(), cancelled.result()
 
     def dead_lettered(self, batch: Batch[BuildRequested], item: Item[BuildRequested], why: DeadLetter) -> None:  # noqa: ARG002
-        """Emit failed outcomes for all recipients of a dead-lettered record."""
+        """Produce outcome records with the status failed for all recipients of a dead-lettered record."""
         self._emit_outcomes(batch, item, dict.fromkeys(item.value.positions, DEAD_LETTERED))
 
     def _draft(
         self,
-        batch: Batch[BuildRequested],
         item: Item[BuildRequested],
+        confirmation: Confirmation,
         users: dict[int, User],
         templates: Mapping[tuple[int, str, str], list[Template]],
         drafts: "list[Draft]",
     ) -> None:
-        """Append the record's draft to `drafts`. Raises Retry."""
+        """Append the draft (messages and decisions) of one record to `drafts`. Raises Retry."""
         build, found = item.value, templates[_key(item.value)]
         if not all(is_member(users.get(user_id), build.club_id) for user_id in build.user_ids):
-            users = users | self._look_up_again(batch, build, lambda: self.directory.users(build.user_ids))
+            users = users | self._look_up_again(confirmation, build, lambda: self.directory.users(build.user_ids))
         if not found and literal_fields(build.channel, build.data) is None:
-            found = self._look_up_again(batch, build, lambda: self._templates_now(build))
+            found = self._look_up_again(confirmation, build, lambda: self._templates_now(build))
         written = _write(build, users, found)
         parts = _fitting(written.messages, [(build.range_start, build.range_end)], MAX_CONTENT_BYTES)
         written.decisions |= _too_large(parts, MAX_CONTENT_BYTES)
@@ -148,10 +163,10 @@ class BuildMessages:
         return record_decisions(self.decision_log, build.record_id, decisions)
 
     def _emit(self, batch: Batch[BuildRequested], draft: "Draft", recorded: Callable[[], Decisions]) -> None:
-        """Emit delivery records and outcomes by the first recorded decisions of the record.
+        """Produce the delivery records and outcome records that follow from the decisions recorded first.
 
-        Recipients whose message can no longer be written are included as withdrawn: an earlier attempt may have
-        produced their message, and only delivery knows.
+        Recipients whose message can no longer be rendered are included in the delivery record as withdrawn: an earlier
+        attempt may have produced their message, and only the delivery function knows whether it was sent.
         """
         item, written_now, decided = draft.item, draft.written, recorded()
         build = item.value
@@ -168,9 +183,11 @@ class BuildMessages:
             batch.produce(item, topics.same_lane(topics.DELIVERY, item.record.topic), record.record_id, record)
         self._emit_outcomes(batch, item, decisions)
 
-    def _look_up_again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:
-        """Repeat a look-up with missing rows once the directory has passed the request time. Raises Retry."""
-        batch.confirm(self.directory, min(build.timestamp, self.clock.now_ms()))
+    def _look_up_again[V](self, confirmation: Confirmation, build: BuildRequested, look_up: Callable[[], V]) -> V:
+        """Repeat a look-up that missed rows, once the directory in OpenSearch is complete up to the time of the
+        request. Raises Retry.
+        """
+        confirmation.confirm(min(build.timestamp, self.clock.now_ms()))
         return look_up()
 
     def _templates_now(self, build: BuildRequested) -> list[Template]:
@@ -185,14 +202,16 @@ class BuildMessages:
             (part.start, part.end),
             [message.position for message in part.messages],
             [message.user_id for message in part.messages],
-            built_at=self.clock.now_ms(),
-            addresses=[message.address for message in part.messages] if build.channel == "email" else [],
-            content=_columns(part.messages),
-            withdrawn=[
-                _withdrawn(message.position, withdrawn[message.position])
-                for message in part.messages
-                if message.position in withdrawn
-            ],
+            DeliveryFields(
+                built_at=self.clock.now_ms(),
+                addresses=[] if CHANNELS[build.channel].to_devices else [message.address for message in part.messages],
+                content=_columns(part.messages),
+                withdrawn=[
+                    _withdrawn(message.position, withdrawn[message.position])
+                    for message in part.messages
+                    if message.position in withdrawn
+                ],
+            ),
         )
 
     def _emit_outcomes(
@@ -216,7 +235,7 @@ def _key(build: BuildRequested) -> tuple[int, str, str]:
 
 
 def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence[Template]) -> Written:
-    """Return each recipient's message, or the decision of a recipient without one."""
+    """Return the message of each recipient, or the decision for a recipient without one."""
     written = Written()
     reached: list[tuple[int, User]] = []
     for position, user_id in zip(build.positions, build.user_ids, strict=True):
@@ -225,7 +244,7 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
             written.decisions[position] = found
         else:
             reached.append((position, found))
-    writer = _Writer(build, templates, [user for _, user in reached])
+    channel, writer = CHANNELS[build.channel], _Writer(build, templates, [user for _, user in reached])
     for position, user in reached:
         try:
             texts = writer.texts(user)
@@ -236,16 +255,18 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
             written.decisions[position] = _NO_TEMPLATE
         else:
             written.messages.append(
-                Message(position, user.user_id, user.email or "", tuple(texts), tuple(texts.values()))
+                Message(position, user.user_id, channel.address_of(user), tuple(texts), tuple(texts.values()))
             )
     return written
 
 
 class _Writer:
-    """Writes one record's messages. A field that does not read the user is rendered once for each template.
+    """Renders the messages of one record. A field whose text does not depend on the user is rendered once for each
+    template.
 
-    Each template has a share of the record's steps, so a template that exhausts its share fails for its own recipients
-    only. Half of the steps are divided equally between the templates, the other half by their numbers of recipients.
+    Each template has a share of the record's steps (units of rendering work). A template that uses up its share fails
+    for its own recipients only. Half of the steps are divided equally between the templates, the other half by their
+    numbers of recipients.
     """
 
     def __init__(self, build: BuildRequested, templates: Sequence[Template], users: Sequence[User]) -> None:
@@ -261,12 +282,12 @@ class _Writer:
             template_id: Steps(RECORD_STEPS / 2 * (1 / len(recipients) + number / len(users)))
             for template_id, number in recipients.items()
         }
-        # By template.
+        # By template id: the compiled fields of the template, or its error.
         self._fields: dict[int | None, list[Field] | RenderError | None] = {}
         self._shared: dict[tuple[int | None, str], str | RenderError] = {}
 
     def texts(self, user: User) -> dict[str, str] | None:
-        """Return the message's fields by name; None if no template applies. Raises RenderError."""
+        """Return the texts of the message by field name; None if no template applies. Raises RenderError."""
         template = self._templates[self._locale(user)]
         template_id = _id_of(template)
         if template_id not in self._fields:
@@ -308,7 +329,7 @@ def _id_of(template: Template | None) -> int | None:
 
 
 def _rendered(field: Field, context: Mapping[str, Any], steps: Steps) -> str | RenderError:
-    """Return the recipients' shared text, or the error that all of them share."""
+    """Return the text that the recipients share, or the error that all of them share."""
     try:
         return field.render(context, steps)
     except RenderError as error:
@@ -318,23 +339,23 @@ def _rendered(field: Field, context: Mapping[str, Any], steps: Steps) -> str | R
 def _reach(build: BuildRequested, user: User | None) -> User | Decision:
     if user is None or not is_member(user, build.club_id):
         return UNKNOWN
-    return _NO_ADDRESS if build.channel == "email" and not user.email else user
+    return user if CHANNELS[build.channel].reaches(user) else _NO_ADDRESS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Messages of positions [start, end)."""
+    """The messages of recipients at positions [start, end)."""
 
     start: int
     end: int
     messages: Sequence[Message]
-    # Bytes of their content.
+    # The size of the messages in bytes.
     size: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A record's messages and decisions before they are compared with the decision log."""
+    """The messages and decisions of a record before they are compared with the decision log."""
 
     item: Item[BuildRequested]
     written: Written
@@ -342,7 +363,7 @@ class Draft:
 
 
 def _fitting(messages: Sequence[Message], ranges: Sequence[tuple[int, int]], max_bytes: int) -> list[Part]:
-    """Halve each range by position until its content fits or is a single message.
+    """Halve each range of positions until its messages fit into a record, or until it has a single message.
 
     Returns:
         The parts in order. Ranges without messages have no part.
@@ -368,7 +389,7 @@ def _inside(messages: Sequence[Message], start: int, end: int) -> list[Message]:
 
 
 def _too_large(parts: Sequence[Part], max_bytes: int) -> dict[int, Decision]:
-    """Return the decisions of recipients whose message alone is too large."""
+    """Return decisions for the recipients whose message alone is too large for a record."""
     return {message.position: _TOO_LARGE for part in parts if part.size > max_bytes for message in part.messages}
 
 
@@ -379,11 +400,16 @@ def _blank(position: int, user_id: int) -> Message:
 def _withdrawn(position: int, why: Decision) -> Withdrawn:
     if why.status is None:
         raise ValueError("an allowed recipient cannot be withdrawn")
-    return Withdrawn(position=position, status=why.status, reason=why.reason, layer=why.layer, rule=why.rule)
+    # An earlier version of the delivery function does not know the reason of a cancellation, and would dead-letter the
+    # record. So the builder omits the reason, and the delivery function adds it.
+    reason = None if why.status is Status.CANCELLED else why.reason
+    return Withdrawn(position=position, status=why.status, reason=reason, layer=why.layer, rule=why.rule)
 
 
 def _size(messages: Sequence[Message]) -> int:
-    """Return the bytes of the columns' distinct values, as produced, plus each recipient's address and 40 bytes."""
+    """Return the size in bytes of the columns' distinct values as they are produced, plus each recipient's address
+    and 40 bytes.
+    """
     texts = {pair for message in messages for pair in zip(message.names, message.texts, strict=True)}
     return sum(len(text.encode()) for _, text in texts) + sum(
         len(message.address.encode()) + 40 for message in messages
@@ -391,7 +417,9 @@ def _size(messages: Sequence[Message]) -> int:
 
 
 def _columns(messages: Sequence[Message]) -> list[ContentColumn]:
-    """Return one column for each field. A message without the field has an empty text in its column."""
+    """Return one column of texts for each field. If a message does not have the field, its text in the column is
+    empty.
+    """
     names = list(dict.fromkeys(name for message in messages for name in message.names))
     columns = []
     for name in names:

@@ -1,4 +1,6 @@
-"""builder: writes recipients' messages and emits outcomes for recipients without a message."""
+"""The builder function: it renders recipients' messages, and produces outcome records for recipients without a
+message.
+"""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -10,6 +12,7 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ logger = logs.logger("builder")
 
 @cache
 def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
-    """The adapters, built at the first invocation and kept."""
+    """Build the adapters at the first invocation, and keep them for later ones."""
     from functions.builder.build_messages import BuildMessages
     from functions.builder.templates import TemplateCache
 
@@ -31,10 +34,11 @@ def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
         templates=TemplateCache(directory, clock),
         clock=clock,
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
+        cancellations=DynamoDbCancellations.from_environment(),
     )
 
 
 @observed(logger, ahead=(*ON_KAFKA, "functions.builder.build_messages"))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: an aws:kafka event to a partial batch response."""
+    """Process an aws:kafka event and return a partial batch response."""
     return answer(bootstrap, event, context, logger)

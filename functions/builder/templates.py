@@ -1,7 +1,7 @@
-"""Look up, choose and compile templates; each is compiled once and rendered for a channel.
+"""Looks up, chooses and compiles templates. Each template is compiled once, and rendered for a channel.
 
-Tenants write the templates. A missing variable is an error, values are escaped for the channel, and compiling and
-rendering are both limited in steps (`functions/builder/rendering.py`).
+Tenants write the templates. A missing variable is an error, values are escaped for the channel, and the work of
+compiling and rendering is limited (`functions/builder/rendering.py`).
 """
 
 from collections import OrderedDict
@@ -13,19 +13,22 @@ from typing import Any
 from functions.builder.rendering import OutOfSteps, RenderError, Steps, compile_source, render
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
+from masscomm.domain.channels import CHANNELS, MessageField
+from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
 
 DEFAULT_LOCALE = "en"
-_KEEP_SECONDS = 5.0
-# Maximum size of a subject or title. Python's e-mail package folds a header in quadratic time.
+# The maximum size of a subject or title in bytes. Python's e-mail package needs quadratic time to fold a header.
 MAX_LINE_BYTES = 2_000
-# Maximum size of each cache, of looked-up and of compiled templates: a small part of an environment's memory.
+# The maximum size in bytes of each of the two caches (looked-up and compiled templates): a small part of an
+# environment's memory.
 MAX_CACHE_BYTES = 16_000_000
-# Memory of a compiled template in addition to its texts: closures and syntax, measured with tracemalloc.
+# The memory in bytes that a compiled template needs in addition to its texts: closures and syntax, measured with
+# tracemalloc.
 _BYTES_A_TEMPLATE = 3_000
 _BYTES_A_STEP = 60
 
-Key = tuple[int, str, str]  # club, type, channel
+Key = tuple[int, str, str]  # The key of a group of templates: club, type (category), channel.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +36,13 @@ class Field:
     """One compiled field of a template."""
 
     name: str
-    # Whether it reads the user; each recipient then has a separate text.
+    # Whether the text depends on the user; if so, it is rendered for each recipient.
     personal: bool
     render: Callable[[Mapping[str, Any], Steps], str]
 
 
 class SizedCache[K, V]:
-    """A cache that evicts the least recently used entries above max_bytes. An entry above max_bytes is not kept."""
+    """A cache that evicts the least recently used entries when it exceeds max_bytes. A larger entry is not stored."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -47,14 +50,14 @@ class SizedCache[K, V]:
         self.size = 0
 
     def get(self, key: K) -> V | None:
-        """Return the entry, which becomes the most recently used; None if it is missing."""
+        """Return an entry, which becomes the most recently used one; None if it is missing."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
         return self._entries[key][0]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Store an entry and evict the least recently used ones. size: bytes."""
+        """Store an entry of `size` bytes, and evict the least recently used ones if necessary."""
         self.remove(key)
         self._entries[key] = value, size
         self.size += size
@@ -76,18 +79,19 @@ class TemplateCache:
         self._known: SizedCache[Key, tuple[float, list[Template]]] = SizedCache(MAX_CACHE_BYTES)
 
     def load(self, keys: Sequence[Key]) -> dict[Key, list[Template]]:
-        """Return each key's templates, with one look-up for missing and expired keys. Raises Retry."""
+        """Return the templates of each key, with one look-up for missing and expired keys. Raises Retry."""
         now = self._clock.monotonic()
         found = {}
         for key in dict.fromkeys(keys):
             entry = self._known.get(key)
-            if entry is not None and now - entry[0] < _KEEP_SECONDS:
+            if entry is not None and now - entry[0] < TEMPLATES_CACHED_S:
                 found[key] = entry[1]
         missing = [key for key in dict.fromkeys(keys) if key not in found]
         if missing:
             for key, templates in self._directory.templates(missing).items():
                 found[key] = templates
-                if templates:  # an empty answer is not cached, so a first template applies immediately
+                # An empty result is not cached, so that the first template of a key applies immediately.
+                if templates:
                     self._known.put(key, (now, templates), sum(_text_bytes(template) for template in templates))
         return found
 
@@ -97,31 +101,33 @@ class TemplateCache:
 
 
 def by_locale(templates: Sequence[Template]) -> dict[str, Template]:
-    """Return the template of each normalised locale. A club's own template precedes the shared one."""
+    """Return one template for each normalised locale. A club's own template takes precedence over the shared one."""
     ordered = sorted(templates, key=lambda template: (template.club_id is None, template.template_id), reverse=True)
     return {_normal(template.locale): template for template in ordered}
 
 
 def choose(templates: Mapping[str, Template], locale: str) -> Template | None:
-    """Return the template of the locale, else of its language, else of the default locale; None without any."""
+    """Return the template for the locale, else for its language, else for the default locale; None if there is none
+    of them.
+    """
     locale = _normal(locale)
     wanted = (locale, locale.split("-")[0], DEFAULT_LOCALE)
     return next((templates[each] for each in wanted if each in templates), None)
 
 
 def _normal(locale: str) -> str:
-    """Normalise a locale: de_CH, de-ch and de-CH are equal."""
+    """Return the normalised form of a locale: de_CH, de-ch and de-CH are equal."""
     return locale.replace("_", "-").lower()
 
 
 def fields_of(template: Template, steps: Steps) -> list[Field]:
     """Return the template's compiled fields for its channel.
 
-    Compiled fields are cached by the template's content, so a new version is a new entry. The steps of compiling are
-    charged at each call, so the result does not depend on the cache.
+    Compiled fields are cached by the template's content, so that a new version of a template has a new entry. The work
+    of compiling is charged at each call, so that the result does not depend on the cache.
 
     Raises:
-        RenderError: the template does not compile.
+        RenderError: The template does not compile.
     """
     key = (template.channel, template.title, template.body, template.html)
     kept = _COMPILED.get(key)
@@ -131,7 +137,8 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
         before = steps.remaining
         try:
             compiled: list[Field] | RenderError = _compiled(template, steps)
-        except OutOfSteps:  # with more steps it may compile
+        except OutOfSteps:
+            # The result is not cached: the template may compile when its limit of steps is larger.
             raise
         except RenderError as error:
             compiled = RenderError(str(error))
@@ -143,14 +150,20 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
 
 
 def literal_fields(channel: str, data: Mapping[str, str]) -> list[Field] | None:
-    """Return the fields of a send with `title` and `body` in its data, unrendered; None for other sends."""
+    """Return the fields of a send that has `title` and `body` in its data, as they are; None for a send with a
+    template.
+    """
     if "title" not in data or "body" not in data:
         return None
-    body_name, title_name = _NAMES[channel]["body"], _NAMES[channel]["title"]
-    return [
-        Field(name=title_name, personal=False, render=lambda context, _steps: _one_line(str(context["data"]["title"]))),
-        Field(name=body_name, personal=False, render=lambda context, _steps: str(context["data"]["body"])),
-    ]
+    return [_literal(each) for each in CHANNELS[channel].fields if each.column in ("title", "body")]
+
+
+def _literal(field: MessageField) -> Field:
+    def text(context: Mapping[str, Any], _steps: Steps) -> str:
+        value = str(context["data"][field.column])
+        return _one_line(value) if field.one_line else value
+
+    return Field(name=field.name, personal=False, render=text)
 
 
 def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, Any]:
@@ -162,17 +175,13 @@ def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, A
     }
 
 
-# A message's fields by channel, as delivery expects them.
-_NAMES = {"push": {"title": "title", "body": "body"}, "email": {"title": "subject", "body": "text"}}
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Compiled:
-    """A cached result of compiling a template."""
+    """The cached result of compiling a template."""
 
-    # The fields, or the error of a template that does not compile.
+    # The compiled fields, or the error of a template that does not compile.
     fields: list[Field] | RenderError
-    # The steps of compiling it.
+    # The steps (units of work) that compiling took.
     steps: float
 
 
@@ -180,28 +189,28 @@ _COMPILED: SizedCache[tuple[str, str, str, str | None], _Compiled] = SizedCache(
 
 
 def _compiled(template: Template, steps: Steps) -> list[Field]:
-    names = _NAMES[template.channel]
-    fields = [_field(names["title"], template.title, steps), _field(names["body"], template.body, steps)]
-    if template.channel == "email" and template.html is not None:
-        fields.append(_field("html", template.html, steps))
-    return fields
+    sources = {"title": template.title, "body": template.body, "html": template.html}
+    return [
+        _field(field, source, steps)
+        for field in CHANNELS[template.channel].fields
+        if (source := sources[field.column]) is not None
+    ]
 
 
-def _field(name: str, source: str, steps: Steps) -> Field:
-    one_line = name in ("title", "subject")
+def _field(field: MessageField, source: str, steps: Steps) -> Field:
     try:
-        write, names = compile_source(source, escaped=name == "html", steps=steps)
+        write, names = compile_source(source, escaped=field.escaped, steps=steps)
     except RenderError as error:
-        raise _in_field(name, error) from error
+        raise _in_field(field.name, error) from error
 
     def render_field(context: Mapping[str, Any], steps: Steps) -> str:
         try:
             text = render(write, context, steps)
-            return _one_line(text) if one_line else text
+            return _one_line(text) if field.one_line else text
         except RenderError as error:
-            raise _in_field(name, error) from error
+            raise _in_field(field.name, error) from error
 
-    return Field(name=name, personal="user" in names, render=render_field)
+    return Field(name=field.name, personal="user" in names, render=render_field)
 
 
 def _in_field(name: str, error: RenderError) -> RenderError:
@@ -209,12 +218,14 @@ def _in_field(name: str, error: RenderError) -> RenderError:
 
 
 def _text_bytes(template: Template) -> int:
-    """Return the bytes of the template's texts in memory."""
+    """Return the memory in bytes that the template's texts use."""
     return sum(getsizeof(text) for text in (template.title, template.body, template.html or ""))
 
 
 def _one_line(text: str) -> str:
-    """Remove line breaks, which would begin another header in a subject. Raises RenderError for a text too long."""
+    """Return the text without line breaks, which would begin another header in a subject. Raises RenderError if it
+    is too long.
+    """
     line = " ".join(text.split())
     if len(line.encode(errors="replace")) > MAX_LINE_BYTES:
         raise RenderError(f"a title or subject is longer than {MAX_LINE_BYTES} bytes")

@@ -1,15 +1,18 @@
-"""A snapshot generation, from its first row until the aliases point to its indices.
+"""A snapshot generation (one snapshot of the monolith's tables with the changes after it): its state, from the first
+row until the aliases point to its indices.
 
     snapshot started → completed → everything written (Connect's source offset has left the snapshot)
-    → targets: the topics' ends read then → consumed up to the targets → complete → aliases moved
+    → targets: the topics' ends at that time → consumed up to the targets → complete → aliases moved
 
-While another generation serves look-ups, the targets are read once Connect has stored a position after a heartbeat.
-The topics then contain all rows that the database committed before that heartbeat. The targets are read again until
-they are reached within MAX_LAG_MS of the heartbeat's time. The new generation therefore has the other's recent opt-outs
-and users when the aliases move, however long its snapshot took.
+While another generation serves look-ups, the targets (end offsets of the topics) are read after Kafka Connect has
+stored a source offset later than a heartbeat. The topics then contain all rows that the database committed before that
+heartbeat. The targets are read again until they are reached within GENERATION_LAG_MS of the heartbeat's time.
+Therefore, when the aliases move, the new generation has the recent opt-outs and users of the previous one, however long
+its snapshot took.
 
-Each step is stored in directory_state before the next one, conditionally on the document's sequence number. Any
-invocation in any execution environment can take the next step or repeat one. No other code moves the aliases.
+Each step is stored in the index directory_state before the next one begins, with the condition that the document's
+sequence number is unchanged. Any invocation in any execution environment can take the next step or repeat a step. No
+other code moves the aliases.
 """
 
 from collections.abc import Mapping
@@ -17,22 +20,21 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import Heartbeat
 from masscomm.cdc.progress import CdcProgress, reached
 from masscomm.clock import Clock
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import ConflictError, NotFoundError, OpenSearch
+from masscomm.domain.time_limits import GENERATION_LAG_MS
 from masscomm.errors import Retry
-from masscomm.kafka.topics import CDC_TABLES
 from masscomm.observability import logs
 
 _STATE = "directory_state"
-# Maximum lag behind the database of a generation that replaces another.
-MAX_LAG_MS = 15_000
 
 
 class Generation:
-    """One generation's indices, state and aliases."""
+    """The indices, the state and the aliases of one snapshot generation."""
 
     def __init__(
         self, client: OpenSearch, *, name: str, progress: CdcProgress, clock: Clock, logger: Logger | None = None
@@ -43,7 +45,7 @@ class Generation:
         self._clock = clock
         self._logger = logger or logs.logger("cdc_consumer")
         self._settled = False
-        # The oldest heartbeat for which no later stored position of Connect has been seen.
+        # The oldest heartbeat that is not yet known to be followed by a stored source offset of Kafka Connect.
         self._unwritten: Heartbeat | None = None
 
     def index(self, table: str) -> str:
@@ -51,7 +53,7 @@ class Generation:
         return f"{table}-{self.name}"
 
     def passed(self, beat: Heartbeat) -> None:
-        """Store the heartbeat's position in the WAL, unless a later one is stored. Raises Retry."""
+        """Store the WAL position of the heartbeat, unless a later one is already stored. Raises Retry."""
         document = VersionedDocument(
             index=_STATE,
             id=f"position-{self.name}",
@@ -67,8 +69,8 @@ class Generation:
     def snapshot_started(self, snapshot_id: str) -> None:
         """Store the id of this generation's snapshot; require a rebuild at a second snapshot. Raises Retry.
 
-        A second snapshot starts after the first one was interrupted. Rows deleted in between stay in the indices, and
-        no change event reports them: each snapshot needs its own generation.
+        A second snapshot starts after the first one was interrupted. No change event reports the rows that were deleted
+        between the two, so that they would stay in the indices. Therefore each snapshot needs its own generation.
         """
         state = self._state()
         known = state.source.get("snapshot_id")
@@ -84,7 +86,9 @@ class Generation:
             self._put(state, snapshot_completed_at=at_ms)
 
     def require_rebuild(self, reason: str) -> None:
-        """Fail closed: remove this generation's aliases until a new generation replaces it. Raises Retry."""
+        """Remove this generation's aliases until a new snapshot generation replaces it: look-ups then fail instead
+        of returning wrong rows. Raises Retry.
+        """
         state = self._state()
         if "rebuild_reason" not in state.source:
             self._put(state, complete=False, rebuild_reason=reason)
@@ -93,7 +97,7 @@ class Generation:
         self._logger.error("the directory needs a new generation", generation=self.name, reason=reason)
 
     def advance(self) -> None:
-        """Take the steps that are possible now. Raises Retry; completed steps remain stored."""
+        """Take all steps that are possible now. Raises Retry; completed steps remain stored."""
         if self._settled:
             return
         state = self._state()
@@ -113,28 +117,29 @@ class Generation:
             if aimed is None:
                 return
             state = aimed
-        # This invocation's own records are not committed yet: the invocation of the next heartbeat sees them.
+        # The records of this invocation are not committed yet; the invocation with the next heartbeat sees them as
+        # consumed.
         if not reached(self._progress.committed_offsets(), _with_number_keys(state.source["targets"])):
             return
         # guard: directory.generation_behind
-        if replaces and self._clock.now_ms() - state.source.get("targets_at", 0) > MAX_LAG_MS:
+        if replaces and self._clock.now_ms() - state.source.get("targets_at", 0) > GENERATION_LAG_MS:
             self._aim(state, replaces=replaces)
             return
         with answering("a refresh"):
-            self._client.indices.refresh(index=",".join(map(self.index, CDC_TABLES)))
+            self._client.indices.refresh(index=",".join(map(self.index, captured_tables())))
         state = self._put(state, complete=True, completed_at=self._clock.now_ms())
         self._logger.info("the directory's generation is complete", generation=self.name)
         self._move_aliases(state.source)
         self._settled = True
 
     def _aim(self, state: "_State", *, replaces: bool) -> "_State | None":
-        """Store the topics' present ends as targets.
+        """Store the current end offsets of the topics as targets.
 
         After the snapshot notification or a heartbeat was consumed, earlier rows may still be missing from other
-        partitions. Connect stores a position after these rows only once they are all produced.
+        partitions. Kafka Connect stores a source offset after these rows only once all of them have been produced.
 
         Returns:
-            The new state; None if Connect has not stored such a position yet.
+            The new state; None if Kafka Connect has not stored such an offset yet.
         """
         acknowledged = self._progress.acknowledged_lsn()
         if acknowledged is None:
@@ -162,7 +167,9 @@ class Generation:
         return _State(answer["_source"], answer["_seq_no"], answer["_primary_term"])
 
     def _put(self, state: "_State", **changes: Any) -> "_State":
-        """Change the state as it was read. Raises Retry if another invocation has changed it since."""
+        """Write a changed state if the stored one is still the state that was read. Raises Retry if another
+        invocation has changed it.
+        """
         source = {**state.source, **changes}
         only: dict[str, Any] = (
             {"op_type": "create"}
@@ -177,26 +184,29 @@ class Generation:
         return _State(source, answer["_seq_no"], answer["_primary_term"])
 
     def _move_aliases(self, state: Mapping[str, Any]) -> None:
-        """Point all aliases to this generation in one request, unless a later generation has them."""
+        """Point all aliases to this snapshot generation in one request, unless they already point to a later
+        generation.
+        """
         now = self._aliases()
-        if all(now.get(table) == {self.index(table)} for table in CDC_TABLES):
+        if all(now.get(table) == {self.index(table)} for table in captured_tables()):
             return
-        if self._later_than(state, now):
+        if self._later_than(state, now):  # guard: directory.later_generation
             return
         actions: list[dict[str, Any]] = [
             {"remove": {"index": index, "alias": table}}
             for table, indices in now.items()
             for index in sorted(indices - {self.index(table)})
         ]
-        actions += [{"add": {"index": self.index(table), "alias": table}} for table in CDC_TABLES]
+        actions += [{"add": {"index": self.index(table), "alias": table}} for table in captured_tables()]
         with answering("moving the aliases"):
             self._client.indices.update_aliases(body={"actions": actions})
         self._logger.info("look-ups see the generation", generation=self.name)
 
     def _later_than(self, state: Mapping[str, Any], aliases: Mapping[str, set[str]]) -> bool:
-        """Whether the aliases' generation completed its snapshot later than this one.
+        """Return whether the snapshot generation that the aliases point to completed its snapshot later than this
+        one.
 
-        An old consumer that starts again must not move the aliases back.
+        A consumer of an earlier generation that is started again must not move the aliases back.
         """
         others = {index.removeprefix(f"{table}-") for table, indices in aliases.items() for index in indices} - {
             self.name
@@ -213,7 +223,7 @@ class Generation:
         now = self._aliases()
         actions = [
             {"remove": {"index": self.index(table), "alias": table}}
-            for table in CDC_TABLES
+            for table in captured_tables()
             if self.index(table) in now.get(table, set())
         ]
         if actions:
@@ -221,14 +231,14 @@ class Generation:
                 self._client.indices.update_aliases(body={"actions": actions})
 
     def _aliases(self) -> dict[str, set[str]]:
-        """Return the indices of each existing alias."""
+        """Return the indices that each existing alias points to."""
         with answering("the aliases"):
             try:
-                answer = self._client.indices.get_alias(name=",".join(CDC_TABLES))
+                answer = self._client.indices.get_alias(name=",".join(captured_tables()))
             except NotFoundError as error:
                 if not isinstance(error.info, dict):
                     raise
-                # Some aliases do not exist; the error response contains the others.
+                # Some aliases do not exist; the error response contains the existing ones.
                 answer = {name: entry for name, entry in error.info.items() if isinstance(entry, dict)}
         found: dict[str, set[str]] = {}
         for index, entry in answer.items():
@@ -238,7 +248,7 @@ class Generation:
 
 
 class _State:
-    """The state document as it was read. Its sequence number prevents concurrent overwrites."""
+    """The state document as it was read. Its sequence number prevents lost updates."""
 
     def __init__(self, source: Mapping[str, Any], seq_no: int | None, primary_term: int | None) -> None:
         self.source = source

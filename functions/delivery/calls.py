@@ -1,95 +1,71 @@
-"""One recipient's provider calls: a push for each device that may take it, or an e-mail."""
+"""The provider calls for one recipient: one for each device that may get the message, or one for the e-mail address."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from masscomm.channels.provider import EmailProvider, ProviderError, PushProvider, Transient
-from masscomm.channels.push import push_attributes, push_message
+from functions.delivery.decide import Recipient
+from masscomm.channels.provider import Expired
+from masscomm.channels.senders import Notification, Sender, check_senders
 from masscomm.clock import Clock
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import Device
-
-
-class Expired(ProviderError):
-    """Its time came while we were trying: nothing is published after expires_at."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """One provider call.
 
-    target: as the ledger names it (delivery_ledger.CallResult); make: answers a message id; device: of a push.
+    Attributes:
+        target: The target's name in the delivery ledger (see delivery_ledger.CallResult).
+        make: Makes the call and returns the message id.
+        device: The device of a push.
     """
 
     target: str
-    make: Callable[[], str]
+    make: Callable[[], Awaitable[str]]
     device: Device | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Makes the calls of a recipient. unsubscribe_url: for the headers of e-mails, None without a page of one's own."""
+    """Makes the provider calls for a recipient.
 
-    push: PushProvider
-    email: EmailProvider
+    Args:
+        senders: The sender of each channel.
+        clock: The clock with which expires_at is compared.
+
+    Raises:
+        Stop: A channel has no sender.
+    """
+
+    senders: Mapping[str, Sender]
     clock: Clock
-    sender: str
-    unsubscribe_url: str | None = None
 
-    def calls(self, delivery: DeliveryRequested, row: int, devices: Sequence[Device]) -> list[Call]:
-        """The calls for the recipient in that row of the record; devices: for push, those to call."""
-        texts = {column.field: column.value_at(row) for column in delivery.content}
-        notification = notification_id(delivery.send_id, delivery.user_ids[row], delivery.channel)
-        if delivery.channel == "email":
-            send = partial(self._send_email, delivery, delivery.addresses[row], texts, notification)
-            return [Call(target="email", make=send)]
-        return [
-            Call(
-                target=str(device.device_id),
-                make=partial(self._push, delivery, device, texts, notification),
-                device=device,
-            )
-            for device in devices
-        ]
+    def __post_init__(self) -> None:
+        check_senders(self.senders)
 
-    def _push(self, delivery: DeliveryRequested, device: Device, texts: Mapping[str, str], notification: str) -> str:
-        self._check_expiry(delivery)
-        message = push_message(
-            device.platform,
-            device.endpoint_arn,
-            title=texts.get("title", ""),
-            body=texts.get("body", ""),
-            notification_id=notification,
-            send_id=delivery.send_id,
-            collapse_key=delivery.collapse_key,
-        )
-        ttl_s = None if delivery.expires_at is None else max(0, (delivery.expires_at - self.clock.now_ms()) // 1000)
-        attributes = push_attributes(
-            device.platform, device.endpoint_arn, collapse_key=delivery.collapse_key, ttl_s=ttl_s
-        )
-        if device.endpoint_arn is None:
-            raise Transient("the device has no endpoint yet")
-        return self.push.publish(endpoint_arn=device.endpoint_arn, message=message, attributes=attributes)
+    def calls(self, delivery: DeliveryRequested, recipient: Recipient) -> list[Call]:
+        """Return the calls for a recipient: one for each device, or one for the address."""
+        send = partial(self._send, delivery, recipient)
+        if CHANNELS[delivery.channel].to_devices:
+            return [
+                Call(target=str(device.device_id), make=partial(send, device), device=device)
+                for device in recipient.devices
+            ]
+        return [Call(target=delivery.channel, make=partial(send, recipient.address))]
 
-    def _send_email(
-        self, delivery: DeliveryRequested, address: str, texts: Mapping[str, str], notification: str
-    ) -> str:
-        from masscomm.channels.email import email_message
-
-        self._check_expiry(delivery)
-        message = email_message(
-            sender=self.sender,
-            recipient=address,
-            subject=texts.get("subject", ""),
-            text=texts.get("text", ""),
-            html=texts.get("html"),
-            notification_id=notification,
-            unsubscribe_url=self.unsubscribe_url,
-        )
-        return self.email.send(recipient=address, message=message)
-
-    def _check_expiry(self, delivery: DeliveryRequested) -> None:
-        if delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms():  # guard: delivery.expires_at
+    async def _send(self, delivery: DeliveryRequested, recipient: Recipient, target: Device | str) -> str:
+        now_ms, expires_at = self.clock.now_ms(), delivery.expires_at
+        if expires_at is not None and expires_at <= now_ms:  # guard: delivery.expires_at
             raise Expired("expires_at has passed")
+        notification = Notification(
+            id=notification_id(delivery.send_id, recipient.user_id, delivery.channel),
+            send_id=delivery.send_id,
+            texts={column.field: column.value_at(recipient.row) for column in delivery.content},
+            collapse_key=delivery.collapse_key,
+            ttl_s=None if expires_at is None else max(0, (expires_at - now_ms) // 1000),
+        )
+        return await self.senders[delivery.channel].send(notification, target)

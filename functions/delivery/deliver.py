@@ -1,45 +1,48 @@
-"""Deliver a batch of written messages: devices, a last look at opt-outs, the provider, an outcome for everybody.
+"""Delivers a batch of rendered messages.
 
-    the record's lease → what is recorded of it → whoever is left, slice by slice → one outcome for the whole record
+    leases of all records, look-up of all users → decide about each recipient → publish and record in groups
+    → retry records of delayed recipients → one outcome for each record
 
-Of a record that was delayed the users are looked up as well: they may have been erased, or have another address, since
-it was built.
-
-Nothing is published without the ledger's word on what was published before. A record that comes again goes on after the
-last finished slice and tells the decisions that were recorded, whatever was decided since. Recipients that
-cannot be delivered to now are retried later (functions/delivery/retry_scheduler.py).
+The users of a delayed record are looked up too: since the record was built they may have been erased, or their
+addresses may have changed. Nothing is published before the delivery ledger (a DynamoDB table) has returned the earlier
+results of the record. A redelivered record continues after its last recorded group and emits the decisions recorded
+first. Recipients that cannot be delivered to now are retried later (functions/delivery/retry_scheduler.py).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 
 from functions.delivery.calls import Caller
-from functions.delivery.night import LOOK_AGAIN_AFTER_S, Night
-from functions.delivery.publishing import Publisher
+from functions.delivery.decide import DirectoryView, Wait, decide, endpoint_due_s
+from functions.delivery.look_up import LookUp, Question
+from functions.delivery.outcomes import Outcomes
+from functions.delivery.publish import UNRECORDED, Addressed, Publishing
+from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
+from functions.delivery.record_delivery import RecordDelivery
 from functions.delivery.retry_scheduler import RetryScheduler
-from functions.delivery.slices import Slices
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
-from masscomm.chain.outcome_emitter import OutcomeEmitter
+from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.provider import TargetGone
-from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
+from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
-from masscomm.domain.ids import derived_id, others_id
-from masscomm.domain.outcomes import DEAD_LETTERED, RecipientOutcome
-from masscomm.domain.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.ids import others_id
+from masscomm.domain.outcomes import DEAD_LETTERED
+from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.users import Device, User, UserSettings
-from masscomm.errors import DeadLetter, MasscommError, OtherRecipients, Retry
+from masscomm.domain.time_limits import LEASE_POLL_FIRST_S, LEASE_POLL_LAST_S, REGISTRAR_POLL_S
+from masscomm.domain.users import Device
+from masscomm.errors import DeadLetter, MasscommError, OtherRecipients, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DUPLICATES_REFUSED
+from masscomm.stores.cancellations import Cancellations
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER
 from masscomm.stores.delivery_ledger import (
     DeliveryLedger,
@@ -51,100 +54,86 @@ from masscomm.stores.delivery_ledger import (
     results_for_recipients,
 )
 
-# A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
-SLICE_SIZE = 40
-
-# Bytes of message ids in one outcome record: a topic takes a megabyte, and a user may have any number of devices.
-IDS_BYTES = 500_000
-
-# How often somebody else's lease is looked at: it may be released, or the record finished, before it runs out.
-_LONGEST_WAIT_S = 2.0
-_SHORTEST_WAIT_S = 0.05
-
-# What a message cannot do without.
-_FIELDS = {"push": {"title", "body"}, "email": {"subject", "text"}}
 _STATUSES = frozenset(Status)
 _REASONS = frozenset({None, *Reason})
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Begun:
-    """A record whose turn it is. lease: None where nothing is left to do; done: by position, what is recorded."""
+    """A record whose lease was acquired, with the results that the delivery ledger has."""
 
+    # The lease; None if every recipient already has a recorded result.
     lease: Lease | None
+    # The recorded results by the recipient's position.
     done: dict[int, RecipientResult]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """What the directory says of a batch's users; users: of those of delayed records alone."""
-
-    settings: Mapping[int, UserSettings]
-    devices: Mapping[int, list[Device]]
-    users: Mapping[int, User]
+type _Start = _Begun | LeasedElsewhere | MasscommError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deliver:
-    """The use case; one for each function environment.
-
-    slice_size: recipients whose decisions are recorded together; quiet_after_s: seconds on the way after which quiet
-    hours are looked at once more.
-    """
+    """The use case of the delivery function. Each function environment has one instance."""
 
     directory: Directory
+    cancellations: Cancellations
     ledger: DeliveryLedger
-    publisher: Publisher
+    gateway: ProviderGateway
     caller: Caller
     retry_scheduler: RetryScheduler
     clock: Clock
-    slice_size: int = SLICE_SIZE
-    quiet_after_s: float = LOOK_AGAIN_AFTER_S
+    # The threads that send concurrent requests to the directory in OpenSearch and the ledger.
+    pool: Executor
+    # The largest number of recipients, over all records of a batch, that are published to before their results are
+    # recorded.
+    unrecorded: int = UNRECORDED
+    # The age of a send in seconds from which quiet hours are checked again.
+    quiet_after_s: float = RECHECK_AFTER_S
 
     def decode(self, record: KafkaRecord, codec: Codec) -> DeliveryRequested:
-        """A record of delivery. Errors: DeadLetter, Retry."""
+        """Return the delivery record in a Kafka record. Raises DeadLetter or Retry."""
         delivery = checked(DeliveryRequested.from_avro(codec.decode("DeliveryRequested", record.value)))
-        addressed = delivery.channel != "email" or len(delivery.addresses) == len(delivery.positions)
-        if delivery.channel not in ("push", "email") or not addressed:
+        channel = CHANNELS.get(delivery.channel)
+        if channel is None or not (channel.to_devices or len(delivery.addresses) == len(delivery.positions)):
             raise DeadLetter("invalid", f"no delivery record: channel {delivery.channel!r}")
         if any(_misshapen(column, len(delivery.positions)) for column in delivery.content):
             raise DeadLetter("invalid", "a content column does not fit the positions")
         if any(entry.status not in _STATUSES or entry.reason not in _REASONS for entry in delivery.withdrawn):
             raise DeadLetter("invalid", "a withdrawn recipient with an unknown status or reason")
-        everybody = {entry.position for entry in delivery.withdrawn} >= set(delivery.positions)
-        if not everybody and not _FIELDS[delivery.channel] <= {column.field for column in delivery.content}:
-            raise DeadLetter("invalid", f"the content lacks one of {sorted(_FIELDS[delivery.channel])}")
+        all_withdrawn = {entry.position for entry in delivery.withdrawn} >= set(delivery.positions)
+        if not all_withdrawn and not channel.required_fields <= {column.field for column in delivery.content}:
+            raise DeadLetter("invalid", f"the content lacks one of {sorted(channel.required_fields)}")
         return delivery
 
     def handle(self, batch: Batch[DeliveryRequested]) -> None:
         items = batch.active()
         if not items:
             return
-        with ThreadPoolExecutor(len(items)) as pool:
-            # While the directory answers, so does the ledger. A record that stands in the batch twice begins its second
-            # time when the first is over.
-            first = {item.value.record_id: item for item in reversed(items)}
-            begun = {record_id: pool.submit(self._begin, item.value) for record_id, item in first.items()}
-            try:
-                found = self._look_up(items)
-            except Exception:
-                for record_id, start in begun.items():
-                    if start.exception() is None:
-                        self._release(record_id)
-                raise
-
-        def start_of(item: Item[DeliveryRequested]) -> Callable[[], _Begun | LeasedElsewhere]:
-            record_id = item.value.record_id
-            return begun[record_id].result if item is first[record_id] else partial(self._begin, item.value)
-
-        # Whoever can begin does so before anybody is waited for, and a few recipients before many.
-        for item in sorted(
-            items, key=lambda item: (_is_leased_elsewhere(begun[item.value.record_id]), len(item.value.positions))
-        ):
-            batch.attempt(item, partial(self._deliver, batch, item, start_of(item), found))
+        confirmation = Confirmation(directory=self.directory, remaining_s=batch.remaining_s)
+        first = {item.value.record_id: item for item in reversed(items)}
+        # Small records come first, so that they are published before the many recipients of a broadcast.
+        together = sorted(first.values(), key=lambda item: len(item.value.positions))
+        starts = self.pool.submit(self._begin, [item.value for item in together])
+        try:
+            views = self._look_up(together)
+        except Exception:
+            leased = [start for start in zip(together, starts.result(), strict=True) if isinstance(start[1], _Begun)]
+            self._release(item.value.record_id for item, _ in leased)
+            raise
+        begun = dict(zip((item.value.record_id for item in together), starts.result(), strict=True))
+        self._deliver(batch, together, views, begun, confirmation)
+        # Records whose lease another environment has, and records that the batch contains twice, come last, so that
+        # they do not delay the others.
+        for item in items:
+            is_first = first[item.value.record_id] is item
+            start = begun[item.value.record_id] if is_first else None
+            if start is None or isinstance(start, LeasedElsewhere):
+                batch.attempt(item, partial(self._deliver_later, batch, item, start, confirmation))
 
     def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:
-        """Its recipients failed, but for those of whom something else is recorded. Errors: Retry."""
+        """Produce outcome records with the status failed for the recipients, except for those with a recorded
+        result. Raises Retry.
+        """
         delivery = item.value
         recorded = self.ledger.results(delivery.record_id)
         end = final_results(delivery, recorded, DEAD_LETTERED)
@@ -152,179 +141,247 @@ class Deliver:
             for entry in results_for_recipients(delivery, recorded):
                 del end[entry.position]
             item.value = replace(delivery, record_id=others_id(delivery.record_id, delivery.user_ids))
-        self._emit_outcomes(batch, item, end)
+        self._outcomes.emit(batch, item, end)
 
-    def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> _Found:
-        """All at once: round trips add to a one-time password's latency."""
-        pushed = [item for item in items if item.value.channel == "push"]
-        delayed = [item for item in items if _was_delayed(item)]
-        direct = [item for item in items if not _was_delayed(item)]
-        with ThreadPoolExecutor(2) as pool:
-            settings = pool.submit(self.directory.user_settings, _user_ids(direct)) if direct else None
-            both = pool.submit(self.directory.users_and_settings, _user_ids(delayed)) if delayed else None
-            devices = self.directory.devices(_user_ids(pushed)) if pushed else {}
-            users, of_delayed = both.result() if both is not None else ({}, {})
-            of_direct = settings.result() if settings is not None else {}
-        return _Found(settings=of_direct | of_delayed, devices=devices, users=users)
+    @property
+    def _outcomes(self) -> Outcomes:
+        return Outcomes(directory=self.directory, clock=self.clock)
 
-    def _begin(self, delivery: DeliveryRequested) -> _Begun | LeasedElsewhere:
-        """Take the record, or learn whose it is.
+    # --- leases -------------------------------------------------------------------------------------------------------
 
-        Errors: Retry, Stop, OtherRecipients: nothing has been published then.
+    def _begin(self, deliveries: Sequence[DeliveryRequested]) -> list[_Start]:
+        """Acquire the leases of records, and read the recorded results of those that are not new.
+
+        Nothing is published for a record with an error.
         """
-        lease = self.ledger.acquire(delivery.record_id)
+        leases = self.ledger.acquire_all([delivery.record_id for delivery in deliveries])
+        return list(self.pool.map(lambda each: self._begun(each, leases[each.record_id]), deliveries))
+
+    def _begun(self, delivery: DeliveryRequested, lease: Lease | LeasedElsewhere | MasscommError) -> _Start:
+        if isinstance(lease, MasscommError):
+            return lease
         if isinstance(lease, Lease) and lease.fresh:  # guard: delivery_ledger.recorded_results
             return _Begun(lease=lease, done={})
-        recorded = self.ledger.results(delivery.record_id)
+        try:
+            recorded = self.ledger.results(delivery.record_id)
+        except MasscommError as error:
+            return error
         if len(results_for_recipients(delivery, recorded)) < len(recorded):  # guard: delivery_ledger.other_recipients
-            self._release(delivery.record_id)
-            raise OtherRecipients
+            self._release([delivery.record_id])
+            return OtherRecipients()
         done = {entry.position: entry for entry in recorded}
         if done.keys() >= set(delivery.positions):
             return _Begun(lease=None, done=done)
         return lease if isinstance(lease, LeasedElsewhere) else _Begun(lease=lease, done=done)
 
-    def _await_turn(
-        self, batch: Batch[DeliveryRequested], delivery: DeliveryRequested, leased: LeasedElsewhere
-    ) -> _Begun:
-        """The record once its lease is free or everything is recorded. Errors: Retry where no time is left for it."""
-        begun: _Begun | LeasedElsewhere = leased
+    def _deliver_later(
+        self,
+        batch: Batch[DeliveryRequested],
+        item: Item[DeliveryRequested],
+        start: LeasedElsewhere | None,
+        confirmation: Confirmation,
+    ) -> None:
+        """Deliver a record once its lease is free, or all its results are recorded. Raises Retry if no time remains."""
+        begun: _Start = self._begin([item.value])[0] if start is None else start
         while isinstance(begun, LeasedElsewhere):
-            pause = max(_SHORTEST_WAIT_S, min(_LONGEST_WAIT_S, begun.free_in_s))
-            if batch.remaining_s() < pause + self.publisher.call_s:
+            pause_s = max(LEASE_POLL_FIRST_S, min(LEASE_POLL_LAST_S, begun.free_in_s))
+            if batch.remaining_s() < pause_s + self.gateway.call_s:
                 raise Retry("another invocation is delivering the record")
-            self.clock.sleep(pause)
-            begun = self._begin(delivery)
-        return begun
+            self.clock.sleep(pause_s)
+            begun = self._begin([item.value])[0]
+        # The users are looked up again: the rows of the earlier look-up are as old as the wait was long.
+        try:
+            views = self._look_up([item])
+        except Exception:
+            self._release([item.value.record_id])
+            raise
+        self._deliver(batch, [item], views, {item.value.record_id: begun}, confirmation)
+
+    def _release(self, record_ids: Iterable[str]) -> None:
+        """Release leases, so that the next invocation does not have to wait for their end. It waits if the ledger
+        does not respond.
+        """
+        try:
+            for record_id in record_ids:
+                self.ledger.release(record_id)
+        except MasscommError:
+            return
+
+    # --- recipients ---------------------------------------------------------------------------------------------------
+
+    def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> list[DirectoryView]:
+        return self._directory_look_up.views([_question(item) for item in items])
+
+    @property
+    def _directory_look_up(self) -> LookUp:
+        return LookUp(
+            directory=self.directory,
+            cancellations=self.cancellations,
+            clock=self.clock,
+            retry_schedule=self.retry_scheduler.retry_schedule,
+            pool=self.pool,
+            quiet_after_s=self.quiet_after_s,
+        )
 
     def _deliver(
         self,
         batch: Batch[DeliveryRequested],
-        item: Item[DeliveryRequested],
-        begin: Callable[[], _Begun | LeasedElsewhere],
-        found: _Found,
+        items: Sequence[Item[DeliveryRequested]],
+        views: Sequence[DirectoryView],
+        begun: dict[str, _Start],
+        confirmation: Confirmation,
     ) -> None:
-        delivery, begun = item.value, begin()
-        if isinstance(begun, LeasedElsewhere):
-            begun = self._await_turn(batch, delivery, begun)
-            if begun.lease is not None:  # the earlier look-up is as old as the wait was long
-                try:
-                    found = self._look_up([item])
-                except Exception:
-                    self._release(delivery.record_id)
-                    raise
-        metrics.add(DUPLICATES_REFUSED, len(begun.done))
-        if begun.lease is not None:
-            night = Night(
-                directory=self.directory,
-                clock=self.clock,
-                retry_schedule=self.retry_scheduler.retry_schedule,
-                after_s=self.quiet_after_s,
-            )
-            slices = Slices(
-                delivery=delivery,
-                directory=self.directory,
-                ledger=self.ledger,
-                lease=RenewingLease(self.ledger, self.clock, delivery.record_id, begun.lease),
-                publisher=self.publisher,
-                caller=self.caller,
-                clock=self.clock,
-                size=self.slice_size,
-                done=begun.done,
-                invocation_s=batch.remaining_s,
-                confirm=partial(batch.confirm, self.directory),
-                gone=partial(self._produce_device_status, batch, item),
-                retry_at_ms=partial(self.retry_scheduler.retry_at_ms, delivery),
-                users=found.users if _was_delayed(item) else None,  # guard: delivery.delayed_users
-            )
-            try:
-                asleep = night.asleep(delivery, topics.lane_of(item.record.topic), found.settings)
-                slices.finish(found.settings, found.devices, asleep)  # guard: quiet_hours.recheck
-            except Exception:
-                self._release(delivery.record_id)
-                raise
-        self.retry_scheduler.put(item, begun.done.values(), batch.codec)
-        self._emit_outcomes(batch, item, begun.done)
-
-    def _release(self, record_id: str) -> None:
-        """So that the next one need not wait; where that fails, they wait."""
-        with suppress(MasscommError):
-            self.ledger.release(record_id)
-
-    def _emit_outcomes(
-        self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], done: Mapping[int, RecipientResult]
-    ) -> None:
-        """One outcome for the whole record, of everything recorded, or several where their message ids are many; that
-        somebody waits for the provider is told once, not each time.
+        """Publish to the recipients of the records whose leases were acquired, and finish the records that are
+        complete.
         """
-        delivery = item.value
-        outcomes = [
-            # Of whoever waits for a second device the messages are told when both are: with one of them alone, what
-            # its provider says afterwards would be taken for the whole.
-            RecipientOutcome(
-                entry.position, entry.user_id, entry.decision, entry.message_ids if entry.retry_at_ms is None else ()
-            )
-            for _, entry in sorted(done.items())
-            if entry.retry_at_ms is None or not delivery.waits or entry.decision.status is Status.HELD
-        ]
-        emitter = OutcomeEmitter(step="delivery", clock=self.clock, directory=self.directory)
-        for start, end, some in _by_size(outcomes, delivery.range_start, delivery.range_end):
-            emitter.emit(batch, item, delivery, delivery.channel, (start, end), some)
+        records: list[RecordDelivery] = []
+        recipients: list[Addressed] = []
+        finished: list[tuple[Item[DeliveryRequested], dict[int, RecipientResult]]] = []
+        for item, view in zip(items, views, strict=True):
+            start = begun[item.value.record_id]
+            if isinstance(start, Stop):
+                self._release(record.delivery.record_id for record in records)
+                raise start
+            if isinstance(start, MasscommError):
+                item.error = start
+            elif isinstance(start, _Begun):
+                metrics.add(DUPLICATES_REFUSED, len(start.done))
+                finished.append((item, start.done))
+                if start.lease is not None:
+                    record = self._record(batch, item, start.lease, start.done)
+                    records.append(record)
+                    recipients += self._decided(record, view)
+        try:
+            self._publish(batch, recipients, confirmation)
+        except Exception:
+            self._release(record.delivery.record_id for record in records)
+            raise
+        self._release(record.delivery.record_id for record in records if not record.is_complete)
+        for item, done in finished:
+            batch.attempt(item, partial(self._finish, batch, item, done))
 
-    def _produce_device_status(
-        self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], device: Device, error: TargetGone
-    ) -> None:
-        """What is lost of this with a crash is learnt again by the next push to the device."""
-        delivery = item.value
-        record = DeviceStatusChanged(
-            record_id=derived_id(delivery.record_id, "device_status", "push", device.device_id, device.device_id + 1),
-            device_id=device.device_id,
-            user_id=device.user_id,
-            club_id=delivery.club_id,
-            platform=device.platform,
-            endpoint_arn=device.endpoint_arn or "",
-            status="inactive",
-            reason=code_of(error),
-            timestamp=self.clock.now_ms(),
-            send_id=delivery.send_id,
+    def _record(
+        self,
+        batch: Batch[DeliveryRequested],
+        item: Item[DeliveryRequested],
+        lease: Lease,
+        done: dict[int, RecipientResult],
+    ) -> RecordDelivery:
+        rows = []
+        for row, position in enumerate(item.value.positions):
+            if position not in done:  # guard: delivery_ledger.first_write_wins
+                rows.append(row)
+        return RecordDelivery(
+            item=item,
+            question=replace(_question(item), rows=rows),
+            lease=RenewingLease(self.ledger, self.clock, item.value.record_id, lease),
+            done=done,
+            invocation_s=batch.remaining_s,
+            pool=self.pool,
         )
-        batch.produce(item, topics.DEVICE_STATUS, str(device.device_id), record)
+
+    def _decided(self, record: RecordDelivery, view: DirectoryView) -> list[Addressed]:
+        question = record.question
+        decided = decide(question.delivery, view, rows=question.rows, now_ms=self.clock.now_ms())
+        return [(record, recipient) for recipient in decided]
+
+    def _publish(
+        self, batch: Batch[DeliveryRequested], recipients: Sequence[Addressed], confirmation: Confirmation
+    ) -> None:
+        """Publish to the recipients that are ready, then to the deferred ones, and delay the remaining ones. Raises
+        Stop.
+        """
+
+        def report_gone(record: RecordDelivery, device: Device, error: TargetGone) -> None:
+            batch.attempt(record.item, partial(self._outcomes.report_gone, batch, record.item, device, error))
+
+        publishing = Publishing(
+            ledger=self.ledger,
+            gateway=self.gateway,
+            caller=self.caller,
+            retry_scheduler=self.retry_scheduler,
+            clock=self.clock,
+            unrecorded=self.unrecorded,
+            invocation_s=batch.remaining_s,
+            report_gone=report_gone,
+        )
+        refused = publishing.publish([each for each in recipients if each[1].deferred is None])
+        deferred = [each for each in recipients if each[1].deferred is not None and not each[0].has_failed]
+        if deferred:
+            resolved = self._resolved(deferred, confirmation)
+            refused += publishing.publish([each for each in resolved if each[1].deferred is None])
+            refused += [each for each in resolved if each[1].deferred is not None]
+        if refused:
+            publishing.delay(refused)
+
+    def _resolved(self, deferred: Sequence[Addressed], confirmation: Confirmation) -> list[Addressed]:
+        """Decide again about deferred recipients, after waiting for missing rows of the directory and for the SNS
+        endpoints of new devices.
+
+        A recipient that is still deferred is delayed. A record fails if its users cannot be looked up.
+        """
+        records: dict[RecordDelivery, list[int]] = {}
+        confirmed: set[RecordDelivery] = set()
+        for record, recipient in deferred:
+            records.setdefault(record, []).append(recipient.row)
+            if recipient.deferred is Wait.DIRECTORY and record not in confirmed:
+                confirmed.add(record)
+                try:
+                    confirmation.confirm(min(record.delivery.timestamp, self.clock.now_ms()))
+                except Retry as error:
+                    record.errors.add(str(error))
+        questions = [replace(record.question, rows=rows) for record, rows in records.items()]
+        try:
+            views = self._directory_look_up.views(questions)
+            views = self._with_endpoints(list(records), questions, views)
+        except Retry as error:
+            for record in records:
+                record.item.error = error
+            return []
+        now_ms = self.clock.now_ms()
+        return [
+            (record, recipient)
+            for record, question, view in zip(records, questions, views, strict=True)
+            for recipient in decide(record.delivery, view, rows=question.rows, now_ms=now_ms, was_deferred=True)
+        ]
+
+    def _with_endpoints(
+        self, records: Sequence[RecordDelivery], questions: Sequence[Question], views: Sequence[DirectoryView]
+    ) -> list[DirectoryView]:
+        """Wait for the SNS endpoints of new devices, and return the directory's rows after that. Raises Retry."""
+        pushed = [each for each in questions if CHANNELS[each.delivery.channel].to_devices]
+        user_ids = {user_id for each in pushed for user_id in each.user_ids}
+        devices = {user_id: owned for view in views for user_id, owned in view.devices.items() if user_id in user_ids}
+        while pending := [
+            user_id for user_id, owned in devices.items() if endpoint_due_s(owned, self.clock.now_ms()) > 0
+        ]:
+            if min(record.waiting_s() for record in records) < REGISTRAR_POLL_S:
+                break
+            self.clock.sleep(REGISTRAR_POLL_S)
+            devices |= self.directory.devices(pending)
+        return [replace(view, devices=devices, awaits_endpoints=False) for view in views]
+
+    def _finish(
+        self,
+        batch: Batch[DeliveryRequested],
+        item: Item[DeliveryRequested],
+        done: dict[int, RecipientResult],
+    ) -> None:
+        self.retry_scheduler.put(item, done.values(), batch.codec)
+        self._outcomes.emit(batch, item, done)
 
 
-def _was_delayed(item: Item[DeliveryRequested]) -> bool:
-    """Whether the record has waited in the delay store since it was built."""
-    return item.value.waits > 0 or item.record.header(DELAY_REASON_HEADER) is not None
-
-
-def _by_size(
-    outcomes: Sequence[RecipientOutcome], start: int, end: int
-) -> Iterator[tuple[int, int, Sequence[RecipientOutcome]]]:
-    """(start, end, those told of) of each outcome record: the whole range, or halves of it where it is too large.
-
-    Of one recipient the ids that fit are told: receipts for the other devices are about a message that nobody knows.
-    """
-    size = sum(len(name) + 4 for entry in outcomes for name in entry.message_ids)
-    if size <= IDS_BYTES:
-        yield start, end, outcomes
-    elif len(outcomes) == 1:
-        sizes = accumulate(len(name) + 4 for name in outcomes[0].message_ids)
-        fitting = sum(size <= IDS_BYTES for size in sizes)
-        yield start, end, [replace(outcomes[0], message_ids=outcomes[0].message_ids[:fitting])]
-    else:
-        middle = (start + end) // 2
-        yield from _by_size([entry for entry in outcomes if entry.position < middle], start, middle)
-        yield from _by_size([entry for entry in outcomes if entry.position >= middle], middle, end)
-
-
-def _is_leased_elsewhere(start: "Future[_Begun | LeasedElsewhere]") -> bool:
-    return start.exception() is None and isinstance(start.result(), LeasedElsewhere)
+def _question(item: Item[DeliveryRequested]) -> Question:
+    delivery = item.value
+    return Question(
+        delivery=delivery,
+        lane=topics.lane_of(item.record.topic),
+        is_delayed=delivery.waits > 0 or item.record.header(DELAY_REASON_HEADER) is not None,
+        rows=range(len(delivery.positions)),
+    )
 
 
 def _misshapen(column: ContentColumn, count: int) -> bool:
     if not column.index:
         return not column.values
     return len(column.index) != count or not all(0 <= place < len(column.values) for place in column.index)
-
-
-def _user_ids(items: Sequence[Item[DeliveryRequested]]) -> list[int]:
-    return list(dict.fromkeys(user_id for item in items for user_id in item.value.user_ids))

@@ -1,27 +1,34 @@
-"""delivery: written messages in, provider calls, an outcome for every recipient out."""
+"""The delivery function: it consumes rendered messages, calls the providers, and produces an outcome for every
+recipient.
+"""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 from uuid import uuid4
 
 from functions.delivery.calls import Caller
-from functions.delivery.deliver import SLICE_SIZE, Deliver
-from functions.delivery.night import LOOK_AGAIN_AFTER_S
-from functions.delivery.publishing import OUTAGE_TIMEOUT_S, Publisher
+from functions.delivery.deliver import Deliver
+from functions.delivery.publish import UNRECORDED
+from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.channels.circuit_breaker import PushCircuitBreaker
 from masscomm.channels.rate_limiter import RateLimiter
-from masscomm.channels.ses_email import SesEmail
+from masscomm.channels.senders import EmailSender, PushSender
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
+from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
+from masscomm.errors import Stop
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.retry_schedule import RetrySchedule
@@ -29,46 +36,68 @@ from masscomm.stores.retry_schedule import RetrySchedule
 logger = logs.logger("delivery")
 
 
+# The number of threads for concurrent requests to the directory in OpenSearch and the delivery ledger.
+_THREADS = 8
+
+
 @cache
 def bootstrap() -> tuple[BatchDriver, Deliver]:
-    """The adapters, built at the first invocation and kept."""
+    """Build the adapters at the first invocation, and keep them for later ones."""
+    from masscomm.channels.gateway import WORKERS, ProviderGateway
+    from masscomm.channels.ses_email import SesEmail
     from masscomm.channels.sns_push import SnsPush
 
     sender, clock = environment.required("SES_SENDER"), SystemClock()
-    workers = int(environment.number("DELIVERY_WORKERS", 16))
+    http = os.environ.get("PROVIDER_HTTP", "own")
     use_case = Deliver(
         directory=OpenSearchDirectory.from_environment(),
+        cancellations=DynamoDbCancellations.from_environment(),
         ledger=DynamoDbDeliveryLedger(
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
         ),
-        publisher=Publisher(
+        gateway=ProviderGateway(
             clock=clock,
             rate_limiters=_rate_limiters(clock),
-            workers=workers,
+            workers=int(environment.number("DELIVERY_WORKERS", WORKERS)),
             outage_timeout_s=environment.number("DELIVERY_PATIENCE_S", OUTAGE_TIMEOUT_S),
         ),
         caller=Caller(
-            push=PushCircuitBreaker(SnsPush(connections=workers), clock=clock),
-            email=SesEmail(
-                sender=sender, connections=workers, configuration_set=os.environ.get("SES_CONFIGURATION_SET")
-            ),
+            senders={
+                "push": PushSender(provider=PushCircuitBreaker(SnsPush(http=http), clock=clock)),
+                "email": EmailSender(
+                    provider=SesEmail(
+                        sender=sender, configuration_set=os.environ.get("SES_CONFIGURATION_SET"), http=http
+                    ),
+                    from_address=sender,
+                    unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
+                ),
+            },
             clock=clock,
-            sender=sender,
-            unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
         ),
         retry_scheduler=RetryScheduler(
             store=DynamoDbDelayStore.from_environment(), retry_schedule=RetrySchedule.from_environment(), clock=clock
         ),
         clock=clock,
-        slice_size=int(environment.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),
-        quiet_after_s=environment.number("QUIET_HOURS_AGAIN_AFTER_S", LOOK_AGAIN_AFTER_S),
+        pool=ThreadPoolExecutor(_THREADS),
+        unrecorded=_unrecorded(),
+        quiet_after_s=environment.number("QUIET_HOURS_AGAIN_AFTER_S", RECHECK_AFTER_S),
     )
     return batch_driver("delivery", logger), use_case
 
 
+def _unrecorded() -> int:
+    """Return the limit of unrecorded recipients. DELIVERY_SLICE_SIZE is the earlier name of the variable."""
+    number = environment.number("DELIVERY_UNRECORDED", environment.number("DELIVERY_SLICE_SIZE", UNRECORDED))
+    if number < 1:
+        raise Stop("DELIVERY_UNRECORDED is less than 1")
+    return int(number)
+
+
 def _rate_limiters(clock: Clock) -> dict[str, RateLimiter]:
-    """By channel: this environment's share of the account's quota, of which the critical lane's is never taken away."""
-    shares = {channel: environment.number(f"{channel.upper()}_RATE_PER_S", 0) or None for channel in ("push", "email")}
+    """Return the rate limiter of each channel: this environment's share of the account's quota. The share of the
+    critical lane is reserved for it.
+    """
+    shares = {name: environment.number(channel.rate_setting, 0) or None for name, channel in CHANNELS.items()}
     critical = environment.lane() is Lane.CRITICAL
     return {
         channel: RateLimiter(clock, per_s=per_s, floor_per_s=per_s if critical and per_s else 1.0)
@@ -78,5 +107,5 @@ def _rate_limiters(clock: Clock) -> dict[str, RateLimiter]:
 
 @observed(logger, ahead=(*ON_KAFKA, "masscomm.channels.sns_push"))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: an aws:kafka event to a partial batch response."""
+    """Process an aws:kafka event and return a partial batch response."""
     return answer(bootstrap, event, context, logger)

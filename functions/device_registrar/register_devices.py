@@ -1,12 +1,13 @@
-"""Register the monolith's devices with the push provider and store the results in device_state.
+"""Registers the monolith's devices with the push provider, and stores the results in the index device_state.
 
-    newest row of each device → its stored state → calls of the provider, in parallel → the new states, in bulk
+newest row of each device → its stored state → concurrent calls to the provider → the new states, in one bulk write
 
-    statuses that delivery produced (topic device_status) → the states of those endpoints, after the rows
+statuses that delivery produced (topic device_status) → the states of those endpoints, after the rows
 
 A redelivered row causes no provider call if its state is already up to date. A row without a token or a platform is
-dead-lettered; its state ends delivery's wait for its endpoint. An endpoint belongs to a token, not to a device: two
-devices have one token after another user has logged in on the phone. The registrar therefore deletes no endpoint.
+dead-lettered; its stored state ends the time for which delivery waits for the endpoint. An endpoint belongs to a token,
+not to a device: two devices have the same token after another user has logged in on the phone. Therefore the registrar
+deletes no endpoint.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,14 +21,13 @@ from masscomm.cdc.change_events import SNAPSHOT_VERSION, Change, ChangeDecoder, 
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
 from masscomm.domain.records import DeviceStatusChanged
+from masscomm.domain.time_limits import ENDPOINT_CALL_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 
-# Maximum duration of a provider call, with its second attempt.
-_CALL_S = 15.0
-# The reason in states of endpoints that delivery reported as inactive.
+# The reason in the state of a device whose endpoint delivery reported as inactive.
 _TAKES_NOTHING = "takes_nothing"
 
 type Fact = Change | DeviceStatusChanged
@@ -35,31 +35,33 @@ type Fact = Change | DeviceStatusChanged
 
 @dataclass
 class _Device:
-    """A device in this batch."""
+    """One device in this batch."""
 
     id: str
-    # All its items in this batch.
+    # All records of the batch that concern the device.
     items: list[Item[Fact]]
-    # Its newest row.
+    # The newest row of the device.
     row: RowChanged
-    # The stored state and the new one.
+    # The stored state of the device, and the new one.
     before: DeviceState | None = None
     after: DeviceState | None = None
     error: Exception | None = None
 
     def end(self, error: Exception | None) -> None:
-        """Set the error of all items. The newest row supersedes the older ones; invalid rows are dead-lettered."""
+        """Set the error of all records of the device. The newest row replaces the older ones; invalid rows are
+        dead-lettered.
+        """
         for item in self.items:
             item.error = error or _refusal(item.value)
 
 
 class RegisterDevices(UseCase[Fact]):
-    """The use case. workers: maximum number of concurrent provider calls."""
+    """The use case of the device registrar. `workers` is the maximum number of concurrent provider calls."""
 
     def __init__(
         self, *, generations: Sequence[str], states: DeviceStates, endpoints: Endpoints, clock: Clock, workers: int
     ) -> None:
-        self._decoder = ChangeDecoder(*generations)
+        self._decoder = ChangeDecoder(*generations)  # guard: devices.every_generation
         self._states = states
         self._endpoints = endpoints
         self._clock = clock
@@ -71,14 +73,16 @@ class RegisterDevices(UseCase[Fact]):
         return self._decoder.decode(record)
 
     def dead_lettered(self, batch: Batch[Fact], item: Item[Fact], why: DeadLetter) -> None:
-        """Emit no outcome: a change has no recipients."""
+        """Do nothing: a changed row has no recipients, so there is no outcome to produce."""
 
     def handle(self, batch: Batch[Fact]) -> None:
         self._follow_rows(batch)
         self._follow_statuses(batch)
 
     def _follow_statuses(self, batch: Batch[Fact]) -> None:
-        """Disable devices with inactive endpoints, unless the device has got or renewed its endpoint since then."""
+        """Disable devices whose endpoint is reported as inactive, unless the device has got or renewed its endpoint
+        since then.
+        """
         items_of: dict[str, list[Item[Fact]]] = {}
         newest: dict[str, DeviceStatusChanged] = {}
         for item in batch.active():
@@ -119,8 +123,10 @@ class RegisterDevices(UseCase[Fact]):
             device.end(device.error)
 
     def _settle(self, device: _Device, remaining_s: Callable[[], float]) -> None:
-        """Register the device as its row requires and set its new state. Raises Stop; other errors are the device's."""
-        if remaining_s() < _CALL_S:
+        """Register the device as its row requires, and set its new state. Raises Stop; any other error is set on the
+        device.
+        """
+        if remaining_s() < ENDPOINT_CALL_S:
             device.error = Retry("no time was left for another call")
             return
         try:
@@ -142,7 +148,7 @@ class RegisterDevices(UseCase[Fact]):
             return self._state(row, before, token=token, endpoint_arn=arn, reason="inactive")
         known_dead = before is not None and before.reason == _TAKES_NOTHING and _is_no_news(row, before)
         if arn is not None and before is not None and (before.enabled or known_dead):
-            # Already registered. The new version keeps an older row from being applied later.
+            # The device is already registered. The state gets the new version, so that no older row is applied later.
             return replace(before, **_place(row, before))
         try:
             arn = self._endpoints.register(platform, token)
@@ -184,12 +190,12 @@ def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
 
 
 def _is_as_new(row: RowChanged, state: DeviceState) -> bool:
-    """Whether the row is at least as new as the row of the state.
+    """Return whether the row is at least as new as the row that the state was derived from.
 
-    Rows of one generation are compared by version. Rows of two generations are compared by LSN: a row in the new
-    generation's snapshot is newer than changes that the old one streamed before the snapshot, and older than the old
-    one's later changes. A state that an earlier version of the code wrote has no generation; its version is the
-    row's version.
+    Rows of one snapshot generation are compared by version. Rows of two generations are compared by LSN: a row in the
+    new generation's snapshot is newer than changes that were streamed for the old generation before the snapshot, and
+    older than those streamed after it. A state that an earlier version of the code wrote has no generation; its version
+    is the row's version.
     """
     if state.generation == row.generation:
         return row.version >= (state.row_version or 0)
@@ -197,14 +203,18 @@ def _is_as_new(row: RowChanged, state: DeviceState) -> bool:
 
 
 def _is_no_news(row: RowChanged, state: DeviceState) -> bool:
-    """Whether the state is of this row. A snapshot repeats rows: it is no reason to register a dead token again."""
+    """Return whether the state was derived from this row. A snapshot repeats all rows, and is no reason to register
+    an inactive token again.
+    """
     if row.version == SNAPSHOT_VERSION:
         return True
     return row.version == (state.version if state.generation is None else state.row_version)
 
 
 def _place(row: RowChanged, before: DeviceState | None) -> dict[str, Any]:
-    """Return the state's new version, generation and row version. The index refuses a version below its own."""
+    """Return the state's new version, snapshot generation and row version. The index refuses a version below the
+    stored one.
+    """
     version = max(row.lsn, before.version if before is not None else 0)
     return {"version": version, "generation": row.generation, "row_version": row.version}
 
@@ -214,7 +224,7 @@ def _active(row: RowChanged) -> bool:
 
 
 def _refusal(fact: Fact) -> DeadLetter | None:
-    """Return the error of a row that can never have an endpoint, else None."""
+    """Return the error of a row that can never have an endpoint; None for any other row."""
     if isinstance(fact, RowChanged) and fact.columns is not None:
         for name in ("token", "platform"):
             if not _text(fact.columns, name):
@@ -223,6 +233,6 @@ def _refusal(fact: Fact) -> DeadLetter | None:
 
 
 def _text(columns: Mapping[str, Any], name: str) -> str | None:
-    """Return the column's text; None if the value is not a text."""
+    """Return the text in a column; None if the value is not a text."""
     value = columns.get(name)
     return value if isinstance(value, str) else None

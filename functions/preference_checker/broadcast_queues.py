@@ -1,8 +1,9 @@
-"""Broadcast queues: which queue of the bulk lane a tenant's broadcasts use.
+"""Assigns broadcast queues (topics of the bulk lane) to tenants.
 
-Functions process the queues in turns: tenants in different queues share capacity evenly, tenants in one queue wait for
-each other. So a tenant that begins a broadcast leases the queue whose last lease is oldest, and renews the lease while
-it broadcasts. When more tenants broadcast than there are queues, later tenants share a queue, chosen by their ids.
+Functions process the queues in turns, so that tenants in different queues share the capacity evenly. Tenants in the
+same queue wait for each other. Therefore a tenant that begins a broadcast leases the queue whose last lease is oldest,
+and renews the lease while it broadcasts. When more tenants broadcast than there are queues, later tenants share a
+queue, chosen by their ids.
 
 All environments use one store. The assignment affects latency, never correctness: ids do not contain the queue. If the
 store is down, a tenant stays in its queue or shares one.
@@ -15,31 +16,33 @@ from typing import Protocol
 
 from masscomm.clock import Clock
 from masscomm.domain.lanes import BROADCASTS, Lane, shared_queue
+from masscomm.domain.time_limits import (
+    QUEUE_CACHED_S,
+    QUEUE_CLOCK_SKEW_MS,
+    QUEUE_LEASE_MS,
+    QUEUE_PAUSE_S,
+    QUEUE_RENEW_MS,
+    QUEUE_SLOW_S,
+)
 from masscomm.errors import Retry, Stop
 from masscomm.observability import logs
 
 logger = logs.logger("preference_checker")
 
-# An environment caches an assignment for so long.
-CACHED_S = 5.0
-# A tenant that still broadcasts renews its lease after this time.
-_RENEW_AFTER_MS = 10_000
-# Duration of a lease after its last renewal, many times the two above.
-LEASE_MS = 60_000
-# A time further in the future than clocks differ is ignored.
-_MAX_CLOCK_SKEW_MS = 60_000
-# After an error or a slow response the store is not used for a while: at most one send waits for it in that time.
-_SLOW_S = 0.2
-_PAUSE_S = 30.0
-# Lost races with other environments; more attempts are not worth their latency.
+# The number of attempts to store a lease if other environments change the leases concurrently. More attempts are not
+# worth their latency.
 _ATTEMPTS = 3
 _MOST_TENANTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueLease:
-    """club_id: the tenant that leases the queue; renewed_ms: when a broadcast was last put there, ms since the
-    epoch."""
+    """The lease of one broadcast queue.
+
+    Attributes:
+        club_id: The tenant that leases the queue.
+        renewed_ms: The time of the tenant's last broadcast record, in ms since the epoch.
+    """
 
     club_id: int
     renewed_ms: int
@@ -47,65 +50,67 @@ class QueueLease:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueLeases:
-    """Leases of all queues ever leased. version: 0 where none is stored yet."""
+    """The leases of all queues that were ever leased. `version` is 0 before the first write."""
 
     version: int = 0
     by_lane: Mapping[Lane, QueueLease] = field(default_factory=dict)
 
 
 class QueueLeaseStore(Protocol):
-    """Stores the leases for all environments. Errors: Retry (down, slow, malformed), Stop (no table)."""
+    """The interface of the store of leases, which all environments share. Methods raise Retry (down, slow,
+    malformed) or Stop (no table).
+    """
 
     def read(self) -> QueueLeases:
-        """Read the current leases, including those of other environments."""
+        """Return the current leases, including those of other environments."""
         ...
 
     def replace(self, version: int, leases: Mapping[Lane, QueueLease], now_ms: int) -> bool:
-        """Store these leases if `version` is still the stored version; returns whether they were stored."""
+        """Store these leases if the stored version is still `version`; return whether they were stored."""
         ...
 
 
 def assign_queue(
     leases: Mapping[Lane, QueueLease], club_id: int, now_ms: int
 ) -> tuple[Lane, Mapping[Lane, QueueLease] | None]:
-    """(the tenant's queue, the leases to store because of it, or None)."""
+    """Return the queue for a tenant, and the leases to store for it, or None if the stored leases stay as they are."""
     last = {
-        lane: lease.renewed_ms if lease is not None and lease.renewed_ms <= now_ms + _MAX_CLOCK_SKEW_MS else 0
+        lane: lease.renewed_ms if lease is not None and lease.renewed_ms <= now_ms + QUEUE_CLOCK_SKEW_MS else 0
         for lane in BROADCASTS
         for lease in [leases.get(lane)]
     }
     queue = next((lane for lane in BROADCASTS if lane in leases and leases[lane].club_id == club_id), None)
     if queue is None:
         queue = min(BROADCASTS, key=lambda lane: last[lane])
-        if last[queue] > now_ms - LEASE_MS:
+        if last[queue] > now_ms - QUEUE_LEASE_MS:
             return shared_queue(club_id), None
-    elif last[queue] > now_ms - _RENEW_AFTER_MS:
+    elif last[queue] > now_ms - QUEUE_RENEW_MS:
         return queue, None
     return queue, {**leases, queue: QueueLease(club_id=club_id, renewed_ms=now_ms)}
 
 
 class BroadcastQueues:
-    """One for each function environment."""
+    """Assigns queues to tenants. Each function environment has one instance."""
 
     def __init__(self, store: QueueLeaseStore) -> None:
         self._store = store
-        # By tenant: the queue, and until when it is cached.
+        # By tenant: the queue, and the time until which it is cached.
         self._cached: dict[int, tuple[Lane, float]] = {}
         self._paused_until = 0.0
 
     def of(self, club_id: int, clock: Clock) -> Lane:
-        """The tenant's queue now. Never fails."""
+        """Return the queue that a tenant uses now. This method never fails."""
         cached, until = self._cached.get(club_id, (None, 0.0))
         if cached is not None and clock.monotonic() < until:
             return cached
         queue = self._from_store(club_id, clock) or cached or shared_queue(club_id)  # guard: broadcast.queue_lease
         if len(self._cached) >= _MOST_TENANTS:
             self._cached.clear()
-        self._cached[club_id] = queue, clock.monotonic() + CACHED_S
+        self._cached[club_id] = queue, clock.monotonic() + QUEUE_CACHED_S
         return queue
 
     def _from_store(self, club_id: int, clock: Clock) -> Lane | None:
-        """The queue by the store; None if the store gives none."""
+        """Return the tenant's queue from the store; None if the store returns none."""
         began = clock.monotonic()
         if began < self._paused_until:
             return None
@@ -115,19 +120,24 @@ class BroadcastQueues:
                 queue, changed = assign_queue(found.by_lane, club_id, now_ms)
                 if changed is None or self._store.replace(found.version, changed, now_ms):
                     return queue
-                if clock.monotonic() - began > _SLOW_S:
+                if clock.monotonic() - began > QUEUE_SLOW_S:
                     break
         except (Retry, Stop) as error:
             logger.warning("tenants share queues of broadcasts: %s", error)
-            self._paused_until = clock.monotonic() + _PAUSE_S
+            self._paused_until = clock.monotonic() + QUEUE_PAUSE_S
         finally:
-            if clock.monotonic() - began > _SLOW_S:
-                self._paused_until = clock.monotonic() + _PAUSE_S
+            if clock.monotonic() - began > QUEUE_SLOW_S:
+                self._paused_until = clock.monotonic() + QUEUE_PAUSE_S
         return None
 
 
 class InMemoryQueueLeaseStore:
-    """The store's contract in a dictionary, for unit tests. failing: raised by every call; calls: their number."""
+    """A store of leases in a dictionary, for unit tests.
+
+    Attributes:
+        failing: An error that every call raises.
+        calls: The number of calls.
+    """
 
     def __init__(self) -> None:
         self.leases = QueueLeases()

@@ -1,10 +1,13 @@
-"""preference_checker: consumes sends, produces build records for allowed recipients and outcomes for the others."""
+"""The preference_checker function: it consumes sends, and produces build records for allowed recipients and outcome
+records for the others.
+"""
 
 from functools import cache
 from typing import Any
 
 from functions.preference_checker.broadcast_queues import BroadcastQueues
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeaseStore
 from functions.preference_checker.small_sends import BURST, PER_S, SmallSends
 from masscomm import environment
@@ -15,6 +18,7 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.retry_schedule import RetrySchedule
@@ -24,7 +28,7 @@ logger = logs.logger("preference_checker")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
-    """The adapters, built at the first invocation and kept."""
+    """Build the adapters at the first invocation, and keep them for later ones."""
     driver, clock = batch_driver("preference_checker", logger), SystemClock()
     use_case = CheckPreferences(
         directory=OpenSearchDirectory.from_environment(),
@@ -32,15 +36,19 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         delay_store=DynamoDbDelayStore.from_environment(),
         retry_schedule=RetrySchedule.from_environment(),
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
-        small_sends=SmallSends(
-            per_s=environment.number("SMALL_SENDS_PER_S", PER_S), burst=environment.number("SMALL_SENDS_BURST", BURST)
+        cancellations=DynamoDbCancellations.from_environment(),
+        lanes=OutputLanes(
+            small_sends=SmallSends(
+                per_s=environment.number("SMALL_SENDS_PER_S", PER_S),
+                burst=environment.number("SMALL_SENDS_BURST", BURST),
+            ),
+            queues=BroadcastQueues(DynamoDbQueueLeaseStore.from_environment()),
         ),
-        queues=BroadcastQueues(DynamoDbQueueLeaseStore.from_environment()),
     )
     return driver, use_case
 
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: an aws:kafka event to a partial batch response."""
+    """Process an aws:kafka event and return a partial batch response."""
     return answer(bootstrap, event, context, logger)

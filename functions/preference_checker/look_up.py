@@ -1,29 +1,42 @@
-"""Look up the users of requests, and wait for the directory where a missing row may still arrive."""
+"""Looks up the users of requests, and waits for the directory in OpenSearch if a missing row may still arrive."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from functions.preference_checker.plan import Chunk, DirectoryView
-from masscomm.chain.batch import Batch, Item
+from functions.preference_checker.chunk import Chunk
+from functions.preference_checker.plan import DirectoryView
+from masscomm.chain.batch import Item
 from masscomm.chain.chunks import SPLIT_ABOVE
 from masscomm.clock import Clock
+from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
 from masscomm.errors import Retry
 
 
 @dataclass(frozen=True, kw_only=True)
 class LookUp:
-    """Looks up the users of a batch's requests, many requests in one query."""
+    """Looks up the users of a batch's requests, with many requests in one query."""
 
     directory: Directory
     clock: Clock
 
-    def views(self, batch: Batch[Chunk], items: Iterable[Item[Chunk]]) -> Iterator[tuple[Item[Chunk], DirectoryView]]:
-        """Yield each item with the rows of its users; an item whose look-up fails gets the error instead."""
-        for group in _groups(items):
-            yield from self._views(batch, group)
+    def views(
+        self, items: Iterable[Item[Chunk]], remaining_s: Callable[[], float]
+    ) -> Iterator[tuple[Item[Chunk], DirectoryView]]:
+        """Yield each request with the rows of its users. If the look-up for a request fails, the request gets the
+        error instead.
 
-    def _views(self, batch: Batch[Chunk], group: Sequence[Item[Chunk]]) -> Iterator[tuple[Item[Chunk], DirectoryView]]:
+        Args:
+            items: The requests of a batch.
+            remaining_s: Returns the remaining seconds of the invocation.
+        """
+        confirmation = Confirmation(directory=self.directory, remaining_s=remaining_s)
+        for group in _groups(items):
+            yield from self._views(group, confirmation)
+
+    def _views(
+        self, group: Sequence[Item[Chunk]], confirmation: Confirmation
+    ) -> Iterator[tuple[Item[Chunk], DirectoryView]]:
         try:
             confirmed = {id(item) for item in group if self.directory.is_confirmed(self._requested_at(item))}
             view = self._look_up(user_id for item in group for user_id in item.value.request.user_ids)
@@ -34,10 +47,12 @@ class LookUp:
         for item in group:
             if id(item) not in confirmed and view.missing(item.value.request):
                 unconfirmed.append(item)
-            else:  # before the wait for the directory: these need no newer rows
+            else:
+                # These requests need no newer rows, so they are yielded before the wait for the directory in
+                # OpenSearch.
                 yield item, view
         try:
-            behind = self._behind(batch, unconfirmed)
+            behind = self._behind(unconfirmed, confirmation)
             newer = self._look_up_again([item for item in unconfirmed if id(item) not in behind], view)
         except Retry as error:
             _fail(unconfirmed, error)
@@ -46,18 +61,22 @@ class LookUp:
             missing = frozenset(view.missing(item.value.request)) if id(item) in behind else frozenset[int]()
             yield item, DirectoryView(users=newer.users, settings=newer.settings, unconfirmed=missing)
 
-    def _behind(self, batch: Batch[Chunk], items: Iterable[Item[Chunk]]) -> set[int]:
-        """Return the ids (by id()) of items whose request time the directory has not reached. Errors: Stop."""
+    def _behind(self, items: Iterable[Item[Chunk]], confirmation: Confirmation) -> set[int]:
+        """Return the ids (by Python's id()) of the requests that are newer than the directory in OpenSearch. Raises
+        Stop.
+        """
         behind = set()
         for item in sorted(items, key=self._requested_at):
             try:
-                batch.confirm(self.directory, self._requested_at(item))  # guard: directory.unknown_user
+                confirmation.confirm(self._requested_at(item))  # guard: directory.unknown_user
             except Retry:
                 behind.add(id(item))
         return behind
 
     def _look_up_again(self, items: Iterable[Item[Chunk]], view: DirectoryView) -> DirectoryView:
-        """Look up missing rows again after the directory has passed the request time. Errors: Retry."""
+        """Look up missing rows again, after the directory in OpenSearch is complete up to the time of the request.
+        Raises Retry.
+        """
         missing = [user_id for item in items for user_id in view.missing(item.value.request)]
         if not missing:
             return view
@@ -69,12 +88,16 @@ class LookUp:
         return DirectoryView(users=users, settings=settings)
 
     def _requested_at(self, item: Item[Chunk]) -> int:
-        """Return the request time, at most now: a producer's clock may be ahead."""
+        """Return the time at which the send was requested, but not a later time than now: a producer's clock may be
+        ahead.
+        """
         return min(item.value.request.timestamp, self.clock.now_ms())
 
 
 def _groups(items: Iterable[Item[Chunk]]) -> Iterator[list[Item[Chunk]]]:
-    """Yield items whose recipients are looked up together, at most SPLIT_ABOVE of them unless one item has more."""
+    """Yield groups of requests whose recipients are looked up together, with at most SPLIT_ABOVE recipients unless a
+    single request has more.
+    """
     group: list[Item[Chunk]] = []
     size = 0
     for item in items:

@@ -1,8 +1,8 @@
-"""Decide about the recipients of a request, and plan the records that follow from the decisions.
+"""Decides about the recipients of a request, and plans the records that follow from the decisions.
 
     continue_at_send_at, plan_without_look_up → decide_recipients → (the decisions are recorded) → plan
 
-Nothing here reads a clock, a store or a topic.
+All functions are pure: none reads a clock, a store or a topic.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,72 +10,54 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
+from functions.preference_checker.chunk import Chunk
 from masscomm.chain.chunks import SPLIT_ABOVE, after_send_at, ranges, split_parts
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
-from masscomm.domain.outcomes import EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
+from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import decide_by_hours, group_by_end
 from masscomm.domain.records import BuildRequested, RecheckRequested
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import User, UserSettings
-from masscomm.errors import DeadLetter
 from masscomm.stores.retry_schedule import RetrySchedule
 
 _DIRECTORY = "directory"
-# Recorded like any decision: a redelivery delays the same recipients.
+# The decision for a recipient whose row may still be missing. It is recorded like any other, so that a redelivery
+# delays the same recipients.
 UNCONFIRMED = Decision(Status.ACCEPTED, None, "directory")
-# A user may change quiet hours while HELD, or have quiet hours of nearly 24 h that the scheduler's sweep meets again:
-# after so many delays the notification expires.
+# The maximum number of delays by quiet hours; afterwards the notification expires. A user may change quiet hours
+# meanwhile, or may have quiet hours of nearly 24 hours, which have begun again at each release.
 MAX_HELD = 3
 
-# Channel → position → the decision about each suppressed or deferred recipient.
+# Channel → position of the recipient → the decision, for each suppressed or deferred recipient.
 type ByChannel = Mapping[str, Mapping[int, Decision]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
-    """The request in a consumed record: recipients of a send's chunk, or of a recheck record."""
-
-    request: RecheckRequested
-    # Of the consumed record.
-    lane: Lane = Lane.BULK
-    # Whether the record came from a send topic.
-    is_new: bool = False
-    # Whether the lane is the broadcast queue to produce to.
-    queued: bool = True
-    send_at: int | None = None
-    # Why the record is dead-lettered.
-    fault: DeadLetter | None = None
-
-    @property
-    def about(self) -> RecheckRequested:
-        """The request whose ids log lines carry."""
-        return self.request
-
-
 class Recipient(NamedTuple):
-    """A recipient with the rows that the directory has."""
+    """A recipient with the rows that the directory in OpenSearch has about the user."""
 
     position: int
     user_id: int
     user: User | None
     settings: UserSettings | None
-    # Whether a row is missing that may still arrive.
+    # Whether a row is missing that may still arrive in the directory in OpenSearch.
     unconfirmed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoryView:
-    """The directory's rows of a request's users; unconfirmed: users with a missing row that may still arrive."""
+    """The directory's rows for the users of a request. `unconfirmed` has the users with a missing row that may still
+    arrive.
+    """
 
     users: Mapping[int, User]
     settings: Mapping[int, UserSettings]
     unconfirmed: Collection[int] = frozenset()
 
     def recipients(self, request: RecheckRequested) -> list[Recipient]:
-        """Return the request's recipients with their rows."""
+        """Return the recipients to decide about, each with the rows of the user."""
         return [
             Recipient(
                 position, user_id, self.users.get(user_id), self.settings.get(user_id), user_id in self.unconfirmed
@@ -84,7 +66,7 @@ class DirectoryView:
         ]
 
     def missing(self, request: RecheckRequested) -> list[int]:
-        """Return the request's users without a row that could change the decision."""
+        """Return the users to decide about that lack a row which could change the decision."""
         return [
             user_id
             for user_id in request.user_ids
@@ -99,18 +81,18 @@ class DirectoryView:
 
 
 class Verdict(Enum):
-    """The effect of a decision on one notification."""
+    """The consequence of a decision for one notification."""
 
-    # It continues in a build record.
+    # The notification continues in a build record.
     ALLOWED = "allowed"
-    # It ends with an outcome.
+    # The notification ends with an outcome record.
     FINAL = "final"
-    # It is decided again later, in a delayed part.
+    # The notification is decided again later, in a delayed record.
     DEFERRED = "deferred"
 
 
 def verdict_of(decision: Decision) -> Verdict:
-    """Return the effect of a decision."""
+    """Return the consequence of a decision."""
     if decision.status is None:
         return Verdict.ALLOWED
     if decision == UNCONFIRMED or decision.until_ms is not None:
@@ -119,14 +101,14 @@ def verdict_of(decision: Decision) -> Verdict:
 
 
 class DelayedPart(NamedTuple):
-    """Recipients to check again at due_ms."""
+    """Recipients that are checked again at due_ms."""
 
     request: RecheckRequested
     due_ms: int
 
 
 class RangeOutcomes(NamedTuple):
-    """The outcomes of recipients within a span of positions on one channel; they may be none."""
+    """The outcomes of recipients in a range of positions on one channel; the range may have none."""
 
     channel: str
     span: tuple[int, int]
@@ -137,18 +119,22 @@ class RangeOutcomes(NamedTuple):
 class Plan:
     """The records that follow from a request.
 
-    Delayed parts are stored before anything is produced: a crash in between loses no recipient.
+    Delayed parts are stored before any record is produced, so that a crash in between loses no recipient.
     """
 
     delayed: Sequence[DelayedPart] = ()
     outcomes: Sequence[RangeOutcomes] = ()
     builds: Sequence[BuildRequested] = ()
-    # Produced to recheck at once.
+    # Requests that are produced to the topic recheck immediately.
     forwarded: Sequence[RecheckRequested] = ()
 
 
 def continue_at_send_at(chunk: Chunk, now_ms: int) -> Chunk:
-    """Return the chunk as the one part that continues at its send_at, where this has passed; else unchanged."""
+    """Return the recipients of a send's record as a single part, in the form that it has after send_at, if that time
+    has passed. Otherwise return the record unchanged.
+
+    A cancelled send does not wait for its send_at.
+    """
     if not _is_due(chunk, now_ms) or chunk.send_at is None:
         return chunk
     parts = after_send_at(chunk.request, chunk.send_at)
@@ -156,7 +142,7 @@ def continue_at_send_at(chunk: Chunk, now_ms: int) -> Chunk:
 
 
 def plan_without_look_up(chunk: Chunk, now_ms: int) -> Plan | None:
-    """Return the plan of a chunk whose recipients are not decided about now; None for any other.
+    """Return the plan for a chunk whose recipients are not decided about now; None for any other chunk.
 
     A redelivery must treat a chunk with a send_at, and a long chunk, as the first delivery did: expires_at is compared
     with the current time only for requests whose recipients are decided about now.
@@ -172,19 +158,24 @@ def plan_without_look_up(chunk: Chunk, now_ms: int) -> Plan | None:
     if len(request.positions) > SPLIT_ABOVE:
         return Plan(forwarded=split_parts(request))
     if chunk.is_new and chunk.lane in BROADCASTS and len(request.positions) > RANGE_SIZE:
-        # In the tenant's turn: forwarding is far faster than looking recipients up.
+        # The parts of a long chunk (a record with very many recipients) are produced within the tenant's own queue:
+        # producing them is far faster than looking up their recipients.
         return Plan(forwarded=[request])
     return None if request.positions else Plan()
 
 
 def _is_due(chunk: Chunk, now_ms: int) -> bool:
-    """Return whether the chunk's send_at has passed, before it expires."""
+    """Return whether the recipients of the send's record are decided about now: its send_at has passed and it has
+    not expired, or the send is cancelled.
+    """
     expires_at = chunk.request.expires_at
-    return chunk.send_at is not None and chunk.send_at <= now_ms and (expires_at is None or expires_at > chunk.send_at)
+    if chunk.send_at is None or (expires_at is not None and expires_at <= chunk.send_at):
+        return False
+    return chunk.cancelled or chunk.send_at <= now_ms
 
 
 def outcomes_for_all(request: RecheckRequested, decision: Decision) -> list[RangeOutcomes]:
-    """Return the outcomes of a request with one decision about all its recipients."""
+    """Return the outcomes for a request whose recipients all have the same decision."""
     return [
         RangeOutcomes(
             channel,
@@ -196,21 +187,32 @@ def outcomes_for_all(request: RecheckRequested, decision: Decision) -> list[Rang
     ]
 
 
-def expire(request: RecheckRequested, now_ms: int) -> ByChannel | None:
-    """Return the decisions about the recipients of an expired request; None where it has not expired."""
-    if request.expires_at is None or request.expires_at > now_ms:
-        return None
-    return {channel: dict.fromkeys(request.positions, EXPIRED) for channel in request.channels}
+def decide_without_look_up(chunk: Chunk, now_ms: int) -> ByChannel | None:
+    """Return the decisions about the recipients of an expired request or a cancelled send; None for any other.
+
+    Of a cancelled send, delivery decides about a request's single recipient, which has no entry in the decision log:
+    an earlier delivery of the request may have produced its build record, and only delivery knows what was published.
+    """
+    request = chunk.request
+    if request.expires_at is not None and request.expires_at <= now_ms:
+        return _for_all(request, EXPIRED)
+    if chunk.cancelled and len(request.positions) > 1:  # guard: cancellations.single_recipient
+        return _for_all(request, CANCELLED)
+    return None
+
+
+def _for_all(request: RecheckRequested, decision: Decision) -> ByChannel:
+    return {channel: dict.fromkeys(request.positions, decision) for channel in request.channels}
 
 
 def decide_recipients(chunk: Chunk, view: DirectoryView, now_ms: int, deadline_ms: int) -> ByChannel | None:
-    """Return the decisions about suppressed and deferred recipients; None if none can be decided yet.
+    """Return the decisions for suppressed and deferred recipients; None if no recipient can be decided about yet.
 
     Args:
-        chunk: The request, and its lane.
-        view: The directory's rows of its users.
-        now_ms: The time that quiet hours are checked at.
-        deadline_ms: When the request ends: users whose rows are missing until then expire.
+        chunk: The request, and its lane (kind of send).
+        view: The directory's rows for its users.
+        now_ms: The time at which quiet hours are checked, in ms since the epoch.
+        deadline_ms: The time at which the request ends: users whose rows are still missing then expire.
     """
     request = chunk.request
     unconfirmed = UNCONFIRMED if deadline_ms > now_ms else EXPIRED
@@ -232,7 +234,8 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> De
     decision = decide(user, settings, club_id=request.club_id, type=request.type, channel=channel)
     if decision.status is not None or user is None or settings is None or settings.quiet_hours is None:
         return decision
-    if chunk.lane is Lane.CRITICAL:
+    # A cancelled notification is not held during quiet hours: the delivery function ends it.
+    if chunk.lane is Lane.CRITICAL or chunk.cancelled:
         return decision
     asleep = decide_by_hours(user, settings, type=request.type, now_ms=now_ms, expires_at=request.expires_at)
     if asleep is not None and request.held >= MAX_HELD:
@@ -241,7 +244,7 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> De
 
 
 def plan(request: RecheckRequested, decisions: ByChannel, *, now_ms: int, retries: RetrySchedule) -> Plan:
-    """Return the records that follow from the recorded decisions about a request's recipients."""
+    """Return the records that follow from the recorded decisions about the recipients of a request."""
     unconfirmed = {
         position
         for by_position in decisions.values()
@@ -259,7 +262,7 @@ def plan(request: RecheckRequested, decisions: ByChannel, *, now_ms: int, retrie
             for index in indices:
                 position = request.positions[index]
                 decision = by_position.get(position)
-                if decision is None:  # decisions of allowed recipients are not recorded
+                if decision is None:  # No decision is recorded for an allowed recipient.
                     allowed.append(index)
                 elif verdict_of(decision) is Verdict.FINAL or decision.status is Status.HELD:
                     emitted.append(RecipientOutcome(position, request.user_ids[index], decision))
@@ -270,9 +273,10 @@ def plan(request: RecheckRequested, decisions: ByChannel, *, now_ms: int, retrie
 
 
 def delay_for_directory(request: RecheckRequested, *, now_ms: int, retries: RetrySchedule) -> DelayedPart:
-    """Return the request as it is checked again once the directory may have caught up.
+    """Return the request as it is checked again once the directory in OpenSearch may be complete.
 
-    A second release, or a concurrent redelivery, derives the same records: by id and by the decision log.
+    If it is released twice, or redelivered concurrently, the same records are derived: their ids are the same, and the
+    decision log has the first decisions.
     """
     attempt = request.waits + 1
     due_ms = retries.due_ms(
@@ -282,7 +286,7 @@ def delay_for_directory(request: RecheckRequested, *, now_ms: int, retries: Retr
 
 
 def deadline_of(request: RecheckRequested, retries: RetrySchedule) -> int:
-    """Return when the request is checked for the last time (ms)."""
+    """Return the time at which the recipients are checked for the last time, in ms since the epoch."""
     return retries.deadline_ms(since_ms=request.since_ms, expires_at=request.expires_at)
 
 
@@ -293,10 +297,10 @@ def _unconfirmed_part(request: RecheckRequested, positions: Collection[int]) -> 
 
 
 def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[DelayedPart]:
-    """Yield a part for each end of quiet hours and set of channels.
+    """Yield one part for each end of quiet hours and each set of channels.
 
-    A single recipient keeps the request's id: the decision log has no entry for it, so a redelivery after quiet hours
-    emits build records at once, with the ids that the delayed part derives.
+    A request with a single recipient keeps its id, because the decision log has no entry for it. Therefore a redelivery
+    after quiet hours produces the build records immediately, with the same ids as the delayed part.
     """
     ends: dict[int, tuple[int, list[str]]] = {}
     for channel in request.channels:

@@ -1,4 +1,4 @@
-"""Queue leases on DynamoDB: one item of the table of schemas/dynamodb/broadcast_queues.json."""
+"""The leases of broadcast queues in DynamoDB: one item in the table of schemas/dynamodb/broadcast_queues.json."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -9,6 +9,7 @@ from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.time_limits import QUEUE_LEASES_KEPT_S
 from masscomm.errors import Retry
 
 if TYPE_CHECKING:
@@ -16,21 +17,24 @@ if TYPE_CHECKING:
 
 TABLE = "broadcast_queues"
 _KEY = {"id": {"S": "broadcasts"}}
-_KEPT_S = 7 * 86_400
 _WHAT = "queue leases"
 
 
 class DynamoDbQueueLeaseStore:
-    """One for each function environment; client: for tests."""
+    """The store of queue leases in DynamoDB. Each function environment has one instance.
+
+    Args:
+        client: A client that tests provide.
+    """
 
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
-        # Best effort: one attempt, short time-outs.
+        # The assignment of queues is only an optimisation, so requests have one attempt and short time-outs.
         self._client: Any = client or DynamoDb(Limits(connections=1, connect_s=0.25, read_s=0.5))
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The table of BROADCAST_QUEUES_TABLE, or as schemas/dynamodb calls it."""
+        """Return the store in the table BROADCAST_QUEUES_TABLE, by default the name in schemas/dynamodb."""
         return cls(table=os.environ.get("BROADCAST_QUEUES_TABLE", TABLE))
 
     def read(self) -> QueueLeases:
@@ -60,7 +64,7 @@ class DynamoDbQueueLeaseStore:
                         **_KEY,
                         "version": {"N": str(version + 1)},
                         "uses": {"M": {lane.value: {"M": _numbers(lease)} for lane, lease in leases.items()}},
-                        "expires_at": {"N": str(now_ms // 1000 + _KEPT_S)},
+                        "expires_at": {"N": str(now_ms // 1000 + QUEUE_LEASES_KEPT_S)},
                     },
                     **condition,
                 )
@@ -74,7 +78,7 @@ def _numbers(lease: QueueLease) -> dict[str, Any]:
 
 
 def _leases(found: Mapping[str, Any]) -> Iterator[tuple[Lane, QueueLease]]:
-    """Leases of the queues that exist: an earlier version may have had more."""
+    """Return the leases of the queues that exist; an earlier version may have had more queues."""
     for lane in BROADCASTS:
         if lane.value in found:
             lease = found[lane.value]["M"]

@@ -1,10 +1,12 @@
-"""receipts: ingest provider receipts from AWS into Kafka, and turn them into outcomes."""
+"""The receipts function: it produces the providers' receipts from AWS events to Kafka, and converts receipts to
+outcome records.
+"""
 
 from functools import cache
 from typing import Any
 
 from functions.receipts.ingest_receipts import IngestReceipts
-from functions.receipts.process_receipts import RETRY_DELAYS_S, ProcessReceipts
+from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import OpenSearchSentMessages
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
@@ -12,6 +14,7 @@ from masscomm.chain.bootstrap import batch_driver
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect_from_environment
 from masscomm.domain.suppressions import Periods
+from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
@@ -22,14 +25,14 @@ logger = logs.logger("receipts")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
-    """The adapters, built at the first invocation and kept."""
+    """Build the adapters at the first invocation, and keep them for later ones."""
     driver, clock = batch_driver("receipts", logger), SystemClock()
     process = ProcessReceipts(
         messages=OpenSearchSentMessages(connect_from_environment()),
         delay_store=DynamoDbDelayStore.from_environment(),
         clock=clock,
         logger=logger,
-        retry_delays_s=environment.numbers("RECEIPT_WAITS_S", RETRY_DELAYS_S),
+        retry_delays_s=environment.numbers("RECEIPT_WAITS_S", RECEIPT_RETRY_DELAYS_S),
         periods=Periods(
             bounced_days=environment.number("SUPPRESS_BOUNCED_DAYS", Periods.bounced_days),
             complained_days=environment.number("SUPPRESS_COMPLAINED_DAYS", Periods.complained_days),
@@ -40,7 +43,7 @@ def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: an aws:kafka event of outcome and receipt, or an AWS event that carries receipts."""
+    """Process an aws:kafka event with records of outcome and receipt, or an AWS event that contains receipts."""
     driver, ingest, process = bootstrap()
     if event.get("eventSource") == "aws:kafka":
         return driver.run(event, context, process)

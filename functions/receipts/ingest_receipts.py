@@ -1,11 +1,11 @@
-"""Produce the receipts of an AWS event to Kafka, unchanged.
+"""Produces the receipts in an AWS event to Kafka, unchanged.
 
     CloudWatch Logs   SNS' delivery status of pushes and SMS: {"awslogs": {"data": base64 of gzip of JSON}}
     SNS               EventDeliveryFailure of a platform application, SES event publishing: {"Records": [{"Sns": …}]}
     EventBridge       SES event publishing: {"source": "aws.ses", "detail": …}
 
-Nothing is interpreted here: a body that is no receipt is dead-lettered by process_receipts, with its bytes and a
-reason, and can be replayed.
+This module does not interpret receipts. If a body is no receipt, process_receipts dead-letters it with its bytes and a
+reason, so that it can be replayed.
 """
 
 import base64
@@ -21,25 +21,24 @@ from aws_lambda_powertools import Logger
 from masscomm.clock import Clock
 from masscomm.domain.ids import receipt_id
 from masscomm.domain.records import ReceiptReceived
+from masscomm.domain.time_limits import INGEST_RESERVE_S
 from masscomm.errors import Retry
 from masscomm.json_reader import read_json
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 
-# CloudWatch Logs sends at most a megabyte; more than this is no batch of log lines.
+# The maximum size after decompression. CloudWatch Logs sends at most a megabyte; larger data is no batch of log lines.
 _MAX_UNPACKED = 64_000_000
-# Part of the remaining time that is reserved for the response.
-_RESERVE_S = 1.0
 
 
 class _NotUnderstood(Exception):
-    """The envelope is none of those above."""
+    """The event has none of the forms that the module describes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IngestReceipts:
-    """The use case; one for each function environment."""
+    """The use case that produces receipts to Kafka. Each function environment has one instance."""
 
     codec: Codec
     producer: Producer
@@ -50,12 +49,13 @@ class IngestReceipts:
         """Return how many receipts were produced, as {"receipts": n}.
 
         Raises:
-            Retry: Kafka did not acknowledge all of them. Lambda invokes the function again; the ids stay the same.
+            Retry: Kafka did not acknowledge all receipts. Lambda then invokes the function again, and the receipts have
+                the same ids.
         """
         try:
             bodies = _bodies(event)
         except _NotUnderstood as error:
-            self.logger.warning("an event that holds no receipts", error=str(error))
+            self.logger.warning("an event without receipts", error=str(error))
             bodies = [json.dumps(event)]
         errors: list[Exception] = []
         for body in bodies:
@@ -68,14 +68,14 @@ class IngestReceipts:
                 [],
                 lambda error: errors.append(error) if error is not None else None,
             )
-        self.producer.flush(max(0.1, remaining_s - _RESERVE_S))
+        self.producer.flush(max(0.1, remaining_s - INGEST_RESERVE_S))
         if errors:
             raise Retry(f"{len(errors)} of {len(bodies)} receipts were not acknowledged: {errors[0]}")
         return {"receipts": len(bodies)}
 
 
 def _bodies(event: Mapping[str, Any]) -> list[str]:
-    """Each receipt's JSON as AWS wrote it."""
+    """Yield the JSON text of each receipt as AWS wrote it."""
     try:
         if "awslogs" in event:
             return _log_lines(event["awslogs"]["data"])
@@ -85,7 +85,7 @@ def _bodies(event: Mapping[str, Any]) -> list[str]:
             return [_text(record["Sns"]["Message"]) for record in event["Records"]]
     except (KeyError, TypeError, AttributeError) as error:
         raise _NotUnderstood(repr(error)) from error
-    raise _NotUnderstood(f"neither logs nor SNS nor EventBridge: {sorted(event)[:10]}")
+    raise _NotUnderstood(f"an event of neither CloudWatch Logs, SNS nor EventBridge: {sorted(event)[:10]}")
 
 
 def _log_lines(data: str) -> list[str]:
@@ -93,8 +93,9 @@ def _log_lines(data: str) -> list[str]:
     try:
         document = read_json(unpacking.decompress(base64.b64decode(data, validate=True), _MAX_UNPACKED))
     except (binascii.Error, zlib.error, ValueError) as error:
-        raise _NotUnderstood(f"no gzip of JSON in base64: {error}") from error
-    if document["messageType"] == "CONTROL_MESSAGE":  # CloudWatch tries whether we are there
+        raise _NotUnderstood(f"not gzip-compressed JSON in base64: {error}") from error
+    # CloudWatch Logs tests with a control message whether it can invoke the function.
+    if document["messageType"] == "CONTROL_MESSAGE":
         return []
     return [_text(entry["message"]) for entry in document["logEvents"]]
 
@@ -102,5 +103,6 @@ def _log_lines(data: str) -> list[str]:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise _NotUnderstood(f"no text: {value!r:.100}")
-    # Half of a surrogate pair cannot stand on Kafka; escaped, the receipt alone is refused where receipts are read.
+    # Kafka cannot store half of a surrogate pair. The character is escaped, so that process_receipts rejects only this
+    # receipt.
     return value.encode(errors="backslashreplace").decode()

@@ -1,7 +1,8 @@
-"""Turn receipts into outcomes: sent becomes delivered or bounced; dead addresses and endpoints are suppressed.
+"""Converts receipts to outcome records: the status sent becomes delivered or bounced, and invalid addresses and
+endpoints are suppressed.
 
-Two topics are consumed. Provider message ids of `outcome` are stored. A record of `receipt` may come before the
-outcome record of its message; it is then delayed, a few times.
+The function consumes two topics. From `outcome` it stores the providers' message ids. A record of `receipt` may arrive
+before the outcome record of its message; it is then delayed, a limited number of times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,24 +12,31 @@ from functools import partial
 from aws_lambda_powertools import Logger
 
 from functions.receipts.reading import Receipt, read
-from functions.receipts.sent_messages import KEPT_MS, MessageFailure, OutcomeWithTrace, SentMessage, SentMessages
+from functions.receipts.sent_messages import MessageFailure, OutcomeWithTrace, SentMessage, SentMessages
 from masscomm.chain.batch import Batch, Item
-from masscomm.chain.outcome_emitter import count_recipients
+from masscomm.chain.delayer import Delayer
+from masscomm.chain.outcome_emitter import emit_outcome
 from masscomm.clock import Clock
-from masscomm.domain.ids import address_id, derived_id, envelope_id
-from masscomm.domain.records import DeviceStatusChanged, NotificationOutcome, ReceiptReceived, Result
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.ids import address_id, derived_id
+from masscomm.domain.outcomes import RecipientOutcome, outcome_fields
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import (
+    ChannelRecord,
+    DeviceStatusChanged,
+    NotificationOutcome,
+    ReceiptReceived,
+)
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.suppressions import Periods, Suppression
+from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S, SENT_MESSAGES_KEPT_S, SENT_MESSAGES_PURGE_S
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+from masscomm.stores.delayed_records import DelayStore
 
-# Delays of a receipt whose message is unknown. A message unknown after the last one stays so: its outcome record was
-# lost (docs/decisions/031), or another application of the account sent it.
-RETRY_DELAYS_S = (60, 300, 1_800)
 UNRESOLVED = "unresolved"
 _LEAST_FINAL_FIRST = (
     Reason.BOUNCED_TRANSIENT,
@@ -36,19 +44,18 @@ _LEAST_FINAL_FIRST = (
     Reason.BOUNCED_PERMANENT,
     Reason.DEVICE_INACTIVE,
 )
-_PURGE_EVERY_S = 3_600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParsedReceipt:
-    """A record of `receipt` with its parsed body; receipt: None where the body is no receipt to act on."""
+    """A record of the topic `receipt` with its parsed body. `receipt` is None if the body requires no action."""
 
     record: ReceiptReceived
     receipt: Receipt | None
 
     @property
     def about(self) -> ReceiptReceived:
-        """The record whose ids log lines carry."""
+        """Return the record, whose ids log lines contain."""
         return self.record
 
 
@@ -56,9 +63,11 @@ type Input = NotificationOutcome | ParsedReceipt
 
 
 class ProcessReceipts:
-    """The use case; one for each function environment.
+    """The use case that processes receipts. Each function environment has one instance.
 
-    retry_delays_s: delays of a receipt whose message is unknown; periods: how long addresses are suppressed.
+    Args:
+        retry_delays_s: The delays after which a receipt for an unknown message is processed again.
+        periods: How long addresses are suppressed.
     """
 
     def __init__(
@@ -68,11 +77,11 @@ class ProcessReceipts:
         delay_store: DelayStore,
         clock: Clock,
         logger: Logger,
-        retry_delays_s: Sequence[float] = RETRY_DELAYS_S,
+        retry_delays_s: Sequence[float] = RECEIPT_RETRY_DELAYS_S,
         periods: Periods | None = None,
     ) -> None:
         self._messages = messages
-        self._delay_store = delay_store
+        self._delayer = Delayer(store=delay_store, clock=clock)
         self._clock = clock
         self._logger = logger
         self._retry_delays_s = retry_delays_s
@@ -80,7 +89,7 @@ class ProcessReceipts:
         self._purged_at: float | None = None
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Input:
-        """A record of outcome or receipt. Errors: DeadLetter, Retry."""
+        """Return the decoded record of the topic outcome or receipt. Raises DeadLetter or Retry."""
         if record.topic == topics.OUTCOME:
             outcome = NotificationOutcome.from_avro(codec.decode("NotificationOutcome", record.value))
             columns = {
@@ -97,7 +106,7 @@ class ProcessReceipts:
         return ParsedReceipt(record=received, receipt=read(received.body))
 
     def dead_lettered(self, batch: Batch[Input], item: Item[Input], why: DeadLetter) -> None:
-        """Do nothing: an unreadable record names no recipients, so there is no outcome to emit."""
+        """Do nothing: a record that cannot be read names no recipients, so there is no outcome to produce."""
 
     def handle(self, batch: Batch[Input]) -> None:
         self._store_sent_messages(batch)
@@ -109,7 +118,7 @@ class ProcessReceipts:
             self._resolve(batch, receipts, known)
 
     def _store_sent_messages(self, batch: Batch[Input]) -> None:
-        """Store the messages of delivery's outcome records; other steps' records name no new message."""
+        """Store the messages in delivery's outcome records; the records of other functions contain no new message."""
         sent_items = [
             (item, OutcomeWithTrace(item.value, traces.of_headers(item.record.headers)))
             for item in batch.active()
@@ -125,18 +134,19 @@ class ProcessReceipts:
             self._purge()
 
     def _purge(self) -> None:
-        """Delete old messages once an hour; a failure is repeated an hour later."""
+        """Delete old messages once an hour. A failure is repeated an hour later."""
         now = self._clock.monotonic()
-        if self._purged_at is None or now - self._purged_at >= _PURGE_EVERY_S:
+        if self._purged_at is None or now - self._purged_at >= SENT_MESSAGES_PURGE_S:
             self._purged_at = now
             now_ms = self._clock.now_ms()
-            self._messages.purge(sent_before_ms=now_ms - KEPT_MS, now_ms=now_ms)
+            self._messages.purge(sent_before_ms=now_ms - SENT_MESSAGES_KEPT_S * 1000, now_ms=now_ms)
 
     def _suppress(self, receipts: Sequence[tuple[Item[Input], Receipt]], known: Mapping[str, SentMessage]) -> None:
-        """Suppress dead addresses, but only the message's own recipient's, for the club that sent it.
+        """Suppress the addresses that receipts report as invalid, for the club that sent the message; only the
+        address of the message's own recipient is suppressed.
 
-        The recipient's mail server writes the bounce and may name any address; so may any other caller of this
-        function. The address of an unknown message is suppressed once the message is known.
+        The recipient's mail server writes the bounce, and could name any address; so could any other caller of this
+        function. If the message is unknown, its address is suppressed once the message is known.
         """
         addressed = [
             (item, receipt, known[receipt.message_id], address)
@@ -150,7 +160,7 @@ class ProcessReceipts:
         found = [
             (item, self._suppression(receipt, message, address))
             for item, receipt, message, address in addressed
-            if message.channel == "email"
+            if _is_sent_to_email(message)
             and message.user_id in emails
             and address_id(emails[message.user_id]) == address_id(address)  # guard: receipts.own_address
         ]
@@ -193,7 +203,9 @@ class ProcessReceipts:
     def _failures(
         self, receipts: Sequence[tuple[Item[Input], Receipt]], known: Mapping[str, SentMessage]
     ) -> dict[str, Reason]:
-        """Store failures of notifications with several messages; returns all known failures of those notifications."""
+        """Store the failures of notifications that consist of several messages; return all known failures of those
+        notifications.
+        """
         found = [
             (
                 item,
@@ -222,61 +234,50 @@ class ProcessReceipts:
         device_id: int | None,
         failures: Mapping[str, Reason],
     ) -> None:
-        # A receipt carries no trace: use its message's, else the send's first trace.
+        # A receipt has no trace. It gets the trace of its message, or else the trace that the send begins.
         headers = (message.trace or traces.begun_by(message.send_id)).headers
         if receipt.dead_endpoint is not None and device_id is not None:
             status = self._device_status(receipt, receipt.dead_endpoint, message, device_id)
             batch.produce(item, topics.DEVICE_STATUS, str(device_id), status, headers)  # guard: receipts.dead_token
         if len(message.siblings) > 1 and receipt.status is Status.BOUNCED:  # guard: receipts.one_device_of_several
-            # The notification bounced only if it reached none of the devices.
+            # The notification bounced only if its message reached none of the devices.
             if not failures.keys() >= set(message.siblings):
                 return
             receipt = replace(receipt, reason=_overall_reason([failures[name] for name in message.siblings]))
         if receipt.status is not None:
-            outcome = self._outcome(receipt, receipt.status, message)
-            batch.produce(item, topics.OUTCOME, outcome.record_id, outcome, headers)
-            count_recipients(outcome)
+            emit_outcome(batch, item, self._outcome(receipt, receipt.status, message), headers)
 
     def _delay(self, batch: Batch[Input], record: ReceiptReceived) -> None:
-        now_ms, retried = self._clock.now_ms(), replace(record, tries=record.tries + 1)
-        value = batch.codec.encode(topics.RECEIPT, "ReceiptReceived", retried.to_avro())
-        item_id = envelope_id(record.record_id, value)
-        due_ms = now_ms + round(self._retry_delays_s[record.tries] * 1000)
-        self._delay_store.put(
-            DelayedRecord(id=item_id, due_ms=due_ms, topic=topics.RECEIPT, value=value, delay_reason=UNRESOLVED), now_ms
-        )
+        retried = replace(record, tries=record.tries + 1)
+        due_ms = self._clock.now_ms() + round(self._retry_delays_s[record.tries] * 1000)
+        self._delayer.delay(batch.codec, topics.RECEIPT, retried, due_ms, delay_reason=UNRESOLVED)
 
     def _outcome(self, receipt: Receipt, status: Status, message: SentMessage) -> NotificationOutcome:
         """Return the outcome record; its id is derived from message and status, so that repeated receipts count
         once."""
-        position = message.position
-        result = Result(status=status, reason=receipt.reason, count=1, layer="provider", rule=receipt.code or None)
-        return NotificationOutcome(
+        position, at_ms = message.position, self._at_ms(receipt)
+        decision = Decision(status, receipt.reason, "provider", receipt.code or None)
+        recipient = ChannelRecord(
             # guard: receipts.same_id
             record_id=derived_id(message.outcome_id, f"receipt.{status}", message.channel, position, position + 1),
             parent_id=message.outcome_id,
-            step="receipt",
             send_id=message.send_id,
             chunk_index=message.chunk_index,
             range_start=position,
             range_end=position + 1,
-            club_id=message.club_id,
-            type=message.type,
             channel=message.channel,
-            timestamp=self._at_ms(receipt),
-            requested_at=message.requested_at,
             positions=[position],
             user_ids=[message.user_id],
-            results=[result],
-            result_index=[0],
-            provider_message_ids=[[receipt.message_id]],
         )
+        outcomes = [RecipientOutcome(position, message.user_id, decision, (receipt.message_id,))]
+        own = outcome_fields(outcomes, step="receipt", now_ms=at_ms, requested_at=message.requested_at)
+        return own.added_to(NotificationOutcome, message, recipient)
 
     def _device_status(
         self, receipt: Receipt, endpoint_arn: str, message: SentMessage, device_id: int
     ) -> DeviceStatusChanged:
         return DeviceStatusChanged(
-            record_id=derived_id(message.outcome_id, "device_status", "push", device_id, device_id + 1),
+            record_id=derived_id(message.outcome_id, "device_status", message.channel, device_id, device_id + 1),
             device_id=device_id,
             user_id=message.user_id,
             club_id=message.club_id,
@@ -289,16 +290,24 @@ class ProcessReceipts:
         )
 
     def _at_ms(self, receipt: Receipt) -> int:
-        """Return the receipt's time, at most now: the provider's clock may be ahead."""
+        """Return the time of the receipt, but not a later time than now: the provider's clock may be ahead."""
         now_ms = self._clock.now_ms()
         return now_ms if receipt.at_ms is None else max(0, min(receipt.at_ms, now_ms))
 
 
+def _is_sent_to_email(message: SentMessage) -> bool:
+    """Return whether the message was sent to the user's e-mail address."""
+    channel = CHANNELS.get(message.channel)
+    return channel is not None and channel.user_field == "email"
+
+
 def _overall_reason(reasons: Sequence[Reason]) -> Reason:
-    """Return the reason of a notification of which no message arrived: a transient reason before a permanent one."""
+    """Return the reason for a notification of which no message arrived. A transient reason takes precedence over a
+    permanent one.
+    """
     return next(reason for reason in _LEAST_FINAL_FIRST if reason in reasons)
 
 
 def _suppression_reason(receipt: Receipt) -> Reason:
-    """Return the reason of a suppression: a complaint about a delivered message, or a permanent bounce."""
+    """Return the reason for a suppression: a complaint about a delivered message, or a permanent bounce."""
     return Reason.COMPLAINED if receipt.status is Status.DELIVERED else Reason.BOUNCED_PERMANENT

@@ -1,7 +1,8 @@
-"""Messages that providers accepted, found by provider message id, and what receipts say of addresses and endpoints.
+"""Stores the messages that providers accepted, by the provider's message id, and the failures and suppressions that
+follow from receipts.
 
-Each outcome record of delivery is one document, at most 500 recipients, found by any message id in it: a recipient
-costs a five-hundredth of a write, a receipt a hundredth of a search (docs/decisions/037).
+Each outcome record of delivery is one document with at most 500 recipients; any message id in it finds the document. So
+a recipient costs a five-hundredth of a write, and a receipt a hundredth of a search (docs/decisions/037).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -19,13 +20,11 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.observability.traces import Trace, of_headers
 
 MESSAGES, DEVICE_STATE, USERS = "provider_messages", "device_state", "users"
-# Twice the longest time after which a carrier or a mail server sends a receipt.
-KEPT_MS = 7 * 86_400_000
-# Ids a search; each may be of another document.
+# The number of message ids in one search; each may belong to another document.
 _IDS_A_SEARCH = 100
 _IDS_A_LOOK_UP = 1_000
 _REFUSED = "refused-"
-# Bytes of a document's id, and of a term: OpenSearch's limits.
+# The maximum size in bytes of a document's id and of a term, as OpenSearch limits them.
 _LONGEST_ID = 512
 _LONGEST_KEYWORD = 32_766
 
@@ -34,8 +33,10 @@ _LONGEST_KEYWORD = 32_766
 class SentMessage:
     """A message that a provider accepted.
 
-    outcome_id: of delivery's outcome record; siblings: every message of the notification, this one included;
-    trace: of the delivery, None where its record had none.
+    Attributes:
+        outcome_id: The id of delivery's outcome record.
+        siblings: The ids of all messages of the notification, this one included.
+        trace: The trace of the delivery; None if its record had none.
     """
 
     outcome_id: str
@@ -53,7 +54,7 @@ class SentMessage:
 
 @dataclass(frozen=True)
 class OutcomeWithTrace:
-    """Delivery's outcome record with the trace of its headers."""
+    """An outcome record of delivery, with the trace in its headers."""
 
     outcome: NotificationOutcome
     trace: Trace | None = None
@@ -61,7 +62,9 @@ class OutcomeWithTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageFailure:
-    """One of several messages of a notification did not arrive; at_ms: when the provider reported it."""
+    """One of several messages of a notification did not arrive. `at_ms` is the time at which the provider reported
+    it.
+    """
 
     message_id: str
     reason: Reason
@@ -69,43 +72,47 @@ class MessageFailure:
 
 
 class SentMessages(Protocol):
-    """Store of sent messages. Every method raises Retry or Stop."""
+    """The interface of the store of sent messages. Every method raises Retry or Stop."""
 
     def store(self, sent: Sequence[OutcomeWithTrace]) -> list[Exception | None]:
-        """Store the messages of these records; returns each record's error or None, in their order."""
+        """Store the messages in these records; return, in the order of the records, the error of each or None."""
         ...
 
     def find(self, message_ids: Collection[str]) -> dict[str, SentMessage]:
-        """Return the known messages by id; a message is found as soon as it is stored."""
+        """Return the known messages by id. A message is found immediately after it was stored."""
         ...
 
     def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
-        """Return the device of each known endpoint, by ARN."""
+        """Return the device of each known endpoint, by the endpoint's ARN."""
         ...
 
     def store_failures(self, new_failures: Sequence[MessageFailure]) -> list[Exception | None]:
-        """Store that messages did not arrive; returns each one's error or None, in their order."""
+        """Store that messages did not arrive; return, in their order, the error of each or None."""
         ...
 
     def failures(self, message_ids: Collection[str]) -> dict[str, Reason]:
-        """Return the reasons of messages that did not arrive, by id; a failure is found as soon as it is stored."""
+        """Return, by id, the reasons of messages that did not arrive. A failure is found immediately after it was
+        stored.
+        """
         ...
 
     def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
-        """Return the e-mail addresses of users in the directory, by user id; users without one are absent."""
+        """Return the e-mail addresses of users in the directory in OpenSearch, by user id. Users without an address
+        are omitted.
+        """
         ...
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
-        """Store suppressions; returns each one's error or None, in their order."""
+        """Store suppressions; return, in their order, the error of each or None."""
         ...
 
     def purge(self, *, sent_before_ms: int, now_ms: int) -> None:
-        """Delete messages sent before that time, and suppressions that have ended."""
+        """Delete messages that were sent before a given time, and suppressions that have expired."""
         ...
 
 
 def messages_of(sent: OutcomeWithTrace) -> Iterator[tuple[str, SentMessage]]:
-    """Yield each message id of a record with its message."""
+    """Yield (message id, message) for all messages in a record."""
     outcome = sent.outcome
     rows = zip(outcome.positions, outcome.user_ids, outcome.provider_message_ids, strict=True)
     for position, user_id, ids in rows:
@@ -129,7 +136,7 @@ def messages_of(sent: OutcomeWithTrace) -> Iterator[tuple[str, SentMessage]]:
 
 
 class OpenSearchSentMessages:
-    """Messages in OpenSearch."""
+    """A store of sent messages in OpenSearch."""
 
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
@@ -141,7 +148,7 @@ class OpenSearchSentMessages:
         found = self._found(message_ids)
         missing = set(message_ids) - found.keys()
         if missing:
-            # A search sees what the last refresh saw.
+            # A search finds only documents that were written before the last refresh, so the index is refreshed first.
             with answering("a refresh of messages"):
                 self._client.indices.refresh(index=MESSAGES)
             found |= self._found(missing)
@@ -181,8 +188,8 @@ class OpenSearchSentMessages:
     def failures(self, message_ids: Collection[str]) -> dict[str, Reason]:
         found: dict[str, Reason] = {}
         for chunk in batched(sorted(message_ids), _IDS_A_LOOK_UP, strict=False):
-            # A read by id sees concurrent writes: of two invocations that each store one failure, at least one sees
-            # both.
+            # A look-up by id sees concurrent writes: if two invocations each store one failure, at least one of them
+            # sees both.
             with answering("a look-up of failed messages"):
                 answer = self._client.mget(index=MESSAGES, body={"ids": [f"{_REFUSED}{name}" for name in chunk]})
             for document in answer["docs"]:
@@ -262,7 +269,7 @@ def _document(sent: OutcomeWithTrace) -> VersionedDocument:
 
 def _outcome_of(record_id: str, source: dict[str, Any]) -> OutcomeWithTrace:
     kept = dict(source["outcome"])
-    headers = kept.pop("trace", {})  # documents of earlier versions have no trace
+    headers = kept.pop("trace", {})  # Documents that earlier versions wrote have no trace.
     outcome = NotificationOutcome(
         **kept,
         record_id=record_id,
@@ -278,7 +285,7 @@ def _outcome_of(record_id: str, source: dict[str, Any]) -> OutcomeWithTrace:
 
 
 def _unstorable(outcome: NotificationOutcome) -> DeadLetter | None:
-    """Return OpenSearch's error for a document that it cannot store, else None."""
+    """Return OpenSearch's error if it can never store a document; None for other errors."""
     names = (name for ids in outcome.provider_message_ids for name in ids)
     if (
         not 0 < len(outcome.record_id.encode()) <= _LONGEST_ID
@@ -290,7 +297,7 @@ def _unstorable(outcome: NotificationOutcome) -> DeadLetter | None:
 
 
 class InMemorySentMessages:
-    """The contract in dictionaries, for unit tests; failing: raised by every method."""
+    """A store of sent messages in dictionaries, for unit tests. `failing` is an error that every method raises."""
 
     def __init__(self) -> None:
         self.failing: Exception | None = None

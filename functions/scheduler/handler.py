@@ -1,4 +1,4 @@
-"""scheduler: release due records each minute; reschedule records of the on-failure topic."""
+"""The scheduler function: it releases due records every minute, and reschedules records of the topic on-failure."""
 
 import os
 from dataclasses import asdict
@@ -7,11 +7,12 @@ from typing import Any
 from uuid import uuid4
 
 from functions.scheduler.release_due_records import ReleaseDueRecords
-from functions.scheduler.reschedule_records import MAX_CRASHES, TIMEOUT_S, RescheduleRecords
+from functions.scheduler.reschedule_records import MAX_CRASHES, RescheduleRecords
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver
 from masscomm.clock import SystemClock
+from masscomm.domain.time_limits import CHAIN_TIMEOUT_S
 from masscomm.kafka.source_records import KafkaSourceRecords
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
@@ -25,7 +26,7 @@ logger = logs.logger("scheduler")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
-    """The adapters, built at the first invocation and kept."""
+    """Build the adapters at the first invocation, and keep them for later ones."""
     driver = batch_driver("scheduler", logger)
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     release_due_records = ReleaseDueRecords(
@@ -40,14 +41,14 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
         clock=clock,
         retry_schedule=RetrySchedule.from_environment(),
         max_crashes=int(environment.number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES)),
-        timeout_s=environment.number("CHAIN_TIMEOUT_S", TIMEOUT_S),
+        timeout_s=environment.number("CHAIN_TIMEOUT_S", CHAIN_TIMEOUT_S),
     )
     return driver, reschedule_records, release_due_records
 
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: EventBridge's scheduled event, or an aws:kafka event of on-failure."""
+    """Process a scheduled event of EventBridge, or an aws:kafka event with records of on-failure."""
     driver, reschedule_records, release_due_records = bootstrap()
     if event.get("source") == "aws.events":
         return asdict(release_due_records.sweep(lambda: context.get_remaining_time_in_millis() / 1000))

@@ -1,4 +1,4 @@
-"""Release due records: produce each to its topic, then delete it from the delay store."""
+"""Releases due records: each is produced to its topic, then deleted from the delay store."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -9,6 +9,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from masscomm.clock import Clock
+from masscomm.domain.time_limits import SWEEP_FLUSH_S, SWEEP_RESERVE_S
 from masscomm.errors import MasscommError
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -17,18 +18,19 @@ from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER, DelayedRecord, DelayStore, UnreadableRecord, releasable
 
-# Claimed, produced and flushed together: few round trips, and little repeated work after a crash.
+# The number of records that are claimed, produced and flushed together: few round trips, and little repeated work after
+# a crash.
 _AT_ONCE = 50
-# Part of the remaining time that is reserved for a flush and the writes to the store.
-_RESERVE_S = 20.0
-_FLUSH_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepResult:
-    """Counts of one sweep: records released, not acknowledged by Kafka, claimed by another sweep.
+    """The counts of one sweep (one pass over the due records): released, not acknowledged by Kafka, claimed by
+    another sweep.
 
-    complete: every due record was handled; unreadable: copies that stay until an operator acts or they expire.
+    Attributes:
+        complete: Whether every due record was handled.
+        unreadable: The number of damaged records, which stay until an operator acts or they expire.
     """
 
     released: int = 0
@@ -40,7 +42,9 @@ class SweepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseDueRecords:
-    """The use case; one for each function environment. codec: decodes ids for log lines."""
+    """The use case that releases due records. Each function environment has one instance. `codec` decodes the ids
+    for log lines.
+    """
 
     store: DelayStore
     producer: Producer
@@ -49,9 +53,9 @@ class ReleaseDueRecords:
     codec: Codec | None = None
 
     def sweep(self, remaining_s: Callable[[], float]) -> SweepResult:
-        """Release everything due by now, critical records of all minutes first.
+        """Release every record that is due now; the records of the critical lane come first.
 
-        Sweeps may end early or run concurrently. Errors: Retry, Stop.
+        A sweep may end early, and two sweeps may run concurrently. Raises Retry or Stop.
         """
         released = failed = claimed_by_others = remaining = unreadable = 0
         complete = True
@@ -62,7 +66,7 @@ class ReleaseDueRecords:
             group = [item for item in found if isinstance(item, DelayedRecord)]
             unreadable += self._log_unreadable(found)
             oldest_ms = min([oldest_ms, *(item.due_ms for item in group)])
-            if remaining_s() < _RESERVE_S:
+            if remaining_s() < SWEEP_RESERVE_S:
                 complete, remaining = False, len(group)
                 break
             # guard: delay_store.one_sweep
@@ -91,7 +95,7 @@ class ReleaseDueRecords:
         return swept
 
     def _log_unreadable(self, found: Iterable[DelayedRecord | UnreadableRecord]) -> int:
-        """Log the unreadable records and return their number."""
+        """Log the records that cannot be read, and return their number."""
         unreadable = [item for item in found if isinstance(item, UnreadableRecord)]
         for item in unreadable:
             bucket, key = item.key
@@ -99,7 +103,7 @@ class ReleaseDueRecords:
         return len(unreadable)
 
     def _is_releasable(self, item: DelayedRecord) -> bool:
-        """Return whether the topic is one that delayed records may be released to; logs an error otherwise."""
+        """Return whether delayed records may be released to the topic; log an error otherwise."""
         if item.topic in releasable():
             return True
         with logs.about(self._ids(item)):
@@ -107,17 +111,19 @@ class ReleaseDueRecords:
         return False
 
     def _ids(self, item: DelayedRecord) -> dict[str, Any]:
-        """Return the ids of the record, as far as it can be decoded."""
+        """Return the ids of the record, as far as it can be decoded, for log lines."""
         schema = next((topic.schema for topic in topics.chain_topics() if topic.name == item.topic), None)
         ids: dict[str, Any] = {"record_id": item.id}
         if self.codec is not None and schema is not None:
-            with suppress(MasscommError):  # the ids are for logging only
+            with suppress(MasscommError):  # The ids are used only in log lines, so an error is ignored.
                 value = self.codec.decode(schema, item.value)
                 ids |= {name: value[name] for name in logs.IDS if value.get(name) is not None}
         return ids
 
     def _produce(self, items: list[DelayedRecord]) -> list[DelayedRecord]:
-        """Return the items that Kafka acknowledged; the others are released again when their claim has lapsed."""
+        """Produce the records, and return those that Kafka acknowledged. The others are released again when their
+        claim has expired.
+        """
         released_records: list[DelayedRecord] = []
 
         def report_for(item: DelayedRecord, span: traces.Span | None) -> Callable[[Exception | None], None]:
@@ -138,5 +144,5 @@ class ReleaseDueRecords:
             carried = item.headers if span is None else traces.replaced(item.headers, span.trace)
             headers = [*carried, (DELAY_REASON_HEADER, item.delay_reason.encode())]
             self.producer.produce(item.topic, item.id.encode(), item.value, headers, report_for(item, span))
-        self.producer.flush(_FLUSH_S)
+        self.producer.flush(SWEEP_FLUSH_S)
         return released_records

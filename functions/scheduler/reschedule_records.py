@@ -1,15 +1,16 @@
-"""Reschedule records that an event source mapping gave up on: they are delayed and retried until they expire.
+"""Reschedules records for which an event source mapping has used up its attempts: they are delayed, and retried
+until they expire.
 
-A rescheduled record keeps its ids: a chunk goes to recheck under the chunk's id, every other record unchanged to its
-own topic. So its derived records have the ids of the failed attempts, and consumers recognise those already produced.
-Nothing is produced to a topic of requests, where metrics would count it a second time. A record that was too large for
-the on-failure topic is read from its own topic.
+A rescheduled record keeps its id: a chunk of a send is produced to the topic recheck, every other record unchanged to
+its own topic. So the records derived from it have the same ids as those of the failed attempts, and consumers recognise
+the ones that were already produced. No record is produced to a topic of sends, where metrics would count it a second
+time. A record that was too large for the on-failure topic is read from its own topic.
 
-A record that alone crashes its function repeatedly is dead-lettered; a record whose function only times out may be good
-and is retried until it has expired (docs/decisions/052).
+A record that crashes its function repeatedly, alone in its batch, is dead-lettered. A record whose function only times
+out may be valid, and is retried until it has expired (docs/decisions/052).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -28,13 +29,14 @@ from masscomm.chain.chunks import (
     recheck_of,
     split_parts,
 )
+from masscomm.chain.delayer import Delayer
 from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.clock import Clock
-from masscomm.domain.ids import envelope_id
 from masscomm.domain.lanes import Lane
-from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, RecipientOutcome, outcome
+from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, RecipientOutcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
+from masscomm.domain.time_limits import CHAIN_TIMEOUT_S
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import read_json
 from masscomm.kafka import topics
@@ -42,19 +44,19 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord, parse
 from masscomm.kafka.source_records import SourceRecords
-from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+from masscomm.observability.traces import Headers
+from masscomm.stores.delayed_records import DelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger, final_results
 from masscomm.stores.retry_schedule import RetrySchedule
 
 DELAY_REASON = "on_failure"
-# Headers: how often a record was rescheduled, and how often its last invocation had crashed.
+# Headers with two counts: how often the record was rescheduled, and how often its last invocation had crashed.
 RETURNED = "masscomm.returned"
 CRASHED = "masscomm.crashed"
 
-# The record may be the cause of the crashes. With the usual delays this takes some three hours.
+# The number of crashes after which a record is taken for their cause. With the usual delays, this takes some three
+# hours.
 MAX_CRASHES = 10
-# A chain function's time limit (functions/functions.yaml).
-TIMEOUT_S = 60.0
 _NEVER_FINISHED = replace(EXPIRED, layer="function", rule="it ended in an error, once more after expires_at")
 
 _POSITION = {SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP}
@@ -63,7 +65,7 @@ type Request = RecheckRequested | BuildRequested | DeliveryRequested
 
 
 class _LastInvocation(Enum):
-    """How the last invocations of an on-failure record ended."""
+    """How the last invocation with an on-failure record ended."""
 
     PARTIAL_FAILURE = "the function reported the record as failed: a dependency is down"
     TIME_OUT = "an error, which may be a time-out"
@@ -72,13 +74,17 @@ class _LastInvocation(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class OnFailureRecord:
-    """A record that an event source mapping gave up on.
+    """A record for which the event source mapping has used up its attempts.
 
-    parents: its requests, in the parts that are rescheduled; lane: of the rescheduled records; not_before: its send_at;
-    unchanged: topic and bytes of a record that is rescheduled as it is; returned, crashed: how often, this time
-    included;
-    unfinished_at: time of the record whose last invocation ended in an error (ms), None after a partial failure; fault:
-    why its function would dead-letter it.
+    Attributes:
+        parents: The requests in the record, as the parts that are rescheduled.
+        lane: The lane (kind of send) of the rescheduled records.
+        not_before: The send_at of the record.
+        unchanged: The topic and the bytes of a record that is rescheduled as it is.
+        returned: How often the record was rescheduled, this time included.
+        crashed: How often its invocations crashed, this time included.
+        unfinished_at: The time (ms) of a record whose last invocation ended in an error; None after a partial failure.
+        fault: The reason for which its function would dead-letter the record.
     """
 
     parents: Sequence[Request]
@@ -93,15 +99,17 @@ class OnFailureRecord:
 
     @property
     def about(self) -> Request | None:
-        """The request whose ids log lines carry."""
+        """Return the record whose ids log lines contain."""
         return next(iter(self.parents), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RescheduleRecords:
-    """The use case; one for each function environment.
+    """The use case that reschedules records. Each function environment has one instance.
 
-    max_crashes: reschedules after a crash, then the record is dead-lettered; timeout_s: time limit of a chain function.
+    Args:
+        max_crashes: The number of reschedules after a crash, after which the record is dead-lettered.
+        timeout_s: The time limit of the Kafka-triggered functions in seconds.
     """
 
     store: DelayStore
@@ -110,12 +118,12 @@ class RescheduleRecords:
     clock: Clock
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     max_crashes: int = MAX_CRASHES
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float = CHAIN_TIMEOUT_S
 
     def decode(self, record: KafkaRecord, codec: Codec) -> OnFailureRecord:
-        """A record in Lambda's on-failure form. Errors: DeadLetter, Retry."""
+        """Return the failed record in a record of Lambda's on-failure format. Raises DeadLetter or Retry."""
         failed, last_invocation = self._read_on_failure(record)
-        # An operator replayed it: its counts start at zero.
+        # An operator replayed the record, so its counts start again at zero.
         replayed = record.header(REPLAYED) is not None
         counts: dict[str, Any] = {
             "returned": 1 + (0 if replayed else _count(failed, RETURNED)),
@@ -129,7 +137,8 @@ class RescheduleRecords:
         if issubclass(record_type, SendRequested):
             send = record_type.from_avro(value)
             chunk, fault = chunk_of(send, failed), fault_of_send(send, failed, self.clock.now_ms())
-            # It goes to another topic as another type of record: its original position does not apply there.
+            # The header with the original position is removed, because the record is produced to another topic as
+            # another type of record.
             headers = tuple(header for header in failed.headers if header[0] not in _POSITION)
             return OnFailureRecord(
                 parents=_parts(chunk, send.send_at) if fault is None else [chunk],
@@ -160,11 +169,12 @@ class RescheduleRecords:
             batch.attempt(item, partial(self._reschedule, batch, item))
 
     def dead_lettered(self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord], why: DeadLetter) -> None:  # noqa: ARG002
-        """Emit failed outcomes for all recipients of a dead-lettered record."""
+        """Produce outcome records with the status failed for all recipients of a dead-lettered record."""
         self._emit_for_all(batch, item, DEAD_LETTERED)
 
     def _emit_for_all(self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord], decision: Decision) -> None:
-        # The id that preference_checker gives the outcome, which may have dead-lettered the record before.
+        # With the step name "preference", the outcome has the same id as if preference_checker had dead-lettered the
+        # record, which it may have done before.
         step = "scheduler" if item.value.fault is None else "preference"
         emitter = OutcomeEmitter(step=step, clock=self.clock)
         for parent in item.value.parents:
@@ -179,32 +189,24 @@ class RescheduleRecords:
     def _emit_for_all_of_delivery(
         self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord], parent: DeliveryRequested, decision: Decision
     ) -> None:
-        """Emit sent for recipients published to before the failure, else the decision, under the id that delivery uses.
+        """Produce the outcome record with the id that delivery uses: sent for recipients that were published to
+        before the failure, the given decision for the others.
 
-        Errors: Retry.
+        Raises Retry.
         """
         outcomes = []
         for _, entry in sorted(final_results(parent, self.ledger.results(parent.record_id), decision).items()):
             final = entry.decision
-            if entry.retry_at_ms is not None:  # whether their delayed record was stored is unknown
+            if entry.retry_at_ms is not None:  # It is unknown whether the retry record of this recipient was stored.
                 final = SENT if entry.message_ids else decision
             outcomes.append(RecipientOutcome(entry.position, entry.user_id, final, entry.message_ids))
-        record = outcome(
-            parent,
-            outcomes,
-            channel=parent.channel,
-            step="delivery",
-            start=parent.range_start,
-            end=parent.range_end,
-            now_ms=self.clock.now_ms(),
-            directory=None,
-        )
-        batch.produce(item, topics.OUTCOME, record.record_id, record)
+        emitter = OutcomeEmitter(step="delivery", clock=self.clock)
+        emitter.emit(batch, item, parent, parent.channel, (parent.range_start, parent.range_end), outcomes)
 
     def _read_on_failure(self, record: KafkaRecord) -> tuple[KafkaRecord, "_LastInvocation"]:
         """Return the failed record and how its last invocation ended.
 
-        Source: AWS documentation, the record format of a Kafka on-failure destination. Errors: DeadLetter, Retry.
+        Source: AWS documentation, the record format of a Kafka on-failure destination. Raises DeadLetter or Retry.
         """
         try:
             document = read_json(record.value or b"")
@@ -226,10 +228,10 @@ class RescheduleRecords:
         ) else _LastInvocation.TIME_OUT
 
     def _crashed(self, document: Mapping[str, Any], record: KafkaRecord) -> bool:
-        """Return whether most invocations must have ended before the time limit, and so crashed.
+        """Return whether most invocations must have crashed, because they ended long before the time limit.
 
-        Lambda reports crashes and time-outs alike. But time-outs take time: if less has passed, they were crashes. A
-        record that also waited in its topic counts as timed out; it waits less the next time.
+        Lambda reports crashes and time-outs in the same way, but time-outs take time: if less time has passed, the
+        invocations crashed. A record that also waited in its topic is taken for timed out; it waits less the next time.
         """
         try:
             invocations = int(document["requestContext"]["approximateInvokeCount"])
@@ -239,8 +241,9 @@ class RescheduleRecords:
         return failed_at_ms - record.timestamp_ms < invocations * self.timeout_s * 1000 / 2
 
     def _read_from_topic(self, topic: str, partition: int, offset: int) -> KafkaRecord:
-        """Read a record that was too large for the on-failure topic. Errors: DeadLetter (expired in its topic),
-        Retry."""
+        """Read a record from its own topic that was too large for the on-failure topic. Raises DeadLetter if its
+        topic has deleted it, or Retry.
+        """
         # guard: on_failure.record_is_read_again
         source_record = self.source.at(topic, partition, offset) if topic in _types() else None
         if source_record is None:
@@ -259,45 +262,49 @@ class RescheduleRecords:
         if ends and min(ends) <= now_ms:
             self._emit_for_all(batch, item, EXPIRED)
             return
-        # A working function emits expired itself.
+        # A working function itself produces the status expired. Here, the last invocation failed after the record had
+        # expired.
         expires = [parent.expires_at for parent in on_failure.parents if parent.expires_at is not None]
         if expires and on_failure.unfinished_at is not None and max(expires) <= on_failure.unfinished_at:
             self._emit_for_all(batch, item, _NEVER_FINISHED)
             return
-        for delayed in self._delayed_records(batch, on_failure, now_ms):
-            self.store.put(delayed, now_ms)  # guard: on_failure.delayed_record
+        delayer, headers = Delayer(store=self.store, clock=self.clock), _headers(on_failure)
+        for parent in on_failure.parents:
+            topic, value = self._released(batch.codec, on_failure, parent)
+            delayer.delay_value(  # guard: on_failure.delayed_record
+                topic,
+                parent.record_id,
+                value,
+                partial(self._due_ms, on_failure, parent, now_ms),
+                delay_reason=DELAY_REASON,
+                attempt=on_failure.returned,
+                headers=headers,
+            )
 
     def _deadline_ms(self, parent: Request) -> int:
         return self.retry_schedule.deadline_ms(since_ms=parent.since_ms, expires_at=parent.expires_at)
 
-    def _delayed_records(
-        self, batch: Batch[OnFailureRecord], on_failure: OnFailureRecord, now_ms: int
-    ) -> Iterator[DelayedRecord]:
-        counts = [(RETURNED, on_failure.returned), (CRASHED, on_failure.crashed)]
-        headers = (
-            *(header for header in on_failure.headers if header[0] not in (RETURNED, CRASHED)),
-            *((name, str(count).encode()) for name, count in counts),
+    def _due_ms(self, on_failure: OnFailureRecord, parent: Request, now_ms: int, item_id: str) -> int:
+        """Return the time of the next attempt. The function that processes the record after it expires produces its
+        outcome.
+        """
+        due_ms = self.retry_schedule.due_ms(
+            now_ms=now_ms, attempt=on_failure.returned, item_id=item_id, deadline_ms=self._deadline_ms(parent)
         )
-        for parent in on_failure.parents:
-            if on_failure.unchanged is not None:
-                topic, value = on_failure.unchanged
-            else:
-                topic = topics.in_lane(topics.RECHECK, on_failure.lane)
-                value = batch.codec.encode(topic, "RecheckRequested", parent.to_avro())
-            item_id = envelope_id(parent.record_id, value, on_failure.returned)
-            # The function that has the record when it expires emits the outcome.
-            due_ms = self.retry_schedule.due_ms(
-                now_ms=now_ms, attempt=on_failure.returned, item_id=item_id, deadline_ms=self._deadline_ms(parent)
-            )
-            due_ms = max(on_failure.not_before, due_ms)
-            yield DelayedRecord(
-                id=item_id, due_ms=due_ms, topic=topic, value=value, delay_reason=DELAY_REASON, headers=headers
-            )
+        return max(on_failure.not_before, due_ms)
+
+    @staticmethod
+    def _released(codec: Codec, on_failure: OnFailureRecord, parent: Request) -> tuple[str, bytes]:
+        """Return the topic and the bytes of the rescheduled record."""
+        if on_failure.unchanged is not None:
+            return on_failure.unchanged
+        topic = topics.in_lane(topics.RECHECK, on_failure.lane)
+        return topic, codec.encode(topic, "RecheckRequested", parent.to_avro())
 
 
 @cache
 def _types() -> dict[str, type[SendRequested] | type[Request]]:
-    """Return the record type of each topic whose records are rescheduled."""
+    """Return, for each topic whose records are rescheduled, the type of its records."""
     types: dict[str, type[SendRequested] | type[Request]] = {
         topics.SEND_MONOLITH: SendRequested,
         topics.SEND_API: SendRequested,
@@ -308,24 +315,35 @@ def _types() -> dict[str, type[SendRequested] | type[Request]]:
     return {topics.in_lane(name, lane): record_type for name, record_type in types.items() for lane in Lane}
 
 
+def _headers(on_failure: OnFailureRecord) -> Headers:
+    """Return the headers of the record with its current counts."""
+    counts = [(RETURNED, on_failure.returned), (CRASHED, on_failure.crashed)]
+    return (
+        *(header for header in on_failure.headers if header[0] not in (RETURNED, CRASHED)),
+        *((name, str(count).encode()) for name, count in counts),
+    )
+
+
 def _parts(chunk: RecheckRequested, send_at: int | None) -> list[RecheckRequested]:
-    """Return the parts that preference_checker would produce."""
+    """Return the parts of a chunk of a send that preference_checker would produce."""
     if send_at is not None:
         return after_send_at(chunk, send_at)
     return split_parts(chunk) if len(chunk.positions) > SPLIT_ABOVE else [chunk]
 
 
 def _position(document: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Return (topic, partition, offset), also given without payload. Errors: ValueError, KeyError."""
+    """Return (topic, partition, offset) of the record; an on-failure record has them even without a payload. Raises
+    ValueError or KeyError.
+    """
     ((partition_name, info),) = document["KafkaBatchInfo"]["recordsInfo"].items()
     topic, _, number = partition_name.rpartition("-")
     partition, offset = int(number), int(info["firstRecordOffset"])
     if not (0 <= partition < 2**31 and 0 <= offset < 2**63):
-        raise ValueError("no position of Kafka's")
+        raise ValueError("not a position in Kafka")
     return topic, partition, offset
 
 
 def _count(record: KafkaRecord, header: str) -> int:
-    """Return the header's count; 0 where it is no number: any producer can set a header."""
+    """Return the count in a header; 0 if it is not a number, because any producer can set a header."""
     text = record.header(header) or b""
     return int(text) if text.isdigit() and len(text) < 10 else 0

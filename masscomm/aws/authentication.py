@@ -4,8 +4,8 @@
     OPENSEARCH_AUTHENTICATION         none (default), aws_sigv4
     METRICS_DATABASE_AUTHENTICATION   none (default), aws_rds_iam
 
-The region is AWS_REGION, which Lambda sets. Each signature is computed from the role's current credentials: no password
-is stored. Each connection to another machine verifies the server's identity.
+The region is AWS_REGION, which Lambda sets. Each signature is computed from the current credentials of the function's
+role, so no password is stored. Each connection to another machine verifies the server's identity.
 """
 
 import base64
@@ -18,17 +18,16 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from masscomm import environment
 from masscomm.aws.credentials import RoleCredentials
 from masscomm.aws.signature import Credentials, Scope, signed_headers, signed_url
+from masscomm.domain.time_limits import KAFKA_TOKEN_S
 from masscomm.errors import Stop
 from schemas import absolute
 
 NONE = "none"
 MSK_IAM, SIGV4, RDS_IAM = "aws_msk_iam", "aws_sigv4", "aws_rds_iam"
-# Amazon's own certificate authorities, which sign RDS Proxy's certificates, and RDS' authorities in each region of a
-# deployment.
+# The file contains the certificate authorities that sign RDS Proxy's certificates (Amazon's own) and RDS' certificates
+# in each region of a deployment.
 _AUTHORITIES = "certificates/postgres.pem"
 _THIS_MACHINE = frozenset({"", "127.0.0.1", "::1", "localhost"})
-# The longest lifetime of a token that AWS allows.
-_EXPIRES_S = 900
 
 type CredentialsNow = Callable[[], Credentials]
 type Now = Callable[[], datetime]
@@ -42,11 +41,7 @@ def _now() -> datetime:
 
 
 def kafka_client_config() -> dict[str, Any]:
-    """Authentication properties of a confluent-kafka client.
-
-    Raises:
-        Stop: KAFKA_AUTHENTICATION has an unknown value.
-    """
+    """Return the authentication properties of a confluent-kafka client."""
     if environment.choice("KAFKA_AUTHENTICATION", (NONE, MSK_IAM)) == NONE:
         return {}
     region, credentials = environment.required("AWS_REGION"), RoleCredentials()
@@ -64,10 +59,10 @@ def kafka_client_config() -> dict[str, Any]:
 
 
 def spark_kafka_options(group: str) -> dict[str, str]:
-    """Authentication options of Spark's Kafka source, whose client is Java's (devstack/jars/msk_iam).
+    """Return the authentication options of Spark's Kafka source, which uses the Java client (devstack/jars/msk_iam).
 
     Args:
-        group: the consumer group that IAM policies name; no offset is committed under it.
+        group: The consumer group that IAM policies permit. Spark commits no offset under it.
     """
     if environment.choice("KAFKA_AUTHENTICATION", (NONE, MSK_IAM)) == NONE:
         return {}
@@ -82,42 +77,42 @@ def spark_kafka_options(group: str) -> dict[str, str]:
 
 
 def msk_token(region: str, credentials: Credentials, at: datetime) -> tuple[str, float]:
-    """Return MSK's token, a signed request to connect in base64, and its expiry in seconds since the epoch."""
+    """Return an access token for Amazon MSK, and its expiry in seconds since the epoch. The token is a signed
+    connect request in base64.
+    """
     url = signed_url(
         f"https://kafka.{region}.amazonaws.com/",
         {"Action": "kafka-cluster:Connect"},
         scope=Scope(service="kafka-cluster", region=region, at=at),
         credentials=credentials,
-        expires_s=_EXPIRES_S,
+        expires_s=KAFKA_TOKEN_S,
     )
     text = base64.urlsafe_b64encode(f"{url}&User-Agent=masscomm".encode()).decode().rstrip("=")
-    return text, int(at.timestamp()) + float(_EXPIRES_S)
+    return text, int(at.timestamp()) + float(KAFKA_TOKEN_S)
 
 
 # --- OpenSearch -------------------------------------------------------------------------------------------------------
 
 
 class OpenSearchSigner:
-    """Signs each request to the directory."""
+    """Signs each request to OpenSearch."""
 
     def __init__(self, region: str, credentials: CredentialsNow, now: Now = _now) -> None:
         self._region, self._credentials, self._now = region, credentials, now
 
     def __call__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> dict[str, str]:
-        """Return all headers to send. Method, URL, headers and body are signed, so none of them may change later."""
+        """Return all headers of the request to send. The signature covers method, URL, headers and body, so none of
+        them may change afterwards.
+        """
         content = body or b""
         scope = Scope(service="es", region=self._region, at=self._now())
-        # OpenSearch Service accepts requests without this header; OpenSearch Serverless refuses them.
+        # Amazon OpenSearch Service accepts requests without this header; OpenSearch Serverless refuses them.
         hashed = {"x-amz-content-sha256": sha256(content).hexdigest()}
         return signed_headers(method, url, {**headers, **hashed}, content, scope=scope, credentials=self._credentials())
 
 
 def opensearch_auth() -> OpenSearchSigner | None:
-    """Return the signer of requests to the directory, None if OPENSEARCH_AUTHENTICATION is `none`.
-
-    Raises:
-        Stop: OPENSEARCH_AUTHENTICATION has an unknown value, or AWS_REGION is not set.
-    """
+    """Return the signer of requests to OpenSearch, or None if OPENSEARCH_AUTHENTICATION is `none`."""
     if environment.choice("OPENSEARCH_AUTHENTICATION", (NONE, SIGV4)) == NONE:
         return None
     return OpenSearchSigner(environment.required("AWS_REGION"), RoleCredentials())
@@ -127,13 +122,14 @@ def opensearch_auth() -> OpenSearchSigner | None:
 
 
 def database_url(url: str) -> str | Callable[[], str]:
-    """Return the metrics database's URL for psycopg's pool; with tokens, a function that makes it for each connection.
+    """Return the address of the metrics database for psycopg's connection pool: a URL, or a function that returns a
+    URL with a new token for each connection.
 
     Args:
-        url: libpq's URL; with a user and without a password if tokens are used.
+        url: A URL of libpq. If tokens are used, it has a user and no password.
 
     Raises:
-        Stop: METRICS_DATABASE_AUTHENTICATION has an unknown value, AWS_REGION is not set, or `url` is not libpq's.
+        Stop: METRICS_DATABASE_AUTHENTICATION has an unknown value, AWS_REGION is not set, or libpq cannot parse `url`.
     """
     url = verified(url)
     if environment.choice("METRICS_DATABASE_AUTHENTICATION", (NONE, RDS_IAM)) == NONE:
@@ -143,12 +139,13 @@ def database_url(url: str) -> str | Callable[[], str]:
 
 
 def verified(url: str) -> str:
-    """Return the URL with sslmode=verify-full, and with RDS' certificate authorities if it names none.
+    """Return the URL with sslmode=verify-full, and with RDS' certificate authorities if the URL names none.
 
-    Every other mode accepts another server's certificate. The URL of a server on this machine is returned unchanged.
+    With any other sslmode the client accepts a different server's certificate. The URL of a server on this machine is
+    returned unchanged.
 
     Raises:
-        Stop: it is not libpq's URL.
+        Stop: libpq cannot parse the URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):
@@ -162,26 +159,26 @@ def verified(url: str) -> str:
 
 
 def address_now(url: str) -> str:
-    """Return the metrics database's URL for a single connection that is opened now (see database_url)."""
+    """Return the URL of the metrics database for one connection that is opened immediately (see database_url)."""
     found = database_url(url)
     return found if isinstance(found, str) else found()
 
 
 def rds_token(url: str, region: str, credentials: Credentials, at: datetime) -> str:
-    """RDS's password for the user of a URL: a signed request to connect, without its scheme."""
+    """Return the password that RDS accepts for the URL's user: a signed connect request, without its scheme."""
     parts = urlsplit(url)
     signed = signed_url(
         f"https://{parts.hostname}:{parts.port or 5432}/",
         {"Action": "connect", "DBUser": parts.username or ""},
         scope=Scope(service="rds-db", region=region, at=at),
         credentials=credentials,
-        expires_s=_EXPIRES_S,
+        expires_s=KAFKA_TOKEN_S,
     )
     return signed.removeprefix("https://")
 
 
 def with_password(url: str, password: str) -> str:
-    """The URL with another password."""
+    """Return the URL with its password replaced."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:{quote(password, safe='')}@{host}"))

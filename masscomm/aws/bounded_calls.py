@@ -1,8 +1,9 @@
-"""HTTP calls over urllib3 with a deadline that also covers name resolution and slow answers.
+"""HTTP calls over urllib3 with a deadline that also covers name resolution and slow responses.
 
-urllib3's time-outs limit single operations of a socket: an answer of one byte per second never exceeds them. They do
-not cover the resolver, which waits ten seconds and more for a server that does not answer. Here one thread per pool
-shuts down the socket of a call whose deadline has passed; the call's own thread then fails.
+urllib3's time-outs limit single socket operations: a response that arrives at one byte per second never exceeds them.
+They also do not cover name resolution, which can wait for more than ten seconds for a DNS server that does not respond.
+This module runs one thread per pool. It shuts down the socket of each call whose deadline has passed, and the thread
+that makes the call then gets an error.
 """
 
 import socket
@@ -19,7 +20,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionErr
 
 
 class _Call(threading.local):
-    """The current call of each thread, None outside of a call."""
+    """Holds the current call of each thread; None if the thread makes no call."""
 
     now: "Call | None" = None
 
@@ -28,7 +29,7 @@ _THREAD = _Call()
 
 
 class Call:
-    """One call with its deadline, in seconds of the monotonic clock."""
+    """One HTTP call and its deadline, in seconds of the monotonic clock."""
 
     def __init__(self, total_s: float) -> None:
         self.deadline = time.monotonic() + total_s
@@ -38,11 +39,13 @@ class Call:
         self._lock = threading.Lock()
 
     def uses(self, connected: socket.socket) -> None:
-        """Set the socket to shut down at the deadline. The connection drops it before the answer is complete."""
+        """Set the socket that is shut down at the deadline. The connection drops its reference before the response
+        is complete.
+        """
         self._socket = connected
 
     def done(self) -> None:
-        """End the call. Afterwards the socket belongs to other calls and must not be shut down."""
+        """Mark the call as ended. Its socket may now belong to another call and must not be shut down."""
         with self._lock:
             self._is_done, self._socket = True, None
 
@@ -55,13 +58,13 @@ class Call:
                 return
             self.is_expired = True
             if self._socket is not None:
-                # The TLS layer's shutdown is not safe from another thread; the plain socket's is.
+                # Shutting down the TLS layer from another thread is not safe; shutting down the plain socket is.
                 with suppress(OSError):
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # guard: provider.call_deadline
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # guard: aws_requests.call_deadline
 
 
 class _Bounded(HTTPConnection):
-    """A connection whose resolving, connecting and TLS handshake together end within its connect time-out."""
+    """A connection that resolves the host name, connects and finishes the TLS handshake within its connect time-out."""
 
     def _new_conn(self) -> socket.socket:
         connect_s = self.timeout if isinstance(self.timeout, int | float) else 10.0
@@ -74,7 +77,7 @@ class _Bounded(HTTPConnection):
                     made.setsockopt(*option)
                 made.settimeout(max(0.001, until - time.monotonic()))
                 made.connect(address)
-                # The TLS handshake has the remaining time.
+                # Limit the TLS handshake to the remaining time.
                 made.settimeout(max(0.001, until - time.monotonic()))
             except OSError as refused:
                 made.close()
@@ -86,7 +89,9 @@ class _Bounded(HTTPConnection):
         raise NewConnectionError(self, f"no connection to {self.host}: {error}") from error
 
     def _addresses(self, within_s: float) -> list[Any]:
-        """Resolve the host in a daemon thread, which continues after the time-out: the resolver has no interrupt."""
+        """Resolve the host in a daemon thread. It continues after the time-out, because name resolution cannot be
+        interrupted.
+        """
         found: list[Any] = []
 
         def resolve() -> None:
@@ -107,7 +112,7 @@ class _Bounded(HTTPConnection):
         return list(found[0])
 
     def connect(self) -> None:
-        """Connect. Afterwards the call's deadline interrupts sending and receiving."""
+        """Open the connection. Afterwards the call's deadline interrupts sending and receiving."""
         super().connect()
         self._be_watched()
 
@@ -144,28 +149,31 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class BoundedCalls:
-    """Calls that end within `total_s` seconds each, connecting included. Thread-safe.
+    """Makes HTTP calls that each end within `total_s` seconds, connecting included. Thread-safe.
 
     Args:
-        total_s: seconds for each call.
-        options: of urllib3.PoolManager.
+        total_s: The time limit of a call in seconds.
+        options: The options of urllib3.PoolManager.
     """
 
     def __init__(self, total_s: float, **options: Any) -> None:
         self._total_s = total_s
-        self._pool = urllib3.PoolManager(**options)
-        self._pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-        # Ordered by deadline, because all calls have the same duration.
+        self._pools = urllib3.PoolManager(**options)
+        self._pools.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        # Caches the connection pool and the path of each URL: computing them takes a tenth of a call's processor time.
+        self._targets: dict[str, tuple[urllib3.HTTPConnectionPool, str]] = {}
+        # The calls in the order of their deadlines, which is the order of their starts, because all calls have the same
+        # time limit.
         self._calls: SimpleQueue[Call] = SimpleQueue()
         self._watching = threading.Lock()
         self._watcher: threading.Thread | None = None
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Make one call within the block; its time starts at the beginning of the block.
+        """Make one call inside this context; its time limit starts when the context is entered.
 
         Raises:
-            ReadTimeoutError: the deadline passed before the answer was complete.
+            ReadTimeoutError: The deadline passed before the response was complete.
         """
         call = Call(self._total_s)
         self._watch(call)
@@ -179,17 +187,20 @@ class BoundedCalls:
         finally:
             _THREAD.now = None
             call.done()
-        # An answer without a length ends with its connection, so the shutdown may have truncated it.
+        # A response without a length ends with its connection: the shutdown at the deadline may have truncated it.
         if call.is_expired:
             raise self._too_slow()
 
     def urlopen(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-        """Send a request and return the answer with its body read.
+        """Send a request, read the whole response and return it.
 
         Raises:
-            HTTPError: urllib3's, for every failure without an answer.
+            HTTPError: urllib3's error for any failure without a response.
         """
-        return self._pool.urlopen(method, url, body=body, headers=headers, redirect=False)
+        if url not in self._targets:
+            self._targets[url] = self._pools.connection_from_url(url), urllib3.util.parse_url(url).request_uri
+        pool, path = self._targets[url]
+        return pool.urlopen(method, path, body=body, headers=headers, redirect=False)
 
     def _watch(self, call: Call) -> None:
         self._calls.put(call)

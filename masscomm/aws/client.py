@@ -1,10 +1,11 @@
-"""Clients of DynamoDB, SNS and SES: signed HTTP over urllib3, with boto3's method names and botocore's errors.
+"""Clients of DynamoDB and SNS: signed HTTP over urllib3, with boto3's method names and botocore's errors.
 
-boto3 supports all of AWS, but its import and its models take more of a cold start than all other needs of a function
-together (docs/decisions/058-own-clients.md). The methods have the parameters and results of boto3's, as far as masscomm
+Importing boto3 and loading its service models takes more of a cold start than everything else that a function imports
+(docs/decisions/058-own-clients.md). The methods have the parameters and results of boto3's methods, as far as masscomm
 uses them, so that either client can replace the other. Tests compare each request with botocore's.
 
-The region is AWS_REGION (or AWS_DEFAULT_REGION). AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL override the address.
+AWS_REGION (or AWS_DEFAULT_REGION) sets the region. AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL override the
+address.
 """
 
 import base64
@@ -16,33 +17,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from masscomm.aws.request import FORM, Limits, Requests, element, form
+from masscomm.domain.time_limits import AWS_FIRST_PAUSE_S
 from masscomm.errors import Stop
 
-# Error codes of every service that are retried.
+# Error codes of AWS services that mean throttling; such a request is repeated.
 _THROTTLED = {
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
     "Throttling",
     "ThrottlingException",
     "ThrottledException",
+    # A concurrent transaction uses the same item for some milliseconds.
+    "TransactionConflictException",
     "TransactionInProgressException",
 }
-_FIRST_PAUSE_S = 0.05
 
 
 class _Service:
-    """Signed requests to one service. Every call raises botocore's ClientError or BotoCoreError."""
+    """Sends signed requests to one service. Every call raises botocore's ClientError or BotoCoreError."""
 
-    # The name in the service's address and in signatures.
+    # The service's name in its address and in signatures.
     name: str
 
     def __init__(self, limits: Limits) -> None:
-        """Raise Stop if no region is set."""
+        """Create the client. Raises Stop if no region is set."""
         self._limits = limits
         self._requests = Requests(self.name, limits)
 
     def _call(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Return the body of the answer. The call is retried up to the attempts in the limits."""
+        """Send a request and return the body of its response. A failed request is repeated up to the limit of
+        attempts.
+        """
         from botocore.exceptions import BotoCoreError, ClientError
 
         for attempt in range(1, self._limits.attempts + 1):
@@ -59,7 +64,7 @@ class _Service:
             except BotoCoreError:
                 if attempt == self._limits.attempts:
                     raise
-            time.sleep(random.uniform(0, _FIRST_PAUSE_S * 2**attempt))  # noqa: S311 - a pause, no secret
+            time.sleep(random.uniform(0, AWS_FIRST_PAUSE_S * 2**attempt))  # noqa: S311 - a pause, no secret
         raise AssertionError("the last attempt answers or raises")
 
     def _once(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
@@ -72,7 +77,8 @@ class _Service:
         except Stop as error:
             raise exceptions.NoCredentialsError from error
         except urllib3.exceptions.ConnectTimeoutError as error:
-            # In urllib3 a refused connection and an unknown host name are subclasses of this error.
+            # In urllib3, the errors for a refused connection and for an unknown host are subclasses of
+            # NewConnectionError.
             if isinstance(error, urllib3.exceptions.NewConnectionError):
                 raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
             raise exceptions.ConnectTimeoutError(endpoint_url=url, error=error) from error
@@ -95,32 +101,42 @@ class _Service:
 
 
 class DynamoDb(_Service):
-    """DynamoDB, with items in the format of boto3's client: {"S": …}, {"N": …}, {"B": bytes}."""
+    """A client of DynamoDB. Items have the format of boto3's client: {"S": …}, {"N": …}, {"B": bytes}."""
 
     name = "dynamodb"
 
     def put_item(self, **request: Any) -> Any:
-        """PutItem."""
+        """Call PutItem."""
         return self._ask("PutItem", request)
 
     def get_item(self, **request: Any) -> Any:
-        """GetItem."""
+        """Call GetItem."""
         return self._ask("GetItem", request)
 
+    def batch_get_item(self, **request: Any) -> Any:
+        """Call BatchGetItem for at most 100 keys. The response may leave some of them in UnprocessedKeys."""
+        return self._ask("BatchGetItem", request)
+
     def update_item(self, **request: Any) -> Any:
-        """UpdateItem."""
+        """Call UpdateItem."""
         return self._ask("UpdateItem", request)
 
     def delete_item(self, **request: Any) -> Any:
-        """DeleteItem."""
+        """Call DeleteItem."""
         return self._ask("DeleteItem", request)
 
+    def transact_write_items(self, **request: Any) -> Any:
+        """Call TransactWriteItems. The caller sets ClientRequestToken: without it, a repeated request fails because
+        the first one has already written the items.
+        """
+        return self._ask("TransactWriteItems", request)
+
     def query(self, **request: Any) -> Any:
-        """Query: one page."""
+        """Call Query for one page of results."""
         return self._ask("Query", request)
 
     def scan(self, **request: Any) -> Any:
-        """Scan: one page."""
+        """Call Scan for one page of results."""
         return self._ask("Scan", request)
 
     def get_paginator(self, operation: str) -> "_Pages":
@@ -129,18 +145,16 @@ class DynamoDb(_Service):
 
     def _ask(self, operation: str, request: Mapping[str, Any]) -> Any:
         headers = {"content-type": "application/x-amz-json-1.0", "x-amz-target": f"DynamoDB_20120810.{operation}"}
-        answer = self._call(operation, json.dumps(_to_wire(request)).encode(), headers)
-        return _from_wire(_document(answer))
+        return _document(self._call(operation, json.dumps(request, default=_base64).encode(), headers))
 
     def _refusal(self, status: int, answer: bytes, operation: str) -> Any:
         from botocore.exceptions import ClientError
 
-        document = _from_wire(_document(answer))
+        document = _document(answer)
         code = str(document.get("__type", status)).rpartition("#")[2]
         error = {"Code": code, "Message": document.get("message") or document.get("Message") or ""}
         response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
-        if "Item" in document:
-            response["Item"] = document["Item"]
+        response |= {name: document[name] for name in ("Item", "CancellationReasons") if name in document}
         return ClientError(response, operation)
 
 
@@ -159,41 +173,37 @@ class _Pages:
 
 
 def _document(answer: bytes) -> dict[str, Any]:
-    """Return the JSON object of an answer; any other answer, such as a gateway's, becomes its `message`."""
+    """Return the JSON object of a response body. Any other body, such as a proxy's error page, is returned as the
+    `message` of an object.
+    """
     try:
-        document = json.loads(answer or b"{}")
+        document = json.loads(answer or b"{}", object_hook=_decoded if b'"B"' in answer else None)
     except ValueError:
         return {"message": answer[:200].decode(errors="replace")}
     return document if isinstance(document, dict) else {"message": repr(document)[:200]}
 
 
-def _to_wire(value: Any) -> Any:
-    """Return the value with all bytes in it, at any depth, encoded as base64."""
+def _base64(value: Any) -> str:
+    """Encode bytes in base64, as the JSON encoder's default function. Walking through each request first would take
+    half of its processor time.
+    """
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {name: _to_wire(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_wire(each) for each in value]
+    raise TypeError(f"not a DynamoDB value: {type(value).__name__}")
+
+
+def _decoded(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a DynamoDB value with type B decoded; no other type is in base64."""
+    if len(value) == 1 and isinstance(value.get("B"), str):
+        return {"B": base64.b64decode(value["B"])}
     return value
 
 
-def _from_wire(value: Any) -> Any:
-    """Return the value with base64 decoded to bytes; only a value of type B is base64."""
-    if isinstance(value, dict):
-        if len(value) == 1 and isinstance(value.get("B"), str):
-            return {"B": base64.b64decode(value["B"])}
-        return {name: _from_wire(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_from_wire(each) for each in value]
-    return value
-
-
-# --- SNS and SES ------------------------------------------------------------------------------------------------------
+# --- SNS ------------------------------------------------------------------------------------------------------------
 
 
 class _Query(_Service):
-    """Services whose requests are forms and whose answers are XML."""
+    """A client of a service with form requests and XML responses (AWS' query protocol)."""
 
     version: str
 
@@ -217,7 +227,8 @@ class _Query(_Service):
         """Return the text of a required element.
 
         Raises:
-            ResponseStreamingError: the element is missing. The service may have taken the message, whose id is unknown.
+            ResponseStreamingError: the element is missing. The service may have accepted the request, but the result is
+                unknown.
         """
         from botocore.exceptions import ResponseStreamingError
 
@@ -228,7 +239,9 @@ class _Query(_Service):
 
 
 class Sns(_Query):
-    """The endpoints of platform applications; masscomm/channels/sns_push.py publishes to them."""
+    """A client for the endpoints of SNS platform applications. masscomm/channels/sns_push.py publishes to these
+    endpoints.
+    """
 
     name, version = "sns", "2010-03-31"
 
@@ -239,7 +252,7 @@ class Sns(_Query):
         Token: str,
         Attributes: Mapping[str, str],
     ) -> dict[str, str]:
-        """CreatePlatformEndpoint."""
+        """Call CreatePlatformEndpoint."""
         answer = self._ask(
             "CreatePlatformEndpoint",
             ("PlatformApplicationArn", PlatformApplicationArn),
@@ -249,36 +262,12 @@ class Sns(_Query):
         return {"EndpointArn": self._found("EndpointArn", answer, "CreatePlatformEndpoint")}
 
     def set_endpoint_attributes(self, *, EndpointArn: str, Attributes: Mapping[str, str]) -> None:
-        """SetEndpointAttributes."""
+        """Call SetEndpointAttributes."""
         self._ask("SetEndpointAttributes", ("EndpointArn", EndpointArn), *_entries(Attributes))
 
     def delete_endpoint(self, *, EndpointArn: str) -> None:
-        """DeleteEndpoint."""
+        """Call DeleteEndpoint."""
         self._ask("DeleteEndpoint", ("EndpointArn", EndpointArn))
-
-
-class Ses(_Query):
-    """Sending e-mail."""
-
-    name, version = "ses", "2010-12-01"
-
-    def send_raw_email(
-        self,
-        *,
-        Source: str,
-        Destinations: list[str],
-        RawMessage: Mapping[str, bytes],
-        ConfigurationSetName: str | None = None,
-    ) -> dict[str, str]:
-        """SendRawEmail."""
-        answer = self._ask(
-            "SendRawEmail",
-            ("Source", Source),
-            *((f"Destinations.member.{number}", each) for number, each in enumerate(Destinations, start=1)),
-            ("RawMessage.Data", base64.b64encode(RawMessage["Data"]).decode()),
-            *([("ConfigurationSetName", ConfigurationSetName)] if ConfigurationSetName is not None else []),
-        )
-        return {"MessageId": self._found("MessageId", answer, "SendRawEmail")}
 
 
 def _entries(attributes: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -1,4 +1,6 @@
-"""The role's credentials in Lambda: environment variables, or a local address after a restore by SnapStart."""
+"""Credentials of the function's role in Lambda: from environment variables, or from a local address after SnapStart
+has restored the environment.
+"""
 
 import json
 import os
@@ -7,20 +9,18 @@ from collections.abc import Callable
 from datetime import datetime
 
 from masscomm.aws.signature import Credentials
+from masscomm.domain.time_limits import CREDENTIALS_EARLY_S, CREDENTIALS_REQUEST_S
 from masscomm.errors import Retry, Stop
-
-# Credentials are requested again this many seconds before they expire.
-_EARLY_S = 300.0
-_TIMEOUT_S = 2.0
 
 
 class RoleCredentials:
-    """Callable that returns the currently valid credentials.
+    """A callable that returns the currently valid credentials.
 
-    A call raises Stop if there are no credentials, Retry if the address of the credentials does not answer.
+    A call raises Stop if there are no credentials, and Retry if the local address that returns credentials does not
+    respond.
 
     Args:
-        now: returns the time in seconds since the epoch.
+        now: Returns the time in seconds since the epoch.
     """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
@@ -32,7 +32,7 @@ class RoleCredentials:
         if key := environ.get("AWS_ACCESS_KEY_ID"):
             return Credentials(key, environ.get("AWS_SECRET_ACCESS_KEY", ""), environ.get("AWS_SESSION_TOKEN") or None)
         if address := environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
-            if self._kept is None or self._now() > self._kept[0] - _EARLY_S:
+            if self._kept is None or self._now() > self._kept[0] - CREDENTIALS_EARLY_S:
                 self._kept = _asked(address, environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", ""))
             return self._kept[1]
         return _of_the_sdk()
@@ -43,19 +43,23 @@ def _asked(address: str, authorization: str) -> tuple[float, Credentials]:
 
     try:
         answer = urllib3.request(
-            "GET", address, headers={"Authorization": authorization}, timeout=_TIMEOUT_S, retries=urllib3.Retry(2)
+            "GET",
+            address,
+            headers={"Authorization": authorization},
+            timeout=CREDENTIALS_REQUEST_S,
+            retries=urllib3.Retry(2),
         )
         if answer.status != 200:
-            raise Retry(f"the role's credentials cannot be had: {answer.status}")
+            raise Retry(f"the role's credentials cannot be read: {answer.status}")
         given = json.loads(answer.data)
         until = datetime.fromisoformat(given["Expiration"]).timestamp()
         return until, Credentials(given["AccessKeyId"], given["SecretAccessKey"], given["Token"])
     except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError) as error:
-        raise Retry(f"the role's credentials cannot be had: {type(error).__name__}") from error
+        raise Retry(f"the role's credentials cannot be read: {type(error).__name__}") from error
 
 
 def _of_the_sdk() -> Credentials:
-    """Return credentials from the SDK's other sources, such as a person's profile or a cluster's role."""
+    """Return credentials from the SDK's other sources, such as a user's profile or a cluster's role."""
     import botocore.session
 
     found = botocore.session.get_session().get_credentials()

@@ -1,9 +1,10 @@
-"""Conversion of DynamoDB's errors to masscomm's, and the limit of an item's size, shared by all tables."""
+"""Converts DynamoDB's errors to masscomm's errors, and has the size limit of an item. All tables use it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
+from uuid import uuid4
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
@@ -12,36 +13,39 @@ from masscomm.errors import DeadLetter, Retry, Stop
 _REFUSED = "ConditionalCheckFailedException"
 _INVALID = "ValidationException"
 _CANCELLED = "TransactionCanceledException"
-# Error codes that are not retried.
+# Error codes of requests that fail permanently.
 _WRONG = {"ResourceNotFoundException", "AccessDeniedException", _INVALID, "UnrecognizedClientException"}
-# Texts of a ValidationException about the item, in AWS and in DynamoDB Local: the size of the item or of its keys, and
-# values that no attribute can store. Any other text is about the request or the table, which the data cannot cause.
+# Parts of the message of a ValidationException that concern the item, in AWS and in DynamoDB Local: the item or its key
+# is too large, or no attribute can store a value. Any other message concerns the request or the table, which the data
+# cannot cause.
 _TOO_LARGE = ("exceeded the maximum", "exceeded the size limit", "key values must be under")
 _OF_THE_ITEM = (
     *_TOO_LARGE,
-    *("number overflow", "significant digits", "up to 38 digits", "empty string value", "nesting levels"),
+    *("number overflow", "significant digits", "up to 38 digits", "empty string", "nesting levels"),
 )
 
 
-# Bytes of one value. DynamoDB limits an item to 400 kB, attribute names included.
+# Maximum bytes of one stored value. DynamoDB limits an item to 400 kB, attribute names included.
 PART_BYTES = 350_000  # guard: dynamodb.item_size
 
 
 def parts_of(value: bytes) -> list[bytes]:
-    """Split a value into parts of at most PART_BYTES, each for one item; at least one part."""
+    """Split a value into parts of at most PART_BYTES, one per item. An empty value has one part."""
     return [value[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)] or [b""]
 
 
 def digest_of(value: bytes) -> str:
-    """Return the digest of a value. The keys of its further parts contain it: parts of two values never mix."""
+    """Return the digest of a value. The keys of a value's further parts contain it, so that parts of two values
+    never mix.
+    """
     return blake2b(value, digest_size=16).hexdigest()
 
 
 class ConditionFailed(Exception):
-    """The condition of a write does not hold.
+    """The condition of a conditional write is not met.
 
     Attributes:
-        item: the stored item if the request set ReturnValuesOnConditionCheckFailure, else empty.
+        item: The stored item if the request set ReturnValuesOnConditionCheckFailure, else empty.
     """
 
     def __init__(self, item: dict[str, Any]) -> None:
@@ -55,25 +59,60 @@ class ItemRefused(DeadLetter):
 
 @contextmanager
 def answering(what: str) -> Iterator[None]:
-    """Convert the errors of the requests within the block.
+    """Convert the errors of the DynamoDB requests in this context.
 
     Args:
-        what: the subject of the requests, for error messages.
+        what: The subject of the requests, for error messages.
 
     Raises:
-        ConditionFailed: the condition of a write does not hold.
+        ConditionFailed: The condition of a write is not met.
         ItemRefused: DynamoDB can never store the item; the reason is too_large or invalid.
-        Stop: no credentials, an unknown table, a missing permission or an invalid request.
-        Retry: any other error.
+        Stop: There are no credentials, the table is unknown, a permission is missing or the request is invalid.
+        Retry: Any other error.
     """
     try:
         yield
     except NoCredentialsError as error:
-        raise Stop(f"DynamoDB cannot be asked about {what}: {error}") from error
+        raise Stop(f"DynamoDB cannot be called for {what}: {error}") from error
     except ClientError as error:
         raise _as_ours(what, error) from error
     except BotoCoreError as error:
         raise Retry(f"DynamoDB does not answer {what}: {type(error).__name__}") from error
+
+
+def transact(client: Any, what: str, puts: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Write all items in one transaction, or none.
+
+    Args:
+        client: The DynamoDB client.
+        what: the subject of the request, for error messages.
+        puts: The parameters of each PutItem action.
+
+    Returns:
+        The actions that cancelled the transaction: the index in `puts` → the item that is stored under the same key.
+            That item is empty if DynamoDB returns none, for example after a conflict with another transaction. The
+            mapping is empty if everything was written.
+
+    Raises:
+        ItemRefused, Stop, Retry: as `answering`.
+    """
+    with answering(what):
+        try:
+            client.transact_write_items(
+                TransactItems=[{"Put": put} for put in puts],
+                # If the first request wrote the items and its response was lost, the repeated request succeeds because
+                # of its token. Without a token its conditions would fail on our own items (AWS documentation, API
+                # reference of TransactWriteItems).
+                ClientRequestToken=str(uuid4()),  # guard: dynamodb.transaction_token
+            )
+        except ClientError as error:
+            response: Any = error.response
+            reasons = enumerate(response.get("CancellationReasons", []))
+            cancelled = {index: reason.get("Item", {}) for index, reason in reasons if reason.get("Code") != "None"}
+            if response["Error"]["Code"] != _CANCELLED or not cancelled:
+                raise
+            return cancelled
+    return {}
 
 
 def _as_ours(what: str, error: ClientError) -> Exception:
@@ -81,8 +120,8 @@ def _as_ours(what: str, error: ClientError) -> Exception:
     details = response.get("Error", {})
     code, message, item = details.get("Code", ""), details.get("Message", ""), response.get("Item", {})
     if code == _CANCELLED:
-        # One reason per request of the transaction, "None" if the request was not the cause. The first permanent reason
-        # decides.
+        # DynamoDB returns one reason for each action of the transaction, "None" for an action that did not cancel it.
+        # The first permanent reason determines the error.
         reasons = response.get("CancellationReasons", [])
         permanent = ("ConditionalCheckFailed", "ValidationError")
         reason: dict[str, Any] = next((each for each in reasons if each.get("Code") in permanent), {})

@@ -1,4 +1,4 @@
-"""Signed requests to an AWS service over kept connections. The caller interprets error answers.
+"""Sends signed requests to an AWS service over kept-alive connections. The caller interprets error responses.
 
 Source: AWS documentation, "Making Query API requests".
 """
@@ -8,74 +8,94 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypedDict, Unpack
 from urllib.parse import quote_plus
 
 from masscomm.aws import endpoint
 from masscomm.aws.credentials import RoleCredentials
 from masscomm.aws.signature import Credentials, Scope, signed_headers
 
-# urllib3 adds these headers after the request is signed, unless their value is urllib3.util.SKIP_HEADER.
+# urllib3 adds these headers after the request has been signed, unless their value is urllib3.util.SKIP_HEADER.
 NOTHING_UNSIGNED = dict.fromkeys(("user-agent", "accept-encoding"), "@@@SKIP_HEADER@@@")
 FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of the requests to a service. One attempt ends within connect_s + read_s."""
+    """The limits of requests to a service. One attempt ends within connect_s + read_s."""
 
-    # Connections kept open; each thread needs one.
+    # The number of connections that stay open. Each thread needs one.
     connections: int = 10
-    # Seconds for resolving, connecting and the TLS handshake together.
+    # The time limit of name resolution, connecting and the TLS handshake together, in seconds.
     connect_s: float
-    # Seconds without a received byte.
+    # The longest time without a received byte, in seconds.
     read_s: float
-    # Attempts in total, of requests that may be repeated.
+    # The number of attempts for a request that may be repeated, the first one included.
     attempts: int = 1
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+class ServiceOptions(TypedDict, total=False):
+    """Options of a Service."""
+
+    # The service's URL. By default AWS_ENDPOINT_URL_<SERVICE> or AWS_ENDPOINT_URL, else the default address of the
+    # region.
+    url: str
+    # The region. By default AWS_REGION, else AWS_DEFAULT_REGION.
+    region: str
+    # Returns the current credentials; by default those of the function's role.
+    credentials: Callable[[], Credentials]
+    # Returns the time for a signature; by default the system clock's.
+    now: Callable[[], datetime]
+
+
+class Service:
+    """The address of an AWS service, and the scope and credentials of its signatures.
+
+    Args:
+        name: The service's name in its address and in signatures.
+        options: Values that replace those of the environment.
+
+    Raises:
+        Stop: No region is set.
+    """
+
+    def __init__(self, name: str, **options: Unpack[ServiceOptions]) -> None:
+        self._name = name
+        self._region = options.get("region") or endpoint.region()
+        url = options.get("url")
+        self.url = f"{url.rstrip('/')}/" if url else endpoint.endpoint(name, self._region)
+        self.credentials = options.get("credentials") or RoleCredentials()
+        self._now = options.get("now") or (lambda: datetime.now(UTC))
+
+    def scope(self) -> Scope:
+        """Return the scope of a signature with the current time."""
+        return Scope(service=self._name, region=self._region, at=self._now())
 
 
 class Requests:
-    """POSTs to one service. Thread-safe.
+    """Sends POST requests to one service. Thread-safe.
 
     Args:
-        service: its name in addresses and signatures.
-        limits: of each request; `attempts` is for the caller.
-        url: by default AWS_ENDPOINT_URL_<SERVICE> or AWS_ENDPOINT_URL, else the region's address.
-        region: by default AWS_REGION, else AWS_DEFAULT_REGION.
-        credentials: called before each request; by default the role's.
-        now: the time of a signature; by default the system clock's.
+        service: The service's name in its address and in signatures.
+        limits: The limits of each request. This class does not use `attempts`; the caller does.
+        options: The options of the Service. `credentials` is called before each request.
 
     Raises:
-        Stop: no region is set.
+        Stop: No region is set.
     """
 
-    def __init__(
-        self,
-        service: str,
-        limits: Limits,
-        *,
-        url: str | None = None,
-        region: str | None = None,
-        credentials: Callable[[], Credentials] | None = None,
-        now: Callable[[], datetime] | None = None,
-    ) -> None:
+    def __init__(self, service: str, limits: Limits, **options: Unpack[ServiceOptions]) -> None:
         import urllib3
 
         from masscomm.aws.bounded_calls import BoundedCalls
 
-        self._service = service
-        self._region = region or endpoint.region()
-        self.url = f"{url.rstrip('/')}/" if url else endpoint.endpoint(service, self._region)
-        self._credentials = credentials or RoleCredentials()
-        self._now = now or _now
+        self._service = Service(service, **options)
+        self.url = self._service.url
         self._calls = BoundedCalls(
             limits.connect_s + limits.read_s,
             maxsize=limits.connections,
             timeout=urllib3.Timeout(connect=limits.connect_s, read=limits.read_s),
-            # The caller retries.
+            # urllib3 must not repeat a request: the caller does.
             retries=False,
             socket_options=[
                 (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -84,29 +104,55 @@ class Requests:
         )
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Send a request and return the answer's status, errors included, and body.
+        """Send a request and return the status and the body of its response, also of an error response.
 
         Raises:
-            HTTPError: urllib3's; there is no complete answer.
-            Stop: there are no credentials.
-            Retry: the address of the credentials does not answer.
+            HTTPError: urllib3's error; there is no complete response.
+            Stop: There are no credentials.
+            Retry: The local address that returns credentials does not respond.
         """
         with self._calls.call():
-            scope = Scope(service=self._service, region=self._region, at=self._now())
-            signed = signed_headers("POST", self.url, headers, body, scope=scope, credentials=self._credentials())
+            scope, credentials = self._service.scope(), self._service.credentials()
+            signed = signed_headers("POST", self.url, headers, body, scope=scope, credentials=credentials)
             sent = signed | NOTHING_UNSIGNED  # guard: signatures.no_later_header
             answer = self._calls.urlopen("POST", self.url, body=body, headers=sent)
         return answer.status, answer.data
 
 
 def form(operation: str, version: str, parameters: Iterable[tuple[str, str]]) -> bytes:
-    """Return the request body of an operation of SNS or SES; FORM has its headers."""
+    """Return the request body of an operation of SNS or SES as a form. The constant FORM has the matching headers.
+
+    Args:
+        parameters: The parameters by name. No name has a character that must be quoted.
+    """
     pairs = (("Action", operation), ("Version", version), *parameters)
-    return "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in pairs).encode()
+    return "&".join([f"{name}={_quoted(value)}" for name, value in pairs]).encode()
+
+
+# quote_plus takes 21 µs for a push message; replacing the ASCII characters one by one takes 5 µs. The percent sign must
+# be replaced first.
+_UNQUOTED = re.compile(r"[A-Za-z0-9_.~-]*")
+_ASCII = "%" + "".join(map(chr, range(128))).replace("%", "")
+_REPLACED = [(each, quote_plus(each)) for each in _ASCII if quote_plus(each).startswith("%")]
+_REPLACED_PRINTABLE = [(each, quoted) for each, quoted in _REPLACED if each.isprintable()]
+
+
+def _quoted(text: str) -> str:
+    """Return the same text as urllib.parse.quote_plus."""
+    if _UNQUOTED.fullmatch(text):
+        return text
+    if not text.isascii():
+        return quote_plus(text)
+    # Half of the replaced characters are control characters, which hardly any text contains, so these are tried only if
+    # needed.
+    for character, quoted in _REPLACED_PRINTABLE if text.isprintable() else _REPLACED:
+        if character in text:
+            text = text.replace(character, quoted)
+    return text.replace(" ", "+")
 
 
 def element(name: str, answer: str) -> str | None:
-    """Return the text of the first XML element of that name in an answer, None if there is none."""
+    """Return the text of the first XML element with that name in a response, or None if there is none."""
     from html import unescape
 
     found = re.search(rf"<{name}>([^<]*)</{name}>", answer)

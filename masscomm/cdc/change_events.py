@@ -1,4 +1,5 @@
-"""Debezium's records as values: changed rows, truncated tables, heartbeats with WAL positions, and snapshot progress.
+"""Converts Debezium's records to values: changed rows, truncated tables, heartbeats with WAL positions, and progress
+of the snapshot.
 
 Source: Debezium's PostgreSQL connector 3.7 with pgoutput, REPLICA IDENTITY FULL and the JSON converter without schemas.
 """
@@ -13,23 +14,26 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
 from schemas import read_text
 
-# Below every LSN: PostgreSQL's first WAL position is far above it.
+# The document version of every row of a snapshot. It is lower than any LSN: PostgreSQL's first WAL position is far
+# above it.
 SNAPSHOT_VERSION = 1
 
-# Written by the connector's heartbeat.action.query: the database's clock, in seconds, as text.
+# Prefix of the logical message that the connector's heartbeat.action.query writes. Its content is the database's clock
+# in seconds, as text.
 HEARTBEAT_PREFIX = "masscomm.heartbeat"
 
-# Fields that masscomm adds to the columns.
+# Fields that masscomm adds to a document, next to the table's columns.
 _OURS = ("deleted", "deleted_at_ms", "changed_at_ms")
 
-# Python types of a column, by its type in the index. OpenSearch accepts more (a list, "7" for 7), but readers of the
-# index do not.
+# The Python types that a column may have, by its type in the index. OpenSearch accepts more (a list, or "7" for 7), but
+# the readers of the index do not.
 _COLUMN_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "long": int,
     "keyword": str,
@@ -37,58 +41,51 @@ _COLUMN_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "boolean": bool,
     "date": (int, str),
 }
-# NOT NULL in the monolith, and read by look-ups without a default.
-_REQUIRED = {
-    "users": ("club_id",),
-    "user_settings": (),
-    "devices": ("user_id",),
-    "notification_templates": ("type", "channel", "locale", "title", "body"),
-}
-# The device registrar refuses a device without these columns, and records this in the device's state.
-_NULL_WHERE_ABSENT = {"devices": ("platform", "token")}
-# Stored in place of JSON that our stores cannot hold. It is not an object, so that the settings fail closed.
+# A text that replaces JSON which our stores cannot hold. It is not an object, so that user settings with it count as an
+# opt-out.
 UNREADABLE = "unreadable"
 
-# The last millisecond of the year 9999.
+# The last millisecond of the year 9999, in ms since the epoch.
 _LAST_MS = 253_402_300_799_999
 _SECONDS = re.compile(rb"\d{1,12}(\.\d{1,9})?")
 _LONGEST_NAME = 200
 
-# Debezium's placeholder for a large value that an update did not change and PostgreSQL therefore did not log.
+# Debezium's placeholder for a large value that an update did not change, so that PostgreSQL did not write it to the
+# WAL.
 _UNAVAILABLE = "__debezium_unavailable_value"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowChanged:
-    """A row from a version on, either of the snapshot or of the stream.
+    """A row as it is from a version on, read from the snapshot or from the stream of changes.
 
-    The version of a streamed change is its LSN, because the database assigns it: the LSN orders the changes of a row
-    across topics, partitions and restarts of the connector, is the same when Debezium sends a change twice, and differs
-    for two changes of a row in one transaction. An offset has none of these properties (a repetition has a higher one),
-    and two changes of one transaction can have the same time.
+    The version of a streamed change is its LSN, because the database assigns it. LSNs order the changes of a row across
+    topics, partitions and restarts of the connector. A change that Debezium sends twice has the same LSN, and two
+    changes of a row in one transaction have different ones. Kafka offsets and commit times do not have these
+    properties: a repeated change has a higher offset, and two changes of one transaction can have the same time.
 
-    The version of a snapshot's row is 1, not the snapshot's own LSN: a transaction that was open during the snapshot is
-    streamed with an LSN below the snapshot's, and must replace the snapshot's row.
+    The version of a row in a snapshot is 1, not the LSN of the snapshot. The changes of a transaction that was open
+    during the snapshot are streamed with LSNs below that of the snapshot, and must replace its rows.
     """
 
     table: str
-    # The primary key, as text.
+    # The row's primary key, as text.
     id: str
-    # SNAPSHOT_VERSION for a row of the snapshot, else the LSN of the change.
+    # The version of the row: SNAPSHOT_VERSION if the snapshot contains it, else the LSN of the change.
     version: int
-    # The columns that schemas/indices describes, with jsonb parsed; None: the row is deleted.
+    # The columns that schemas/indices describes, with jsonb values parsed. None: the row was deleted.
     columns: Mapping[str, Any] | None
-    # When the database committed the row (ms since the epoch).
+    # The time at which the database committed the row, in ms since the epoch.
     changed_at_ms: int
-    # The generation of the snapshot or stream.
+    # The snapshot generation that the record belongs to (one snapshot of the tables with the changes that follow it).
     generation: str
-    # The LSN of the change, or the LSN at which the snapshot was taken. It orders rows of two generations.
+    # The LSN of the change, or the LSN at which the snapshot was taken. It orders rows of two snapshot generations.
     lsn: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableTruncated:
-    """Every row of a table is deleted, without an event for each row."""
+    """All rows of a table were deleted by TRUNCATE; there is no event for each row."""
 
     table: str
     lsn: int
@@ -96,30 +93,32 @@ class TableTruncated:
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """Debezium has read the WAL up to the LSN."""
+    """Debezium has read the write-ahead log up to this LSN."""
 
     lsn: int
-    # The database's time at the LSN (ms since the epoch).
+    # The database's time when it wrote the heartbeat, in ms since the epoch.
     ts_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotStarted:
-    """A snapshot has begun; snapshot_id differs for each."""
+    """A snapshot has begun. Each snapshot has its own snapshot_id."""
 
     snapshot_id: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotCompleted:
-    """Debezium has read every row of the snapshot. Its producer may not have sent some of them yet."""
+    """Debezium has read every row of the snapshot. Its Kafka producer may not have sent some of them yet."""
 
     at_ms: int
 
 
 @dataclass(frozen=True)
 class Irrelevant:
-    """A record without effect: a tombstone, a logical message of another writer, the snapshot's progress."""
+    """A record that changes nothing: a tombstone, a logical message of another writer, or a progress report of the
+    snapshot.
+    """
 
 
 type Change = RowChanged | TableTruncated | Heartbeat | SnapshotStarted | SnapshotCompleted | Irrelevant
@@ -127,27 +126,28 @@ type Change = RowChanged | TableTruncated | Heartbeat | SnapshotStarted | Snapsh
 
 @cache
 def columns_of(table: str) -> Mapping[str, str]:
-    """Return the columns of a table that the directory keeps, with their types in the index.
+    """Return the columns of a table that the directory (the OpenSearch copy of the monolith's tables) keeps: name →
+    type in the index.
 
-    Source: schemas/indices/<table>.json. Columns that are not described there are not needed, and not copied. The type
-    of jsonb is `object`.
+    Source: schemas/indices/<table>.json. Columns that are not described there are not copied. A jsonb column has the
+    type `object`.
     """
     mapping = json.loads(read_text(f"indices/{table}.json"))
     return {name: field["type"] for name, field in mapping["mappings"]["properties"].items() if name not in _OURS}
 
 
 class ChangeDecoder:
-    """Reads the records of snapshot generations' topics."""
+    """Decodes the records on the topics of one or more snapshot generations."""
 
     def __init__(self, *generations: str) -> None:
         self._tables = {
-            topics.cdc_topic(table, each): (table, each) for table in topics.CDC_TABLES for each in generations
+            topics.cdc_topic(table, each): (table, each) for table in captured_tables() for each in generations
         }
         self._notifications = {topics.cdc_topic("notification", each) for each in generations}
         self._heartbeats = {topics.cdc_topic("heartbeat", each) for each in generations}
 
     def decode(self, record: KafkaRecord) -> Change:
-        """Return the change in a record.
+        """Return the change that a record contains.
 
         Raises:
             DeadLetter: The record differs from Debezium's format for its topic (undecodable, invalid).
@@ -164,7 +164,7 @@ class ChangeDecoder:
                 return _notification(value)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise DeadLetter("undecodable", f"not an event of Debezium's: {error!r:.500}") from error
-        raise DeadLetter("undecodable", f"{record.topic} is no topic of these generations")
+        raise DeadLetter("undecodable", f"{record.topic} is not a topic of these generations")
 
 
 def _table_change(table: str, generation: str, key: bytes | None, value: Mapping[str, Any]) -> Change:
@@ -194,7 +194,7 @@ def _primary_key(key: bytes | None) -> str:
 
 
 def _columns(table: str, after: Mapping[str, Any], before: Any) -> dict[str, Any]:
-    found: dict[str, Any] = dict.fromkeys(_NULL_WHERE_ABSENT.get(table, ()))
+    found: dict[str, Any] = dict.fromkeys(captured_tables()[table].null_where_absent)
     for name, kind in columns_of(table).items():
         if name not in after:
             continue
@@ -204,7 +204,7 @@ def _columns(table: str, after: Mapping[str, Any], before: Any) -> dict[str, Any
             if value == _UNAVAILABLE:
                 raise DeadLetter("undecodable", f"{table}.{name} was not logged: the table needs REPLICA IDENTITY FULL")
         found[name] = _column(table, name, kind, value)
-    for name in _REQUIRED[table]:
+    for name in captured_tables()[table].required:
         if found.get(name) is None:
             raise DeadLetter("invalid", f"{table}.{name} is missing")
     return found
@@ -228,7 +228,7 @@ def _logical_message(value: Mapping[str, Any]) -> Change:
     seconds = base64.b64decode(message["content"], validate=True)
     if not _SECONDS.fullmatch(seconds):
         raise ValueError("a heartbeat's content is its time in seconds")
-    # Rounded down: an earlier time than the true one does no harm.
+    # The time is rounded down: a heartbeat time that is too early only delays the proof of completeness.
     ts_ms = int(Decimal(seconds.decode()) * 1000)
     return Heartbeat(lsn=_lsn(_mapping(value["source"])), ts_ms=_time(ts_ms))
 
@@ -267,7 +267,9 @@ def _integer(value: Any) -> int:
 
 
 def _lsn(source: Mapping[str, Any]) -> int:
-    """Return the LSN. A lower one is refused here: OpenSearch refuses a whole bulk request for one version below 0."""
+    """Return the LSN of a change. An LSN below the allowed range is refused here: OpenSearch refuses a whole bulk
+    request if one version is negative.
+    """
     lsn = _integer(source["lsn"])
     if lsn < SNAPSHOT_VERSION:
         raise ValueError(f"no LSN: {lsn}")

@@ -1,12 +1,14 @@
-"""The progress of change data capture according to Kafka: records of Debezium, records consumed by cdc_consumer.
+"""The progress of change data capture in Kafka: which changes Debezium has produced, and which of them cdc_consumer
+has consumed.
 
-Three queries, in this order, prove that the directory is complete (docs/decisions/010-cdc-completeness.md):
+Three queries, in this order, prove that the directory (the copy of the monolith's tables in OpenSearch) is complete up
+to a position in the WAL (docs/decisions/010-cdc-completeness.md):
 
 1. acknowledged_lsn: are all changes up to that LSN in the topics? A consumed heartbeat or notification does not prove
-   this: it is written to a partition of its own and overtakes rows that wait in Debezium's producer. Connect's stored
-   source offset proves it: it moves only over records that are acknowledged without a gap.
+   this: it is written to another partition and can overtake rows that wait in Debezium's producer. The source offset
+   that Kafka Connect stores proves it: it advances only over records that Kafka has acknowledged without a gap.
 2. end_offsets: where do the topics end, now that they contain all these changes?
-3. committed_offsets: has the consumer reached these ends?
+3. committed_offsets: has cdc_consumer reached these ends?
 """
 
 import os
@@ -15,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
+from masscomm.cdc.captured_tables import captured_tables
+from masscomm.domain.time_limits import CDC_PROGRESS_REQUEST_S
 from masscomm.errors import Retry
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
@@ -24,28 +28,36 @@ from masscomm.kafka.offsets import by_topic, topic_offsets
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-# {topic: {partition: offset}}; the offset is the next record's, so that 0 means no record yet.
+# Topic → partition → offset of the next record; 0 if the partition has no record yet.
 Offsets = Mapping[str, Mapping[int, int]]
 
 
 class CdcProgress(Protocol):
-    """The three queries, for one snapshot generation. Errors of each: Retry where Kafka does not respond."""
+    """Three queries that prove up to which WAL position the topics and cdc_consumer are complete, for one snapshot
+    generation (one snapshot and the changes that follow it). Each raises Retry if Kafka does not respond.
+    """
 
     def acknowledged_lsn(self) -> int | None:
-        """Return the LSN up to which the topics contain each committed change; None until they contain the snapshot."""
+        """Return the LSN up to which the topics contain every committed change; None until they contain the
+        snapshot.
+        """
         ...
 
     def end_offsets(self) -> Offsets:
-        """Return the present end offset of each partition of the tables' topics."""
+        """Return the current end offset of each partition of the captured tables' topics."""
         ...
 
     def committed_offsets(self) -> Offsets:
-        """Return cdc_consumer's committed offsets in the tables' topics; 0 for a partition without a commit."""
+        """Return the offsets that cdc_consumer has committed in the captured tables' topics; 0 for a partition
+        without a commit.
+        """
         ...
 
 
 def reached(committed: Offsets, targets: Offsets) -> bool:
-    """Whether the consumer has reached every target. Partitions without a target do not matter."""
+    """Return whether the committed offsets have reached every target offset. Partitions without a target do not
+    matter.
+    """
     return all(
         committed.get(topic, {}).get(partition, 0) >= offset
         for topic, partitions in targets.items()
@@ -54,12 +66,12 @@ def reached(committed: Offsets, targets: Offsets) -> bool:
 
 
 class KafkaCdcProgress:
-    """The queries to a Kafka broker; connects at the first one.
+    """Sends the queries of CdcProgress to Kafka. It connects at the first query.
 
     Args:
-        group: cdc_consumer's consumer group; `{topic}` stands for the topic's name if each topic has a group.
-        offsets_topic: The topic in which Connect stores source offsets.
-        timeout_s: The time limit of a query.
+        group: The consumer group of cdc_consumer. `{topic}` stands for the topic's name if each topic has a group.
+        offsets_topic: The topic in which Kafka Connect stores source offsets.
+        timeout_s: The time limit of a query in seconds.
     """
 
     def __init__(
@@ -69,7 +81,7 @@ class KafkaCdcProgress:
         generation: str,
         group: str,
         offsets_topic: str,
-        timeout_s: float = 5.0,
+        timeout_s: float = CDC_PROGRESS_REQUEST_S,
         **overrides: Any,
     ) -> None:
         self._settings: dict[str, Any] = {
@@ -77,7 +89,7 @@ class KafkaCdcProgress:
             "broker.address.family": "v4",
         } | overrides
         self._server = topics.cdc_prefix(generation)
-        self._tables = [topics.cdc_topic(table, generation) for table in topics.CDC_TABLES]
+        self._tables = [topics.cdc_topic(table, generation) for table in captured_tables()]
         self._group = group
         self._offsets_topic = offsets_topic
         self._timeout_s = timeout_s
@@ -88,7 +100,9 @@ class KafkaCdcProgress:
 
     @classmethod
     def from_environment(cls, generation: str) -> Self:
-        """The progress of a generation, from KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing."""
+        """Return the progress of change data capture for one snapshot generation, from the brokers in
+        KAFKA_BOOTSTRAP_SERVERS. Raises Stop if a variable is missing.
+        """
         return cls(
             environment.required("KAFKA_BOOTSTRAP_SERVERS"),
             generation=generation,
@@ -141,17 +155,17 @@ class KafkaCdcProgress:
         for partition in partitions:
             if partition.error is not None:
                 raise self._cannot_ask("committed offsets", KafkaException(partition.error))
-        # Kafka returns -1001 for a partition without a commit, such as one that never contained a record.
+        # Kafka returns -1001 for a partition without a committed offset, such as one that never contained a record.
         return by_topic({(partition.topic, partition.partition): max(partition.offset, 0) for partition in partitions})
 
     def _cannot_ask(self, what: str, error: "KafkaException") -> Retry:
-        # A client that has lost its connection to the group's coordinator does not always look it up again: from then
-        # on, every query would time out.
+        # Close the client: a client that has lost its connection to the group coordinator does not always look it up
+        # again, and then every query times out.
         self._admin.close()
         return _unreadable(what, error)
 
     def _groups(self) -> "dict[str, list[TopicPartition]]":
-        """Return the partitions of the tables' topics that each of cdc_consumer's groups consumes."""
+        """Return the partitions that each consumer group of cdc_consumer consumes, by group."""
         found: dict[str, list[TopicPartition]] = {}
         for partition in self._partitions():
             found.setdefault(self._group.replace("{topic}", partition.topic), []).append(partition)
@@ -160,7 +174,7 @@ class KafkaCdcProgress:
     def _committed_of(self, group: str, partitions: "list[TopicPartition]") -> "list[TopicPartition]":
         from confluent_kafka import ConsumerGroupTopicPartitions
 
-        # Kafka accepts one group in a request.
+        # A request for committed offsets can contain only one group.
         wanted = ConsumerGroupTopicPartitions(group, partitions)
         answers = self._admin.client().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
         found: list[TopicPartition] = answers[group].result().topic_partitions
@@ -173,13 +187,15 @@ class KafkaCdcProgress:
         found = []
         for topic in self._tables:
             if topic not in known or known[topic].error is not None or not known[topic].partitions:
-                # Without its topic a table would count as consumed.
+                # A missing topic must be an error: otherwise its table would count as completely consumed.
                 raise Retry(f"the directory is not ready: there is no topic {topic}")
             found += [TopicPartition(topic, partition) for partition in known[topic].partitions]
         return found
 
     def _read_source_offsets(self) -> None:
-        """Read the source offsets that Connect has stored since the last call: one small record a second, compacted."""
+        """Read the source offsets that Kafka Connect has stored since the last call: one small record per second in
+        a compacted topic.
+        """
         from confluent_kafka import KafkaError, KafkaException
 
         if self._source_offsets is None:
@@ -195,7 +211,8 @@ class KafkaCdcProgress:
                 raise KafkaException(error)
             if partition is None or offset is None:
                 continue
-            # The end of the partition: the offsets without a record are transaction markers or compacted.
+            # The end of the partition is reached. The offsets up to it without a record belong to transaction markers
+            # or to compacted records.
             if error is not None:
                 self._source_position[partition] = offset
             else:
@@ -205,7 +222,7 @@ class KafkaCdcProgress:
     def _open_source_offsets(self) -> "Consumer":
         from confluent_kafka import Consumer, KafkaException
 
-        # A group id is obligatory; this consumer never joins the group or commits offsets.
+        # The client requires a group id. This consumer never joins the group or commits offsets.
         consumer = Consumer(
             self._settings
             | {
@@ -235,19 +252,19 @@ class KafkaCdcProgress:
         try:
             name, offset = (read_json(text) if text else None for text in (key, value))
         except InvalidJson:
-            return  # not a connector's offset
+            return  # The record is not a connector's offset.
         if not isinstance(name, list) or len(name) != 2 or name[1] != {"server": self._server}:
-            return  # another connector's offset
+            return  # The offset belongs to another connector.
         lsn = lsn_of_source_offset(offset if isinstance(offset, dict) else None)
-        # An acknowledged LSN stays valid, also if the empty offset of a notification follows.
+        # An acknowledged LSN stays valid, even if the empty offset of a notification follows it.
         if lsn is not None:
             self._acknowledged = lsn
 
 
 def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
-    """Return the LSN of a source offset of Debezium's PostgreSQL connector.
+    """Return the LSN in a source offset of Debezium's PostgreSQL connector.
 
-    None for an empty offset, and until the snapshot is complete: its offsets have the key `snapshot`.
+    Return None for an empty offset, and until the snapshot is complete: until then the offsets have the key `snapshot`.
     """
     if not offset or "snapshot" in offset:
         return None
@@ -256,11 +273,11 @@ def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
 
 
 def _unreadable(what: str, error: "KafkaException") -> Retry:
-    return Retry(f"Kafka does not tell {what}: {error}")
+    return Retry(f"Kafka does not return {what}: {error}")
 
 
 class InMemoryCdcProgress:
-    """The results of the queries in dictionaries, for unit tests."""
+    """Holds the results of the queries of CdcProgress in dictionaries, for unit tests."""
 
     def __init__(self) -> None:
         self.lsn: int | None = None

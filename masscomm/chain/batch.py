@@ -1,10 +1,11 @@
-"""The batch driver of the Kafka-triggered functions that produce records.
+"""Processes the batch of a Kafka-triggered Lambda function that produces records.
 
-    decode each record → the use case handles them with shared look-ups → produce → one flush → one result a record
+decode each record → the function's use case handles all of them with shared look-ups → produce → one flush → one result
+per record
 
-A record succeeds when Kafka acknowledged every record produced for it, its dead letter included. It is redelivered
-(batchItemFailures) after a Retry, a failed delivery report, or when time ran out. A per-record processor could not do
-this: it would call a record done before the flush.
+A record succeeds if Kafka has acknowledged every record produced for it, its dead letter included. A record is returned
+in batchItemFailures and consumed again after a Retry error, after a failed delivery report, or if the time ran out. A
+processor that handles one record at a time could not do this: it would report success before the flush.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +15,8 @@ from typing import Any, Protocol
 
 from aws_lambda_powertools import Logger
 
-from masscomm.directory.port import Directory
 from masscomm.domain.records import AvroRecord
+from masscomm.domain.time_limits import FLUSH_RESERVE_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, UnknownSchema
@@ -28,15 +29,10 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import DEAD_LETTERS, RECORDS_FAILED, RECORDS_IN, RECORDS_OUT
 
-# Part of the remaining time that is reserved for the flush and the response.
-_FLUSH_RESERVE_S = 2.0
-# As long as a directory may wait for change data capture.
-_CONFIRM_S = 5.0
-
 
 @dataclass
 class Item[T]:
-    """A record of the batch with its decoded value; span: of its processing, in its trace."""
+    """One record of the batch with its decoded value and the trace span of its processing."""
 
     record: KafkaRecord
     value: T
@@ -44,8 +40,13 @@ class Item[T]:
     span: traces.Span | None = None
 
     @property
+    def log_keys(self) -> Mapping[str, Any]:
+        """Return the keys of log lines about the record."""
+        return _ids(self.record, self)
+
+    @property
     def trace_headers(self) -> Headers:
-        """The trace headers of every record produced for this item, delayed records included."""
+        """Return the trace headers of every record produced for this item, delayed records included."""
         return self.span.trace.headers if self.span is not None else []
 
 
@@ -53,23 +54,24 @@ class Item[T]:
 class Batch[T]:
     """The decoded items of an invocation, and the producer for the records derived from them.
 
-    An item with an error has failed: `active` skips it, and nothing more is produced for it.
+    An item whose error is set has failed: `active` omits it, and no further record is produced for it.
     """
 
     items: list[Item[T]]
     codec: Codec
     producer: Producer
     remaining_s: Callable[[], float]
-    _behind: tuple[int, Retry] | None = field(default=None, init=False)
 
     def active(self) -> list[Item[T]]:
-        """The items that may still succeed."""
+        """Return the items that have not failed."""
         return [item for item in self.items if item.error is None]
 
     def produce(self, item: Item[T], topic: str, key: str, record: AvroRecord, headers: Headers | None = None) -> None:
-        """Produce a record for an item, in its trace; the item fails if the delivery report is an error.
+        """Produce a record for an item, in its trace. The item fails if the delivery report is an error.
 
-        Errors: Retry (the registry cannot be asked), Stop (the schema is not deployed).
+        Raises:
+            Retry: The schema registry is unavailable.
+            Stop: The schema is not deployed.
         """
         value = self.codec.encode(topic, type(record).__name__, record.to_avro())
 
@@ -83,23 +85,8 @@ class Batch[T]:
             carried += item.trace_headers
         self.producer.produce(topic, key.encode(), value, carried, report)
 
-    def confirm(self, directory: Directory, ts_ms: int) -> None:
-        """Call directory.confirm if time remains; a time that was not confirmed once is not waited for a second time.
-
-        Errors: Retry.
-        """
-        if self._behind is not None and ts_ms >= self._behind[0]:
-            raise self._behind[1]
-        if not directory.is_confirmed(ts_ms) and self.remaining_s() < _CONFIRM_S:
-            raise Retry("the invocation's time is used up before the directory could be waited for")
-        try:
-            directory.confirm(ts_ms)
-        except Retry as error:
-            self._behind = (ts_ms, error)
-            raise
-
     def attempt(self, item: Item[T], work: Callable[[], None]) -> None:
-        """Do an item's work; an error fails this item alone, except Stop, which is raised."""
+        """Run the work for one item. An error fails only this item, except Stop, which is raised."""
         if item.error is not None:
             return
         if self.remaining_s() <= 0:
@@ -115,45 +102,50 @@ class Batch[T]:
 
 
 class UseCase[T](Protocol):
-    """A function's own part: decode a record, handle a batch."""
+    """The part of a function that is specific to it: it decodes a record and handles a batch."""
 
     def decode(self, record: KafkaRecord, codec: Codec) -> T:
-        """Errors: DeadLetter, Retry."""
+        """Return the decoded value of a record. Raises DeadLetter or Retry."""
         ...
 
     def handle(self, batch: Batch[T]) -> None:
-        """Process batch.active(), through batch.attempt where an error may concern one item.
+        """Process batch.active(). Work that can fail for one item alone runs in batch.attempt.
 
-        Errors: Retry for everything still active; DeadLetter is an item's own.
+        Raises:
+            Retry: All items that have not failed yet are redelivered. A DeadLetter error belongs to a single item.
         """
         ...
 
     def dead_lettered(self, batch: Batch[T], item: Item[T], why: DeadLetter) -> None:
-        """Produce the outcomes of a decoded record that is dead-lettered."""
+        """Produce the outcome records (status and reason of each recipient) of a decoded record that is
+        dead-lettered.
+        """
         ...
 
 
 @dataclass
 class _Result[T]:
-    """The result of a record: done, or dead-lettered, or retried where it has an error, the dead letter's included."""
+    """The result of one record: done, dead-lettered, or retried if the record or its dead letter has an error."""
 
     record: KafkaRecord
-    # None where it was not decoded. Its error, by then, is the result's.
+    # The item of the record; None if the record could not be decoded. Then the result already has the error.
     item: Item[T] | None = None
     dead_letter: DeadLetter | None = None
     error: Exception | None = None
 
     def settle(self) -> None:
-        """Take the item's error, after the last delivery report."""
+        """Copy the item's error into the result, after the last delivery report."""
         if self.item is not None:
             self.error = self.error or self.item.error
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchDriver:
-    """One for each function environment; without an alarm, each dead letter is only logged.
+    """Runs a use case on each batch. Each function environment has one instance; without a dead-letter alarm, each
+    dead letter is only logged.
 
-    denied_ids: how long records with schema ids that the registry denies are redelivered.
+    Args:
+        denied_ids: Decides how long a record is redelivered whose schema id the registry does not know.
     """
 
     function: str
@@ -164,9 +156,10 @@ class BatchDriver:
     denied_ids: DeniedIds = field(default_factory=DeniedIds)
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
-        """Return the partial batch response to an aws:kafka event; after a Stop, all records are redelivered.
+        """Return the partial batch response to an aws:kafka event. After a Stop error, all records are redelivered.
 
-        Errors: ValueError (not such an event).
+        Raises:
+            ValueError: The event is not an aws:kafka event.
         """
         records = parse(event)
         metrics.add(RECORDS_IN, len(records))
@@ -180,7 +173,7 @@ class BatchDriver:
             items=[],
             codec=self.codec,
             producer=self.producer,
-            remaining_s=lambda: context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S,
+            remaining_s=lambda: context.get_remaining_time_in_millis() / 1000 - FLUSH_RESERVE_S,
         )
         results = [self._decode(batch, record, use_case, context) for record in records]
         batch.items += [result.item for result in results if result.item is not None]
@@ -200,8 +193,8 @@ class BatchDriver:
         return batch_response(result.record for result in results if result.error is not None)
 
     def _report[T](self, results: Sequence[_Result[T]]) -> None:
-        """Count and log the results, and end the spans."""
-        # A dead letter that Kafka did not acknowledge is redelivered, and counted then.
+        """Count and log the results, and end the trace spans."""
+        # A dead letter that Kafka has not acknowledged is not counted: its record is redelivered, and counted then.
         reasons = [each.dead_letter.reason for each in results if each.dead_letter is not None and each.error is None]
         metrics.add(RECORDS_FAILED, sum(result.error is not None for result in results))
         metrics.add(DEAD_LETTERS, len(reasons))
@@ -215,8 +208,9 @@ class BatchDriver:
     def _decode[T](
         self, batch: Batch[T], record: KafkaRecord, use_case: UseCase[T], context: LambdaContext
     ) -> _Result[T]:
-        """Decode a record; one that does not decode is dead-lettered or retried, the others are processed."""
-        if batch.remaining_s() <= 0:  # each record costs a time-out while the registry does not respond
+        """Decode a record. A record that cannot be decoded is dead-lettered or retried; the others are processed."""
+        # Decoding stops when the time is used up: while the registry does not respond, each record costs a time-out.
+        if batch.remaining_s() <= 0:
             return _Result(record, error=Retry("the invocation's time is used up"))
         try:
             with logs.about(_ids(record)):
@@ -238,9 +232,10 @@ class BatchDriver:
             return _Result(record, error=error)
 
     def _begin_span[T](self, item: Item[T], context: LambdaContext) -> traces.Span | None:
-        """Begin the span of a record's processing, below the span that produced it or as the first of its send's trace.
+        """Begin the span of a record's processing. Its parent is the span that produced the record; without one it
+        begins the trace of the record's send.
 
-        None for a record without send and trace: a row change would be a trace of one span.
+        Return None for a record without a send and without a trace: each row change would be a trace of one span.
         """
         ids = logs.ids_of(item.value)
         parent_trace = traces.of_headers(item.record.headers)
@@ -254,10 +249,12 @@ class BatchDriver:
         )
 
     def _flush(self, context: LambdaContext) -> None:
-        self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S / 2))
+        self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - FLUSH_RESERVE_S / 2))
 
     def _dead_letter[T](self, result: _Result[T], why: DeadLetter) -> None:
-        """Produce a record to the dead-letter topic; if Kafka does not acknowledge it there, it is redelivered."""
+        """Produce a record to the dead-letter topic. If Kafka does not acknowledge it there, the record is
+        redelivered.
+        """
         record, item = result.record, result.item
         result.dead_letter = why
         with logs.about(_ids(record, item)):
@@ -272,9 +269,9 @@ class BatchDriver:
         self.producer.produce(topics.DEAD_LETTER, record.key, record.value, headers, report)
 
     def _dead_letter_item[T](self, batch: Batch[T], result: _Result[T], use_case: UseCase[T]) -> bool:
-        """Dead-letter a record whose item has a DeadLetter error; returns whether it has.
+        """Dead-letter the record of an item that has a DeadLetter error; return whether the item has one.
 
-        The item is replaced by one without an error, which collects the delivery reports of its outcomes.
+        The item is replaced by one without an error, which collects the delivery reports of its outcome records.
         """
         item = result.item
         if item is None or not isinstance(item.error, DeadLetter):
@@ -298,7 +295,7 @@ class BatchDriver:
 def redeliver_all(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict[str, Any]:
     """Return the response of a misconfigured function: all records are redelivered until an operator has acted.
 
-    Raising an error instead would count against every record as if the record crashed the function.
+    If the function raised an error instead, Lambda would count a failed attempt for every record.
     """
     logger.critical(
         "misconfigured: all records are redelivered until an operator acts", error=str(error), exc_info=error
@@ -307,7 +304,7 @@ def redeliver_all(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -
 
 
 def _ids[T](record: KafkaRecord, item: Item[T] | None = None) -> dict[str, Any]:
-    """The ids on every log line about a record."""
+    """Return the ids that every log line about a record contains."""
     ids = {"position": record.source_position}
     if item is not None:
         ids |= logs.ids_of(item.value)
@@ -317,7 +314,7 @@ def _ids[T](record: KafkaRecord, item: Item[T] | None = None) -> dict[str, Any]:
 
 
 def _end_span[T](result: _Result[T]) -> None:
-    """End the span of a record with its error; a dead letter's span has its reason."""
+    """End the span of a record with the record's error; the span of a dead-lettered record has the reason."""
     if result.item is None or result.item.span is None:
         return
     error = None if result.error is None else str(result.error) or repr(result.error)

@@ -1,4 +1,4 @@
-"""What every Kafka-triggered function is built from."""
+"""Builds the batch driver of every Kafka-triggered function."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,10 +7,11 @@ from aws_lambda_powertools import Logger
 
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver, UseCase, redeliver_all
+from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
-from masscomm.kafka.denied_ids import RETRY_S, DeniedIds
+from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
@@ -18,7 +19,9 @@ from masscomm.observability import traces
 
 
 def batch_driver(function: str, logger: Logger) -> BatchDriver:
-    """The batch driver over the real broker and registry. Errors: Stop where the environment lacks a setting."""
+    """Return a batch driver that uses the real Kafka brokers and schema registry. Raises Stop if an environment
+    variable is missing.
+    """
     traces.check_config()
     return BatchDriver(
         function=function,
@@ -26,7 +29,7 @@ def batch_driver(function: str, logger: Logger) -> BatchDriver:
         producer=KafkaProducer.from_environment(),
         logger=logger,
         alarm=DeadLetterAlarm(limit=environment.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger),
-        denied_ids=DeniedIds(retry_s=environment.number("DENIED_SCHEMA_RETRY_S", RETRY_S)),
+        denied_ids=DeniedIds(retry_s=environment.number("DENIED_SCHEMA_RETRY_S", DENIED_SCHEMA_RETRY_S)),
     )
 
 
@@ -36,9 +39,10 @@ def answer[T](
     context: LambdaContext,
     logger: Logger,
 ) -> dict[str, Any]:
-    """The partial batch response of the function that bootstrap builds, also where it cannot be built.
+    """Return the partial batch response of the function that `bootstrap` builds, also if `bootstrap` fails.
 
-    Errors: ValueError where it is no aws:kafka event.
+    Raises:
+        ValueError: The event is not an aws:kafka event.
     """
     try:
         driver, use_case = bootstrap()

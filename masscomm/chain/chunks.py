@@ -1,4 +1,6 @@
-"""A send's chunk as a request of distinct recipients, and its parts after send_at."""
+"""Converts a send's chunk (one record with a range of its recipients) to a request of distinct recipients, and
+splits it into parts.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -6,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from masscomm.domain.categories import NAME_PATTERN, resolve_channels
+from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import chunk_id, derived_id, is_record_id, released_id, send_id_of_record
 from masscomm.domain.lanes import Lane, shared_queue
 from masscomm.domain.limits import (
@@ -15,63 +17,72 @@ from masscomm.domain.limits import (
     LONGEST_TEXT,
     MAX_AHEAD_MS,
     MAX_CHANNELS,
-    MAX_COPIED_BYTES,
     MAX_RECORD_BYTES,
     MAX_RECORD_ID_BYTES,
+    NAME_PATTERN,
     SEND_ID_PATTERN,
 )
 from masscomm.domain.records import (
-    CARRIED,
+    COPIED_TEXTS,
+    MAX_COPIED_BYTES,
     BuildRequested,
     DeliveryRequested,
+    DerivedRecord,
+    RecheckFields,
     RecheckRequested,
     SendRequested,
-    carry_over,
 )
 from masscomm.errors import DeadLetter
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import lane_of
 
-# Longer chunks are split by position first: time and memory of an invocation are bounded.
+# A record with more recipients than this is split by their position first, so that the time and memory of an invocation
+# are bounded.
 SPLIT_ABOVE = 10_000
-# Most recipients of a part of a long chunk.
+# The largest number of recipients in a part of a split record.
 PART_SIZE = 5_000
 SEND_AT = "send_at"
-# Most recipients of a small send.
+# The largest number of recipients of a small send.
 SMALL_SEND = 100
 
 
 def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
-    """Return the send's distinct recipients, each at its first position.
+    """Return a request with the distinct recipients of a chunk (one record of a send), each at its first position in
+    the list.
 
-    record: the send's own; a send without an id gets one from its original position. Channels stay empty if its
-    outcomes could not be counted. Errors: DeadLetter (position headers are invalid).
+    Args:
+        record: The record of the send. If it has no send id, the id is derived from the record's original position in
+            Kafka. Its channels stay empty if metrics could not count the outcomes.
+
+    Raises:
+        DeadLetter: The headers with the original position are invalid.
     """
     send_id = send.send_id or send_id_of_record(*original_position(record))
     positions: dict[int, int] = {}
     for position, user_id in enumerate(send.to_users):
         positions.setdefault(user_id, position)
     chunk = chunk_id(send_id, send.chunk_index)
-    return carry_over(
-        send,
-        RecheckRequested,
+    recipients = DerivedRecord(
         record_id=chunk,
         parent_id=chunk,
-        why="send",
         send_id=send_id,
+        chunk_index=send.chunk_index,
         range_start=0,
         range_end=len(send.to_users),
-        channels=resolve_channels(send.type, send.channels) if _is_countable(send, record) else [],
         positions=list(positions.values()),
         user_ids=list(positions),
     )
+    channels = resolve_channels(send.type, send.channels) if _is_countable(send, record) else []
+    return RecheckFields(why="send", channels=channels).added_to(RecheckRequested, send, recipients)
 
 
 def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:
-    """Return why a chunk is dead-lettered, else None; checked wherever a send enters the chain."""
+    """Return the reason why a chunk (one record of a send) must be dead-lettered, else None. Every function that
+    consumes new sends checks it.
+    """
     size = len(record.value or b"")
-    copied_bytes = sum(len(text.encode()) for name in CARRIED if name != "type" for text in _texts(getattr(send, name)))
+    copied_bytes = sum(len(text.encode()) for name in COPIED_TEXTS for text in _texts(getattr(send, name)))
     if size > MAX_RECORD_BYTES:
         return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
     if copied_bytes > MAX_COPIED_BYTES:
@@ -95,14 +106,14 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
 
 
 def _texts(value: object) -> list[str]:
-    """Return the texts of a carried field; a number has none."""
+    """Return the texts in the value of a field that derived records copy; a number contains none."""
     if isinstance(value, dict):
         return [*value, *value.values()]
     return [value] if isinstance(value, str) else []
 
 
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
-    """Return whether metrics can count the send's outcomes; otherwise nothing of the send is counted."""
+    """Return whether metrics can count the outcomes of the send; otherwise no outcome of it is counted."""
     if not 0 <= send.timestamp <= min(record.timestamp_ms + FAR_FUTURE_MS, END_OF_TIME_MS - 1):
         return False
     texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
@@ -112,7 +123,11 @@ def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
 
 
 def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R) -> R:
-    """Return the record. Errors: DeadLetter (invalid record_id, or positions and user_ids differ in number)."""
+    """Return the record after checking it.
+
+    Raises:
+        DeadLetter: The record_id is invalid, or positions and user_ids differ in number.
+    """
     if not is_record_id(record.record_id):
         raise DeadLetter("invalid", f"record_id is empty or longer than {MAX_RECORD_ID_BYTES} bytes")
     if len(record.positions) != len(record.user_ids):
@@ -121,7 +136,11 @@ def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R)
 
 
 def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
-    """Decode a recheck record. Errors: DeadLetter (positions do not match users or range)."""
+    """Decode a recheck record (recipients that preference_checker decides about later).
+
+    Raises:
+        DeadLetter: The positions do not match the users or the range.
+    """
     request = checked(RecheckRequested.from_avro(value))
     ascending = all(one < next_one for one, next_one in pairwise(request.positions))
     inside = not request.positions or (
@@ -133,9 +152,11 @@ def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
 
 
 def lane_of_send(send: SendRequested, topic: str) -> Lane:
-    """Return the lane for a send's derived records, by its topic and size.
+    """Return the lane (the group of topics) of all records derived from a send, by its topic and its number of
+    recipients.
 
-    For a broadcast, it is the queue that its tenant shares with others; preference_checker may lease another one.
+    For a broadcast, this is the queue that its tenant shares with others; preference_checker may lease another queue
+    for it.
     """
     lane = lane_of(topic)
     if lane is not Lane.BULK:
@@ -145,15 +166,16 @@ def lane_of_send(send: SendRequested, topic: str) -> Lane:
 
 
 def split_parts(whole: RecheckRequested) -> list[RecheckRequested]:
-    """Return a long chunk in parts, by position."""
+    """Split a chunk (one record of a send) with many recipients into parts, by their position in the list."""
     return _parts(whole, "split", lambda start, end: derived_id(whole.record_id, "recheck", "split", start, end))
 
 
 def after_send_at(chunk: RecheckRequested, send_at: int) -> list[RecheckRequested]:
-    """Return the parts of a chunk that continue at its send_at; empty where it has no recipients.
+    """Return the parts of a chunk (one record of a send) that are processed at its send_at; none if the chunk has no
+    recipients.
 
-    The parts are the same before and after send_at: a redelivery after it derives the records that an earlier delivery
-    stored in the delay store.
+    The parts are the same before and after send_at: a redelivery after that time derives the same records that an
+    earlier delivery put into the delay store.
     """
     released = replace(chunk, waited_until=send_at)
     return _parts(released, SEND_AT, lambda start, end: released_id(chunk.record_id, SEND_AT, start, end))
@@ -171,7 +193,9 @@ def _parts(whole: RecheckRequested, why: str, id_of: Callable[[int, int], str]) 
 def ranges(
     request: RecheckRequested | BuildRequested | DeliveryRequested, size: int
 ) -> Iterator[tuple[int, int, list[int]]]:
-    """(start, end, rows) for each range of positions that has recipients; ranges lie on multiples of size."""
+    """Yield (start, end, indices of recipients) for each range of positions in the send that contains recipients.
+    Ranges begin at multiples of `size`.
+    """
     indices: list[int] = []
     current = -1
     for index, position in enumerate(request.positions):

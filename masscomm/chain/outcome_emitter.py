@@ -1,4 +1,4 @@
-"""Emit the outcomes of recipients."""
+"""Produces outcome records, which contain the status and reason of each recipient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,20 @@ from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.records import BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested
 from masscomm.domain.statuses import Status
 from masscomm.kafka import topics
+from masscomm.kafka.producer import Headers
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutcomeEmitter:
-    """Produces the outcome records of one step, and counts their recipients."""
+    """Produces the outcome records of one processing step, and counts their recipients."""
 
-    # Part of each outcome's id.
+    # The name of the processing step; it is part of the id of each outcome record.
     step: str
     clock: Clock
-    # Outcomes say how fresh it is; None where no decision depends on it.
+    # The directory in OpenSearch, whose position is written into each outcome record; None if no decision depends on
+    # it.
     directory: Directory | None = None
 
     def emit[T](
@@ -33,9 +35,10 @@ class OutcomeEmitter:
         span: tuple[int, int],
         outcomes: Sequence[RecipientOutcome],
     ) -> None:
-        """Produce the outcome record of recipients within a span of the parent's positions; none without recipients.
+        """Produce one outcome record for recipients within a range of the parent record's positions; none if there
+        are no recipients.
 
-        Errors: those of Batch.produce.
+        Raises the errors of Batch.produce.
         """
         if not outcomes:
             return
@@ -50,11 +53,13 @@ class OutcomeEmitter:
             now_ms=self.clock.now_ms(),
             directory=None if self.directory is None else self.directory.position(),
         )
-        batch.produce(item, topics.OUTCOME, record.record_id, record)
-        count_recipients(record)
+        emit_outcome(batch, item, record)
 
 
-def count_recipients(record: NotificationOutcome) -> None:
-    """Count an outcome record's recipients by status."""
+def emit_outcome[T](
+    batch: Batch[T], item: Item[T], record: NotificationOutcome, headers: Headers | None = None
+) -> None:
+    """Produce an outcome record, and count its recipients by status. Raises the errors of Batch.produce."""
+    batch.produce(item, topics.OUTCOME, record.record_id, record, headers)
     for result in record.results:
         metrics.add(RECIPIENTS[Status(result.status)], result.count)

@@ -1,4 +1,4 @@
-"""E-mail messages with the headers for unsubscribing with one click (RFC 2369, RFC 8058)."""
+"""Builds e-mail messages with the headers for unsubscribing with one click (RFC 2369, RFC 8058)."""
 
 from email.errors import MessageError
 from email.headerregistry import Address, HeaderRegistry, UnstructuredHeader
@@ -9,12 +9,15 @@ from urllib.parse import urlencode
 
 from masscomm.channels.provider import Rejected
 
-# RFC 5321, 4.5.3.1: 64 octets, @ and 255 octets. Python's parser takes minutes for some longer addresses.
+# The maximum length of an e-mail address: 64 octets, @ and 255 octets (RFC 5321, 4.5.3.1). Python's parser takes
+# minutes for some longer addresses.
 _MAX_ADDRESS_BYTES = 320
 
 
 class _Whole(UnstructuredHeader):
-    """A header whose parts are not folded: a folded long address is an encoded word, which no client uses as a link."""
+    """A header that is not folded. A long address in a folded header becomes an encoded word, which no mail client
+    uses as a link.
+    """
 
     def fold(self, *, policy: Policy) -> str:
         value = str(self).replace(", ", f",{policy.linesep} ")
@@ -23,7 +26,7 @@ class _Whole(UnstructuredHeader):
 
 _HEADERS = HeaderRegistry()
 _HEADERS.map_to_type("list-unsubscribe", _Whole)  # type: ignore[arg-type]  # the stubs know no mixins
-# Every relay accepts 7 bits.
+# Every mail relay accepts 7-bit content.
 _POLICY = SMTP.clone(header_factory=_HEADERS, cte_type="7bit")
 
 
@@ -42,10 +45,10 @@ def email_message(
     Args:
         sender: An address, or a name and an address.
         recipient: An address.
-        subject: The subject.
-        text: The body.
-        html: An alternative to the text.
-        notification_id: Part of the message id and of the unsubscribe links.
+        subject: The subject line.
+        text: The body as plain text.
+        html: The body as HTML, an alternative to the text.
+        notification_id: The id of the notification; the message id and the unsubscribe links contain it.
         unsubscribe_url: The target of the one-click link; None: the message has only the mailto link.
 
     Raises:
@@ -68,13 +71,15 @@ def email_message(
         if html:
             message.add_alternative(html, subtype="html")
         return message.as_bytes()
-    # The email package raises each of these errors for invalid addresses.
+    # Python's email package raises each of these errors for some invalid addresses.
     except (ValueError, IndexError, MessageError, RecursionError) as error:
-        raise Rejected(f"no e-mail can be made of it: {error}") from error
+        raise Rejected(f"the message is not a valid e-mail: {error}") from error
 
 
 def mail_domain_in_ascii(address: str) -> str:
-    """Return the address with its domain in ASCII. Errors: ValueError (the domain is invalid, the address too long)."""
+    """Return the address with its domain in ASCII (IDNA). Raises ValueError if the domain is invalid or the address
+    too long.
+    """
     if len(address.encode(errors="replace")) > _MAX_ADDRESS_BYTES:
         raise ValueError(f"the address is longer than {_MAX_ADDRESS_BYTES} bytes")
     name, at, domain = address.rpartition("@")

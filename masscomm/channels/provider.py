@@ -4,21 +4,24 @@ ProviderError
   Transient        the call is retried (throttled, 5xx, a cut connection, expired credentials)
     ApplicationOff   a platform application accepts no message until an operator acts: retried later, without a delay
                      for the recipients of other applications
+    NotTried         no time remained for the call
   TargetGone       this device or address accepts no message any more
   Rejected         the provider will never accept this message
+  Expired          the notification expired before the call
 """
 
 from collections.abc import Mapping
 from typing import Protocol
 
-# The longest duration of one call. Adapters use it as their time-outs; it is shorter than a lease of the delivery
-# ledger.
-CONNECT_S, READ_S = 2, 6
-CALL_S = float(CONNECT_S + READ_S)
+from masscomm.domain.time_limits import PROVIDER_CALL_S, PROVIDER_CONNECT_S, PROVIDER_READ_S
+
+# The time limits of one call in seconds. Adapters use them as their time-outs; together they are shorter than a lease
+# of the delivery ledger.
+CONNECT_S, READ_S, CALL_S = PROVIDER_CONNECT_S, PROVIDER_READ_S, PROVIDER_CALL_S
 
 
 class ProviderError(Exception):
-    """The base class of the errors above; the message is the provider's own text."""
+    """The base class of the errors in this module; the message is the provider's own text."""
 
 
 class Transient(ProviderError):
@@ -45,24 +48,36 @@ class TargetGone(ProviderError):
 
 
 class Rejected(ProviderError):
-    """The provider refuses the message or its address for good; too_large: because of its size."""
+    """The provider refuses the message or its address permanently. `too_large` is true if the size is the reason."""
 
     def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)
         self.too_large = too_large
 
 
-class PushProvider(Protocol):
-    """Publishes to one device."""
+class NotTried(Transient):
+    """The provider was not called because no time remained for the call."""
 
-    def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
-        """Publish a message and return the provider's message id. message: JSON by platform. Errors: ProviderError."""
+
+class Expired(ProviderError):
+    """The notification expired before the call: no message is published after expires_at."""
+
+
+class PushProvider(Protocol):
+    """The interface of a push provider: it publishes to one device."""
+
+    async def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
+        """Publish a message and return the provider's message id. `message` is JSON with one text per platform.
+        Raises ProviderError.
+        """
         ...
 
 
 class EmailProvider(Protocol):
-    """Sends one e-mail."""
+    """The interface of an e-mail provider: it sends one e-mail."""
 
-    def send(self, *, recipient: str, message: bytes) -> str:
-        """Send a message and return the provider's message id. message: complete RFC 5322. Errors: ProviderError."""
+    async def send(self, *, recipient: str, message: bytes) -> str:
+        """Send a message and return the provider's message id. `message` is a complete e-mail by RFC 5322. Raises
+        ProviderError.
+        """
         ...

@@ -1,36 +1,27 @@
 """The table of all error codes of SNS and SES, each with its class of ProviderError.
 
-Sources: the API references of Amazon SNS (Publish, common errors) and Amazon SES v1 (SendRawEmail, common errors).
-Depending on the protocol's age, codes end with "Exception" or not; the table has them without it.
+Sources: the API references of Amazon SNS (Publish, common errors) and Amazon SES v1 (SendRawEmail, common errors). Some
+AWS protocols append "Exception" to the codes; the table has the codes without it.
 """
 
 from dataclasses import dataclass
-
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionClosedError,
-    ProxyConnectionError,
-    ReadTimeoutError,
-    ResponseStreamingError,
-)
 
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Codes with the same meaning. The first row that fits counts."""
+    """Error codes with the same meaning. The first row of the table that matches an error applies."""
 
     codes: frozenset[str]
     error: type[ProviderError]
-    # The row fits only messages that contain this text.
+    # A text that the error message must contain for this row to match.
     saying: str = ""
     throttled: bool = False
     too_large: bool = False
 
     def fits(self, code: str, message: str) -> bool:
-        """Whether the row fits the provider's answer."""
+        """Return whether the row matches the provider's error."""
         return code in self.codes and self.saying in message
 
 
@@ -41,21 +32,22 @@ def _row(codes: str, error: type[ProviderError], *, saying: str = "", **flags: b
 _INVALID = "InvalidParameter InvalidParameterValue ParameterValueInvalid Validation ValidationError"
 
 TABLE: tuple[Row, ...] = (
-    # permanent, of the platform application: its credentials are invalid or it was deleted; no recipient fails for it
+    # Errors that are permanent for a platform application: its credentials are invalid or it was deleted. No recipient
+    # fails because of them.
     _row("PlatformApplicationDisabled", ApplicationOff),
     _row("NotFound", ApplicationOff, saying="PlatformApplication"),
-    # permanent, of the device: the push service revoked its token, or the endpoint was deleted
+    # Errors that are permanent for a device: the push service revoked its token, or the endpoint was deleted.
     _row("EndpointDisabled NotFound", TargetGone),
     _row(_INVALID, TargetGone, saying="TargetArn"),
     _row(_INVALID, TargetGone, saying="Token"),
-    # throttles
+    # The provider throttles.
     _row(  # guard: provider_errors.throttling
         "Throttling Throttled ThrottledException TooManyRequests RequestLimitExceeded KMSThrottling SlowDown",
         Transient,
         throttled=True,
     ),
-    # transient, and our fault: expired or changing credentials, a clock skew, a sender or an account that an operator
-    # must correct. No recipient fails for it.
+    # Errors that are temporary and our own fault: expired or changing credentials, clock skew, or a sender or account
+    # that an operator must correct. No recipient fails because of them.
     _row(  # guard: provider_errors.expired_credentials
         "ExpiredToken RequestExpired RequestTimeTooSkewed SignatureDoesNotMatch InvalidSignature IncompleteSignature",
         Transient,
@@ -70,38 +62,31 @@ TABLE: tuple[Row, ...] = (
         Transient,
     ),
     _row("KMSAccessDenied KMSDisabled KMSInvalidState KMSNotFound KMSOptInRequired", Transient),
-    # transient: a fault of the provider
+    # Errors that are temporary faults of the provider.
     _row("InternalError InternalFailure ServiceUnavailable RequestTimeout RequestAborted", Transient),
-    # permanent, of the message or its address
+    # Errors that are permanent for the message or its address.
     _row(_INVALID, Rejected, saying="too long", too_large=True),
     _row("RequestEntityTooLarge", Rejected, too_large=True),
     _row(f"{_INVALID} MessageRejected", Rejected),
 )
 
 OTHER = "other"
-# The closed vocabulary of a provider's refusals, in outcomes and device statuses.
+# All provider error codes that outcomes and device statuses may contain.
 CODES = frozenset(code for row in TABLE for code in row.codes) | {OTHER}
-
-# The request was sent and no answer arrived: the provider may have accepted the message.
-_ANSWER_LOST = (ReadTimeoutError, ConnectionClosedError, ResponseStreamingError, ProxyConnectionError)
 
 
 def code_of(error: ProviderError) -> str:
-    """Return the provider's code if it is one of CODES, else `other`. The free text is for log lines only."""
+    """Return the provider's error code if it is in CODES, else `other`. The provider's message text appears only in
+    log lines.
+    """
     code = str(error).partition(":")[0].removesuffix("Exception")
     return code if code in CODES else OTHER
 
 
-def as_provider_error(error: ClientError | BotoCoreError) -> ProviderError:
-    """Return the ProviderError for an error of the SDK."""
-    if not isinstance(error, ClientError):
-        return Transient(f"{type(error).__name__}: {error}", answer_lost=isinstance(error, _ANSWER_LOST))
-    details = error.response.get("Error", {})
-    return refusal(details.get("Code", ""), details.get("Message", ""))
-
-
 def refusal(code: str, text: str) -> ProviderError:
-    """Return the ProviderError for a provider's error code and text; a code outside the table is retried."""
+    """Return the ProviderError for a provider's error code and text. The call is retried for a code that is not in
+    the table.
+    """
     message = f"{code}: {text}"[:500]
     row = next((row for row in TABLE if row.fits(code.removesuffix("Exception"), message)), None)
     if row is None or row.error is Transient:

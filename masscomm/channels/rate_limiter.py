@@ -1,37 +1,42 @@
-"""The rate at which one function environment calls a provider: its share of the account's quota, adapted to throttles.
+"""Limits the rate at which one function environment calls a provider: its share of the account's quota, adapted to
+throttled calls.
 
-Additive increase while no call is throttled, multiplicative decrease by the share of throttled calls. Environments do
-not communicate: each adapts to its own throttles, and so they share the account's rate (benchmarks/rate_limiter.py).
+The rate increases additively while no call is throttled, and decreases multiplicatively by the share of throttled
+calls. Environments do not communicate: each one adapts to its own throttled calls, and thereby they share the account's
+rate (benchmarks/rate_limiter.py).
 """
 
 import math
-import threading
 
 from masscomm.clock import Clock
 
-# Throttles are evaluated together: a single one is no evidence.
+# The results of calls are evaluated together once per window: a single throttled call is no evidence.
 _WINDOW_S = 0.2
 _MIN_CALLS = 5
-# Decrease by the share of throttled calls; increase by a second without throttles.
+# The factors by which the rate decreases (times the share of throttled calls) and increases (per second without a
+# throttled call).
 _DECREASE = 0.5
 _MIN_DECREASE = 0.01
 _INCREASE_PER_S = 0.05
-# The increase grows with each second without a throttle, for a quick recovery after an outage.
+# The increase itself grows by this share with each second without a throttled call, for a quick recovery after an
+# outage.
 _ACCELERATION_PER_S = 0.5
-# Below this share of the rate, the rate does not limit the calls: it does not grow.
+# Below this share of the allowed rate, the calls are not limited by the rate, and the rate does not increase.
 _BUSY = 0.8
-# Slots missed while a slice is recorded or a batch fetched can be caught up.
+# Slots that were missed within this time, while a slice of results was recorded or a batch fetched, may be used later.
 _CATCH_UP_S = 0.2
-# No slot is reserved further ahead: the rate may change until then.
+# No slot is reserved further in the future than this, because the rate may change until then.
 _MAX_WAIT_S = 0.25
 _FLOOR_PER_S = 1.0
 
 
 class RateLimiter:
-    """Limits the calls to one provider account in one region; thread-safe.
+    """Limits the calls to one provider account in one region. An instance belongs to one event loop.
 
-    per_s: the environment's share of the account's quota; None: unlimited until the first throttle shows the accepted
-    rate. floor_per_s: the lowest rate.
+    Args:
+        per_s: The environment's share of the account's quota in calls per second. None: the rate is unlimited until the
+            first throttled call shows which rate the provider accepts.
+        floor_per_s: The lowest rate in calls per second.
     """
 
     def __init__(self, clock: Clock, *, per_s: float | None = None, floor_per_s: float = _FLOOR_PER_S) -> None:
@@ -40,45 +45,51 @@ class RateLimiter:
         self._base = per_s
         self._floor = floor_per_s
         self._next = -1.0
-        self._lock = threading.Lock()
         self._begin(clock.monotonic())
         self._unthrottled_s = 0.0
 
     @property
     def per_s(self) -> float | None:
-        """The present rate; None while it is unlimited."""
+        """Return the current rate in calls per second; None while it is unlimited."""
         return self._rate
 
-    def take(self) -> bool:
-        """Wait for a slot; False if none is free within a moment: try again if time remains."""
-        with self._lock:
-            now = self._clock.monotonic()
-            if self._rate is None:  # guard: provider.rate_limit
-                return True
-            slot = max(self._next, now - _CATCH_UP_S)
-            wait = slot - now
-            if wait <= _MAX_WAIT_S:
-                self._next = slot + 1 / self._rate
-        if wait > 0:
-            self._clock.sleep(min(wait, _MAX_WAIT_S))
-        return wait <= _MAX_WAIT_S
+    async def take(self) -> bool:
+        """Wait for a slot. Return False if no slot becomes free within a short time; the caller may try again if
+        time remains.
+        """
+        reserved, wait_s = self.reserve()
+        if wait_s > 0:
+            await self._clock.pause(wait_s)
+        return reserved
+
+    def reserve(self) -> tuple[bool, float]:
+        """Return whether a slot is reserved, and the seconds to wait for the slot or until another try."""
+        if self._rate is None:  # guard: provider.rate_limit
+            return True, 0.0
+        now = self._clock.monotonic()
+        slot = max(self._next, now - _CATCH_UP_S)
+        wait_s = slot - now
+        if wait_s > _MAX_WAIT_S:
+            return False, _MAX_WAIT_S
+        self._next = slot + 1 / self._rate
+        return True, max(0.0, wait_s)
 
     def answered(self, *, throttled: bool) -> None:
-        """Count a call's result."""
-        with self._lock:
-            self._calls += 1
-            self._throttled += throttled
-            now = self._clock.monotonic()
-            seconds = now - self._since
-            if seconds >= _WINDOW_S and self._calls >= _MIN_CALLS:
-                self._adjust(seconds)
-                self._begin(now)
+        """Count the result of a call."""
+        self._calls += 1
+        self._throttled += throttled
+        now = self._clock.monotonic()
+        seconds = now - self._since
+        if seconds >= _WINDOW_S and self._calls >= _MIN_CALLS:
+            self._adjust(seconds)
+            self._begin(now)
 
     def _begin(self, now: float) -> None:
         self._since, self._calls, self._throttled = now, 0, 0
 
     def _adjust(self, seconds: float) -> None:
-        # Half of the throttled share: a burst of other environments is in it, and they slow down as well.
+        # The rate decreases by half of the throttled share: other environments caused a part of the burst, and they
+        # slow down as well.
         decrease = max(_MIN_DECREASE, _DECREASE * self._throttled / self._calls)
         if self._throttled:
             self._unthrottled_s = 0.0
@@ -87,6 +98,7 @@ class RateLimiter:
             self._rate = max(self._floor, (self._rate or self._base or 0) * (1 - decrease))
         elif self._rate is not None and self._base is not None and self._calls / seconds >= _BUSY * self._rate:
             self._unthrottled_s += seconds
-            # Geometric mean: a rate far below its share neither leaps nor takes very long to recover.
+            # The step grows with the geometric mean of the configured and the current rate: a rate far below its share
+            # then neither jumps nor takes very long to recover.
             step = math.sqrt(self._base * self._rate) * _INCREASE_PER_S
             self._rate += step * seconds * (1 + _ACCELERATION_PER_S * self._unthrottled_s)

@@ -1,69 +1,56 @@
-"""SES as the e-mail provider: one call for each message, without a retry.
+"""SES as the e-mail provider: one signed request (SendRawEmail of SES v1) for each message."""
 
-Delivery decides about retries, because only delivery knows the remaining time. masscomm.channels.provider_errors
-classifies the errors.
-"""
+import base64
+from typing import Unpack
 
-from typing import TYPE_CHECKING, Any, TypedDict
-
-from botocore.exceptions import BotoCoreError, ClientError
-
-from masscomm.aws.client import Ses
-from masscomm.aws.request import Limits
-from masscomm.channels.provider import CONNECT_S, READ_S, Rejected, Transient
-from masscomm.channels.provider_errors import as_provider_error
-
-if TYPE_CHECKING:
-    from mypy_boto3_ses import SESClient
-
-
-def _limits(connections: int) -> Limits:
-    return Limits(connections=connections, connect_s=CONNECT_S, read_s=READ_S)
-
-
-def _is_about(error: Exception, sender: str) -> bool:
-    """Whether SES refuses the sender: this is our fault, and the recipient does not fail for it."""
-    from email.utils import parseaddr
-
-    return isinstance(error, ClientError) and parseaddr(sender)[1] in str(error)
-
-
-class _SendOptions(TypedDict, total=False):
-    ConfigurationSetName: str
+from masscomm.aws.request import ServiceOptions
+from masscomm.channels.provider import Rejected
+from masscomm.channels.query_api import QueryApi
 
 
 class SesEmail:
-    """SendRawEmail of SES v1.
+    """Sends e-mails through SES. An instance belongs to one event loop.
 
-    configuration_set: SES publishes the events of each message to its event destinations; client: for tests.
+    Args:
+        sender: The sender: an address, or a name and an address.
+        configuration_set: The SES configuration set, to whose destinations SES publishes the events of each message.
+        http: The HTTP client of QueryApi.
+        options: The options of QueryApi.
+
+    Raises:
+        Stop: No region is set.
     """
 
     def __init__(
         self,
         *,
         sender: str,
-        connections: int,
         configuration_set: str | None = None,
-        client: "SESClient | None" = None,
+        http: str = "own",
+        **options: Unpack[ServiceOptions],
     ) -> None:
-        self._sender = sender
-        self._options: _SendOptions = {} if configuration_set is None else {"ConfigurationSetName": configuration_set}
-        self._client: Any = client or Ses(_limits(connections))
+        from email.utils import parseaddr
 
-    def send(self, *, recipient: str, message: bytes) -> str:
+        self._sender = sender
+        self._own_address = parseaddr(sender)[1]
+        self._options = [] if configuration_set is None else [("ConfigurationSetName", configuration_set)]
+        self._api = QueryApi("ses", "2010-12-01", http=http, **options)
+
+    async def send(self, *, recipient: str, message: bytes) -> str:
         from masscomm.channels.email import mail_domain_in_ascii
 
         try:
-            answer = self._client.send_raw_email(
-                Source=self._sender,
-                Destinations=[mail_domain_in_ascii(recipient)],
-                RawMessage={"Data": message},
-                **self._options,
-            )
-        except (ClientError, BotoCoreError) as error:
-            if _is_about(error, self._sender):
-                raise Transient(str(error)[:500]) from error
-            raise as_provider_error(error) from error
+            address = mail_domain_in_ascii(recipient)
         except ValueError as error:
             raise Rejected(f"no e-mail can be addressed so: {error}") from error
-        return str(answer["MessageId"])
+        parameters = [
+            ("Source", self._sender),
+            ("Destinations.member.1", address),
+            ("RawMessage.Data", base64.b64encode(message).decode()),
+            *self._options,
+        ]
+        return await self._api.send("SendRawEmail", parameters, own_address=self._own_address)
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self._api.close()

@@ -1,4 +1,6 @@
-"""OpenSearch for the functions: the client, its errors as Retry or Stop, and bulk writes with a result per item."""
+"""OpenSearch for the functions: creates the client, converts its errors to Retry or Stop, and writes documents in
+bulk with one result per document.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +19,11 @@ from masscomm.directory.client import (
     SerializationError,
     TransportError,
 )
+from masscomm.domain.time_limits import OPENSEARCH_REQUEST_S
 from masscomm.errors import DeadLetter, Retry, Stop
 
-# A bulk request stays far below http.max_content_length (100 MB) and below the memory of a small node.
+# The size limit of a bulk request. It is far below http.max_content_length (100 MB) and below the memory of a small
+# node.
 _BULK_BYTES = 5_000_000
 _CONFLICT = 409
 _BAD_REQUEST = 400
@@ -27,30 +31,30 @@ _TOO_LARGE = 413
 _TOO_MANY = 429
 
 
-def connect(url: str, *, timeout_s: float = 10.0, auth: OpenSearchSigner | None = None) -> OpenSearch:
-    """Return a client that connects at its first request and does not retry: Lambda redelivers the records.
+def connect(url: str, *, timeout_s: float = OPENSEARCH_REQUEST_S, auth: OpenSearchSigner | None = None) -> OpenSearch:
+    """Return a client that connects at its first request and does not retry, because Lambda redelivers the records.
 
     Args:
         url: The address of OpenSearch.
-        timeout_s: The time limit of one request, below the invocation's own limit.
-        auth: Signs each request.
+        timeout_s: The time limit of one request in seconds, below the invocation's own limit.
+        auth: A function that signs each request.
     """
     return OpenSearch(url, timeout_s=timeout_s, auth=auth)
 
 
 def connect_from_environment() -> OpenSearch:
-    """The client of OPENSEARCH_URL. Errors: Stop where a variable is missing or wrong."""
+    """Return the client for OPENSEARCH_URL. Raises Stop if a variable is missing or invalid."""
     return connect(environment.required("OPENSEARCH_URL"), auth=opensearch_auth())
 
 
 @contextmanager
 def answering(what: str) -> Iterator[None]:
-    """Convert the client's errors in the block.
+    """Convert the OpenSearch client's errors in this context.
 
-    An answer with 400 is a fault in the code: its error is raised unchanged.
+    A response with status 400 is a fault in the code: its error is raised unchanged.
 
     Args:
-        what: The request, for the message.
+        what: The subject of the request, for error messages.
 
     Raises:
         Retry: OpenSearch is down, busy or not ready.
@@ -74,7 +78,7 @@ def answering(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class VersionedDocument:
-    """A document from a version on."""
+    """A document to write, with its version."""
 
     index: str
     id: str
@@ -86,11 +90,11 @@ class VersionedDocument:
 def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Exception | None]:
     """Write documents in bulk, each only if the index contains no newer version of it.
 
-    Writing a document twice has the same effect as once (external_gte accepts an equal version). Any other failure of a
-    request than Stop is the result of all its documents.
+    Writing a document twice has the same effect as once (external_gte accepts an equal version). If a whole request
+    fails with another error than Stop, all of its documents have this error as their result.
 
     Returns:
-        One result for each document, in their order. None: the index contains this or a newer version. Retry:
+        One result for each document, in their order. None: the index now contains this version or a newer one. Retry:
         OpenSearch does not accept the document now. DeadLetter(unmappable): the index will never accept it.
 
     Raises:
@@ -102,8 +106,8 @@ def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Ex
 def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
     """Return the result of each document of a request.
 
-    OpenSearch may refuse a whole request for one document (an id of more than 512 bytes): the request is halved and
-    sent again, until this document is the only one of its request.
+    OpenSearch may refuse a whole request for one document (for example an id of more than 512 bytes). The documents are
+    then split into two requests, repeatedly, until the refused document is alone in its request.
     """
     try:
         with answering("a bulk request"):
@@ -120,7 +124,9 @@ def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
 
 
 def _is_about_documents(error: TransportError) -> bool:
-    """Whether OpenSearch refused a request for its content; for a wrong address, the answer has no type of error."""
+    """Return whether OpenSearch refused a request because of its documents. If the address is wrong, the response
+    has no error type.
+    """
     details = error.info.get("error") if isinstance(error.info, dict) else None
     if error.status_code == _TOO_LARGE:
         return True
@@ -158,7 +164,8 @@ def _fates(answer: Any, expected: int) -> list[Exception | None]:
 
 def _fate(item: Mapping[str, Any]) -> Exception | None:
     status = item.get("status")
-    if status in (200, 201, _CONFLICT):  # a conflict: the index contains a newer version
+    # A conflict means that the index contains a newer version, so nothing has to be written.
+    if status in (200, 201, _CONFLICT):
         return None
     error = item.get("error")
     text = json.dumps(error, ensure_ascii=False)[:500]

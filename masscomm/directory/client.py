@@ -1,6 +1,6 @@
 """A client for the part of OpenSearch's REST API that the functions use, over urllib3.
 
-opensearch-py has these methods, too, but its import takes longer than all other imports of a function together
+opensearch-py has the same methods, but importing it takes longer than all other imports of a function together
 (docs/decisions/058-own-clients.md): it imports an asynchronous client and two HTTP libraries that the functions do not
 use. The names are those of opensearch-py, so that each client can replace the other.
 """
@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from masscomm.aws.request import NOTHING_UNSIGNED
+from masscomm.domain.time_limits import OPENSEARCH_REQUEST_S
 
 type Auth = Callable[[str, str, Mapping[str, str], bytes | None], dict[str, str]]
 type Params = Mapping[str, Any]
@@ -21,20 +22,20 @@ class OpenSearchError(Exception):
 
 
 class ConnectionError(OpenSearchError):
-    """No answer: the connection was refused or cut, or timed out."""
+    """There was no response: the connection was refused or cut, or the request timed out."""
 
 
 class SerializationError(OpenSearchError):
-    """An answer that is not JSON."""
+    """The response is not JSON."""
 
 
 class TransportError(OpenSearchError):
-    """An answer with an error status.
+    """The response has an error status.
 
     Args:
         status_code: The HTTP status.
-        error: OpenSearch's type of the error.
-        info: The whole answer.
+        error: OpenSearch's error type.
+        info: The whole response.
     """
 
     def __init__(self, status_code: int, error: str, info: Any = None) -> None:
@@ -48,19 +49,19 @@ class TransportError(OpenSearchError):
 
 
 class AuthenticationException(TransportError):
-    """401."""
+    """OpenSearch responded with 401."""
 
 
 class AuthorizationException(TransportError):
-    """403."""
+    """OpenSearch responded with 403."""
 
 
 class NotFoundError(TransportError):
-    """404."""
+    """OpenSearch responded with 404."""
 
 
 class ConflictError(TransportError):
-    """409."""
+    """OpenSearch responded with 409."""
 
 
 _BY_STATUS = {
@@ -74,16 +75,18 @@ _BY_STATUS = {
 class OpenSearch:
     """A client that connects at its first request and does not retry. Thread-safe.
 
-    Errors of every method: the subclasses of OpenSearchError.
+    Every method raises the subclasses of OpenSearchError.
 
     Args:
         url: The address of OpenSearch.
-        timeout_s: The time limit of one request, connecting included.
+        timeout_s: The time limit of one request in seconds, connecting included.
         auth: Returns the signed headers of a request (method, URL, headers, body).
         connections: The number of connections that stay open.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 10.0, auth: Auth | None = None, connections: int = 4) -> None:
+    def __init__(
+        self, url: str, *, timeout_s: float = OPENSEARCH_REQUEST_S, auth: Auth | None = None, connections: int = 4
+    ) -> None:
         import urllib3
 
         self._url = url.rstrip("/")
@@ -94,13 +97,13 @@ class OpenSearch:
         self.indices = Indices(self)
 
     def request(self, method: str, path: str, body: Any = None, params: Params | None = None) -> Any:
-        """Send a request and return the JSON of the answer.
+        """Send a request and return the JSON value of the response.
 
         Args:
             method: The HTTP method.
-            path: Quoted, without its first slash.
-            body: A value for JSON, or the bytes of several JSON lines.
-            params: The parameters of the query.
+            path: The quoted path, without its first slash.
+            body: A value that is sent as JSON, or the bytes of several JSON lines.
+            params: The query parameters.
         """
         import urllib3
 
@@ -117,7 +120,7 @@ class OpenSearch:
         try:
             answer = json.loads(response.data)
         except ValueError as error:
-            if response.status >= 400:  # the page of a gateway
+            if response.status >= 400:  # The response may be a proxy's error page.
                 raise _refusal(response.status, response.data[:200].decode(errors="replace")) from error
             raise SerializationError(f"{response.status} and no JSON") from error
         if response.status >= 400:
@@ -133,19 +136,19 @@ class OpenSearch:
         return self.request("POST", f"{_quoted(index)}/_search", body, params)
 
     def bulk(self, *, body: bytes) -> Any:
-        """Write several documents, two lines each."""
+        """Write several documents; the body has two lines for each."""
         return self.request("POST", "_bulk", body)
 
     def get(self, *, index: str, id: str) -> Any:
-        """Return one document. Errors: NotFoundError where there is none."""
+        """Return one document. Raises NotFoundError if it does not exist."""
         return self.request("GET", f"{_quoted(index)}/_doc/{_quoted(id)}")
 
     def index(self, *, index: str, id: str, body: Mapping[str, Any], params: Params | None = None) -> Any:
-        """Write one document. Errors: ConflictError where params forbid it."""
+        """Write one document. Raises ConflictError if a condition in `params` does not hold."""
         return self.request("PUT", f"{_quoted(index)}/_doc/{_quoted(id)}", body, params)
 
     def delete_by_query(self, *, index: str, body: Mapping[str, Any], params: Params | None = None) -> Any:
-        """Delete the documents of a query."""
+        """Delete the documents that match a query."""
         return self.request("POST", f"{_quoted(index)}/_delete_by_query", body, params)
 
     def close(self) -> None:
@@ -154,21 +157,23 @@ class OpenSearch:
 
 
 class Indices:
-    """Requests about whole indices and aliases."""
+    """Requests that concern whole indices and aliases."""
 
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
 
     def refresh(self, *, index: str | None = None) -> Any:
-        """Make written documents visible to searches; index: None: of every index."""
+        """Make written documents visible to searches, in one index or (None) in all."""
         return self._client.request("POST", "_refresh" if index is None else f"{_quoted(index)}/_refresh")
 
     def get_alias(self, *, name: str) -> Any:
-        """Return the indices of aliases. Errors: NotFoundError where one is missing, with the others in its info."""
+        """Return the indices of aliases. Raises NotFoundError if an alias is missing; the error's `info` has the
+        others.
+        """
         return self._client.request("GET", f"_alias/{_quoted(name)}")
 
     def update_aliases(self, *, body: Mapping[str, Any]) -> Any:
-        """Change several aliases in one step."""
+        """Change several aliases atomically."""
         return self._client.request("POST", "_aliases", body)
 
 

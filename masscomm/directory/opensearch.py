@@ -1,10 +1,12 @@
-"""The directory over OpenSearch: the monolith's tables as written by cdc_consumer, merged with device_state.
+"""The directory over OpenSearch: the monolith's tables as cdc_consumer writes them, merged with the index
+device_state.
 
-Tables are read through their aliases, which point to a snapshot generation's indices only while it is complete: a table
-without its alias is not ready, whatever its index contains. `confirm` proves the completeness of the generation that
-the aliases point to. Every answer names its index, and an answer of another generation ends the proof. Users and
-settings are read by id, in real time. Devices and templates are read by search, up to a refresh interval (1 s) behind
-unless `confirm` has just refreshed them.
+Tables are read through aliases. An alias points to the index of a snapshot generation (one snapshot of the tables with
+the changes after it) only while that index is complete. A table without an alias is not ready, whatever its index
+contains. `confirm` proves that the generation behind the aliases is complete up to a time. Every response names its
+index; a response from another generation invalidates the proof. Users and settings are read by id, in real time.
+Devices and templates are read by search, which can be one refresh interval (1 s) behind unless `confirm` has just
+refreshed the indices.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,14 +14,15 @@ from functools import cache, partial
 from typing import Any, Self
 
 from masscomm import environment
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.domain import suppressions
+from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
-from masscomm.kafka.topics import CDC_TABLES
 
 USERS = "users"
 USER_SETTINGS = "user_settings"
@@ -28,28 +31,26 @@ TEMPLATES = "notification_templates"
 DEVICE_STATE = "device_state"
 DIRECTORY_STATE = "directory_state"
 
-_POLL_S = 0.05
 _KEYS_A_SEARCH = 100
-
-_DEVICE_COLUMNS = ("user_id", "platform", "token", "changed_at_ms")
-_TEMPLATE_COLUMNS = ("club_id", "type", "channel", "locale", "title", "body", "html", "version")
 
 type Source = Mapping[str, Any]
 
 
 class OpenSearchDirectory:
-    """masscomm.directory.port.Directory over OpenSearch and, for confirm alone, Kafka.
+    """Implements masscomm.directory.port.Directory with OpenSearch; `confirm` also queries Kafka.
 
     Args:
         client: The OpenSearch client.
-        progress: Returns the progress of a generation's change data capture.
-        clock: The clock of confirm's deadline.
-        wait_s: Returns the time for which confirm may wait for change data capture before it raises Retry; a function
-            with a deadline of its own returns the lesser of the two.
-        clock_skew_ms: How far a sender's clock may be behind the database's: a user created just before such a send is
-            not confirmed as missing. A quarter of a second is far more than the skew under NTP.
-        slice_size: Ids in one request. A one-time password's look-up waits in OpenSearch while such a request runs.
-        page_size: Documents in one answer of a search.
+        progress: Returns the progress of change data capture for a snapshot generation.
+        clock: The clock that measures confirm's deadline.
+        wait_s: Returns the seconds that `confirm` may wait for change data capture before it raises Retry. A function
+            with a shorter deadline of its own returns that one.
+        clock_skew_ms: How far a sender's clock may be behind the database's clock. A user created within this time
+            before a send is not confirmed as missing. The default of a quarter of a second is far more than the skew
+            under NTP.
+        slice_size: The number of ids in one request. While such a request runs in OpenSearch, the look-up for a
+            one-time password waits for it.
+        page_size: The number of documents in one page of search results.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class OpenSearchDirectory:
         *,
         progress: Callable[[str], CdcProgress],
         clock: Clock,
-        wait_s: Callable[[], float] = lambda: 5.0,
+        wait_s: Callable[[], float] = lambda: DIRECTORY_WAIT_S,
         clock_skew_ms: int = 250,
         slice_size: int = 250,
         page_size: int = 2_000,
@@ -70,15 +71,16 @@ class OpenSearchDirectory:
         self._clock_skew_ms = clock_skew_ms
         self._slice_size = slice_size
         self._page_size = page_size
-        # The generation and its position.
+        # The confirmed snapshot generation, and the position up to which it is complete.
         self._confirmed: tuple[str, DirectoryPosition] | None = None
         self._candidate: tuple[str, DirectoryPosition] | None = None
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Return the directory of OPENSEARCH_URL and KAFKA_BOOTSTRAP_SERVERS; it connects at the first look-up.
+        """Return the directory for OPENSEARCH_URL and KAFKA_BOOTSTRAP_SERVERS. It connects at the first look-up.
 
-        Errors: Stop where a variable is missing.
+        Raises:
+            Stop: A variable is missing.
         """
         return cls(
             connect_from_environment(),
@@ -111,13 +113,13 @@ class OpenSearchDirectory:
         rows: list[tuple[int, Source]] = []
         for ids in _slices(list(found), self._slice_size):
             query = {"filter": [{"terms": {"user_id": ids}}, {"term": {"active": True}}]}
-            rows += self._search(DEVICES, query, _DEVICE_COLUMNS)
+            rows += self._search(DEVICES, query)
         states = self._by_id([(DEVICE_STATE, device_id) for device_id, _ in rows])
         for device_id, source in rows:
             state, _ = states.get((DEVICE_STATE, device_id), ({}, 0))
             device = _device(device_id, source, state)
             if device.user_id not in found:
-                raise Retry("OpenSearch answered a search of devices with a user's who was not asked for")
+                raise Retry("OpenSearch returned a device of a user that was not in the search")
             found[device.user_id].append(device)
         return found
 
@@ -131,7 +133,7 @@ class OpenSearchDirectory:
         found: dict[tuple[int, str, str], list[Template]] = {key: [] for key in keys}
         for some in _slices(list(found), _KEYS_A_SEARCH):
             query = {"should": [_template_query(*key) for key in some], "minimum_should_match": 1}
-            for template_id, source in self._search(TEMPLATES, query, _TEMPLATE_COLUMNS):
+            for template_id, source in self._search(TEMPLATES, query):
                 template = _template(template_id, source)
                 for key in some:
                     club_id, category, channel = key
@@ -143,15 +145,15 @@ class OpenSearchDirectory:
         if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
             return confirmed[1]
         deadline = self._clock.monotonic() + self._wait_s()
-        generation = self._answering_generation()
+        generation = self._answering_generation()  # guard: directory.answering_generation
         progress = self._progress_of(generation)
         passed = partial(self._passed, generation, ts_ms)
         position = self._await(passed, f"change data capture has not passed {ts_ms}", deadline)
-        # The heartbeat was consumed, but earlier changes may not have been written to other partitions yet.
+        # The heartbeat record was consumed, but earlier changes may not yet have been produced to the other partitions.
         self._await(
             partial(_written, progress, position.lsn), f"Debezium has not written all up to {position.lsn}", deadline
         )
-        # Only now are all these changes below the topics' ends.
+        # Only after this wait do the topics contain all changes before the heartbeat, so the end offsets are read now.
         ends = progress.end_offsets()
         self._await(
             lambda: reached(progress.committed_offsets(), ends) or None,
@@ -174,34 +176,39 @@ class OpenSearchDirectory:
         return None if confirmed is None else confirmed[1]
 
     def _answering_generation(self) -> str:
-        """Return the generation that all aliases point to. Errors: Retry where they point to none or to several."""
+        """Return the snapshot generation that all aliases point to. Raises Retry if they point to none or to
+        several.
+        """
         with answering("the aliases"):
-            found = self._client.indices.get_alias(name=",".join(CDC_TABLES))
+            found = self._client.indices.get_alias(name=",".join(captured_tables()))
         names: set[str] = {
             index.removeprefix(f"{alias}-")
             for index, entry in found.items()
             for alias in entry["aliases"]
-            if alias in CDC_TABLES
+            if alias in captured_tables()
         }
         if len(names) != 1:
             raise Retry(f"the directory is not ready: its aliases point to {sorted(names)}")
         return names.pop()
 
     def _answered_by(self, indices: Iterable[Any]) -> None:
-        """Check the indices of an answer. Errors: Retry where another generation than theirs is confirmed."""
+        """Check which indices a response came from. Raises Retry if they belong to another snapshot generation than
+        the confirmed one.
+        """
         confirmed = self._confirmed
         if confirmed is None:
             return
         for index in set(indices):
             table, _, generation = str(index).partition("-")
-            if table in CDC_TABLES and generation != confirmed[0]:  # guard: directory.one_generation
+            if table in captured_tables() and generation != confirmed[0]:  # guard: directory.one_generation
                 self._confirmed = None
                 raise Retry(f"look-ups are answered by {index}, and {confirmed[0]} was confirmed")
 
     def _passed(self, generation: str, ts_ms: int) -> DirectoryPosition | None:
-        """Return the position of a heartbeat whose database time is past ts_ms; None if there is none yet."""
+        """Return the position of a heartbeat whose database time is after ts_ms; None if there is none yet."""
         wanted = ts_ms + self._clock_skew_ms
-        # Prefer the candidate of an earlier confirm that timed out: it is older than the newest, hence sooner written.
+        # The heartbeat that an earlier, timed-out `confirm` waited for is preferred: it is older than the newest one,
+        # so its changes are complete sooner.
         candidate = self._candidate
         if candidate is None or candidate[0] != generation or candidate[1].ts_ms < wanted:
             found = self._by_id([(DIRECTORY_STATE, f"position-{generation}")])
@@ -211,27 +218,30 @@ class OpenSearchDirectory:
         return candidate[1] if candidate is not None and candidate[1].ts_ms >= wanted else None
 
     def _await[T](self, ask: Callable[[], T | None], otherwise: str, deadline: float) -> T:
-        """Poll until `ask` returns a value: neither Kafka nor OpenSearch notifies us. Errors: Retry at the deadline."""
+        """Poll until `ask` returns a value, because neither Kafka nor OpenSearch sends notifications. Raises Retry
+        at the deadline.
+        """
         while True:
             answer = ask()
             if answer is not None:
                 return answer
-            if self._clock.monotonic() + _POLL_S > deadline:
+            if self._clock.monotonic() + DIRECTORY_POLL_S > deadline:
                 raise Retry(f"the directory is behind: {otherwise}")
-            self._clock.sleep(_POLL_S)
+            self._clock.sleep(DIRECTORY_POLL_S)
 
     def _by_id[I: (int, str)](
         self, wanted: Sequence[tuple[str, I]], *, tables: int = 1
     ) -> dict[tuple[str, I], tuple[Source, int]]:
-        """Return (index, id) → (row, version) of the documents that exist and are not deleted.
+        """Return (index, id) → (row, version) for the documents that exist and are not deleted.
 
-        A request has at most a slice of ids for each of `tables` tables.
+        The ids are split so that a request has at most `slice_size` ids for each table.
         """
         found: dict[tuple[str, I], tuple[Source, int]] = {}
         for some in _slices(wanted, self._slice_size * tables):
             body = {"docs": [{"_index": index, "_id": str(name)} for index, name in some]}
             with answering("a look-up by id"):
-                # Whole documents, which contain only mapped columns: a filter takes OpenSearch 0.6 ms a document.
+                # Whole documents are fetched; they contain only mapped columns. Filtering their columns takes
+                # OpenSearch ten times as long (benchmarks/directory.py).
                 answer = self._client.mget(body=body)
             documents = answer.get("docs") if isinstance(answer, dict) else None
             if not isinstance(documents, list) or len(documents) != len(some):
@@ -243,14 +253,16 @@ class OpenSearchDirectory:
                     found[index, name] = read
         return found
 
-    def _search(self, index: str, query: Mapping[str, Any], columns: Sequence[str]) -> Iterator[tuple[int, Source]]:
-        """Yield (id, columns) of all documents of a bool query that are not deleted, in the order of their ids."""
+    def _search(self, index: str, query: Mapping[str, Any]) -> Iterator[tuple[int, Source]]:
+        """Yield (id, row) for all documents that match a bool query and are not deleted, in the order of their ids.
+
+        Whole documents are fetched: filtering their columns takes OpenSearch twice as long (benchmarks/directory.py).
+        """
         body: dict[str, Any] = {
             "query": {"bool": {**query, "must_not": [{"term": {"deleted": True}}]}},
             "sort": [{"id": "asc"}],
             "size": self._page_size,
             "track_total_hits": False,
-            "_source": list(columns),
         }
         while True:
             with answering(f"a search of {index}"):
@@ -258,7 +270,8 @@ class OpenSearchDirectory:
             hits = _hits(index, answer)
             self._answered_by(hit.get("_index") for hit in hits)
             if not hits and "search_after" not in body and self._confirmed is not None:
-                # Without a hit, the answer does not name the index; a look-up by id does, even of a missing document.
+                # A search response without hits does not name its index. A look-up by id does, even for a missing
+                # document.
                 self._by_id([(index, 0)])
             for hit in hits:
                 yield int(hit["_id"]), hit["_source"]
@@ -273,7 +286,9 @@ def _written(progress: CdcProgress, lsn: int) -> bool | None:
 
 
 def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
-    """Return (row, version) of a document of a look-up; None if missing or deleted. Errors: Retry, never None."""
+    """Return (row, version) of a document in a response to a look-up; None if it is missing or deleted. Raises Retry
+    if the response has an error.
+    """
     if not isinstance(document, dict) or document.get("_id") != name:
         raise Retry(f"OpenSearch answered a look-up in {index} with another document than {name}")
     if "error" in document:
@@ -290,7 +305,7 @@ def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
 
 
 def _hits(index: str, answer: Any) -> list[dict[str, Any]]:
-    """Return the documents of a complete search. Errors: Retry where a part of the index did not answer."""
+    """Return the documents of a search response. Raises Retry if a shard of the index did not respond."""
     try:
         whole = answer["timed_out"] is False and answer["_shards"]["failed"] == 0
         hits = answer["hits"]["hits"]
@@ -342,7 +357,8 @@ def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
 
 
 def _device(device_id: int, source: Source, state: Source) -> Device:
-    # A device state is valid only for its token: a new token has an endpoint of its own, or none yet.
+    # The stored device state applies only to the token that it was stored for: a new token has its own endpoint, or
+    # none yet.
     known = state.get("token") == source["token"]
     return Device(
         device_id=device_id,

@@ -8,19 +8,14 @@ from typing import Any
 
 from schemas import read_text
 
-CHANNELS = ("push", "email")
-
-# A category's or a template's name, as a regular expression.
-NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}$"
-
 
 @dataclass(frozen=True)
 class Category:
-    """A category of sends."""
+    """A category of sends, such as news."""
 
-    # The channels of a send that names none.
+    # The channels of a send that does not name its channels.
     channels: tuple[str, ...]
-    # Opt-outs do not apply.
+    # Whether the category is sent even to users that have opted out.
     mandatory: bool
 
 
@@ -34,9 +29,9 @@ def _document() -> dict[str, Any]:
 
 @cache
 def categories() -> Mapping[str, Category]:
-    """Return the listed categories by name, and under ``default`` the category of all other names.
+    """Return the listed categories by name, and under ``default`` the category that applies to all other names.
 
-    Cached, because the caller needs the result for each recipient.
+    The result is cached, because the caller needs it for each recipient.
     """
     default = _document()["default"]
     entries = {"default": default} | {name: default | entry for name, entry in _document()["categories"].items()}
@@ -46,11 +41,11 @@ def categories() -> Mapping[str, Category]:
 
 
 def category(name: str) -> Category:
-    """Return the category of that name, or the default category."""
+    """Return the category with that name, or else the default category."""
     known = categories()
     return known.get(name, known["default"])
 
 
 def resolve_channels(name: str, requested: Sequence[str]) -> list[str]:
-    """Return a send's channels: the requested ones, each once and in their order, else the category's."""
+    """Return a send's channels: the requested ones in their order without repetitions, else those of its category."""
     return list(dict.fromkeys(requested)) or list(category(name).channels)

@@ -1,47 +1,99 @@
 """The limits of a send. preference_checker accepts every send that POST /v1/sends accepts.
 
-The wider limits apply to producers of send.monolith, which write Avro. REST requests have the wider limits and the
-narrower limits of single fields.
+Avro records that producers write to send.monolith have wide limits. Requests over REST also have a limit for each field
+(FIELDS_OF_SEND).
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
 # --- every send -------------------------------------------------------------------------------------------------------
-# A record of send.*; schemas/topics.yaml allows larger records, so that they are consumed and have outcomes.
+# The largest record on a topic send.*, in bytes. schemas/topics.yaml permits larger records, so that they are consumed
+# and their recipients get outcomes.
 MAX_RECORD_BYTES = 1_000_000
-# A record whose own timestamp is more than this after its production is not counted: no bucket takes it.
+# A record whose timestamp is more than this after its production time is not counted: the metrics have no bucket for
+# it.
 FAR_FUTURE_MS = 86_400_000
-# Nor is a record counted if its timestamp is at or after this moment (9999-01-01, where dates end), whatever production
-# time its producer's clock gave it.
+# A record with a timestamp at or after this moment is not counted either, whatever its production time is (9999-01-01,
+# the end of the supported dates).
 END_OF_TIME_MS = 253_370_764_800_000
-# A send beyond these limits is not counted, and its recipients have no outcomes. Postgres' index rows end at 2,704
-# bytes, and a key contains several texts. Without a limit on channels, a record of 1 MB could request a hundred
-# thousand outcomes for each recipient.
+# A send with a longer text, or with more channels, is not counted, and its recipients get no outcomes. An index row of
+# Postgres is limited to 2,704 bytes, and a key contains several texts. Without the limit on channels, a record of 1 MB
+# could request a hundred thousand outcomes for each recipient.
 LONGEST_TEXT = 200
 MAX_CHANNELS = 16
-# A send_at further ahead is a mistake of units.
+# A send_at further ahead than this is taken for an error in the unit of time.
 MAX_AHEAD_MS = 366 * 86_400_000
 SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
-# Copied into every derived record: data and the texts next to it, in UTF-8.
+# A regular expression for the name of a category or of a template.
+NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}$"
+# The size limit of the send's data and texts in UTF-8, which are copied into every derived record.
 MAX_DATA_BYTES = 100_000
-# Text fields of a request, in characters.
-MAX_TEMPLATE = 128
-MAX_LOCALE = 64
-MAX_COLLAPSE_KEY = 64
-MAX_REFERENCE = 255
-_BYTES_A_CHARACTER = 4
-# guard: limits.copied_fields
-MAX_COPIED_BYTES = MAX_DATA_BYTES + _BYTES_A_CHARACTER * (MAX_TEMPLATE + MAX_LOCALE + MAX_COLLAPSE_KEY + MAX_REFERENCE)
-
 # --- every record derived from a send ---------------------------------------------------------------------------------
-# In UTF-8. A record's id is a key of DynamoDB, alone (2,048 bytes) and with a due time in front (1,024).
-# Source: Amazon DynamoDB developer guide, "Constraints in Amazon DynamoDB" (Constraints.html).
+# The size limit of a record's id in UTF-8. The id is a partition key of DynamoDB (2,048 bytes) and, after a due time,
+# part of a sort key (1,024 bytes). Source: Amazon DynamoDB developer guide, "Constraints in Amazon DynamoDB"
+# (Constraints.html).
 MAX_RECORD_ID_BYTES = 900
 
 # --- a request over REST ----------------------------------------------------------------------------------------------
 MAX_RECIPIENTS = 500_000
-# Recipients of one chunk: a record of some 50 kB, and a batch that preference_checker looks up at once.
+# The number of recipients in one chunk: a record of some 50 kB, and the batch that preference_checker looks up at once.
 CHUNK_SIZE = 5_000
-MAX_DATA_KEYS = 200
-MAX_DATA_KEY = 128
-LARGEST_ID = 2**63 - 1
-# A day less than preference_checker accepts: its clock is another one.
+# The furthest that a send_at in a REST request may be in the future: one day less than preference_checker accepts,
+# because the clocks of the two functions may differ.
 MAX_REQUEST_AHEAD_MS = MAX_AHEAD_MS - FAR_FUTURE_MS
+LARGEST_ID = 2**63 - 1
+_LARGEST_INT = 2**31 - 1
+_BYTES_A_CHARACTER = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldLimit:
+    """The limits of one field of a send."""
+
+    # The maximum number of characters of a text, or of each text of a list.
+    characters: int | None = None
+    # A regular expression that a text must match.
+    pattern: str | None = None
+    # The maximum number of entries of a list or map.
+    entries: int | None = None
+    # The maximum number of characters of a map's key.
+    key_characters: int | None = None
+    # The maximum size of all keys and values of a map, in UTF-8 bytes.
+    total_bytes: int | None = None
+    # The greatest value of a number, or of each number of a list.
+    highest: int | None = None
+    # How many milliseconds a time may be in the future.
+    ahead_ms: int | None = None
+    # The permitted texts; empty: any text.
+    choices: tuple[str, ...] = ()
+
+    @property
+    def max_bytes(self) -> int:
+        """Return the size in UTF-8 bytes of the longest permitted text or map."""
+        return self.total_bytes or _BYTES_A_CHARACTER * (self.characters or 0)
+
+
+# The limits of each field of a send, for requests over REST. A field that derived records copy counts towards
+# MAX_COPIED_BYTES. tests/unit/test_limits.py compares the names with schemas/SendRequested.avsc.
+FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
+    {
+        "type": FieldLimit(characters=128, pattern=NAME_PATTERN),
+        "club_id": FieldLimit(highest=LARGEST_ID),
+        "timestamp": FieldLimit(highest=END_OF_TIME_MS - 1),
+        "to_users": FieldLimit(entries=MAX_RECIPIENTS, highest=LARGEST_ID),
+        "send_id": FieldLimit(characters=64, pattern=SEND_ID_PATTERN),
+        "chunk_index": FieldLimit(highest=_LARGEST_INT),
+        "chunk_count": FieldLimit(highest=_LARGEST_INT),
+        "channels": FieldLimit(entries=MAX_CHANNELS, characters=LONGEST_TEXT),
+        "template": FieldLimit(characters=128, pattern=NAME_PATTERN),
+        "data": FieldLimit(entries=200, key_characters=128, total_bytes=MAX_DATA_BYTES),
+        "locale": FieldLimit(characters=64, pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$"),
+        "priority": FieldLimit(choices=("bulk", "critical")),
+        "expires_at": FieldLimit(highest=LARGEST_ID),
+        "send_at": FieldLimit(ahead_ms=MAX_AHEAD_MS),
+        "collapse_key": FieldLimit(characters=64),
+        "reference": FieldLimit(characters=255),
+    }
+)

@@ -1,16 +1,23 @@
-"""Outcome records: the results of a range's recipients, each distinct result stored once."""
+"""Builds outcome records: the status and reason of each recipient in a range, with each distinct result stored once."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from masscomm.domain.preferences import Decision
-from masscomm.domain.records import BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested, Result
+from masscomm.domain.records import (
+    BuildRequested,
+    DeliveryRequested,
+    NotificationOutcome,
+    OutcomeFields,
+    RecheckRequested,
+    Result,
+)
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import DirectoryPosition
 from masscomm.untrusted import mask
 
-# Most recipients of a derived record.
+# The largest number of recipients of a derived record.
 RANGE_SIZE = 500
 
 
@@ -21,7 +28,7 @@ class RecipientOutcome:
     position: int
     user_id: int
     decision: Decision
-    # One for each device whose message the provider accepted.
+    # The provider's message ids, one for each device whose message it accepted.
     message_ids: tuple[str, ...] = ()
 
 
@@ -36,25 +43,22 @@ def outcome(
     now_ms: int,
     directory: DirectoryPosition | None,
 ) -> NotificationOutcome:
-    """Return the outcome record for recipients of positions [start, end); outcomes must not be empty.
+    """Return the outcome record for recipients at positions [start, end). `outcomes` must not be empty.
 
-    A dead letter's outcome record has an id of its own: an earlier outcome record of the range may be on the topic
-    already, and consumers ignore an id that they have seen. A record of only HELD recipients has an id of its own, too:
-    a record of a single recipient keeps the parent's id, and this recipient gets another outcome later.
+    Consumers ignore a record whose id they have seen. Therefore the outcome record of a dead letter has an id of its
+    own: an earlier outcome record of the same range may already be on the topic. The same holds for a record with only
+    HELD recipients: a delayed record of a single recipient keeps its parent's id, and the recipient gets another
+    outcome later.
 
     Raises:
         ValueError: A decision has no status.
     """
-    decisions = [entry.decision for entry in outcomes]
+    decisions = {entry.decision for entry in outcomes}
     kind = ""
     if any(decision.reason is Reason.DEAD_LETTER for decision in decisions):
         kind = ".dead_letter"
     elif all(decision.status is Status.HELD for decision in decisions):
         kind = ".held"
-    counts = Counter(decisions)
-    distinct = list(counts)
-    index_of = {decision: index for index, decision in enumerate(distinct)}
-    any_published = any(entry.message_ids for entry in outcomes)
     return parent.derive(
         NotificationOutcome,
         f"outcome.{step}{kind}",
@@ -62,18 +66,39 @@ def outcome(
         (start, end),
         [entry.position for entry in outcomes],
         [entry.user_id for entry in outcomes],
+        outcome_fields(outcomes, step=step, now_ms=now_ms, requested_at=parent.timestamp, directory=directory),
+    )
+
+
+def outcome_fields(
+    outcomes: Sequence[RecipientOutcome],
+    *,
+    step: str,
+    now_ms: int,
+    requested_at: int,
+    directory: DirectoryPosition | None = None,
+) -> OutcomeFields:
+    """Return the fields of an outcome record that its parent record does not have.
+
+    Raises:
+        ValueError: A decision has no status.
+    """
+    counts = Counter(entry.decision for entry in outcomes)
+    index_of = {decision: index for index, decision in enumerate(counts)}
+    any_published = any(entry.message_ids for entry in outcomes)
+    return OutcomeFields(
         step=step,
         timestamp=now_ms,
-        requested_at=parent.timestamp,
-        results=[_result(decision, counts[decision], now_ms, directory) for decision in distinct],
-        result_index=[index_of[decision] for decision in decisions],
+        requested_at=requested_at,
+        results=[_result(decision, count, now_ms, directory) for decision, count in counts.items()],
+        result_index=[index_of[entry.decision] for entry in outcomes],
         provider_message_ids=[list(entry.message_ids) for entry in outcomes] if any_published else [],
     )
 
 
 def _result(decision: Decision, count: int, now_ms: int, directory: DirectoryPosition | None) -> Result:
     if decision.status is None:
-        raise ValueError("a notification that goes on has no outcome yet")
+        raise ValueError("an allowed notification has no outcome yet")
     return Result(
         status=decision.status,
         reason=decision.reason,
@@ -89,4 +114,5 @@ def _result(decision: Decision, count: int, now_ms: int, directory: DirectoryPos
 SENT = Decision(Status.SENT, None, "provider")
 DEAD_LETTERED = Decision(Status.FAILED, Reason.DEAD_LETTER)
 EXPIRED = Decision(Status.EXPIRED, Reason.EXPIRED)
+CANCELLED = Decision(Status.CANCELLED, Reason.CANCELLED)
 SCHEDULED = Decision(Status.SCHEDULED)

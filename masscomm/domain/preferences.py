@@ -1,50 +1,52 @@
-"""A user's opt-outs, and the decision that follows from them, with its reason.
+"""Decides from a user's opt-outs whether a notification is sent, with the reason.
 
-The narrower rule wins: category and channel, then category, then channel; without a rule a notification is wanted. A
-mandatory category ignores opt-outs and quiet hours.
+The most specific rule applies: category and channel, then category, then channel. Without a rule a notification is
+sent. A mandatory category ignores opt-outs and quiet hours.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from masscomm.domain.categories import CHANNELS, category
+from masscomm.domain.categories import category
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import User, UserSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The result of the rules for a recipient."""
+    """The result of the rules for one recipient."""
 
-    # None: allowed; otherwise final, or deferred until until_ms.
+    # None: the notification may be sent. Otherwise the status is final, or the decision is deferred until until_ms.
     status: Status | None
     reason: Reason | None = None
-    # user, default, directory or provider.
+    # The source of the decision: user, default, directory or provider.
     layer: str = "default"
-    # The setting that decided, e.g. `category:news channel:push`.
+    # The setting that determined the decision, such as `category:news channel:push`.
     rule: str | None = None
-    # The version of the user settings that were read; None without user settings.
+    # The version of the user settings that were read; None if the user has none.
     settings_version: int | None = None
-    # The end of HELD (ms since the epoch).
+    # The end of the status HELD, in ms since the epoch.
     until_ms: int | None = None
 
 
-# The decision for another club's user, too: a tenant learns nothing about other tenants' users.
+# The decision for a missing user, and also for a user of another club: a tenant must learn nothing about other tenants'
+# users.
 UNKNOWN = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
 
 
 def is_member(user: User | None, club_id: int) -> bool:
-    """Return whether the user belongs to the club; other clubs' users are treated as missing."""
+    """Return whether the user belongs to the club; users of other clubs are treated as missing."""
     return user is not None and user.club_id == club_id
 
 
 def decide(user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channel: str) -> Decision:
-    """Return the decision for a club's user on a channel.
+    """Return the decision for a user of the club on a channel.
 
     Args:
-        user: None: the user is confirmed as missing.
-        user_settings: None: the user is confirmed to have no settings.
+        user: The user's row; None if the user is confirmed as missing.
+        user_settings: The settings' row; None if the user is confirmed to have no settings.
     """
     if channel not in CHANNELS:
         return Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", f"channel:{channel}")
@@ -56,7 +58,9 @@ def decide(user: User | None, user_settings: UserSettings | None, *, club_id: in
 def needs_confirmation(
     user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channels: Collection[str]
 ) -> bool:
-    """Return whether a missing row could change the decision: only then must the directory be confirmed."""
+    """Return whether a missing row could change the decision. Only then must the directory in OpenSearch be
+    confirmed as complete.
+    """
     if not any(channel in CHANNELS for channel in channels):
         return False
     if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
@@ -65,7 +69,9 @@ def needs_confirmation(
 
 
 def decide_by_user_settings(user_settings: UserSettings | None, *, type: str, channel: str) -> Decision:
-    """Decide by user settings alone: a newer opt-out can change this part until the message is published."""
+    """Decide by the user settings alone. A newer opt-out can change this part of the decision until the message is
+    published.
+    """
     if category(type).mandatory:
         return Decision(None, None, "default", "mandatory", user_settings.version if user_settings else None)
     if user_settings is None:
@@ -77,9 +83,11 @@ def decide_by_user_settings(user_settings: UserSettings | None, *, type: str, ch
 
 
 def _wanted(user_settings: UserSettings, type_: str, channel: str) -> tuple[bool, str | None]:
-    """Return (wanted, rule); any value but true is an opt-out: user settings fail closed.
+    """Return (wanted, rule). Any value but true is an opt-out, so that malformed user settings never count as
+    consent.
 
-    User settings are a customer's JSON: a value that is no object is malformed, hence an opt-out. Null means no rule.
+    User settings are a customer's JSON: a value that should be an object and is not is malformed, hence an opt-out.
+    Null means that there is no rule.
     """
     by_category, by_channels = user_settings.categories, user_settings.channels
     for name, setting in (("categories", by_category), ("channels", by_channels)):

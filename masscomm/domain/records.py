@@ -1,26 +1,30 @@
-"""The records of the chain as dataclasses with the fields of schemas/*.avsc."""
+"""The records on masscomm's Kafka topics, as dataclasses with the fields of schemas/*.avsc."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from masscomm.domain.ids import derived_id
+from masscomm.domain.limits import FIELDS_OF_SEND
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class AvroRecord:
-    """A dataclass whose fields are an Avro record's, name for name.
+    """A dataclass with the same field names as an Avro record.
 
-    Timestamps are milliseconds since the epoch, UTC, as Avro holds them.
+    Timestamps are milliseconds since the epoch, UTC, as in Avro.
     """
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """Return the record of a decoded value, already resolved to our own schema."""
+        """Return the record for a decoded Avro value, which must have been resolved to our own schema."""
         return cls(**value)
 
     def to_avro(self) -> dict[str, Any]:
-        """Return the value for an encoder; nested records become mappings, lists are not copied."""
+        """Return the value to encode in Avro. Nested records become mappings; lists are not copied."""
         names = (f.name for f in fields(cast(Any, self)))
         return {name: _plain(getattr(self, name)) for name in names}
 
@@ -31,10 +35,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def carry_over[R: AvroRecord](record: AvroRecord, kind: type[R], **own: Any) -> R:
-    """Return a record of another kind that has `own` and each other field that both kinds have."""
-    kinds: tuple[Any, Any] = type(record), kind
-    return kind(**{name: getattr(record, name) for name in _shared_fields(*kinds)} | own)
+def assembled[R: AvroRecord](kind: type[R], *parts: "DataclassInstance") -> R:
+    """Return a record of class `kind` with the fields of the given parts. If two parts have a field, the later
+    part's value is used.
+
+    Each part is a dataclass of its own, so that the type checker finds wrong fields.
+    """
+    values: dict[str, Any] = {}
+    for part in parts:
+        kinds: tuple[Any, Any] = type(part), kind
+        values |= {name: getattr(part, name) for name in _shared_fields(*kinds)}
+    return kind(**values)
 
 
 @cache
@@ -44,16 +55,26 @@ def _shared_fields(one: Any, other: Any) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SendFields(AvroRecord):
-    """The fields of a send that each record up to delivery carries.
+class OwnFields[R: AvroRecord](AvroRecord):
+    """The fields of a record of class R that are not copied from another record."""
 
-    A new field of a send is one line here, or in ContentFields where delivery does not need it, and the schemas.
+    def added_to(self, kind: type[R], *parts: "DataclassInstance") -> R:
+        """Return the record with these fields and the fields of the parts."""
+        return assembled(kind, *parts, self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendFields(AvroRecord):
+    """The fields of a send that every record before and including delivery contains.
+
+    A new field of a send needs one line here (or in ContentFields if delivery does not need it), its limit in
+    masscomm.domain.limits, and the schemas.
     """
 
     club_id: int
-    # The category.
+    # The category of the send, such as news.
     type: str
-    # When the send was requested.
+    # The time at which the send was requested.
     timestamp: int
     expires_at: int | None = None
     collapse_key: str | None = None
@@ -62,20 +83,26 @@ class SendFields(AvroRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class ContentFields(SendFields):
-    """The fields of a send that each record up to build carries; delivery records have the messages instead."""
+    """The fields of a send that every record before and including the builder's input contains. Delivery records
+    have the rendered messages instead.
+    """
 
     template: str | None = None
     data: dict[str, str] = field(default_factory=dict)
     locale: str | None = None
 
 
-# Copied into each derived record, up to the messages.
+# The names of the fields that are copied into each derived record until the messages are rendered.
 CARRIED = tuple(each.name for each in fields(ContentFields))
+# A category's name has a limit of its own.
+COPIED_TEXTS = tuple(name for name in CARRIED if name != "type")
+# The size in UTF-8 of all the texts above in one record, if each has its maximum length.
+MAX_COPIED_BYTES = sum(FIELDS_OF_SEND[name].max_bytes for name in COPIED_TEXTS)  # guard: limits.copied_fields
 
 
 @dataclass(frozen=True, kw_only=True)
 class SendRequested(ContentFields):
-    """A chunk of a send; to_users by position."""
+    """One chunk of a send. A recipient's position is the index in to_users."""
 
     to_users: list[int]
     send_id: str | None = None
@@ -88,7 +115,9 @@ class SendRequested(ContentFields):
 
 @dataclass(frozen=True, kw_only=True)
 class DerivedRecord(AvroRecord):
-    """Recipients of positions [range_start, range_end) of a chunk: the users at some of these positions, ascending."""
+    """The recipients at some of the positions [range_start, range_end) of a chunk (one record of a send); positions
+    and user_ids are in ascending order of position.
+    """
 
     record_id: str
     parent_id: str
@@ -99,7 +128,7 @@ class DerivedRecord(AvroRecord):
     positions: list[int]
     user_ids: list[int]
 
-    def derive[R: DerivedRecord](
+    def derive[R: ChannelRecord](
         self,
         kind: type[R],
         step: str,
@@ -107,38 +136,45 @@ class DerivedRecord(AvroRecord):
         span: tuple[int, int],
         positions: list[int],
         user_ids: list[int],
-        /,
-        **own: Any,
+        own: OwnFields[R] | None = None,
     ) -> R:
-        """Return the record that a step derives for some recipients on a channel.
+        """Return the record that a processing step derives from this one, for some recipients on a channel.
 
         Args:
-            kind: The class of the new record. Fields that both classes have are copied unless they are in `own`.
-            step: The step that derives it: its id follows from this record, the step, the channel and the span.
+            kind: The class of the new record. Fields that both classes have are copied.
+            step: The name of the processing step. The new id is derived from this record's id, the step, the channel
+                and the range.
             channel: The channel of the new record.
-            span: The positions that it covers: [start, end).
+            span: The range of positions [start, end) that the new record covers.
             positions: The positions of its recipients.
             user_ids: The users at these positions.
-            own: The other fields of the new record.
+            own: The fields of the new record that are not copied.
         """
         start, end = span
-        return carry_over(
-            self,
-            kind,
+        recipients = ChannelRecord(
             record_id=derived_id(self.record_id, step, channel, start, end),
             parent_id=self.record_id,
+            send_id=self.send_id,
+            chunk_index=self.chunk_index,
             range_start=start,
             range_end=end,
             channel=channel,
             positions=positions,
             user_ids=user_ids,
-            **own,
         )
+        return assembled(kind, self, recipients) if own is None else own.added_to(kind, self, recipients)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecheckRequested(ContentFields, DerivedRecord):
-    """Recipients of a chunk that preference_checker checks (again): a part of a long chunk, or delayed recipients."""
+class ChannelRecord(DerivedRecord):
+    """A derived record with recipients on one channel."""
+
+    channel: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecheckFields(OwnFields["RecheckRequested"]):
+    """The fields of a recheck record (recipients that are decided about again later) that a send does not have."""
 
     why: str
     channels: list[str]
@@ -146,36 +182,45 @@ class RecheckRequested(ContentFields, DerivedRecord):
     waits: int = 0
     held: int = 0
 
+
+@dataclass(frozen=True, kw_only=True)
+class RecheckRequested(RecheckFields, ContentFields, DerivedRecord):
+    """Recipients of a chunk (one record of a send) that preference_checker decides about, possibly again: a part of
+    a long chunk, or delayed recipients.
+    """
+
     def part(self, rows: Iterable[int], **changes: Any) -> Self:
-        """Return the record with the recipients at these rows, and other fields changed."""
+        """Return a record with only the recipients at these indices, and with the given fields changed."""
         rows = list(rows)
         positions, user_ids = [self.positions[row] for row in rows], [self.user_ids[row] for row in rows]
         return replace(self, positions=positions, user_ids=user_ids, **changes)
 
     @property
     def since_ms(self) -> int:
-        """The time of the first attempt (ms)."""
+        """Return the time of the first attempt in ms since the epoch."""
         return max(self.timestamp, self.waited_until or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildRequested(ContentFields, DerivedRecord):
-    """Allowed recipients of positions [range_start, range_end) on one channel."""
+class BuildRequested(ContentFields, ChannelRecord):
+    """Recipients at positions [range_start, range_end) that may be notified on one channel; the builder renders
+    their messages.
+    """
 
-    channel: str
     waited_until: int | None = None
 
     @property
     def since_ms(self) -> int:
-        """The time of the first attempt (ms)."""
+        """Return the time of the first attempt in ms since the epoch."""
         return max(self.timestamp, self.waited_until or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContentColumn(AvroRecord):
-    """One field of the message for all recipients, each distinct value once.
+    """One field of the message for all recipients, with each distinct value stored once.
 
-    index: one for each position, into values; empty if all recipients have values[0].
+    Attributes:
+        index: For each recipient, the index of the value in `values`; empty if all recipients have values[0].
     """
 
     field: str
@@ -183,13 +228,13 @@ class ContentColumn(AvroRecord):
     index: list[int]
 
     def value_at(self, recipient: int) -> str:
-        """Return the value of the nth recipient."""
+        """Return the value of the field for the nth recipient."""
         return self.values[self.index[recipient]] if self.index else self.values[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Withdrawn(AvroRecord):
-    """A recipient of a delivery record whose message was withdrawn, with the final status."""
+    """A recipient of a delivery record whose message must not be sent any more, with the final status."""
 
     position: int
     status: str
@@ -200,7 +245,9 @@ class Withdrawn(AvroRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Taken(AvroRecord):
-    """A device whose message the provider accepted, of a recipient whose other devices are retried; target: its id."""
+    """A device whose message the provider has accepted, while the recipient's other devices are retried. `target` is
+    the device's id.
+    """
 
     position: int
     target: str
@@ -208,20 +255,24 @@ class Taken(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeliveryRequested(SendFields, DerivedRecord):
-    """Messages for positions [range_start, range_end) on one channel; waits: how often they were delayed."""
+class DeliveryFields(OwnFields["DeliveryRequested"]):
+    """The fields of a delivery record that a build record does not have. `waits` is the number of delays so far."""
 
     built_at: int
-    channel: str
     waits: int = 0
     addresses: list[str]
     content: list[ContentColumn]
     withdrawn: list[Withdrawn] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
 
+
+@dataclass(frozen=True, kw_only=True)
+class DeliveryRequested(DeliveryFields, SendFields, ChannelRecord):
+    """The messages for recipients at positions [range_start, range_end) on one channel."""
+
     @property
     def since_ms(self) -> int:
-        """The time of the first attempt (ms)."""
+        """Return the time of the first attempt in ms since the epoch."""
         return self.built_at
 
     @classmethod
@@ -236,7 +287,7 @@ class DeliveryRequested(SendFields, DerivedRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceStatusChanged(AvroRecord):
-    """The push provider's response about a device during publishing."""
+    """The push provider's response that concerns a device's endpoint, as found during publishing."""
 
     record_id: str
     device_id: int
@@ -252,7 +303,9 @@ class DeviceStatusChanged(AvroRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiptReceived(AvroRecord):
-    """A provider's receipt for one message, unparsed. tries: how often its message was looked up."""
+    """A provider's unparsed receipt for one message. `tries` is the number of times that the message has been looked
+    up.
+    """
 
     record_id: str
     body: str
@@ -262,7 +315,7 @@ class ReceiptReceived(AvroRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Result(AvroRecord):
-    """One distinct result of an outcome record; count: how many of its positions have it."""
+    """One distinct result in an outcome record. `count` is the number of recipients that have it."""
 
     status: str
     reason: str | None = None
@@ -275,19 +328,24 @@ class Result(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotificationOutcome(DerivedRecord):
-    """The results of the recipients of positions [range_start, range_end) on one channel at one step."""
+class OutcomeFields(OwnFields["NotificationOutcome"]):
+    """The fields of an outcome record that its parent record does not have."""
 
     step: str
-    club_id: int
-    type: str
-    channel: str
-    # When the outcome was emitted; requested_at is the send's timestamp.
+    # The time at which the outcome record was produced; requested_at is the timestamp of the send.
     timestamp: int
     requested_at: int
     results: list[Result]
     result_index: list[int]
     provider_message_ids: list[list[str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotificationOutcome(OutcomeFields, ChannelRecord):
+    """The results of the recipients at positions [range_start, range_end) on one channel after one processing step."""
+
+    club_id: int
+    type: str
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:

@@ -1,4 +1,4 @@
-"""The closed vocabularies of statuses and reasons, and the rank by which two statuses are merged."""
+"""All statuses and reasons of notifications, and the rank by which two statuses of a notification are merged."""
 
 from enum import StrEnum
 
@@ -6,64 +6,80 @@ from enum import StrEnum
 class Status(StrEnum):
     """The status of one notification (one user on one channel)."""
 
-    ACCEPTED = "accepted"  # requested, not decided yet
-    SCHEDULED = "scheduled"  # waits for its send_at
-    HELD = "held"  # waits for the end of the user's quiet hours
-    QUEUED = "queued"  # written, waits for delivery
-    SENDING = "sending"  # not finished by delivery: the provider was busy, or an endpoint does not exist yet
-    SUPPRESSED = "suppressed"  # must not or cannot be sent to this user: the reason says why
-    CANCELLED = "cancelled"  # the send was cancelled before this was published
-    EXPIRED = "expired"  # expires_at passed before it could be published
-    FAILED = "failed"  # should have been sent and was not
-    SENT = "sent"  # the provider accepted it for at least one device
-    DELIVERED = "delivered"  # the provider says it arrived
-    BOUNCED = "bounced"  # the provider says it came back
+    ACCEPTED = "accepted"  # The notification was requested, and is not decided yet.
+    SCHEDULED = "scheduled"  # The notification waits for the send_at of its send.
+    HELD = "held"  # The notification waits for the end of the user's quiet hours.
+    QUEUED = "queued"  # The message is written and waits for delivery.
+    # Delivery has not finished: the provider was busy, or an endpoint does not exist yet.
+    SENDING = "sending"
+    # The notification must not or cannot be sent to this user; the reason says why.
+    SUPPRESSED = "suppressed"
+    CANCELLED = "cancelled"  # The send was cancelled before the message was published.
+    EXPIRED = "expired"  # expires_at passed before the message could be published.
+    FAILED = "failed"  # The notification should have been sent and was not.
+    SENT = "sent"  # The provider accepted the message for at least one device.
+    DELIVERED = "delivered"  # The provider reports that the message arrived.
+    BOUNCED = "bounced"  # The provider reports that the message was returned.
 
 
 class Reason(StrEnum):
     """Why a notification has its status."""
 
-    # suppressed
-    OPTED_OUT = "opted_out"  # the user wants none of this category or channel
-    # The user is not in the directory, and the directory has passed the send's timestamp; or the user belongs to
-    # another club. A tenant must not be able to distinguish the two.
+    # --- suppressed ---
+
+    OPTED_OUT = "opted_out"  # The user has opted out of this category or channel.
+    # The user is not in the directory in OpenSearch, and the directory has passed the send's timestamp; or the user
+    # belongs to another club. A tenant must not be able to distinguish the two.
     UNKNOWN_USER = "unknown_user"
-    NO_DEVICE = "no_device"  # nothing to push to
-    NO_ADDRESS = "no_address"  # no e-mail address
-    DEVICE_INACTIVE = "device_inactive"  # every device's endpoint is disabled or gone (bounced: found out afterwards)
-    ADDRESS_SUPPRESSED = "address_suppressed"  # it bounced for good before, or its owner complained
-    # failed
-    NO_TEMPLATE = "no_template"  # no template for this category, channel and locale, nor a fall-back
-    TEMPLATE_ERROR = "template_error"  # a variable is missing, or the template does not compile
-    PROVIDER_REJECTED = "provider_rejected"  # the provider will never take this message (bounced: said so afterwards)
-    DEAD_LETTER = "dead_letter"  # its record could not be processed
-    UNKNOWN_CHANNEL = "unknown_channel"  # no such channel
-    TOO_LARGE = "too_large"  # the message alone is larger than a record or the provider allows
-    # bounced
-    BOUNCED_PERMANENT = "bounced_permanent"  # nothing will ever arrive there
-    BOUNCED_TRANSIENT = "bounced_transient"  # the provider tried, and stopped trying
-    # Why an address is on the suppression list, besides bounced_permanent.
-    COMPLAINED = "complained"  # its owner calls what we send spam
-    # expired
+    NO_DEVICE = "no_device"  # The user has no device for push messages.
+    NO_ADDRESS = "no_address"  # The user has no e-mail address.
+    # Every device's endpoint is disabled or gone. (With the status bounced: this was found after publishing.)
+    DEVICE_INACTIVE = "device_inactive"
+    ADDRESS_SUPPRESSED = "address_suppressed"  # The address bounced permanently before, or its owner complained.
+
+    # --- failed ---
+
+    # There is no template for this category, channel and locale, and no fall-back.
+    NO_TEMPLATE = "no_template"
+    # A variable of the template is missing, or the template does not compile.
+    TEMPLATE_ERROR = "template_error"
+    # The provider rejects the message permanently. (With the status bounced: it reported this later.)
+    PROVIDER_REJECTED = "provider_rejected"
+    DEAD_LETTER = "dead_letter"  # The record of the notification could not be processed.
+    UNKNOWN_CHANNEL = "unknown_channel"  # The requested channel does not exist.
+    TOO_LARGE = "too_large"  # The message alone is larger than a record or the provider permits.
+
+    # --- bounced ---
+
+    BOUNCED_PERMANENT = "bounced_permanent"  # No message can ever arrive at this address or device.
+    BOUNCED_TRANSIENT = "bounced_transient"  # The provider tried to deliver the message, and stopped trying.
+    # Like bounced_permanent, this reason puts an address on the suppression list.
+    COMPLAINED = "complained"  # The owner of the address marked our messages as spam.
+
+    # --- expired ---
+
     EXPIRED = "expired"
+    # cancelled
+    CANCELLED = "cancelled"
 
     @classmethod
     def _missing_(cls, value: object) -> "Reason | None":
-        """Return the reason of a value that earlier versions recorded."""
+        """Return the present reason for a value that earlier versions recorded."""
         return cls(_RENAMED[value]) if isinstance(value, str) and value in _RENAMED else None
 
 
-# Earlier reason, still stored in decisions and counts → its present name.
+# Names of reasons in earlier versions, still stored in decisions and counts, with their present names.
 _RENAMED = {"other_tenant": "unknown_user"}
 
 
 def read_reason(stored: str) -> str:
-    """Return a stored reason by its present name; a reason outside the vocabulary is unchanged."""
+    """Return the present name of a stored reason; a value that is no known reason is returned unchanged."""
     return _RENAMED.get(stored, stored)
 
 
-# Merging never regresses: of two statuses of one notification, the higher rank stays. Proof of publishing outranks
-# every not-sent status: a message that the provider accepted was sent, whatever else was decided.
+# The rank of each status. Of two statuses of one notification, the higher rank is kept, so that merging
+# never regresses. A proof of publishing outranks every status without publishing: a message that the provider accepted
+# was sent, whatever else was decided.
 RANK: dict[Status, int] = {
     Status.ACCEPTED: 0,
     Status.SCHEDULED: 10,
@@ -91,10 +107,14 @@ TERMINAL: frozenset[Status] = frozenset(
     }
 )
 
+# The statuses of a notification that the provider accepted, whatever its receipts report.
+PUBLISHED: frozenset[Status] = frozenset({Status.SENT, Status.DELIVERED, Status.BOUNCED})
+
 
 def merge(a: Status, b: Status) -> Status:
-    """Return the status of a notification for which both statuses are recorded.
+    """Return the status of a notification for which two statuses are recorded.
 
-    Source: the rank table above; commutative, associative and idempotent, so that replays and reorderings agree.
+    The rank table above determines the result. The function is commutative, associative and idempotent, so that
+    replayed and reordered records have the same result.
     """
     return a if RANK[a] >= RANK[b] else b

@@ -1,4 +1,6 @@
-"""Avro in the Confluent wire format: a zero byte, the schema id in four bytes (big endian), the value."""
+"""Encodes and decodes Avro in the Confluent wire format: a zero byte, the schema id in four bytes (big endian), the
+value.
+"""
 
 import io
 import json
@@ -7,25 +9,27 @@ from functools import cache
 from typing import Any, NoReturn, Protocol
 
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.time_limits import DENIAL_CACHED_S, REGISTRY_REQUEST_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from schemas import read_text
 
 _MAGIC = 0
 _HEADER_BYTES = 5
-# Schema ids are Java ints. A registry answers a larger id with the error of a wrong path.
+# The largest schema id: ids are Java ints. For a larger id a registry returns the error of an unknown path.
 LAST_SCHEMA_ID = 2**31 - 1
-# Every installation registers this subject: a registry without it is empty or the wrong one.
+# Every masscomm installation registers this subject: a registry that does not have it is empty or the wrong one.
 KNOWN_SUBJECT = f"{topics.OUTCOME}-value"
-# Bad request, unauthenticated, forbidden, invalid schema: caused by this code's requests or permissions.
+# HTTP statuses that the code's own requests or permissions cause: bad request, unauthenticated, forbidden, invalid
+# schema.
 _REFUSED = (400, 401, 403, 422)
-# Seconds for which a denial is cached, so that the records of a batch cause one request.
-_DENIED_FOR_S = 1.0
 _DENIALS_KEPT = 1_000
 
 
 class UnknownSchema(DeadLetter):
-    """The registry denies this schema id, but has the schema of KNOWN_SUBJECT. It may have the id a moment later."""
+    """The registry has no schema with this id, although it has the schema of KNOWN_SUBJECT. It may get the schema
+    later.
+    """
 
     def __init__(self, schema_id: int) -> None:
         super().__init__("unknown_schema", f"the registry knows no schema with id {schema_id}")
@@ -33,7 +37,9 @@ class UnknownSchema(DeadLetter):
 
 
 class SchemaRegistry(Protocol):
-    """Finds writer schemas by id, and the ids of masscomm's own schemas by subject."""
+    """The interface of a schema registry: it returns writer schemas by id, and the ids of masscomm's own schemas by
+    subject.
+    """
 
     def schema_by_id(self, schema_id: int) -> dict[str, Any]:
         """Return the Avro schema with that id.
@@ -41,12 +47,12 @@ class SchemaRegistry(Protocol):
         Raises:
             UnknownSchema: the registry has no schema with that id.
             DeadLetter: the schema is not an Avro record (unknown_schema).
-            Retry: the registry is unavailable, or also denies the schema of KNOWN_SUBJECT.
+            Retry: the registry is unavailable, or it does not have the schema of KNOWN_SUBJECT either.
         """
         ...
 
     def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
-        """Return the id of exactly that schema in the subject.
+        """Return the id of a schema under a subject; the registered schema must be identical.
 
         Raises:
             Stop: the subject does not contain the schema, or the registry refuses the request.
@@ -56,15 +62,17 @@ class SchemaRegistry(Protocol):
 
 
 class HttpSchemaRegistry:
-    """A Confluent-compatible registry over HTTP. Schemas, which are immutable, are cached; denials for one second."""
+    """A Confluent-compatible registry over HTTP. Schemas are immutable and cached; the answer that an id is unknown
+    is cached for one second.
+    """
 
-    def __init__(self, url: str, *, timeout_s: float = 3.0, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, *, timeout_s: float = REGISTRY_REQUEST_S, clock: Clock | None = None) -> None:
         import urllib3
 
         self._url = url.rstrip("/")
         self._pool = urllib3.PoolManager(
             timeout=urllib3.Timeout(total=timeout_s),
-            # Retry-After is ignored: the registry may request an hour, and an invocation has seconds.
+            # The header Retry-After is ignored: the registry may request an hour, and an invocation has only seconds.
             retries=urllib3.Retry(connect=1, read=0, redirect=0, status=0, other=0, respect_retry_after_header=False),
         )
         self._schemas: dict[int, dict[str, Any]] = {}
@@ -84,7 +92,9 @@ class HttpSchemaRegistry:
         return self._schemas[schema_id]
 
     def _deny(self, schema_id: int) -> NoReturn:
-        """Cache the denial of a schema id and raise UnknownSchema, or Retry if KNOWN_SUBJECT is also denied."""
+        """Cache that the registry does not know a schema id, and raise UnknownSchema; raise Retry if it does not
+        know KNOWN_SUBJECT either.
+        """
         if self._clock.monotonic() >= self._trusted_until:  # guard: registry.known_schema
             try:
                 known = self._expect(*self._request("GET", f"/subjects/{KNOWN_SUBJECT}/versions/latest")).get("id")
@@ -93,11 +103,11 @@ class HttpSchemaRegistry:
                 raise Retry(
                     f"schema {schema_id} is denied, and {KNOWN_SUBJECT} is not known either: {error}"
                 ) from error
-            self._trusted_until = self._clock.monotonic() + _DENIED_FOR_S
+            self._trusted_until = self._clock.monotonic() + DENIAL_CACHED_S
         self._denied_until.pop(schema_id, None)
         if len(self._denied_until) >= _DENIALS_KEPT:
             del self._denied_until[next(iter(self._denied_until))]
-        self._denied_until[schema_id] = self._clock.monotonic() + _DENIED_FOR_S
+        self._denied_until[schema_id] = self._clock.monotonic() + DENIAL_CACHED_S
         raise UnknownSchema(schema_id)
 
     def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
@@ -106,7 +116,7 @@ class HttpSchemaRegistry:
             status, body = self._request("POST", f"/subjects/{subject}?normalize=true", {"schema": text})
             if status == 404:
                 raise Stop(
-                    f"the registry's subject {subject} does not hold the schema this code writes: deploy schemas/ first"
+                    f"the registry's subject {subject} does not have the schema of this code: deploy schemas/ first"
                 )
             if status in _REFUSED:
                 raise Stop(f"the registry refuses to look up the schema of {subject}: it answered {status}")
@@ -149,14 +159,14 @@ def _schema_in(answer: Mapping[str, Any], schema_id: int) -> dict[str, Any]:
     try:
         schema = json.loads(answer["schema"])
     except (KeyError, TypeError, ValueError) as error:
-        raise Retry(f"the schema registry's answer for schema {schema_id} holds no schema") from error
+        raise Retry(f"the schema registry's answer for schema {schema_id} contains no schema") from error
     if not isinstance(schema, dict):
         raise DeadLetter("unknown_schema", f"schema {schema_id} is not a record")
     return schema
 
 
 class InMemorySchemaRegistry:
-    """The registry's contract without a server, for unit tests."""
+    """A schema registry in memory, for unit tests."""
 
     def __init__(self) -> None:
         self._schemas: dict[int, dict[str, Any]] = {}
@@ -181,7 +191,7 @@ class InMemorySchemaRegistry:
         try:
             return self._subjects[subject][json.dumps(schema)]
         except KeyError:
-            raise Stop(f"the registry's subject {subject} does not hold the schema this code writes") from None
+            raise Stop(f"the registry's subject {subject} does not have the schema of this code") from None
 
 
 @cache
@@ -192,7 +202,9 @@ def own_schema(name: str) -> dict[str, Any]:
 
 
 def _without_logical_types(schema: Any) -> Any:
-    """Remove logical types, so that timestamps stay integers: one datetime per recipient would only cost time."""
+    """Remove logical types from a schema, so that timestamps stay integers: creating a datetime for each recipient
+    would take time without a use.
+    """
     if isinstance(schema, dict):
         return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
     if isinstance(schema, list):
@@ -208,7 +220,9 @@ def _reader_schema(name: str) -> Any:
 
 
 class Codec:
-    """Encodes masscomm's records and decodes those of other producers. In steady state it does not use the registry."""
+    """Encodes masscomm's records, and decodes those of other producers. Once its cache is filled, it sends no
+    request to the registry.
+    """
 
     def __init__(self, registry: SchemaRegistry) -> None:
         import fastavro.schema  # noqa: F401 - import at a function's start, not at its first record
@@ -236,7 +250,7 @@ class Codec:
         """Decode a record and resolve it from its writer's schema to schemas/<schema>.avsc.
 
         Raises:
-            UnknownSchema: the registry denies the schema id; it may have the schema later.
+            UnknownSchema: the registry does not know the schema id yet.
             DeadLetter: the record is undecodable, or its schema cannot be used (unknown_schema).
             Retry: the registry is unavailable.
         """
@@ -248,13 +262,14 @@ class Codec:
             raise DeadLetter("undecodable", "the value does not begin with a zero byte and a schema id")
         schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
         if not 0 < schema_id <= LAST_SCHEMA_ID:  # guard: registry.schema_id_range
-            raise DeadLetter("undecodable", f"{schema_id} is no schema id: they are 1 to {LAST_SCHEMA_ID}")
+            raise DeadLetter("undecodable", f"{schema_id} is not a schema id, which are 1 to {LAST_SCHEMA_ID}")
         writer = self._writer(schema_id)
         buffer = io.BytesIO(data)
         buffer.seek(_HEADER_BYTES)
         try:
             value = fastavro.schemaless_reader(buffer, writer, _reader_schema(schema))
-        except Exception as error:  # invalid bytes raise many types, from EOFError to OverflowError
+        except Exception as error:
+            # Invalid bytes raise exceptions of many types, from EOFError to OverflowError.
             raise DeadLetter("undecodable", f"schema {schema_id} does not read the value: {error!r}"[:500]) from error
         if buffer.tell() != len(data):
             raise DeadLetter("undecodable", f"{len(data) - buffer.tell()} bytes are left over after schema {schema_id}")
@@ -269,6 +284,6 @@ class Codec:
             schema = self._registry.schema_by_id(schema_id)
             try:
                 self._writers[schema_id] = fastavro.schema.parse_schema(_without_logical_types(schema))
-            except Exception as error:  # the registry accepted a schema that fastavro refuses
+            except Exception as error:  # The registry may have accepted a schema that fastavro refuses.
                 raise DeadLetter("unknown_schema", f"schema {schema_id} cannot be used: {error!r}"[:500]) from error
         return self._writers[schema_id]

@@ -1,8 +1,10 @@
-"""Decides how long records with a denied schema id are retried before they are dead-lettered.
+"""Decides how long records are retried if the schema registry does not know their schema id, before they are
+dead-lettered.
 
-A producer may use an id before every replica of the registry has it. So an id is retried for RETRY_S, once for all
-records that contain it. Random bytes look like many ids, and each must not take that time: after one id has expired,
-records with other ids are retried only while they are younger than RETRY_S themselves.
+A producer may use a schema id before every replica of the registry has it. Therefore an id is retried for
+DENIED_SCHEMA_RETRY_S seconds, counted once for all records with that id. Records of random bytes look like records with
+many different ids, and each of them must not take that long. So after one id has expired, records with other unknown
+ids are retried only while they are younger than DENIED_SCHEMA_RETRY_S themselves.
 """
 
 import math
@@ -10,11 +12,9 @@ import threading
 from dataclasses import dataclass
 
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.time_limits import DENIED_SCHEMA_FORGET_S, DENIED_SCHEMA_RETRY_S
 
-RETRY_S = 30.0
-# Seconds without a denial after which an id is forgotten: the registry may since have assigned it to a schema.
-_FORGET_AFTER_S = 300.0
-# The most ids in memory; records with further ids are dead-lettered immediately.
+# The largest number of ids that are remembered; records with further unknown ids are dead-lettered immediately.
 _REMEMBERED = 1_000
 
 
@@ -26,26 +26,26 @@ class _Denied:
 
 
 class DeniedIds:
-    """The denied schema ids of one process. Thread-safe.
+    """The schema ids that the registry does not know, as seen by this process. Thread-safe.
 
     Args:
-        retry_s: seconds from the first denial of an id until its records are dead-lettered.
-        clock: replaced in tests.
+        retry_s: Seconds from the first failed look-up of an id until its records are dead-lettered.
+        clock: The clock; tests replace it.
     """
 
-    def __init__(self, *, retry_s: float = RETRY_S, clock: Clock | None = None) -> None:
+    def __init__(self, *, retry_s: float = DENIED_SCHEMA_RETRY_S, clock: Clock | None = None) -> None:
         self.retry_s = retry_s
         self._clock = clock or SystemClock()
-        self._denied: dict[int, _Denied] = {}  # in the order of last_s
+        self._denied: dict[int, _Denied] = {}  # The unknown ids, ordered by the time of the last failed look-up.
         self._expired_s = -math.inf
         self._lock = threading.Lock()
 
     def is_retried(self, schema_id: int, *, timestamp_ms: int | None = None) -> bool:
-        """Return whether the record of a denied schema id is retried.
+        """Return whether a record with an unknown schema id is retried.
 
         Args:
-            schema_id: the id that the registry has just denied.
-            timestamp_ms: of the record, None if unknown.
+            schema_id: The id that the registry has just denied.
+            timestamp_ms: The record's timestamp in ms since the epoch; None if unknown.
         """
         with self._lock:
             now_s = self._clock.monotonic()
@@ -61,13 +61,13 @@ class DeniedIds:
                 if not denied.is_expired:
                     denied.is_expired, self._expired_s = True, now_s
                 return False
-            if now_s - self._expired_s > _FORGET_AFTER_S:
+            if now_s - self._expired_s > DENIED_SCHEMA_FORGET_S:
                 return True
             return timestamp_ms is not None and self._clock.now_ms() - timestamp_ms < self.retry_s * 1000
 
     def _forget(self, now_s: float) -> None:
         while self._denied:
             schema_id, denied = next(iter(self._denied.items()))
-            if now_s - denied.last_s <= _FORGET_AFTER_S:
+            if now_s - denied.last_s <= DENIED_SCHEMA_FORGET_S:
                 return
             del self._denied[schema_id]

@@ -1,8 +1,9 @@
-"""First and end offsets of partitions, without the invalid offsets of a client that has lost a leader.
+"""Reads the first and end offsets of partitions, and rejects the invalid offsets that a client returns after it has
+lost a leader.
 
 confluent-kafka's admin client caches the leader of a partition. If that broker is down, the client returns the offset
--1001 after the request's time-out, without an error, until it receives a new leader, which it does not request by
-itself. Every consumer would seem to have reached an end offset of -1001.
+-1001 without an error after the request's time-out. It continues to do so until it receives the new leader, which it
+does not request by itself. With an end offset of -1001, every consumer would seem to have consumed everything.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +22,15 @@ def topic_offsets(
     """Return offsets by (topic, partition).
 
     Args:
-        admin: the client.
-        places: the partitions.
-        spec: earliest or latest.
-        timeout_s: seconds for the request.
-        options: of AdminClient.list_offsets.
+        admin: The admin client.
+        places: The partitions.
+        spec: The offset to return: earliest or latest.
+        timeout_s: The time limit of the request in seconds.
+        options: Further options of AdminClient.list_offsets.
 
     Raises:
-        Retry: an offset is unknown. Retry with another client, because this one may never find the leader.
+        Retry: An offset is unknown. The caller must retry with a new client, because this one may never find the
+            leader.
     """
     from confluent_kafka import KafkaException
 
@@ -38,15 +40,15 @@ def topic_offsets(
         answers = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=timeout_s, **options)
         found = {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
     except KafkaException as error:
-        raise Retry(f"Kafka does not say where topics begin and end: {error}") from error
+        raise Retry(f"Kafka does not return the offsets of topics: {error}") from error
     unknown = [f"{topic}-{partition}" for (topic, partition), offset in found.items() if offset < 0]
     if unknown:
-        raise Retry(f"Kafka does not say where topics begin and end: no answer for {', '.join(unknown)}")
+        raise Retry(f"Kafka does not return the offsets of topics: no answer for {', '.join(unknown)}")
     return found
 
 
 def by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
-    """Convert offsets by (topic, partition) to offsets by topic and then by partition."""
+    """Convert offsets by (topic, partition) to topic → partition → offset."""
     nested: dict[str, dict[int, int]] = {}
     for (topic, partition), offset in offsets.items():
         nested.setdefault(topic, {})[partition] = offset

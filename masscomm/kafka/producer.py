@@ -1,10 +1,11 @@
-"""Producer of records: many concurrently, each with its own delivery report, and one flush for all."""
+"""A Kafka producer: it produces many records concurrently, each with its own delivery report, and flushes them once."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
+from masscomm.domain.time_limits import PRODUCER_MESSAGE_S
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 
@@ -20,42 +21,46 @@ Headers = list[tuple[str, bytes]]
 
 
 class Producer(Protocol):
-    """The functions' interface to produce records."""
+    """The interface with which functions produce records."""
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
-        """Queue a record.
+        """Queue a record to be produced.
 
         Args:
-            topic: its name in Kafka.
-            key: None for no key.
-            value: None for a tombstone.
-            headers: in their order.
-            report: called once, at the latest in `flush`: with None when all in-sync replicas have the record, with
-                DeadLetter for a permanent error (too_large; invalid: a header's name that UTF-8 cannot encode, or no
-                key in a compacted topic), with Retry for any other error.
+            topic: The topic's name in Kafka.
+            key: The key; None for no key.
+            value: The value; None for a tombstone.
+            headers: The headers in their order.
+            report: A function that is called once, at the latest in `flush`: with None when all in-sync replicas have
+                the record, with DeadLetter for a permanent error (too_large; invalid: a header's name that UTF-8 cannot
+                encode, or no key in a compacted topic), with Retry for any other error.
         """
         ...
 
     def flush(self, timeout_s: float) -> None:
-        """Wait for every report. Records without one after `timeout_s` seconds are reported as Retry."""
+        """Wait for all delivery reports. A record without one after `timeout_s` seconds is reported as Retry."""
         ...
 
 
 class KafkaProducer:
     """An idempotent producer that waits for all in-sync replicas.
 
-    message.timeout.ms is below the invocation's time-out, so that every report arrives before the function ends.
+    Its message.timeout.ms is below the time limit of the invocation, so that every delivery report arrives before the
+    function ends.
     """
 
-    def __init__(self, bootstrap_servers: str, *, message_timeout_ms: int = 15_000, **overrides: Any) -> None:
+    def __init__(
+        self, bootstrap_servers: str, *, message_timeout_ms: int = round(PRODUCER_MESSAGE_S * 1000), **overrides: Any
+    ) -> None:
         self._settings = {
             "bootstrap.servers": bootstrap_servers,
             "acks": "all",
             "enable.idempotence": True,
-            # Only the flush at the end of the invocation waits: a single record must not be delayed.
+            # A single record must not be delayed; only the flush at the end of the invocation waits.
             "linger.ms": 0,
             "compression.type": "lz4",
-            # Above the limit of every topic except dead-letter, so that the broker refuses records that are too large.
+            # The client's size limit is above that of every topic except dead-letter, so that the broker refuses
+            # records that are too large.
             "message.max.bytes": 5_000_000,
             "message.timeout.ms": message_timeout_ms,
             "queue.buffering.max.kbytes": 65_536,
@@ -68,10 +73,10 @@ class KafkaProducer:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Connect to the brokers of KAFKA_BOOTSTRAP_SERVERS.
+        """Return a producer for the brokers in KAFKA_BOOTSTRAP_SERVERS.
 
         Raises:
-            Stop: a variable is missing or invalid.
+            Stop: A variable is missing or invalid.
         """
         return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_client_config())
 
@@ -79,7 +84,7 @@ class KafkaProducer:
         from confluent_kafka import KafkaException
 
         unwritable = _unwritable(headers)
-        if unwritable is not None:  # the client would end the process
+        if unwritable is not None:  # The client would end the process if it received such a header.
             report(unwritable)
             return
         ticket = self._next
@@ -95,7 +100,7 @@ class KafkaProducer:
             try:
                 self._producer.produce(topic, value=value, key=key, headers=list(headers), on_delivery=delivered)
             except BufferError:
-                # The queue is full. Wait until records leave it: an unbounded queue would grow with the batch.
+                # The client's queue is full. Wait until records leave it: an unbounded queue would grow with the batch.
                 self._producer.poll(0.1)
                 continue
             except KafkaException as error:
@@ -109,8 +114,8 @@ class KafkaProducer:
             self._close(ticket, Retry("Kafka has not acknowledged the record in time"))
 
     def _settle(self, ticket: int, error: "KafkaError | None") -> None:
-        # After a fatal error an idempotent producer refuses every record, and this environment may live for hours: the
-        # next record gets a new producer. The records in the old queue are redelivered.
+        # After a fatal error an idempotent producer refuses every further record, and this environment may live for
+        # hours. So the next record gets a new producer. The records in the old queue are redelivered.
         self._broken = self._broken or (error is not None and error.fatal())
         self._close(ticket, None if error is None else _as_ours(error))
 
@@ -120,7 +125,7 @@ class KafkaProducer:
 
     def _close(self, ticket: int, error: Exception | None) -> None:
         report = self._open.pop(ticket, None)
-        if report is not None:  # reports that arrive after the flush are ignored
+        if report is not None:  # Reports that arrive after the flush are ignored.
             report(error)
 
 
@@ -133,7 +138,8 @@ def _connected(configuration: dict[str, Any]) -> "ConfluentProducer":
 def _as_ours(error: "KafkaError") -> Exception:
     from confluent_kafka import KafkaError
 
-    # Errors of the record. All others are errors of the cluster or temporary (docs/permanent-answers.md).
+    # Errors that the record causes. All other errors are temporary or caused by the cluster
+    # (docs/permanent-answers.md).
     reason = {KafkaError.MSG_SIZE_TOO_LARGE: "too_large", KafkaError.INVALID_RECORD: "invalid"}.get(error.code())
     if reason is not None:
         return DeadLetter(reason, f"Kafka refuses the record: {error.str()}")
@@ -150,10 +156,11 @@ def _unwritable(headers: Headers) -> DeadLetter | None:
 
 
 class InMemoryProducer:
-    """A producer that appends to a list, for unit tests. Its attribute `fail` returns the error to report, or None.
+    """A producer that appends records to a list, for unit tests. The function `fail` returns the error to report, or
+    None.
 
     Args:
-        max_bytes: replaces the limit of schemas/topics.yaml for every topic except dead-letter.
+        max_bytes: A size limit that replaces the one in schemas/topics.yaml, for every topic except dead-letter.
     """
 
     def __init__(self, *, max_bytes: int | None = None) -> None:

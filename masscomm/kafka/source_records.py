@@ -1,10 +1,11 @@
-"""Reads single records from their source positions."""
+"""Reads single records from given positions (topic, partition, offset)."""
 
 import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
+from masscomm.domain.time_limits import SOURCE_RECORD_REQUEST_S
 from masscomm.errors import Retry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import SOURCE_RECORDS_GROUP
@@ -12,14 +13,12 @@ from masscomm.kafka.topics import SOURCE_RECORDS_GROUP
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
-_TIMEOUT_S = 10.0
-
 
 class SourceRecords(Protocol):
-    """Reads records by source position."""
+    """The interface that reads a record at a position (topic, partition, offset)."""
 
     def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
-        """Return the record at a position, None if it was deleted or never existed.
+        """Return the record at a position; None if it was deleted or never existed.
 
         Raises:
             Retry: Kafka is unavailable or too slow.
@@ -28,12 +27,12 @@ class SourceRecords(Protocol):
 
 
 class KafkaSourceRecords:
-    """Reads with a consumer that joins no group and commits no offset. It connects at its first use."""
+    """Reads records with a consumer that joins no group and commits no offset. It connects at its first use."""
 
     def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
         self._settings = {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": SOURCE_RECORDS_GROUP,  # the client requires a group; it never joins
+            "group.id": SOURCE_RECORDS_GROUP,  # The client requires a group id, although it never joins the group.
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "broker.address.family": "v4",
@@ -42,10 +41,10 @@ class KafkaSourceRecords:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Use the brokers of KAFKA_BOOTSTRAP_SERVERS.
+        """Return a reader for the brokers in KAFKA_BOOTSTRAP_SERVERS.
 
         Raises:
-            Stop: a variable is missing or invalid.
+            Stop: A variable is missing or invalid.
         """
         return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_client_config())
 
@@ -63,7 +62,7 @@ class KafkaSourceRecords:
         if self._consumer is None:
             self._consumer = Consumer(self._settings)
         try:
-            first, end = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S)
+            first, end = self._consumer.get_watermark_offsets(place, timeout=SOURCE_RECORD_REQUEST_S)
         except KafkaException as error:
             if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
                 return None
@@ -71,14 +70,14 @@ class KafkaSourceRecords:
         if not first <= place.offset < end:
             return None
         self._consumer.assign([place])
-        until = time.monotonic() + _TIMEOUT_S
+        until = time.monotonic() + SOURCE_RECORD_REQUEST_S
         while time.monotonic() < until:
             message = self._consumer.poll(0.5)
             if message is None:
                 continue
             if message.error() is not None:
                 raise KafkaException(message.error())
-            if message.offset() != place.offset:  # the record was deleted; this is the next one
+            if message.offset() != place.offset:  # The record was deleted; Kafka returned the next one instead.
                 return None
             headers: Any = message.headers() or []
             return KafkaRecord(
@@ -94,11 +93,11 @@ class KafkaSourceRecords:
 
 
 class InMemorySourceRecords:
-    """Records in a dictionary, for unit tests."""
+    """A reader of records in a dictionary, for unit tests."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, int, int], KafkaRecord] = {}
-        # Raised by every call if set.
+        # An error that every call raises; None: calls succeed.
         self.failing: Exception | None = None
 
     def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:

@@ -1,4 +1,4 @@
-"""The topics of schemas/topics.yaml, by name and lane."""
+"""The topics in schemas/topics.yaml, by name and by lane (kind of send)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from schemas import read_text
 class Topic:
     """One Kafka topic with its configuration."""
 
-    # With the suffix of its lane.
+    # The topic's name in Kafka, which ends with the name of its lane (kind of send).
     name: str
     description: str
     owner: str
-    # Name of the record in schemas/, None if the value has no Avro schema of masscomm.
+    # The name of the Avro schema in schemas/; None if the value has no schema of masscomm.
     schema: str | None
     partitions: int
     retention_hours: int
@@ -30,12 +30,12 @@ class Topic:
 
     @property
     def subject(self) -> str:
-        """The registry's subject for the value."""
+        """Return the schema registry's subject for the topic's values."""
         return f"{self.name}-value"
 
     @property
     def config(self) -> dict[str, str]:
-        """The topic's configuration, by Kafka's names."""
+        """Return the topic's configuration with Kafka's property names."""
         return {
             "cleanup.policy": self.cleanup,
             "retention.ms": str(self.retention_hours * 3_600_000),
@@ -56,12 +56,13 @@ DEAD_LETTER = "dead-letter"
 DEAD_LETTER_STATUS = "dead-letter-status"
 ON_FAILURE = "on-failure"
 
-# Consumer groups that clients require and brokers authorize. No offset is committed under them.
+# Consumer groups of consumers that never commit an offset. Clients require a group, and brokers authorise it.
 CDC_PROGRESS_GROUP = "masscomm.cdc.progress"
 SOURCE_RECORDS_GROUP = "masscomm.kafka.source_records"
 SPARK_GROUP = "masscomm.spark_metrics"
 
-CDC_TABLES = ("users", "user_settings", "devices", "notification_templates")
+# The name in functions.yaml that stands for all topics of change data capture.
+ALL_OF_CDC = "cdc.*"
 
 
 @cache
@@ -73,35 +74,36 @@ def _document() -> dict[str, Any]:
 
 
 def in_lane(name: str, lane: Lane) -> str:
-    """Return the topic's name in a lane; its name in the bulk lane if this lane has no such topic."""
+    """Return the topic's name in a lane; its name in the bulk lane if the topic does not exist in that lane."""
     lanes = _document()["topics"][name]["lanes"]
     return f"{name}.{lane}" if lane is not Lane.BULK and lane in lanes else name
 
 
 @cache
 def lane_of(topic: str) -> Lane:
-    """Return the lane of a topic in Kafka, by the suffix of its name."""
+    """Return the lane (kind of send) of a topic in Kafka, from the suffix of its name."""
     return next((lane for lane in Lane if topic.endswith(f".{lane}")), Lane.BULK)
 
 
 def base_of(topic: str) -> str:
-    """The topic's name in schemas/topics.yaml."""
+    """Return the topic's name as in schemas/topics.yaml, without the suffix of its lane (kind of send)."""
     return topic.removesuffix(f".{lane_of(topic)}")
 
 
 def same_lane(name: str, topic: str) -> str:
-    """Return the topic's name in the lane of another topic in Kafka."""
+    """Return a topic's name in the same lane (kind of send) as another topic."""
     return in_lane(name, lane_of(topic))
 
 
-def chain_topics() -> list[Topic]:
-    """Every topic of the chain in every lane."""
+@cache
+def chain_topics() -> tuple[Topic, ...]:
+    """Return all topics of masscomm's functions, in every lane (kind of send)."""
     defaults = _document()["defaults"]
     found: list[Topic] = []
     for name, entry in _document()["topics"].items():
         values = defaults | entry
         found.extend(_topic(in_lane(name, Lane(lane)), values["description"], values) for lane in values["lanes"])
-    return found
+    return tuple(found)
 
 
 def _topic(name: str, description: str, values: Mapping[str, Any]) -> Topic:
@@ -122,74 +124,96 @@ def _topic(name: str, description: str, values: Mapping[str, Any]) -> Topic:
 
 
 def cdc_prefix(generation: str) -> str:
-    """Debezium's topic.prefix for a snapshot generation."""
+    """Return Debezium's topic.prefix for a snapshot generation (one snapshot of the tables with the changes after
+    it).
+    """
     return str(_document()["cdc"]["prefix"].format(generation=generation))
 
 
-def cdc_topic(name: str, generation: str) -> str:
-    """The topic of a captured table, or of Debezium's `notification` or `heartbeat`."""
+def captured_table_entries() -> Mapping[str, Mapping[str, Any]]:
+    """Return the entries of the captured tables in schemas/topics.yaml; masscomm.cdc.captured_tables interprets
+    them.
+    """
+    tables: Mapping[str, Mapping[str, Any]] = _document()["cdc"]["tables"]
+    return tables
+
+
+@cache
+def _cdc_entries() -> Mapping[str, Mapping[str, Any]]:
+    """Return the entries of Debezium's topics: the captured tables by name, `notification` and `heartbeat`."""
     cdc = _document()["cdc"]
-    entry = cdc["tables"].get(name) or cdc[name]
-    return str(entry["topic"].format(generation=generation))
+    pattern = str(cdc["table_topic"])
+    tables = {
+        name: {**entry, "topic": pattern.replace("{table}", name)} for name, entry in captured_table_entries().items()
+    }
+    return tables | {name: cdc[name] for name in ("notification", "heartbeat")}
+
+
+def cdc_topic(name: str, generation: str) -> str:
+    """Return the topic of a captured table, or of Debezium's `notification` or `heartbeat`."""
+    return str(_cdc_entries()[name]["topic"].format(generation=generation))
 
 
 def generations(text: str) -> tuple[str, ...]:
-    """Split the captured snapshot generations at commas. There are two while one replaces another."""
+    """Split a list of snapshot generations at its commas. There are two generations while one replaces the other."""
     return tuple(name.strip() for name in text.split(","))
 
 
 def generation_of(topic: str) -> str:
-    """Return the generation of one of Debezium's topics.
+    """Return the snapshot generation of one of Debezium's topics.
 
     Raises:
-        ValueError: it is not a topic of Debezium.
+        ValueError: The topic does not belong to Debezium.
     """
-    cdc = _document()["cdc"]
-    for entry in (*cdc["tables"].values(), cdc["notification"], cdc["heartbeat"]):
+    for entry in _cdc_entries().values():
         before, after = entry["topic"].split("{generation}")
         if topic.startswith(before) and topic.endswith(after) and len(topic) > len(before) + len(after):
             return topic[len(before) : len(topic) - len(after)]
-    raise ValueError(f"{topic} is no topic of change data capture")
+    raise ValueError(f"{topic} is not a topic of change data capture")
 
 
 def cdc_topics(captured: str) -> list[Topic]:
-    """Return every topic to which Debezium produces for the captured generations (see generations)."""
+    """Return all topics to which Debezium produces for the given snapshot generations."""
     cdc, defaults = _document()["cdc"], _document()["defaults"]
-    entries = {**cdc["tables"], "notification": cdc["notification"], "heartbeat": cdc["heartbeat"]}
     return [
         _topic(entry["topic"].format(generation=generation), f"Debezium's {name}", defaults | cdc | entry)
         for generation in generations(captured)
-        for name, entry in entries.items()
+        for name, entry in _cdc_entries().items()
     ]
 
 
 def served(name: str, lane: Lane) -> list[str]:
-    """Return the topics of a name to which functions in a lane produce and from which they consume.
+    """Return the topics with this base name that functions in a lane consume from and produce to.
 
-    Functions in the bulk lane serve the small lane and every queue of broadcasts. Separate queues isolate these lanes;
-    separate functions are not needed.
+    Functions in the bulk lane also process the small lane and every broadcast queue: separate topics are enough to
+    isolate these lanes, separate functions are not needed.
     """
     lanes = [Lane.SMALL, *BROADCASTS] if lane is Lane.BULK else [lane]
     return list(dict.fromkeys(in_lane(name, each) for each in lanes))
 
 
 def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
-    """Return the topics in Kafka that a function of a lane consumes for a topic of functions.yaml.
+    """Return the topics in Kafka that a function in a lane (kind of send) consumes for a topic name in
+    functions.yaml.
 
     Args:
-        name: in functions.yaml, such as `build` or `cdc.users`.
-        lane: of the function.
-        generation: the captured generation, or several (see generations).
+        name: The name in functions.yaml, such as `build`, `cdc.users` or `cdc.*`, which stands for all topics of
+            Debezium.
+        lane: The lane of the function.
+        generation: The captured snapshot generations, separated by commas.
     """
+    if name == ALL_OF_CDC:
+        return [cdc_topic(entry, each) for entry in _cdc_entries() for each in generations(generation)]
     if name.startswith("cdc."):
         return [cdc_topic(name.removeprefix("cdc."), each) for each in generations(generation)]
     return served(name, lane)
 
 
 def in_turns(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Group topics in Kafka into turns: all queues of broadcasts of one name share a turn.
+    """Group topics for polling in turns: all broadcast queues with one base name share a turn.
 
-    So a batch of small sends is between any two batches of broadcasts, independent of the number of tenants with one.
+    Therefore a batch of small sends is processed between any two batches of broadcasts, however many tenants have a
+    broadcast.
     """
     turns: dict[tuple[str, bool], list[str]] = {}
     for topic in names:

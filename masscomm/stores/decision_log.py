@@ -1,12 +1,14 @@
-"""The decision log: the decisions recorded first about a record count for every redelivery.
+"""The decision log stores the first decisions about a record's recipients, so that every redelivery uses the same
+ones.
 
-The decisions about a record result in several records: outcomes of some recipients, and derived records for the others.
-A function can be killed between two of them, and settings, users and templates can change before the redelivery. So the
-decisions are recorded before any record is produced, with one conditional write a record for any number of recipients.
-The function produces the recorded decisions: each recipient has exactly one outcome.
+The decisions about a record lead to several records: outcome records for some recipients, and derived records for the
+others. A function can be killed between producing two of them, and settings, users and templates can change before the
+redelivery. Therefore the decisions are recorded before any record is produced, with one conditional write per record
+for any number of recipients. The function then produces records from the recorded decisions, so that each recipient has
+exactly one outcome.
 
-A single recipient on one channel results in one record: no crash can separate two records, and no decision is recorded.
-The delivery ledger detects a producer that reused such an id for another user.
+For a single recipient on one channel, only one record is produced: a crash cannot separate two records, and no decision
+is recorded. The delivery ledger detects a producer that reused such a record's id for another user.
 """
 
 import json
@@ -19,37 +21,39 @@ from typing import Any, Protocol
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
-from masscomm.errors import DeadLetter, OtherRecipients
-
-# Longer than Kafka keeps the input records (7 days).
-KEPT_S = 8 * 86_400
+from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
-    """Decisions about a record's recipients."""
+    """The decisions about the recipients of one record."""
 
-    # The positions and the user ids of all recipients.
+    # The positions (indices in the send's list of users) and the user ids of all recipients.
     positions: Sequence[int]
     user_ids: Sequence[int]
-    # Channel → position → the decision about a recipient that no derived record contains.
+    # Channel → position → the decision about a recipient that is in no derived record.
     by_channel: Mapping[str, Mapping[int, Decision]]
-    # The ranges [start, end) of positions of the derived records with the other recipients, if they are cut.
+    # The recipients without a final decision continue in derived records. If these are several, this field has the
+    # range [start, end) of recipients' positions of each.
     parts: tuple[tuple[int, int], ...] = ()
+    # The digest of the record's content; an empty digest is not compared.
+    content: str = ""
 
 
 class DecisionLog(Protocol):
-    """Keeps decisions for KEPT_S. Errors: Retry (down, slow), Stop (no table, or access denied)."""
+    """The store of decisions, which are kept for DECISIONS_KEPT_S. Raises Retry (down, slow) or Stop (no table, or
+    access denied).
+    """
 
     def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
-        """Record the decisions of any size if none are recorded; return the recorded ones."""
+        """Record the decisions, of any size, if none are recorded for the record; return the recorded ones."""
         ...
 
 
 def record_decisions(log: DecisionLog, record_id: str, decisions: Decisions) -> Decisions:
     """Record the decisions, or return those that an earlier delivery of the record recorded.
 
-    Errors: those of DecisionLog; OtherRecipients if they were recorded for other recipients.
+    Raises the errors of DecisionLog, and OtherRecipients if the recorded decisions are about other recipients.
     """
     if len(decisions.positions) < 2:
         return decisions
@@ -59,12 +63,16 @@ def record_decisions(log: DecisionLog, record_id: str, decisions: Decisions) -> 
 
 
 def unpack_decisions(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
-    """Return the recorded decisions about a record with these recipients. Errors: OtherRecipients."""
+    """Return the recorded decisions about a record with these recipients. Raises OtherRecipients if they are about
+    others.
+    """
     return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, by_channel={}))
 
 
 def _pack(decisions: Decisions) -> bytes:
-    """Pack each distinct decision once, and the settings' versions, which differ for nearly every user, in a column."""
+    """Pack the decisions: each distinct decision once, and in a separate column the versions of the user settings,
+    which differ for nearly every user.
+    """
     places: dict[tuple[str | int | None, ...], int] = {}
     channels = {}
     for channel, by_position in decisions.by_channel.items():
@@ -83,6 +91,7 @@ def _pack(decisions: Decisions) -> bytes:
         "decisions": list(places),
         "channels": channels,
         "parts": decisions.parts,
+        **({"content": decisions.content} if decisions.content else {}),
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
 
@@ -91,6 +100,9 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
     document = json.loads(zlib.decompress(packed))
     if document["of"] != _recipients(now):
         raise OtherRecipients
+    # Records of earlier versions have no digest of their content.
+    if now.content and document.get("content", now.content) != now.content:  # guard: decisions.other_content
+        raise OtherContent
     by_channel: dict[str, dict[int, Decision]] = {}
     for channel, (index, versions) in document["channels"].items():
         version_of = iter(versions)
@@ -108,15 +120,17 @@ def _decision(text: Sequence[Any], version: int | None) -> Decision:
 
 
 def _recipients(decisions: Decisions) -> str:
-    """Digest that distinguishes one record's recipients from another's."""
+    """Return a digest of the recipients, to detect two records with the same id and different recipients."""
     text = json.dumps([list(decisions.positions), list(decisions.user_ids)])
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class InMemoryDecisionLog:
-    """The log's contract in a dictionary, for unit tests.
+    """A decision log in a dictionary, for unit tests.
 
-    failing: raised by every call; calls: the number of calls.
+    Attributes:
+        failing: An error that every call raises.
+        calls: The number of calls.
     """
 
     def __init__(self) -> None:
@@ -129,5 +143,5 @@ class InMemoryDecisionLog:
         if self.failing is not None:
             raise self.failing
         if not is_record_id(record_id):
-            raise DeadLetter("invalid", "the record's id is no key")
+            raise DeadLetter("invalid", "the record's id is not a valid key")
         return self.recorded.setdefault(record_id, packed)

@@ -1,7 +1,8 @@
-"""The decision log on DynamoDB: the table of schemas/dynamodb/decisions.json, one conditional write a record.
+"""The decision log in DynamoDB: the table of schemas/dynamodb/decisions.json, with one conditional write per record.
 
-Decisions larger than an item take several. The further items are written first, under ids derived from the whole, and
-the condition on the record's own item determines which of them count.
+Decisions that are larger than an item are split into several items. The further items are written first, under ids
+derived from the whole content. The condition on the record's own item then determines which of the further items are
+valid.
 """
 
 import os
@@ -12,8 +13,8 @@ from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
 from masscomm.aws.request import Limits
 from masscomm.clock import Clock
+from masscomm.domain.time_limits import DECISIONS_KEPT_S
 from masscomm.errors import Retry
-from masscomm.stores.decision_log import KEPT_S
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -22,7 +23,12 @@ TABLE = "decisions"
 
 
 class DynamoDbDecisionLog:
-    """One for each function environment, for all its threads. connections: concurrent calls; client: for tests."""
+    """The decision log in DynamoDB. Each function environment has one instance for all its threads.
+
+    Args:
+        connections: The number of concurrent calls.
+        client: A client that tests provide.
+    """
 
     def __init__(
         self, *, clock: Clock, table: str = TABLE, connections: int = 10, client: "DynamoDBClient | None" = None
@@ -33,12 +39,12 @@ class DynamoDbDecisionLog:
 
     @classmethod
     def from_environment(cls, *, clock: Clock) -> Self:
-        """Return the log on the table DECISIONS_TABLE, by default named as in schemas/dynamodb."""
+        """Return the log in the table DECISIONS_TABLE, by default the name in schemas/dynamodb."""
         return cls(clock=clock, table=os.environ.get("DECISIONS_TABLE", TABLE))
 
     def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
         parts, digest = parts_of(packed), digest_of(packed)
-        expires = {"N": str(self._clock.now_ms() // 1000 + KEPT_S)}
+        expires = {"N": str(self._clock.now_ms() // 1000 + DECISIONS_KEPT_S)}
         item: dict[str, Any] = {"record_id": {"S": record_id}, "decided": {"B": parts[0]}, "expires_at": expires}
         if len(parts) > 1:
             item |= {"parts": {"N": str(len(parts))}, "digest": {"S": digest}}
@@ -62,7 +68,7 @@ class DynamoDbDecisionLog:
 
 
 def whole(client: Any, table: str, item: Mapping[str, Any]) -> bytes:
-    """Return the packed decisions of a record's item, with its further parts. Errors: Retry, Stop."""
+    """Return the packed decisions of a record, joined from its item and the further items. Raises Retry or Stop."""
     packed = bytes(item["decided"]["B"])
     if "parts" in item:
         for number in range(1, int(item["parts"]["N"])):

@@ -1,8 +1,8 @@
-"""Delayed records: each is stored with the time of its release.
+"""The delay store: records that are kept until the time at which they are released (produced to their topic).
 
-One mechanism serves send_at, the retries of delivery and receipts, quiet hours and records of failed invocations. The
-functions put records into the delay store; functions/scheduler sweeps it every minute and releases the records that are
-due. A record can be released twice, if a sweep fails between the release and the removal: its id is the same.
+It serves send_at, the retries of delivery and receipts, quiet hours, and records of failed invocations. Functions put
+records into the store. functions/scheduler looks for due records every minute and releases them. If it fails between
+releasing and removing a record, the record is released twice, with the same id.
 """
 
 from collections.abc import Iterator
@@ -15,23 +15,24 @@ from typing import Protocol
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
+from masscomm.domain.time_limits import CLAIM_S
 from masscomm.kafka import topics
 
-# The header of a released record that has its delay reason.
+# The header of a released record with the reason of its delay.
 DELAY_REASON_HEADER = "masscomm.released"
-# Duration of a claim; longer than an invocation.
-CLAIM_S = 90
 MINUTE_MS = 60_000
-# Shards of a minute: 08:00 is not one hot partition.
+# The number of partitions (shards) for one minute, so that popular times such as 08:00 do not make a hot partition.
 SHARDS = 8
 
-# A store's key of one copy: (bucket, key in the bucket).
+# The store's key of one copy of a record: (bucket, key in the bucket).
 type StoreKey = tuple[str, str]
 
 
 @cache
 def releasable() -> frozenset[str]:
-    """The topics a record may be released to: never send.*, where it would be counted as requested again."""
+    """Return the topics to which a record may be released. The topics send.* are excluded: a record there would be
+    counted as requested again.
+    """
     names = (topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.RECEIPT)
     return frozenset(topics.in_lane(name, lane) for name in names for lane in Lane)
 
@@ -40,12 +41,16 @@ def releasable() -> frozenset[str]:
 class DelayedRecord:
     """A record that the scheduler releases at due_ms.
 
-    id: derived from the record, so that the same record is stored once; due_ms: ms since the epoch; topic: with the
-    suffix of its lane; value: as it will be produced; delay_reason: as the header of the released record has it;
-    key: the store's key of this copy, set by the store when it reads.
+    Attributes:
+        id: The id, derived from the record, so that the same record is stored once.
+        due_ms: The time of the release in ms since the epoch.
+        topic: The topic's name with the suffix of its lane (kind of send).
+        value: The value as it is produced.
+        delay_reason: The reason of the delay, which becomes a header of the released record.
+        key: The store's key of this copy; the store sets it when it reads the copy.
 
     Raises:
-        ValueError: records of this topic are never released, or the id cannot be a key.
+        ValueError: Records of this topic are never released, or the id cannot be a key.
     """
 
     id: str
@@ -64,27 +69,28 @@ class DelayedRecord:
 
     @property
     def critical(self) -> bool:
-        """Whether it is of the lane that goes first."""
+        """Return whether the record belongs to the critical lane, whose records are released first."""
         return is_critical(self.topic)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadableRecord:
-    """A stored copy that cannot be released; error: for an operator."""
+    """A stored copy of a record that cannot be released. `error` explains why, for an operator."""
 
     key: StoreKey
     error: str
 
 
 def is_critical(topic: str) -> bool:
-    """Whether the topic is of the lane that goes first."""
+    """Return whether the topic belongs to the critical lane, whose records are released first."""
     return topic.endswith(f".{Lane.CRITICAL}")
 
 
 def key_of(item: DelayedRecord) -> StoreKey:
-    """The key of a copy: bucket (lane, due minute, shard by id), and due time and id in it.
+    """Return the key of a copy: the bucket is (lane or kind of send, due minute, shard by id), the key in it is due
+    time and id.
 
-    A record that is put again for another time has another key.
+    A record that is stored again for another time has another key.
     """
     shard = blake2b(item.id.encode(), digest_size=1).digest()[0] % SHARDS
     bucket = f"{lane_key(critical=item.critical)}#{item.due_ms // MINUTE_MS:010d}#{shard}"
@@ -92,33 +98,42 @@ def key_of(item: DelayedRecord) -> StoreKey:
 
 
 def lane_key(*, critical: bool) -> str:
-    """Return the prefix of a lane's buckets: all lanes except critical have the prefix `bulk`."""
+    """Return the prefix of the names of a lane's buckets. All lanes (kinds of sends) except critical share the
+    prefix `bulk`.
+    """
     return Lane.CRITICAL if critical else "bulk"
 
 
 def jittered(due_ms: int, item_id: str, spread_ms: int) -> int:
-    """Return a time in [due_ms, due_ms + spread_ms), derived from the id: it spreads records that failed together."""
+    """Return a time in [due_ms, due_ms + spread_ms), derived from the id, so that records that failed together are
+    not released together.
+    """
     share = int.from_bytes(blake2b(item_id.encode(), digest_size=8).digest()) / 2**64
     return due_ms + int(share * spread_ms)
 
 
 class DelayStore(Protocol):
-    """Stores delayed records. A copy is one (id, due time). Errors of every method: Retry (unreachable), Stop.
+    """The interface of the delay store. A copy is identified by (record id, due time). Every method raises Retry
+    (store not reachable) or Stop.
 
-    A second put for the same time changes nothing; a put for another time may store a second copy. Each copy is
-    complete, is claimed and removed separately, and is released under the same id.
+    Storing a record twice for the same time changes nothing. Storing it for another time may create a second copy. Each
+    copy is complete, is claimed and removed separately, and is released under the same id.
     """
 
     def put(self, item: DelayedRecord, now_ms: int) -> None:
-        """Store the record, due at `now_ms` at the earliest; a copy of the same id and time stays unchanged."""
+        """Store the record, due at `now_ms` at the earliest. A copy with the same id and time stays unchanged."""
         ...
 
     def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
-        """Yield every copy of the lane that is due, oldest minute first, also copies that another sweep claimed."""
+        """Yield every due copy in the lane (kind of send), oldest minute first, also copies that another run of the
+        scheduler has claimed.
+        """
         ...
 
     def claim(self, item: DelayedRecord, now_ms: int) -> bool:
-        """Claim the copy for CLAIM_S; False where another sweep has claimed or released it."""
+        """Claim the copy for CLAIM_S seconds; return False if another run of the scheduler has claimed or released
+        it.
+        """
         ...
 
     def done(self, item: DelayedRecord) -> None:
@@ -127,9 +142,12 @@ class DelayStore(Protocol):
 
 
 class InMemoryDelayStore:
-    """The store's contract in a dictionary, for unit tests.
+    """A delay store in a dictionary, for unit tests.
 
-    items: by key; unreadable: keys whose copies are read as damaged; failing: raised by every method.
+    Attributes:
+        items: The copies by their keys.
+        unreadable: Keys of copies that are read as damaged.
+        failing: An error that every method raises.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,9 @@
-"""The delay store on DynamoDB: the table of schemas/dynamodb/waiting.json.
+"""The delay store in DynamoDB: the table of schemas/dynamodb/waiting.json.
 
-A bucket is a lane, a due minute and a shard, so that 08:00 is not one hot partition. A bucket's mark is written before
-its first record. It is deleted when the bucket is empty and its minute so long ago that no function writes to it any
-more: a sweep finds every bucket after an outage of any length.
+A bucket has the records of one lane (kind of send), one due minute and one shard (the shards prevent a hot partition at
+popular times such as 08:00). Before the first record of a bucket, an item that marks the bucket is written. It is
+deleted once the bucket is empty and its minute is so long ago that no function writes to it any more. Therefore the
+scheduler finds every bucket, also after a long outage.
 """
 
 import json
@@ -16,8 +17,8 @@ from uuid import uuid4
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
+from masscomm.domain.time_limits import CLAIM_S, DELAY_BUCKET_CLOSED_MIN, DELAYED_KEPT_S
 from masscomm.stores.delayed_records import (
-    CLAIM_S,
     MINUTE_MS,
     DelayedRecord,
     StoreKey,
@@ -33,16 +34,17 @@ if TYPE_CHECKING:
 TABLE = "waiting"
 _WHAT = "delayed records"
 _MARKS = "minutes"
-# Minutes after which no function writes to a bucket: many times an invocation plus clock skew.
-_CLOSED_AFTER = 10
-# An item has at most 400 kB, names of attributes included.
+# The size limit of one item into which a large record is split. A DynamoDB item has at most 400 kB, attribute names
+# included.
 _PART_BYTES = 350_000
-# DynamoDB deletes a record this long after it was due.
-_KEPT_S = 30 * 86_400
 
 
 class DynamoDbDelayStore:
-    """One for each function environment. client: for tests."""
+    """The delay store in DynamoDB. Each function environment has one instance.
+
+    Args:
+        client: A client that tests provide.
+    """
 
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
@@ -51,16 +53,17 @@ class DynamoDbDelayStore:
 
     @classmethod
     def from_environment(cls) -> "DynamoDbDelayStore":
-        """Return the store on the table WAITING_TABLE, by default `waiting`."""
+        """Return the store in the table WAITING_TABLE, by default `waiting`."""
         return cls(table=os.environ.get("WAITING_TABLE", TABLE))
 
     def put(self, item: DelayedRecord, now_ms: int) -> None:
-        due_ms = max(item.due_ms, now_ms)  # the bucket of an earlier minute may be closed
+        due_ms = max(item.due_ms, now_ms)  # The bucket of an earlier minute may already be closed.
         key = key_of(replace(item, due_ms=due_ms))
-        # Parts belong to this put: the same id for another time, or with other contents, has parts of its own.
+        # The parts of a large record have keys that are unique to this call: the same record id with another time or
+        # content must not share parts.
         copy = str(uuid4())  # guard: delay_store.parts_of_a_copy
         packed = _packed(item)
-        expires = {"N": str(due_ms // 1000 + _KEPT_S)}
+        expires = {"N": str(due_ms // 1000 + DELAYED_KEPT_S)}
         parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)]
         with answering(_WHAT):
             self._mark(key[0], critical=item.critical, now_ms=now_ms)
@@ -87,19 +90,19 @@ class DynamoDbDelayStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except ConditionFailed as refused:
-            # If the answer to the first request was lost, the stored copy is this one.
+            # If the response to a first request was lost, the stored copy is this one, and the write has succeeded.
             if refused.item.get("copy") != {"S": copy}:
                 self._delete_parts(copy, len(parts))
 
     def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
-        closed = f"{now_ms // MINUTE_MS - _CLOSED_AFTER:010d}"
+        closed = f"{now_ms // MINUTE_MS - DELAY_BUCKET_CLOSED_MIN:010d}"
         lane = lane_key(critical=critical)
         for minute, bucket in self._buckets(_marks(critical=critical), f"{lane}#", now_ms):
             empty = True
             for row in self._query(bucket, before=f"{now_ms + 1:015d}"):
                 empty = False
                 yield from self._read(row)
-            # The bucket of a closed minute contains no record that is due later.
+            # The bucket of a closed minute cannot contain a record that is due later.
             if empty and minute < closed:
                 self._delete((_marks(critical=critical), bucket))
         yield from self._due_in_previous_form(now_ms, closed, critical=critical)  # guard: delay_store.previous_form
@@ -107,13 +110,15 @@ class DynamoDbDelayStore:
     def _due_in_previous_form(
         self, now_ms: int, closed: str, *, critical: bool
     ) -> Iterator[DelayedRecord | UnreadableRecord]:
-        """Yield the due copies that earlier versions stored.
+        """Yield the due copies that earlier versions of the code stored.
 
-        Their buckets have no lane, their ids no due time, and their headers an attribute of their own.
+        Their bucket names have no lane (kind of send), their ids contain no due time, and their headers are a separate
+        attribute.
         """
         for minute, bucket in self._buckets(_MARKS, "", now_ms):
             empty = True
-            # The filter for critical records hides others: only the bulk lane checks whether the bucket is empty.
+            # For the critical lane, a filter hides the other records of the bucket. So only the bulk lane checks
+            # whether a bucket is empty.
             for row in self._query(bucket, containing=".critical" if critical else None):
                 empty = False
                 if is_critical(_text(row, "topic")) is critical and _number(row, "due_ms") <= now_ms:
@@ -122,11 +127,11 @@ class DynamoDbDelayStore:
                 self._delete((_MARKS, bucket))
 
     def scan(self) -> Iterator[DelayedRecord]:
-        """Yield every readable record, due or not; scans the table."""
+        """Yield every readable record, due or not. The whole table is scanned."""
         with answering(_WHAT):
             for page in self._client.get_paginator("scan").paginate(TableName=self._table):
                 for row in page["Items"]:
-                    if "topic" in row:  # else a mark, or a part of a large value
+                    if "topic" in row:  # The other rows mark buckets, or are parts of a large value.
                         yield from (each for each in self._read(row) if isinstance(each, DelayedRecord))
 
     def claim(self, item: DelayedRecord, now_ms: int) -> bool:
@@ -153,7 +158,8 @@ class DynamoDbDelayStore:
                 TableName=self._table, Key=_primary_key(item.key or key_of(item)), ReturnValues="ALL_OLD"
             )
         row = answer.get("Attributes", {})
-        if "copy" in row:  # else parts that another copy may share: they expire
+        # The parts of a record in the earlier form may be shared with another copy, so they stay until they expire.
+        if "copy" in row:
             self._delete_parts(row["copy"]["S"], int(row["parts"]["N"]))
 
     def _mark(self, bucket: str, *, critical: bool, now_ms: int) -> None:
@@ -165,7 +171,9 @@ class DynamoDbDelayStore:
         self._marked = {each for each in self._marked if each[1].split("#")[1] >= this_minute} | {mark}
 
     def _buckets(self, marks: str, lane: str, now_ms: int) -> Iterator[tuple[str, str]]:
-        """Yield (minute, bucket) for every marked bucket up to now, oldest first. lane: the prefix of the buckets."""
+        """Yield (minute, bucket) for every marked bucket up to now, oldest first. `lane` is the prefix of the
+        buckets' names.
+        """
         with answering(_WHAT):
             pages = self._client.get_paginator("query").paginate(
                 TableName=self._table,
@@ -183,7 +191,12 @@ class DynamoDbDelayStore:
     def _query(
         self, bucket: str, *, before: str | None = None, containing: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a bucket. before: only keys below it; containing: only topics whose name contains it."""
+        """Yield the rows of a bucket.
+
+        Args:
+            before: Return only rows with a key below this one.
+            containing: Return only rows whose topic contains this text.
+        """
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
@@ -205,7 +218,9 @@ class DynamoDbDelayStore:
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def _read(self, row: dict[str, Any]) -> Iterator[DelayedRecord | UnreadableRecord]:
-        """Yield the copy of a row, unless another sweep has released it since. Errors: Retry, Stop."""
+        """Yield the copy in a row, unless another run of the scheduler has released it meanwhile. Raises Retry or
+        Stop.
+        """
         key = (row["due_bucket"]["S"], row["id"]["S"])
         try:
             packed = self._whole(row)
@@ -222,9 +237,9 @@ class DynamoDbDelayStore:
         yield item
 
     def _whole(self, row: dict[str, Any]) -> bytes | None:
-        """Return the bytes of the row and its parts; None if a part is missing.
+        """Return the bytes of a row joined with those of its further parts; None if a part is missing.
 
-        Errors: Retry, Stop, any exception for a damaged row.
+        Raises Retry or Stop, and any exception for a damaged row.
         """
         packed: bytes = row["value"]["B"]
         for number in range(1, int(row["parts"]["N"])):
@@ -263,7 +278,7 @@ def _part(copy: str, number: int) -> StoreKey:
 
 
 def _packed(item: DelayedRecord) -> bytes:
-    """Pack headers and value together: each of them may be as large as a Kafka record."""
+    """Return headers and value as one byte string, because each of them may be as large as a Kafka record."""
     headers = json.dumps([[name, value.hex()] for name, value in item.headers])
     return zlib.compress(headers.encode() + b"\n" + item.value)
 
@@ -291,6 +306,6 @@ def _text(row: dict[str, Any], name: str) -> str:
 
 
 def _number(row: dict[str, Any], name: str) -> int:
-    """Return the number; 0 if the attribute is not a number: the row is then due and unreadable."""
+    """Return the number in an attribute; 0 if it is not a number, so that the row is due and reported as unreadable."""
     text = str(row.get(name, {}).get("N", ""))
     return int(text) if text.isdigit() else 0

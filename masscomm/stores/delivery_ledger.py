@@ -1,12 +1,14 @@
-"""The delivery ledger: results of each delivery record, so that a redelivery continues after the last recorded slice.
+"""The delivery ledger stores the results of each delivery record, so that a redelivery continues after the last
+recorded slice (recipients whose results are recorded together).
 
-For each delivery record there is a short lease (which invocation works on it) and, for each slice of its recipients,
-their results: the status, and the result of each provider call. A lease keeps two live invocations apart; it cannot
-stop a provider call that has begun: duplicates are bounded, not excluded (docs/guarantees.md).
+For each delivery record there is a short lease, which belongs to the invocation that processes the record. For each
+slice there are the results of its recipients: the status, and the result of each provider call. A lease separates two
+live invocations, but it cannot stop a provider call that has begun. So duplicates are bounded, not excluded
+(docs/guarantees.md).
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol
@@ -17,19 +19,12 @@ from masscomm.domain.outcomes import SENT
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.statuses import Reason, Status
-from masscomm.errors import Retry
+from masscomm.errors import MasscommError, Retry
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
 
-# Duration of a lease: a redelivery after a crash waits that long, and no provider call may outlive it.
-LEASE_S = 12.0
-# Largest clock skew of two functions.
-CLOCK_SKEW_S = 1.0
-# Longer than the delivery topics keep a record (72 h): a replay without its results publishes again.
-KEPT_S = 7 * 86_400
-# A lease's item is kept longer than the record's slices: a record without that item has no slices.
-LEASE_KEPT_S = KEPT_S + 86_400
-# The form of the ids of a slice's retry records: derived from the parent, the delay reason and the range alone.
+# The version of how ids of retry records are derived: from the parent record, the delay reason and the range of
+# positions only.
 _IDS = 2
 
 
@@ -37,7 +32,9 @@ _IDS = 2
 class CallResult:
     """The result of one provider call.
 
-    target: the device's id, or `email`; error: the class of the error, where the provider returned no id.
+    Attributes:
+        target: The device's id, or `email`.
+        error: The class of the error, if the provider returned no message id.
     """
 
     target: str
@@ -47,10 +44,13 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipientResult:
-    """One recipient's result: the decision and the calls it is based on. The first recorded result counts.
+    """The result of one recipient: the decision, and the provider calls it is based on. The first recorded result
+    counts.
 
-    retry_at_ms: for a delayed recipient, when (ms since the epoch) their retry record is released; that record has
-    slices of its own. numbered: whether the id of the retry record counts the delays, as in items of the previous form.
+    Attributes:
+        retry_at_ms: For a delayed recipient, the time (ms since the epoch) at which the retry record is released; that
+            record has slices (recipients recorded together) of its own.
+        numbered: Whether the id of the retry record contains the number of delays, as in items of earlier versions.
     """
 
     position: int
@@ -62,14 +62,19 @@ class RecipientResult:
 
     @property
     def message_ids(self) -> tuple[str, ...]:
-        """The provider's ids, one for each accepted call."""
+        """Return the provider's message ids, one for each accepted call."""
         return tuple(call.message_id for call in self.call_results if call.message_id is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """This invocation has the lease. valid_until: by Clock.monotonic; fresh: the first lease, so no slice is
-    recorded."""
+    """The lease of a delivery record, acquired by this invocation.
+
+    Attributes:
+        valid_until: The end of the lease by Clock.monotonic.
+        fresh: Whether it is the first lease of the record, so that no slice (recipients recorded together) can be
+            recorded.
+    """
 
     valid_until: float
     fresh: bool = False
@@ -77,27 +82,36 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class LeasedElsewhere:
-    """Another invocation has the lease, for free_in_s more seconds unless it renews."""
+    """Another invocation has the lease, for free_in_s more seconds unless it extends the lease."""
 
     free_in_s: float
 
 
 class SliceConflict(Retry):
-    """Another invocation recorded this slice at the same time: its results count."""
+    """Another invocation recorded this slice (recipients recorded together) at the same time; its results count."""
 
 
 class DeliveryLedger(Protocol):
-    """One for each function environment, which is the owner of its leases. Every method may be called from any thread.
+    """The interface of the delivery ledger. Each function environment has one instance, which owns its leases. Any
+    thread may call its methods.
 
-    Errors of each: Retry (down, slow, throttled), Stop (no table, or access denied).
+    Every method raises Retry (down, slow, throttled) or Stop (no table, or access denied).
     """
 
     def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
-        """Acquire the lease if it is free, has expired, or belongs to this environment."""
+        """Acquire the lease of a record if it is free, has expired, or already belongs to this environment."""
+        ...
+
+    def acquire_all(self, record_ids: Sequence[str]) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
+        """Acquire the leases of many records under the conditions of `acquire`. If one fails, only its record's
+        answer is an error.
+
+        If each record has never had a lease, this takes one round trip for each 100 records.
+        """
         ...
 
     def renew(self, record_id: str) -> Lease | None:
-        """Extend the lease; None if another environment has acquired it."""
+        """Extend the lease; return None if another environment has acquired it."""
         ...
 
     def release(self, record_id: str) -> None:
@@ -105,19 +119,33 @@ class DeliveryLedger(Protocol):
         ...
 
     def results(self, record_id: str) -> list[RecipientResult]:
-        """Return every recorded result, by position; of two results of a position, the first recorded."""
+        """Return every recorded result by the recipient's position in the send; if a position has two results, the
+        first recorded one.
+        """
         ...
 
     def record(self, record_id: str, results: Sequence[RecipientResult]) -> None:
-        """Record a slice's results; it must not be empty. Repeating the call changes nothing.
+        """Record the results of a slice (recipients recorded together), which must not be empty. Repeating the call
+        changes nothing.
 
-        No lease is needed: a publication is a fact, and early recording avoids duplicates. Errors: SliceConflict too.
+        No lease is needed: a published message is a fact, and recording it early avoids duplicates. Also raises
+        SliceConflict.
+        """
+        ...
+
+    def record_all(
+        self, slices: Mapping[str, Sequence[RecipientResult]]
+    ) -> dict[str, SliceConflict | MasscommError | None]:
+        """Record one slice (recipients recorded together) of each of many records; return each record's error, or
+        None if its slice was recorded.
+
+        If no slice conflicts or needs several items, this takes one round trip for each 100 records and 4 MB.
         """
         ...
 
 
 class RenewingLease:
-    """A lease in use: renewed when little of it remains. Thread-safe."""
+    """A lease that is extended while it is in use. Thread-safe."""
 
     def __init__(self, ledger: DeliveryLedger, clock: Clock, record_id: str, lease: Lease) -> None:
         self._ledger = ledger
@@ -127,33 +155,34 @@ class RenewingLease:
         self._lost = False
         self._lock = threading.Lock()
 
-    def remaining_s(self, needed_s: float) -> float:
-        """The seconds for which the lease is certainly valid, renewed if they are fewer than needed_s.
+    def remaining_s(self) -> float:
+        """Return the seconds for which the lease is certainly valid; 0 if another environment has acquired it."""
+        return 0.0 if self._lost else max(0.0, self._valid_until - self._clock.monotonic())
 
-        0 if another environment has acquired it; the rest of the old lease if the ledger does not respond.
+    def is_short(self, needed_s: float) -> bool:
+        """Return whether the lease, as far as is known, still belongs to this environment but ends in less than
+        needed_s seconds.
         """
+        return not self._lost and self.remaining_s() < needed_s
+
+    def renew(self) -> None:
+        """Extend the lease; it stays unchanged if the ledger does not respond."""
         with self._lock:
-            if not self._lost and self._remaining_s() < needed_s:
-                self._renew()
-            return 0.0 if self._lost else max(0.0, self._remaining_s())
-
-    def _remaining_s(self) -> float:
-        return self._valid_until - self._clock.monotonic()
-
-    def _renew(self) -> None:
-        try:
-            lease = self._ledger.renew(self._record_id)
-        except Retry:
-            return
-        if lease is None:
-            self._lost = True
-            metrics.add(LEASE_LOSSES)
-        else:
-            self._valid_until = lease.valid_until
+            try:
+                lease = self._ledger.renew(self._record_id)
+            except MasscommError:
+                return
+            if lease is None:
+                self._lost = True
+                metrics.add(LEASE_LOSSES)
+            else:
+                self._valid_until = lease.valid_until
 
 
 def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
-    """Return a slice as plain JSON: each distinct decision once, recipients in columns."""
+    """Return a slice (recipients recorded together) as plain JSON: each distinct decision once, the recipients in
+    columns.
+    """
     distinct = list(dict.fromkeys(entry.decision for entry in results))
     places = {decision: place for place, decision in enumerate(distinct)}
     delayed = any(entry.retry_at_ms is not None for entry in results)
@@ -171,7 +200,7 @@ def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
 
 
 def from_document(document: dict[str, Any]) -> list[RecipientResult]:
-    """Return the slice of a document of to_document."""
+    """Return the slice (recipients recorded together) in a document that to_document made."""
     decisions = [
         Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version)
         for status, reason, layer, rule, version in document["decisions"]
@@ -195,7 +224,9 @@ def from_document(document: dict[str, Any]) -> list[RecipientResult]:
 
 
 def accepted_before_delay(delivery: DeliveryRequested) -> dict[int, tuple[CallResult, ...]]:
-    """By position: the calls that succeeded before the record was delayed for other devices."""
+    """Return, by the recipient's position, the calls that the provider accepted before the record was delayed for
+    other devices.
+    """
     found: dict[int, tuple[CallResult, ...]] = {}
     for entry in delivery.taken:
         call = CallResult(target=entry.target, message_id=entry.message_id)
@@ -204,9 +235,10 @@ def accepted_before_delay(delivery: DeliveryRequested) -> dict[int, tuple[CallRe
 
 
 def results_for_recipients(delivery: DeliveryRequested, recorded: Sequence[RecipientResult]) -> list[RecipientResult]:
-    """The results without those about other users, which a producer's reused id can have recorded.
+    """Return the recorded results without those about other users; a producer that reuses an id can cause such
+    results.
 
-    A result of an erased user counts as the recipient's.
+    The result of an erased user counts as the recipient's.
     """
     users = dict(zip(delivery.positions, delivery.user_ids, strict=True))
     return [entry for entry in recorded if entry.user_id in (users.get(entry.position, entry.user_id), ERASED_USER)]
@@ -215,9 +247,9 @@ def results_for_recipients(delivery: DeliveryRequested, recorded: Sequence[Recip
 def final_results(
     delivery: DeliveryRequested, recorded: Sequence[RecipientResult], decision: Decision
 ) -> dict[int, RecipientResult]:
-    """By position: the recorded result, or else `decision`, for a record that is not retried.
+    """Return, by position, the recorded result, or else `decision`, for a record that is not retried.
 
-    A delayed recipient has an outcome through their retry record.
+    A delayed recipient is omitted, because the retry record leads to an outcome.
     """
     found = {entry.position: entry for entry in results_for_recipients(delivery, recorded)}
     taken = accepted_before_delay(delivery)
@@ -231,7 +263,11 @@ def final_results(
 
 
 def first_results(slices: Sequence[tuple[int, list[RecipientResult]]]) -> list[RecipientResult]:
-    """Return one result for each position, the first recorded. slices: each with the time of its recording (ms)."""
+    """Return one result for each position: the one that was recorded first.
+
+    Args:
+        slices: Groups of results that were recorded together, each with the time of its recording in ms.
+    """
     found: dict[int, RecipientResult] = {}
     for _, entries in sorted(slices, key=itemgetter(0)):
         for entry in entries:

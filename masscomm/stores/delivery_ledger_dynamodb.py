@@ -1,24 +1,30 @@
-"""The delivery ledger on DynamoDB: the table of schemas/dynamodb/delivery_ledger.json.
+"""The delivery ledger in DynamoDB: the table of schemas/dynamodb/delivery_ledger.json.
 
-Conditional writes of single items, so that two functions with one record agree without a transaction. A slice that is
-too large for one item (many devices, long message ids) is stored in several. The further items are written first, under
-keys derived from the whole slice, and the condition on the slice's own item determines which of them count.
+All writes are conditional, so that two invocations that process the same record agree on its results. The items of many
+records are written in one transaction (masscomm/stores/transactions.py). A slice (recipients recorded together) that is
+too large for one item (many devices, long message ids) is split into several items. The further items are written
+first, under keys derived from the whole slice. The condition on the slice's own item then determines which of the
+further items are valid.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from masscomm.aws.client import DynamoDb
-from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of, transact
 from masscomm.aws.request import Limits
 from masscomm.clock import Clock
-from masscomm.errors import Retry
-from masscomm.stores.delivery_ledger import (
+from masscomm.domain.ids import is_record_id
+from masscomm.domain.time_limits import (
     CLOCK_SKEW_S,
-    KEPT_S,
     LEASE_KEPT_S,
     LEASE_S,
+    LEDGER_KEPT_S,
+)
+from masscomm.errors import MasscommError, Retry
+from masscomm.stores.delivery_ledger import (
     Lease,
     LeasedElsewhere,
     RecipientResult,
@@ -27,18 +33,26 @@ from masscomm.stores.delivery_ledger import (
     from_document,
     to_document,
 )
+from masscomm.stores.transactions import write_all
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LEASE = {"S": "lease"}
 SLICE = "slice#"
-# Between the lease and the slices, so that one query reads the slices and their parts.
+# The prefix of the sort keys of the further items of a slice (recipients recorded together). They lie between those of
+# the lease and of the slices, so that one query reads slices and further items.
 _PART = "part#"
+_ABSENT = "attribute_not_exists(part)"  # guard: delivery_ledger.absent_item
 
 
 class DynamoDbDeliveryLedger:
-    """owner: the unique name of this function environment, which no other may have. client: for tests."""
+    """The delivery ledger in DynamoDB.
+
+    Args:
+        owner: The name of this function environment, which must be unique.
+        client: A client that tests provide.
+    """
 
     def __init__(
         self, *, table: str, owner: str, clock: Clock, connections: int = 10, client: "DynamoDBClient | None" = None
@@ -66,9 +80,33 @@ class DynamoDbDeliveryLedger:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except ConditionFailed as failed:
-            until_ms = int(failed.item["until_ms"]["N"])
-            return LeasedElsewhere(free_in_s=max(0.0, (until_ms - lapsed_ms) / 1000))
+            return _leased_elsewhere(failed.item, lapsed_ms)
         return Lease(valid_until=began + LEASE_S, fresh="Attributes" not in response)
+
+    def acquire_all(self, record_ids: Sequence[str]) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
+        # DynamoDB refuses the whole request if one key is invalid.
+        sizes = {each: _item_bytes(self._lease_item(each, 0)) if is_record_id(each) else None for each in record_ids}
+        return write_all(sizes, transact=self._acquire_together, alone=self.acquire)
+
+    def _acquire_together(self, record_ids: Sequence[str]) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
+        """Acquire leases of records that have never had one: a successful transaction does not return previous
+        items.
+        """
+        began, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        items = [self._lease_item(record_id, now_ms) for record_id in record_ids]
+        stored = transact(self._client, "leases", [self._put_if_absent(item) for item in items])
+        if not stored:
+            lease = Lease(valid_until=began + LEASE_S, fresh=True)
+            return dict.fromkeys(record_ids, lambda: lease)
+        lapsed_ms = now_ms - round(CLOCK_SKEW_S * 1000)
+        return {record_ids[index]: self._lease_of(record_ids[index], item, lapsed_ms) for index, item in stored.items()}
+
+    def _lease_of(
+        self, record_id: str, stored: Mapping[str, Any], lapsed_ms: int
+    ) -> Callable[[], Lease | LeasedElsewhere]:
+        if stored and stored["owner"] != {"S": self._owner} and int(stored["until_ms"]["N"]) > lapsed_ms:
+            return partial(_leased_elsewhere, stored, lapsed_ms)
+        return partial(self.acquire, record_id)
 
     def renew(self, record_id: str) -> Lease | None:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
@@ -107,7 +145,8 @@ class DynamoDbDeliveryLedger:
                 TableName=self._table,
                 KeyConditionExpression="record_id = :record AND part > :lease",
                 ExpressionAttributeValues={":record": {"S": record_id}, ":lease": _LEASE},
-                # The query must return a slice that was just recorded: otherwise its messages are published again.
+                # The read is consistent, because the query must return a slice (recipients recorded together) that has
+                # just been recorded; otherwise its messages are published again.
                 ConsistentRead=True,
             )
             for page in pages:
@@ -115,35 +154,86 @@ class DynamoDbDeliveryLedger:
         return first_results([(int(item["recorded_ms"]["N"]), results) for item, results in slices_of(items)])
 
     def record(self, record_id: str, results: Sequence[RecipientResult]) -> None:
+        item, parts = self._slice_items(record_id, results)
+        try:
+            with answering("a slice"):
+                for part in parts:
+                    self._client.put_item(TableName=self._table, Item=part)
+                self._client.put_item(**self._put_if_absent(item))
+        except ConditionFailed as failed:
+            _check_recorded(item, failed.item)
+
+    def record_all(
+        self, slices: Mapping[str, Sequence[RecipientResult]]
+    ) -> dict[str, SliceConflict | MasscommError | None]:
+        items, sizes = {}, {}
+        for record_id, results in slices.items():
+            items[record_id], parts = self._slice_items(record_id, results)
+            together = is_record_id(record_id) and not parts
+            sizes[record_id] = _item_bytes(items[record_id]) if together else None
+        return write_all(
+            sizes,
+            transact=partial(self._record_together, items, slices),
+            alone=lambda record_id: self.record(record_id, slices[record_id]),
+        )
+
+    def _record_together(
+        self, items: Mapping[str, Any], slices: Mapping[str, Sequence[RecipientResult]], record_ids: Sequence[str]
+    ) -> dict[str, Callable[[], None]]:
+        puts = [self._put_if_absent(items[record_id]) for record_id in record_ids]
+        stored = transact(self._client, "slices", puts)
+        if not stored:
+            return dict.fromkeys(record_ids, lambda: None)
+        return {
+            record_ids[index]: partial(_check_recorded, items[record_ids[index]], item)
+            if item
+            else partial(self.record, record_ids[index], slices[record_ids[index]])
+            for index, item in stored.items()
+        }
+
+    def _slice_items(
+        self, record_id: str, results: Sequence[RecipientResult]
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return the own item of a slice (recipients recorded together), and its further items, which are written
+        first.
+        """
         now_ms, position = self._clock.now_ms(), results[0].position
         text = json.dumps(to_document(results), separators=(",", ":")).encode()
-        parts, digest = [part.decode() for part in parts_of(text)], digest_of(text)
-        common = {"record_id": {"S": record_id}, "expires_at": {"N": str(now_ms // 1000 + KEPT_S)}}
-        with answering("a slice"):
-            for number, part in enumerate(parts[1:], start=1):
-                key = {"part": {"S": part_key(position, digest, number)}}
-                self._client.put_item(TableName=self._table, Item={**common, **key, "text": {"S": part}})
+        first, *further = [part.decode() for part in parts_of(text)]
+        common = {"record_id": {"S": record_id}, "expires_at": {"N": str(now_ms // 1000 + LEDGER_KEPT_S)}}
         item: dict[str, Any] = {
             **common,
             "part": {"S": f"{SLICE}{position:010d}"},
-            "decided": {"S": parts[0]},
+            "decided": {"S": first},
             "owner": {"S": self._owner},
             "recorded_ms": {"N": str(now_ms)},
         }
-        if len(parts) > 1:
-            item |= {"parts": {"N": str(len(parts))}, "digest": {"S": digest}}
-        try:
-            with answering("a slice"):
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ConditionExpression="attribute_not_exists(part)",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except ConditionFailed as failed:
-            # Our own, where the answer to the first attempt was lost.
-            if any(failed.item.get(name) != item.get(name) for name in ("decided", "digest")):
-                raise SliceConflict(f"positions from {position} were recorded by another invocation") from failed
+        if not further:
+            return item, []
+        digest = digest_of(text)
+        item |= {"parts": {"N": str(len(further) + 1)}, "digest": {"S": digest}}
+        return item, [
+            {**common, "part": {"S": part_key(position, digest, number)}, "text": {"S": part}}
+            for number, part in enumerate(further, start=1)
+        ]
+
+    def _put_if_absent(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "TableName": self._table,
+            "Item": item,
+            "ConditionExpression": _ABSENT,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+
+    def _lease_item(self, record_id: str, now_ms: int) -> dict[str, Any]:
+        lease = self._lease(now_ms)
+        return {
+            "record_id": {"S": record_id},
+            "part": _LEASE,
+            "owner": lease[":owner"],
+            "until_ms": lease[":until"],
+            "expires_at": lease[":expires"],
+        }
 
     def _lease(self, now_ms: int) -> dict[str, Any]:
         return {
@@ -153,8 +243,32 @@ class DynamoDbDeliveryLedger:
         }
 
 
+def _leased_elsewhere(item: Mapping[str, Any], lapsed_ms: int) -> LeasedElsewhere:
+    return LeasedElsewhere(free_in_s=max(0.0, (int(item["until_ms"]["N"]) - lapsed_ms) / 1000))
+
+
+def _check_recorded(item: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    """Check a stored slice (recipients recorded together) after a failed condition. If it equals ours, the response
+    to an earlier attempt was lost, and the write has succeeded.
+
+    Raises:
+        SliceConflict: The stored slice differs from ours.
+    """
+    if any(stored.get(name) != item.get(name) for name in ("decided", "digest")):
+        raise SliceConflict(f"{item['part']['S']} was recorded by another invocation")
+
+
+def _item_bytes(item: Mapping[str, Mapping[str, str]]) -> int:
+    """Return a size in bytes that is at least the size that DynamoDB computes for an item whose values are texts and
+    numbers.
+    """
+    return sum(len(name) + len(text.encode()) for name, value in item.items() for text in value.values())
+
+
 def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], list[RecipientResult]]]:
-    """(a slice's own item, its decisions) of the items of one record. Errors: Retry where a part is not there yet."""
+    """Return, from all items of one record, (the slice's own item, its decisions) for each slice (recipients
+    recorded together). Raises Retry if a further item is missing.
+    """
     by_key = {item["part"]["S"]: item for item in items}
     for key, item in by_key.items():
         if not key.startswith(SLICE):
@@ -169,5 +283,7 @@ def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str,
 
 
 def part_key(position: int, digest: str, number: int) -> str:
-    """Return the key of a further part of the slice that begins at a position. digest: of the slice's whole text."""
+    """Return the key of a further item of the slice (recipients recorded together) that begins at a position.
+    `digest` is the digest of the slice's whole text.
+    """
     return f"{_PART}{position:010d}#{digest}#{number:04d}"

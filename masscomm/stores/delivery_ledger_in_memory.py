@@ -1,40 +1,49 @@
-"""The delivery ledger's contract without a server, for unit tests; the DynamoDB ledger passes the same tests."""
+"""The delivery ledger in memory, for unit tests; it passes the same contract tests as the one in DynamoDB."""
 
+import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from masscomm.aws.dynamodb import PART_BYTES
 from masscomm.clock import Clock
 from masscomm.domain.ids import is_record_id
-from masscomm.errors import DeadLetter
+from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
+from masscomm.errors import DeadLetter, MasscommError
 from masscomm.stores.delivery_ledger import (
-    CLOCK_SKEW_S,
-    LEASE_S,
     Lease,
     LeasedElsewhere,
     RecipientResult,
     SliceConflict,
     first_results,
+    to_document,
 )
+from masscomm.stores.transactions import write_all
+
+# The size in bytes of an item's keys and other attributes.
+_ATTRIBUTES = 200
 
 
 @dataclass
 class LedgerTable:
-    """The table that several ledgers share."""
+    """The storage that several in-memory ledgers share, as several functions share a table."""
 
-    # Record id → (owner, until in ms).
+    # Record id → (owner of the lease, end of the lease in ms).
     leases: dict[str, tuple[str, float]] = field(default_factory=dict)
-    # Record id → first position → (recorded in ms, slice).
+    # Record id → first position of a slice (recipients recorded together) → (time of recording in ms, the slice's
+    # results).
     slices: dict[str, dict[int, tuple[int, list[RecipientResult]]]] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 class InMemoryDeliveryLedger:
-    """A ledger in dictionaries.
+    """A delivery ledger in dictionaries.
 
-    fail: called before each method with its name; its result is raised. calls: the number of calls of each method, for
-    tests of round trips.
+    Attributes:
+        fail: A function that is called before each method with the method's name; the error that it returns is raised.
+        calls: The number of calls of each method, for tests that count round trips.
     """
 
     def __init__(self, *, clock: Clock, owner: str = "owner", table: LedgerTable | None = None) -> None:
@@ -47,14 +56,27 @@ class InMemoryDeliveryLedger:
     def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
         self._called("acquire")
         if not is_record_id(record_id):
-            raise DeadLetter("invalid", "the record's id is no key")
+            raise DeadLetter("invalid", "the record's id is not a valid key")
         with self.table.lock:
-            lease = self.table.leases.get(record_id)
-            if lease is not None and lease[0] != self._owner:
-                free_in_s = lease[1] / 1000 + CLOCK_SKEW_S - self._clock.now_ms() / 1000
-                if free_in_s > 0:
-                    return LeasedElsewhere(free_in_s=free_in_s)
-            return self._leased(record_id, fresh=lease is None)
+            leased = self._leased_elsewhere(record_id)
+            return leased or self._leased(record_id, fresh=record_id not in self.table.leases)
+
+    def acquire_all(self, record_ids: Sequence[str]) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
+        sizes = {each: len(each.encode()) + _ATTRIBUTES if is_record_id(each) else None for each in record_ids}
+        return write_all(sizes, transact=self._acquire_together, alone=self.acquire)
+
+    def _acquire_together(self, record_ids: Sequence[str]) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
+        self._called("acquire_all")
+        with self.table.lock:
+            failed = [each for each in record_ids if each in self.table.leases]
+            if not failed:
+                leases = [self._leased(record_id, fresh=True) for record_id in record_ids]
+                return dict.fromkeys(record_ids, lambda: leases[0])
+            return {each: self._lease_of(each) for each in failed}
+
+    def _lease_of(self, record_id: str) -> Callable[[], Lease | LeasedElsewhere]:
+        leased = self._leased_elsewhere(record_id)
+        return partial(self.acquire, record_id) if leased is None else lambda: leased
 
     def renew(self, record_id: str) -> Lease | None:
         self._called("renew")
@@ -74,11 +96,47 @@ class InMemoryDeliveryLedger:
 
     def record(self, record_id: str, results: Sequence[RecipientResult]) -> None:
         self._called("record")
+        self._recorded(record_id, results)
+
+    def record_all(
+        self, slices: Mapping[str, Sequence[RecipientResult]]
+    ) -> dict[str, SliceConflict | MasscommError | None]:
+        return write_all(
+            {record_id: self._size(record_id, results) for record_id, results in slices.items()},
+            transact=partial(self._record_together, slices),
+            alone=lambda record_id: self.record(record_id, slices[record_id]),
+        )
+
+    def _record_together(
+        self, slices: Mapping[str, Sequence[RecipientResult]], record_ids: Sequence[str]
+    ) -> dict[str, Callable[[], None]]:
+        self._called("record_all")
+        with self.table.lock:
+            failed = [each for each in record_ids if slices[each][0].position in self.table.slices.get(each, {})]
+            for record_id in () if failed else record_ids:
+                self._recorded(record_id, slices[record_id])
+            return {each: partial(self._recorded, each, slices[each]) for each in failed or record_ids}
+
+    def _recorded(self, record_id: str, results: Sequence[RecipientResult]) -> None:
         with self.table.lock:
             slices = self.table.slices.setdefault(record_id, {})
             entry = slices.setdefault(results[0].position, (self._clock.now_ms(), list(results)))
-            if entry[1] != list(results):
-                raise SliceConflict(f"positions from {results[0].position} were recorded by another invocation")
+        if entry[1] != list(results):
+            raise SliceConflict(f"positions from {results[0].position} were recorded by another invocation")
+
+    @staticmethod
+    def _size(record_id: str, results: Sequence[RecipientResult]) -> int | None:
+        text = json.dumps(to_document(results), separators=(",", ":"))
+        return (
+            len(text) + len(record_id.encode()) + _ATTRIBUTES
+            if is_record_id(record_id) and len(text) <= PART_BYTES
+            else None
+        )
+
+    def _leased_elsewhere(self, record_id: str) -> LeasedElsewhere | None:
+        owner, until_ms = self.table.leases.get(record_id, (self._owner, 0))
+        free_in_s = until_ms / 1000 + CLOCK_SKEW_S - self._clock.now_ms() / 1000
+        return LeasedElsewhere(free_in_s=free_in_s) if owner != self._owner and free_in_s > 0 else None
 
     def _leased(self, record_id: str, *, fresh: bool = False) -> Lease:
         self.table.leases[record_id] = (self._owner, self._clock.now_ms() + LEASE_S * 1000)

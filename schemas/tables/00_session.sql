@@ -1,8 +1,8 @@
--- What each session begins with that the role which makes these tables opens here: the job's, where it has no user of
--- its own. It cannot say so when it connects: RDS Proxy refuses start-up options. provisioning/database.py sets the same
--- for a user of its own.
+-- Session settings of the role that creates these tables, for its sessions in this database. The job uses this role if it has no
+-- user of its own. The job cannot set them when it connects: RDS Proxy rejects start-up options. provisioning/database.py sets the
+-- same for a separate user.
 --
--- timezone: days are UTC's; jit: compiling a statement that runs once a second for milliseconds costs more than it gives.
+-- timezone: days are UTC's; jit: compiling a statement that runs for milliseconds once a second costs more than it saves.
 do $$
 begin
     execute format('alter role %I in database %I set timezone = %L', current_user, current_database(), 'UTC');

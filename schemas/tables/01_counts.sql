@@ -1,10 +1,10 @@
--- What is counted, at three grains. Written by spark_metrics only, read by metrics_handler.
+-- The counts, a table for each grain of masscomm/domain/grains.py. Written by spark_metrics only, read by metrics_handler.
 --
--- bucket       the minute, hour or day (UTC) in which the record's own timestamp lies
+-- bucket       the beginning of the grain's bucket (UTC) that contains the record's own timestamp
 -- measure      requested, duplicate, queued, or a status of masscomm.domain.statuses; a funnel: how many notifications reached it
 -- count_total  notifications (recipients on a channel), never records
 --
--- The key begins with the bucket because every question names a range of time: one index serves the upsert and the reader.
+-- The key begins with the bucket because every query has a range of time: one index serves the upsert and the reader.
 
 create table if not exists counts_minute (
     bucket      timestamptz not null,
@@ -16,22 +16,5 @@ create table if not exists counts_minute (
     primary key (bucket, club_id, type, channel, measure)
 );
 
-create table if not exists counts_hour (
-    bucket      timestamptz not null,
-    club_id     bigint      not null,
-    type        text        not null,
-    channel     text        not null,
-    measure     text        not null,
-    count_total bigint      not null,
-    primary key (bucket, club_id, type, channel, measure)
-);
-
-create table if not exists counts_day (
-    bucket      timestamptz not null,
-    club_id     bigint      not null,
-    type        text        not null,
-    channel     text        not null,
-    measure     text        not null,
-    count_total bigint      not null,
-    primary key (bucket, club_id, type, channel, measure)
-);
+create table if not exists counts_hour (like counts_minute including all);
+create table if not exists counts_day (like counts_minute including all);

@@ -1,10 +1,10 @@
--- What became of each send. Written by spark_metrics only, read by metrics_handler.
+-- The state of each send. Written by spark_metrics only, read by metrics_handler.
 
--- One row a send, made by whichever of its records is counted first.
+-- One row a send, created by the first of its records that is counted.
 --
 -- requested_at  the earliest timestamp of its chunks; null until a chunk is counted
--- chunk_count   how many chunks the send says it has; null until then
--- chunks        how many distinct chunks are counted
+-- chunk_count   number of chunks by the send's own field; null until then
+-- chunks        number of distinct chunks that are counted
 create table if not exists sends (
     send_id      text        primary key,
     club_id      bigint      not null,
@@ -14,10 +14,13 @@ create table if not exists sends (
     chunks       integer     not null default 0
 );
 
--- What was asked for on a channel, and how much of it has been written for delivery.
+-- The list of a club's sends, the latest first.
+create index if not exists sends_of_club on sends (club_id, requested_at, send_id collate "C");
+
+-- The requested notifications on a channel, and the number of them that were written for delivery.
 --
 -- requested   distinct users of each chunk
--- duplicates  users named again inside a chunk
+-- duplicates  users repeated inside a chunk
 -- queued      notifications that reached the delivery topic
 create table if not exists send_channels (
     send_id    text   not null,
@@ -28,9 +31,9 @@ create table if not exists send_channels (
     primary key (send_id, channel)
 );
 
--- Notifications by what became of them: each notification stands in one row only, moved when a later outcome record says
--- more (masscomm.domain.statuses.merge: held then sent is sent, sent then delivered is delivered). reason: '' where the status needs
--- none, 'other' where spark_metrics.states does not know it.
+-- Notifications by status: each notification is counted in one row only, and moved when a later outcome record changes its
+-- status (masscomm.domain.statuses.merge: held then sent is sent, sent then delivered is delivered). reason: '' if the status needs
+-- none, 'other' if spark_metrics.states does not know it.
 create table if not exists send_totals (
     send_id     text   not null,
     channel     text   not null,
@@ -40,8 +43,8 @@ create table if not exists send_totals (
     primary key (send_id, channel, status, reason)
 );
 
--- What send_totals sums: the status and reason of each notification, two bytes each (spark_metrics.states), a row for 512
--- positions of a chunk on a channel.
+-- The states that send_totals sums: the status and reason of each notification, two bytes each (spark_metrics.states), a row for
+-- 512 positions of a chunk on a channel.
 create table if not exists send_states (
     send_id     text     not null,
     chunk_index integer  not null,

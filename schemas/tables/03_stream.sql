@@ -1,13 +1,13 @@
--- The streaming job's own tables: what makes a replay add nothing, and how far it has come.
+-- The streaming job's own tables: they make replays add nothing, and have the job's progress.
 
 -- One row a stream (there is one, `metrics`).
 --
--- epoch        grows by one with each driver that starts; a driver whose epoch is no longer here has been replaced and must stop
+-- epoch        incremented by each driver that starts; a driver with an older epoch has been replaced and must stop
 -- state        waiting, running, stopped
 -- started_at   when the present driver began; ready_at: when its query first ran
--- batch_id     Spark's, of the last merged micro-batch; records, refused (ids counted before), quarantined, replayed (positions
---              consumed before): of that batch
--- lag          records that stood in the topics and were not merged, when last looked at; end_offsets: {topic: {partition: offset}}
+-- batch_id     Spark's number of the last merged micro-batch; records, refused (ids counted before), quarantined, replayed
+--              (positions consumed before): numbers of that batch
+-- lag          records in the topics that were not merged at the last look; end_offsets: {topic: {partition: offset}}
 create table if not exists stream_status (
     stream      text        primary key,
     epoch       bigint      not null default 0,
@@ -25,7 +25,7 @@ create table if not exists stream_status (
     end_offsets jsonb
 );
 
--- watermark: every record that stood in the topics at this instant of the driver's clock is counted (or quarantined).
+-- watermark: every record that was in the topics at this time of the driver's clock is counted (or quarantined).
 create table if not exists stream_watermark (
     stream     text        primary key,
     watermark  timestamptz not null,
@@ -37,19 +37,19 @@ create table if not exists stream_watermark (
 alter table stream_status add column if not exists late bigint;
 alter table stream_status add column if not exists lags jsonb;
 alter table stream_status add column if not exists input_rate double precision;
--- archive_id: the mark of the archive that holds what this database counts (spark_metrics.archive_mark); null: there is none
+-- archive_id: the mark of the archive of this database's records (spark_metrics.archive_mark); null: no archive
 alter table stream_status add column if not exists archive_id uuid;
--- forgotten_before: ids that were counted before then are forgotten, whatever the redelivery window is by now
+-- forgotten_before: ids that were counted before this time are forgotten, for any present redelivery window
 alter table stream_status add column if not exists forgotten_before timestamptz;
 
--- A bucket is complete when the watermark has passed its end and the grace after it: what stood at the ends of the topics then is
--- counted, and an idle partition holds nothing back.
+-- A bucket is complete when the watermark has passed its end and the grace after it: every record that was in the topics then is
+-- counted, and an idle partition delays nothing.
 alter table stream_watermark add column if not exists grace_ms bigint not null default 0;
 
--- Minutes of a club that changed after they were complete. An hour or a day was revised when the last of its minutes was.
+-- Minutes of a club that changed after they were complete. An hour or a day was revised when the last of its minutes was revised.
 --
--- club_id                   0 where the row is older than this column
--- late_records, late_total: records that came late, and notifications they counted (under every measure)
+-- club_id                   0 if the row is older than this column
+-- late_records, late_total: late records, and the notifications that they counted (under every measure)
 create table if not exists revised_minutes (
     minute       timestamptz not null,
     club_id      bigint      not null,
@@ -70,7 +70,7 @@ do $$ begin
     end if;
 end $$;
 
--- The topics whose positions are counted, by the id that Kafka gave them: one that is deleted and made again is another.
+-- The topics whose positions are counted, with Kafka's ids: a topic that was deleted and created again has another id.
 create table if not exists stream_topics (
     topic    text primary key,
     topic_id text not null
@@ -85,16 +85,16 @@ create table if not exists stream_offsets (
 );
 
 -- The deterministic ids of the records that each merge counted: a redelivering function produces the same id at another offset.
--- source: send, delivery or outcome; ids are unique inside one, 16 bytes each; counted_at: when the batch began. Rows older than the
--- redelivery window mean nothing and are deleted now and then.
+-- source: send, delivery or outcome; ids are unique inside a source, 16 bytes each; counted_at: when the batch began. Rows older than
+-- the redelivery window have no effect and are deleted from time to time.
 create table if not exists counted_batches (
     source     text        not null,
     counted_at timestamptz not null,
     ids        bytea       not null
 );
-alter table counted_batches alter column ids set storage external; -- what is random cannot be compressed
+alter table counted_batches alter column ids set storage external; -- random bytes cannot be compressed
 create index if not exists counted_batches_at on counted_batches (counted_at);
--- Until they were packed, each had a row of its own.
+-- In the previous form each id had a row.
 do $$ begin
     if exists (select from pg_class where oid = to_regclass('counted_records') and relkind in ('r', 'p')) then
         insert into counted_batches (source, counted_at, ids)
@@ -103,9 +103,9 @@ do $$ begin
     end if;
 end $$;
 
--- The same ids, each where an index finds it (spark_metrics.counted_ids). Unlogged: a crash of the server empties them, and what is
--- counted is loaded again before anything else is. counted_ids_loaded: a row where they are whole.
--- To vacuum what was only added to would mark pages for readers of whole tables, of which there are none.
+-- The same ids, one a row with an index (spark_metrics.counted_ids). Unlogged: a crash of the server empties the tables, and the job
+-- loads them again before the next merge. counted_ids_loaded has a row while they are complete.
+-- Vacuum is off for inserts: it would only mark pages for sequential scans, which never happen.
 create unlogged table if not exists counted_sends (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
 create unlogged table if not exists counted_deliveries (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
 create unlogged table if not exists counted_outcomes (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
@@ -121,7 +121,7 @@ create or replace view counted_records as
     union all select record_id, 'outcome' from counted_outcomes
     union all select record_id, source from counted_others;
 
--- Records that cannot be counted, by position. reason: a word of spark_metrics.transforms.Problem.
+-- Records that cannot be counted, by position. reason: a value of spark_metrics.transforms.Problem.
 create table if not exists quarantine (
     topic          text        not null,
     partition      integer     not null,
@@ -132,11 +132,11 @@ create table if not exists quarantine (
     primary key (topic, partition, kafka_offset)
 );
 
--- Numbers of attempts, never given twice, whatever crashes: later attempts have higher ones.
+-- Numbers of attempts, never used twice, also after a crash: later attempts have higher numbers.
 create sequence if not exists staging_attempt_numbers;
 
--- A batch's part of the archive, by its attempt's number. Only those with committed_at hold what is counted; the files of others
--- are removed before anything else is archived. counted_at: as in counted_records.
+-- A batch's part of the archive, by its attempt's number. Only parts with committed_at have counted records; the files of others
+-- are removed before the next batch is archived. counted_at: as in counted_records.
 create table if not exists archive_batches (
     batch        bigint      primary key,
     counted_at   timestamptz not null,
@@ -145,7 +145,7 @@ create table if not exists archive_batches (
 -- remembers_since: an id that was counted before then was counted again by this batch; null in older ones: their window before
 alter table archive_batches add column if not exists remembers_since timestamptz;
 
--- An hour's folders written as one. holds: the batches whose files of this hour are not read any more; removed: nor there.
+-- Files of an hour that were compacted. holds: the batches whose files of this hour are no longer read; removed: and are deleted.
 create table if not exists archive_compactions (
     batch   bigint   primary key,
     date    date     not null,
@@ -154,9 +154,9 @@ create table if not exists archive_compactions (
     removed boolean  not null default false
 );
 
--- A micro-batch on its way: what spark_metrics.staging sends, never a row a recipient. Unlogged: a crash of the server empties it,
--- and the batch is staged again. attempt, part, try: which attempt, its task, and which run of the task.
--- What an earlier version of these tables holds is staged again.
+-- The staged rows of a micro-batch from spark_metrics.staging, never a row a recipient. Unlogged: a crash of the server empties the
+-- tables, and the batch is staged again. attempt, part, try: the attempt, its task, and the run of the task.
+-- Rows staged by an earlier version are staged again.
 drop table if exists staging;
 do $$ begin
     if to_regclass('staging_attempts') is not null and not exists (
@@ -223,7 +223,7 @@ create unlogged table if not exists staging_counts (
     chunk_count integer
 );
 
--- What is told of positions, as spark_metrics.states reads it: runs of the status and reason, and lists that name their own.
+-- The states of positions in the form of spark_metrics.states: runs with one status and reason, and lists that name their own.
 create unlogged table if not exists staging_states (
     attempt     bigint  not null,
     part        integer not null,
@@ -237,8 +237,8 @@ create unlogged table if not exists staging_states (
     listed      text
 );
 
--- A row is put here before an attempt is staged and looked for when it is merged. A server that crashed between the two has
--- emptied every unlogged table, so its absence says that staged rows are gone.
+-- A row is inserted before an attempt is staged and deleted when it is merged. A server that crashed between the two has
+-- emptied every unlogged table, so the absence of the row shows that the staged rows are lost.
 create unlogged table if not exists staging_attempts (
     attempt    bigint      primary key,
     counted_at timestamptz not null default now()

@@ -1,11 +1,11 @@
--- The log of recipients: a row a recipient of each outcome record that is counted, where SPARK_RECIPIENT_LOG is on (stream_views says
--- so). Written by spark_metrics in the transaction that counts the record, read by metrics_handler.
+-- The log of recipients: a row a recipient of each counted outcome record, if SPARK_RECIPIENT_LOG is on (recorded in stream_views).
+-- Written by spark_metrics in the transaction that counts the record, read by metrics_handler.
 --
--- user_id, send_id, channel  the notification; it has a row for every status that was told of it
--- at                         when it came to this status: the record's own timestamp
--- reason                     '' where the status needs none
--- counted_at                 when its batch was counted. The partitions are its days (UTC): whatever a record's timestamp says, a batch
---                            goes to one partition, and a day is dropped as a whole (spark_metrics.retention)
+-- user_id, send_id, channel  the notification; it has a row for each of its statuses
+-- at                         time of this status: the record's own timestamp
+-- reason                     '' if the status needs none
+-- counted_at                 when its batch was counted. The partitions are its days (UTC): for any timestamps of its records, a batch
+--                            is written to one partition, and a day is dropped as a whole (spark_metrics.retention)
 create table if not exists recipient_log (
     user_id    bigint      not null,
     at         timestamptz not null,
@@ -19,7 +19,7 @@ create table if not exists recipient_log (
 ) partition by range (counted_at);
 create index if not exists recipient_log_user on recipient_log (user_id);
 
--- On its way: a row a record and result, with its users.
+-- Staged rows: a row a record and result, with its users.
 create unlogged table if not exists staging_recipients (
     attempt  bigint   not null,
     part     integer  not null,

@@ -1,38 +1,36 @@
-"""Delivery: whoever can be reached is, once; everybody else is told of, waits, or comes again."""
+"""Delivery: reachable recipients get each message once; all others are suppressed, delayed or redelivered."""
 
 import email
 import email.policy
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.delivery.publishing import OUTAGE_TIMEOUT_S, Published, Publisher
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
-from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import notification_id
 from masscomm.domain.records import ContentColumn
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
+from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
 from masscomm.domain.users import Device, DirectoryPosition, User, UserSettings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of
-from tests.support.harness.delivery import Delivery, by_email, rate_limiters
+from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
 DELAYED = ("sending", None)
 
 
 def _once(error: ProviderError) -> Callable[[str], ProviderError | None]:
-    """Fails each target's first call."""
+    """An adapter that fails the first call of each target."""
     seen: set[str] = set()
 
     def fail(target: str) -> ProviderError | None:
@@ -142,7 +140,7 @@ def test_user_without_device_is_suppressed_once_caught_up() -> None:
     chain = Delivery()
     chain.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
     assert chain.deliver(delivery([1, 99])) == []
-    # The one who can be reached is not kept waiting.
+    # The reachable recipient is not delayed.
     assert chain.published_arns() == ["arn-1"]
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): DELAYED}
     chain.forget()
@@ -282,7 +280,7 @@ def test_suppressed_address_gets_not_even_mandatory_messages(type_: str) -> None
     end = chain.clock.now_ms() + 1
     for address, club_id, ends in (
         ("User2@Example.com", 7, end),
-        ("user1@example.com", 8, end),  # another club's
+        ("user1@example.com", 8, end),  # a user of another club
         ("user3@example.com", 7, end - 1),  # over
     ):
         suppression = Suppression(club_id=club_id, address=address, reason=Reason.COMPLAINED, at_ms=0, expires_ms=ends)
@@ -315,6 +313,15 @@ def test_message_that_expires_during_retries_is_expired(channel: str) -> None:
     assert results_of(chain.outcomes()) == {(1, channel): ("expired", "expired")}
 
 
+def test_expiry_during_retries_keeps_the_absence_of_a_device() -> None:
+    """Users without a device are decided about after the others: their suppression does not depend on the provider."""
+    chain = Delivery()
+    chain.push.fail = lambda *_: Transient("unavailable")
+    chain.deliver(delivery([1, 9], expires_at=NOW + 1000))
+    results = results_of(chain.outcomes())
+    assert results == {(1, "push"): ("expired", "expired"), (9, "push"): ("suppressed", "no_device")}
+
+
 def test_no_call_begins_that_could_outlive_the_invocation() -> None:
     chain = Delivery()
     began: list[float] = []
@@ -327,7 +334,7 @@ def test_no_call_begins_that_could_outlive_the_invocation() -> None:
     for user_id in range(10, 40):
         chain.put_device(user_id, user_id)
     assert chain.deliver(delivery(range(10, 40))) == [0]
-    # Eight seconds for the call and two for the flush stay free.
+    # Eight seconds for the call and two for the flush are reserved.
     assert began
     assert max(began) <= 50
     published = chain.published_arns()
@@ -438,7 +445,6 @@ FATES = st.sampled_from(
 )
 
 
-@settings(deadline=None)  # it uses threads
 @given(st.lists(FATES, max_size=12), st.booleans())
 def test_each_recipient_has_one_outcome_and_one_message(fates: list[str], outage: bool) -> None:
     chain = Delivery()
@@ -489,57 +495,6 @@ def test_each_recipient_has_one_outcome_and_one_message(fates: list[str], outage
     assert {f"arn-{user_id}" for user_id in two} | {f"arn-{1000 + user_id}" for user_id in two} <= set(took)
     sent = {"sent", "busy", "two devices", "one of two gone", "one of two busy"}
     assert [outcomes[user_id, "push"] == SENT for user_id in users] == [fate in sent for fate in fates]
-
-
-def _calls(*answers: Callable[[], str]) -> list[Published]:
-    clock = FixedClock(NOW)
-    publisher = Publisher(clock=clock, rate_limiters=rate_limiters(clock), workers=2)
-    return publisher.publish_all(answers, lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
-
-
-def test_answers_are_in_the_order_of_the_calls() -> None:
-    def reject() -> str:
-        raise Rejected("no")
-
-    answers = _calls(lambda: "a", reject, lambda: "c")
-    assert [answer.message_id for answer in answers] == ["a", None, "c"]
-    assert isinstance(answers[1].error, Rejected)
-
-
-def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
-    clock = FixedClock(NOW)
-    pauses: list[float] = []
-
-    class Sleeping(FixedClock):
-        def sleep(self, seconds: float) -> None:
-            pauses.append(seconds)
-            clock.advance(seconds)
-
-    def busy() -> str:
-        raise Transient("InternalError")
-
-    publisher = Publisher(clock=Sleeping(NOW), rate_limiters=rate_limiters(clock), workers=1, outage_timeout_s=math.inf)
-    (answer,) = publisher.publish_all([busy], lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
-    assert isinstance(answer.error, Transient)
-    assert all(0.1 <= pause <= 2 for pause in pauses)
-    assert len(set(pauses)) == len(pauses) > 5
-    assert sum(pauses) <= 52
-
-
-def test_throttled_call_takes_the_next_turn_of_its_pacer() -> None:
-    clock = FixedClock(NOW)
-    refusals = [Transient("Throttled", throttled=True)] * 3
-
-    def busy() -> str:
-        if refusals:
-            raise refusals.pop()
-        return "id"
-
-    rate_limiter = RateLimiter(clock, per_s=100)
-    publisher = Publisher(clock=clock, rate_limiters={"push": rate_limiter}, workers=1)
-    (answer,) = publisher.publish_all([busy], lambda: 60.0, channel="push")
-    assert answer.message_id == "id"
-    assert clock.monotonic() - NOW / 1000 < 0.1  # the first pause of a round
 
 
 @pytest.mark.guarantee("provider_down.application_off_delays_its_own")

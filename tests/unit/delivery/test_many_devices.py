@@ -2,7 +2,7 @@
 
 import pytest
 
-from functions.delivery import deliver, retry_scheduler
+from functions.delivery import outcomes, retry_scheduler
 from masscomm.channels.provider import ApplicationOff
 from tests.support.harness.chain import delivery, results_of
 from tests.support.harness.delivery import Delivery
@@ -23,7 +23,7 @@ def _with_devices(each: int) -> Delivery:
 
 @pytest.mark.guarantee("outcome.large_outcome_is_split")
 def test_outcomes_too_large_for_one_record_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliver, "IDS_BYTES", 400)
+    monkeypatch.setattr(outcomes, "IDS_BYTES", 400)
     chain = _with_devices(9)
     for _ in range(2):
         assert chain.deliver(delivery(USERS, range_end=8)) == []
@@ -36,7 +36,7 @@ def test_outcomes_too_large_for_one_record_are_several(monkeypatch: pytest.Monke
 
 
 def test_message_ids_of_one_user_are_cut_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliver, "IDS_BYTES", 100)
+    monkeypatch.setattr(outcomes, "IDS_BYTES", 100)
     chain = _with_devices(50)
     assert chain.deliver(delivery([1], range_end=1)) == []
     (outcome,) = chain.outcomes()

@@ -1,4 +1,6 @@
-"""A record that comes again: what was finished is told, the rest goes on; two at once do not publish the same."""
+"""Redelivered records: finished slices are emitted, the others continue; two invocations do not publish the
+same slice.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,13 +10,13 @@ import pytest
 from functions.delivery.deliver import Deliver
 from masscomm.channels.provider import Transient
 from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.time_limits import LEASE_S
 from masscomm.domain.users import UserSettings
 from masscomm.errors import DeadLetter, Retry
-from masscomm.stores.delivery_ledger import LEASE_S
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from tests.support.fakes.crashes import KilledError
 from tests.support.harness.chain import NOW, delivery, results_of
-from tests.support.harness.delivery import Delivery, by_email
+from tests.support.harness.delivery import Delivery, by_email, elsewhere
 
 SENT = ("sent", None)
 USERS = range(1000, 1250)
@@ -39,7 +41,7 @@ class Fleet(Delivery):
         return delivery(users, **values) if self.channel == "push" else by_email(users, **values)
 
     def at_call(self, number: int, act: Callable[[], None]) -> None:
-        """Have something happen in the middle of one provider call, and in every later one."""
+        """Run `act` inside one provider call and in every later one."""
         counted = Counter[str]()
 
         def fail(_target: str) -> None:
@@ -50,17 +52,17 @@ class Fleet(Delivery):
         self.push.fail = self.email.fail = fail
 
     def heal(self) -> None:
-        """The provider does as it should again."""
+        """Make the provider accept every message again."""
         self.push.fail = self.email.fail = lambda _target: None
 
     def taken(self) -> Counter[str]:
-        """How often each target took a message."""
+        """The number of accepted messages by target."""
         pushes = Counter(push.endpoint_arn.replace("arn-", "") for push in self.push.published)
         mails = Counter(mail.recipient.split("@")[0].replace("user", "") for mail in self.email.sent)
         return pushes + mails
 
     def twice(self) -> list[int]:
-        """The users who got it more than once."""
+        """The users who got the message more than once."""
         return sorted(int(user) for user, times in self.taken().items() if times > 1)
 
 
@@ -134,52 +136,40 @@ def test_the_same_batch_twice_at_the_same_time_is_published_once(channel: str) -
 
     def both() -> None:
         if not meanwhile:
-            meanwhile.append([])  # before it is run: its own calls come by here, too
-            meanwhile.append(fleet.deliver(fleet.record(), environment=second, seconds=12))
+            meanwhile.append([])  # set first, since the nested delivery calls this function too
+            meanwhile.append(elsewhere(lambda: fleet.deliver(fleet.record(), environment=second, seconds=12)))
 
     fleet.at_call(120, both)
-    # A lock of the fake provider is held during a call.
-    fleet.push._lock = fleet.email._lock = _Free()  # type: ignore[assignment]
     assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == []
     assert meanwhile == [[], [0]]
     assert fleet.twice() == []
     assert len(fleet.outcomes()) == 1
 
 
-class _Free:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 @pytest.mark.guarantee("push.lost_lease_stops_calls")
 def test_environment_frozen_beyond_its_lease_begins_no_call() -> None:
     fleet = Fleet()
-    fleet.push._lock = _Free()  # type: ignore[assignment]
     slept: list[int] = []
 
     def sleep() -> None:
         if not slept:
             slept.append(1)
-            assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
+            assert elsewhere(lambda: fleet.deliver(fleet.record(), environment=fleet.started("b"))) == []
 
     fleet.at_call(150, sleep)
     assert fleet.deliver(fleet.record(), environment=fleet.started("a", workers=1)) == [0]
-    assert fleet.twice() == list(USERS[100:150])  # none after it woke
+    assert fleet.twice() == list(USERS[100:150])  # no call after it woke
     assert len(fleet.taken()) == len(USERS)
     fleet.heal()
     assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == []
     first, *others = fleet.outcomes()
     assert results_of([first]) == {(user, "push"): SENT for user in USERS}
-    for other in others:  # the same id, and the same told
+    for other in others:  # the same id and the same content
         assert (other.record_id, other.provider_message_ids) == (first.record_id, first.provider_message_ids)
 
 
 def test_environment_that_lost_its_lease_stores_no_delay() -> None:
     fleet = Fleet()
-    fleet.push._lock = _Free()  # type: ignore[assignment]
     record = fleet.record(range(1000, 1001))
     slept: list[int] = []
 
@@ -188,7 +178,7 @@ def test_environment_that_lost_its_lease_stores_no_delay() -> None:
             return None
         slept.append(1)
         fleet.clock.advance(LEASE_S + 2)
-        assert fleet.deliver(record, environment=fleet.started("b")) == []
+        assert elsewhere(lambda: fleet.deliver(record, environment=fleet.started("b"))) == []
         return Transient("reset")
 
     fleet.push.fail = asleep
@@ -225,7 +215,7 @@ def test_unfinished_record_is_released_to_others_at_once() -> None:
 @pytest.mark.parametrize("method", ["acquire", "results"])
 def test_nothing_is_published_while_the_ledger_is_down(method: str) -> None:
     fleet = Fleet()
-    fleet.deliver(fleet.record(range(1000, 1001)))  # so that there is something to be asked for
+    fleet.deliver(fleet.record(range(1000, 1001)))  # store results, so that there are some to read
     published = len(fleet.push.published)
     fleet.ledger.fail = lambda called: Retry("DynamoDB is down") if called == method else None
     records = fleet.record(range(1000, 1002)), fleet.record(range(1002, 1004), record_id="other")
@@ -326,7 +316,7 @@ def test_slow_provider_keeps_the_lease_by_renewal() -> None:
     fleet.at_call(1, lambda: fleet.clock.advance(0.1))
     assert fleet.deliver(fleet.record(), seconds=60) == []
     assert fleet.clock.monotonic() - NOW / 1000 > LEASE_S
-    assert fleet.ledger.calls["renew"] <= 15  # by time, not by recipient
+    assert fleet.ledger.calls["renew"] <= 15  # renewed by time, not by recipient
 
 
 @pytest.mark.guarantee("push.calls_end_within_lease")
@@ -341,7 +331,7 @@ def test_no_call_begins_that_could_outlive_the_lease() -> None:
     fleet.at_call(1, slow)
     fleet.ledger.fail = lambda method: Retry("down") if method == "renew" else None
     assert fleet.deliver(fleet.record()) == [0]
-    assert max(began) <= LEASE_S - fleet.use_case.publisher.call_s
+    assert max(began) <= LEASE_S - fleet.use_case.gateway.call_s
     assert len(began) < 100
 
 
@@ -358,11 +348,62 @@ def test_dead_letter_outcome_has_results_of_other_environments() -> None:
 
 
 @pytest.mark.guarantee("delivery_ledger.one_write_a_slice")
-@pytest.mark.parametrize(("recipients", "slices"), [(1, 1), (100, 1), (101, 2), (500, 5)])
-def test_the_ledger_is_written_once_a_slice_and_once_a_record(recipients: int, slices: int) -> None:
+@pytest.mark.parametrize(("recipients", "groups"), [(1, 1), (25, 1), (26, 2), (100, 4), (500, 20)])
+def test_the_ledger_is_written_once_a_group_and_once_a_batch(recipients: int, groups: int) -> None:
+    """Four records share groups of a hundred recipients."""
     fleet = Fleet()
     for user_id in range(2000, 2000 + recipients):
         fleet.put_device(user_id, user_id)
     records = [fleet.record(range(2000, 2000 + recipients), record_id=str(place)) for place in range(4)]
     assert fleet.deliver(*records) == []
-    assert fleet.ledger.calls == {"acquire": 4, "record": 4 * slices}
+    written = fleet.ledger.calls.pop("record", 0) + fleet.ledger.calls.pop("record_all", 0)
+    assert written == groups
+    assert fleet.ledger.calls == {"acquire_all": 1}
+
+
+@pytest.mark.guarantee("delivery_ledger.small_sends_share_round_trips")
+def test_small_sends_take_two_ledger_round_trips() -> None:
+    fleet = Fleet()
+    records = [fleet.record(range(user, user + 1), record_id=str(user)) for user in USERS[:100]]
+    assert fleet.deliver(*records) == []
+    assert fleet.ledger.calls == {"acquire_all": 1, "record_all": 1}
+    assert len(fleet.outcomes()) == 100
+
+
+def test_conflict_of_one_record_delays_no_other_of_its_group() -> None:
+    fleet = Fleet()
+    records = [fleet.record(range(user, user + 1), record_id=str(user)) for user in USERS[:5]]
+    slept: list[int] = []
+
+    def sleep() -> None:
+        if not slept:
+            slept.append(1)
+            fleet.clock.advance(LEASE_S + 2)
+            assert elsewhere(lambda: fleet.deliver(records[2], environment=fleet.started("b"))) == []
+            fleet.clock.advance(-LEASE_S - 2)
+
+    fleet.at_call(1, sleep)
+    assert fleet.deliver(*records, environment=fleet.started("a", workers=1)) == [2]
+    assert fleet.twice() == [USERS[2]]
+    assert set(fleet.taken()) == {str(user) for user in USERS[:5]}
+
+
+@pytest.mark.parametrize("call", [1, 3, 8, 9, 30])
+def test_kill_doubles_at_most_the_limit_over_all_records(call: int) -> None:
+    """Records of one, three and many recipients share the limit of the environment."""
+    fleet = Fleet()
+    sizes = [1, 1, 3, 3, 12, 1, 30]
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    records = [
+        fleet.record(USERS[start : start + size], record_id=str(start))
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+    fleet.at_call(call, _killed)
+    ledger = InMemoryDeliveryLedger(clock=fleet.clock, owner="a", table=fleet.table)
+    with pytest.raises(KilledError):
+        fleet.deliver(*records, environment=fleet.environment(ledger, unrecorded=8))
+    fleet.heal()
+    fleet.clock.advance(LEASE_S + 2)
+    assert fleet.deliver(*records, environment=fleet.started("b")) == []
+    assert len(fleet.twice()) <= 8
+    assert set(fleet.taken()) == {str(user) for user in USERS[: sum(sizes)]}

@@ -1,4 +1,6 @@
-"""Recipients the provider does not accept now continue in one retry record, wherever a function is killed."""
+"""Recipients that the provider does not accept now continue in one retry record, at whatever step a function
+is killed.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.delivery.deliver import Deliver
-from functions.delivery.publishing import OUTAGE_TIMEOUT_S, Outage
 from functions.scheduler.release_due_records import ReleaseDueRecords
+from masscomm.channels.circuit_breaker import OutageCircuitBreaker
 from masscomm.channels.provider import Transient
 from masscomm.clock import FixedClock
 from masscomm.domain.ids import numbered_id, released_id
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.domain.statuses import Status
+from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
 from masscomm.domain.users import Device
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -126,7 +129,7 @@ def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
     first = dict(chain.delay_store.items)
-    assert chain.published_arns() == ["arn-1"]  # that it waits was recorded before
+    assert chain.published_arns() == ["arn-1"]  # the delay of user 2 was recorded before
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): DELAYED}
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
@@ -137,7 +140,7 @@ def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
 
 @pytest.mark.guarantee("delayed.previous_ids_continue")
 def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
-    """It recorded that they wait, left them to the scheduler under an id that counts the waits, and died."""
+    """The previous code recorded the delay, stored the record under an id with the number of delays, and was killed."""
     chain = Delivery()
     record = delivery([1, 2], waits=1, parent_id="an earlier record")
     previous = to_document(
@@ -196,7 +199,7 @@ def test_long_outage_costs_a_record_one_call() -> None:
     assert 3 <= len(chain.push.calls) <= 4
     chain.push.fail = _busy()
     assert chain.deliver(delivery(range(10, 110), record_id="f")) == []
-    assert chain.push.published  # those whose turn came after one had found out
+    assert chain.push.published  # recipients after the first rejected ones
     found_out = len(chain.push.published)
     assert chain.deliver(delivery(range(10, 110), record_id="g")) == []
     assert len(chain.push.published) == found_out + 100
@@ -221,65 +224,65 @@ def test_refused_recipients_block_no_worker() -> None:
     assert len(chain.published_arns()) == 30
 
 
-def _refuse(outage: Outage) -> None:
+def _fail(breaker: OutageCircuitBreaker) -> None:
     for _ in range(10):
-        outage.refused()
+        breaker.failed()
 
 
 def test_old_failure_does_not_shorten_the_retry_budget() -> None:
     clock = FixedClock(NOW)
-    outage = Outage(clock, 10.0)
-    _refuse(outage)
-    assert outage.worth_another(1)
+    breaker = OutageCircuitBreaker(clock, 10.0)
+    _fail(breaker)
+    assert breaker.may_retry(1)
     clock.advance(9.5)
-    assert not outage.worth_another(1)
-    assert not outage.may_call()
+    assert not breaker.may_retry(1)
+    assert not breaker.may_call()
     clock.advance(3600)
-    assert outage.may_call()
-    _refuse(outage)
-    assert outage.worth_another(1)
+    assert breaker.may_call()
+    _fail(breaker)
+    assert breaker.may_retry(1)
 
 
 def test_repeated_refusals_of_one_recipient_are_no_outage() -> None:
     clock = FixedClock(NOW)
-    outage = Outage(clock, 10.0)
-    outage.refused()
+    breaker = OutageCircuitBreaker(clock, 10.0)
+    breaker.failed()
     for _ in range(20):
         clock.advance(1)
-        outage.refused(again=True)
-    assert not outage.worth_another(1)
-    assert outage.may_call()
+        breaker.failed(repeated=True)
+    assert not breaker.may_retry(1)
+    assert breaker.may_call()
 
 
 def test_success_restores_the_retry_budget_of_all_calls() -> None:
     clock = FixedClock(NOW)
-    outage = Outage(clock, 10.0)
-    _refuse(outage)
+    breaker = OutageCircuitBreaker(clock, 10.0)
+    _fail(breaker)
     clock.advance(9)
-    outage.answered()
+    breaker.succeeded()
     clock.advance(9)
-    outage.refused()
-    assert outage.worth_another(9)
+    breaker.failed()
+    assert breaker.may_retry(9)
 
 
 def test_open_circuit_allows_one_probe_a_second() -> None:
     clock = FixedClock(NOW)
-    outage = Outage(clock, 10.0)
-    _refuse(outage)
+    breaker = OutageCircuitBreaker(clock, 10.0)
+    _fail(breaker)
     clock.advance(10)
-    assert not outage.worth_another(1)
+    assert not breaker.may_retry(1)
     clock.advance(1)
-    assert [outage.may_call() for _ in range(3)] == [True, False, False]
-    outage.refused()
-    assert not outage.may_call()
+    assert [breaker.may_call() for _ in range(3)] == [True, False, False]
+    breaker.failed()
+    assert not breaker.may_call()
     clock.advance(1)
-    assert outage.may_call()
-    outage.answered()
-    assert [outage.may_call() for _ in range(3)] == [True, True, True]
+    assert breaker.may_call()
+    breaker.succeeded()
+    assert [breaker.may_call() for _ in range(3)] == [True, True, True]
 
 
 class FusedStore(InMemoryDelayStore):
-    """A store of which each call may be the last step of its process."""
+    """A store whose process may be killed after any call."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()
@@ -299,7 +302,7 @@ class FusedStore(InMemoryDelayStore):
 
 
 class KillableDelivery(Delivery):
-    """Delivery and the scheduler, of which any step may be the last of its process; slices of two."""
+    """Delivery and the scheduler, whose processes may be killed at any step; slices of two."""
 
     def __init__(self, kill_at: int, busy_until: dict[int, int]) -> None:
         super().__init__()
@@ -320,10 +323,10 @@ class KillableDelivery(Delivery):
         self.owners += 1
         ledger = InMemoryDeliveryLedger(clock=self.clock, owner=str(self.owners), table=self.table)
         ledger.fail = self.fuse.step
-        return self.environment(ledger, slice_size=2, workers=1)
+        return self.environment(ledger, unrecorded=2, workers=1)
 
     def run_to_the_end(self, record: DeliveryRequested) -> int:
-        """Deliver it and its retry records, each until it succeeds; returns the number of crashes."""
+        """Deliver the record and its retry records, each until it succeeds. Returns the number of crashes."""
         kills = 0
         environment = self.started()
         logger = Logger()
@@ -349,7 +352,7 @@ class KillableDelivery(Delivery):
 
 
 def _counted_once(chain: Delivery) -> dict[int, list[str]]:
-    """What the metrics learn of each user: an outcome whose id they have seen they refuse."""
+    """The results of each user as the metrics count them: they ignore an outcome whose id they have counted."""
     learnt: dict[int, list[str]] = {}
     seen: dict[str, object] = {}
     for outcome in chain.outcomes():
@@ -368,7 +371,7 @@ def test_kill_at_any_step_gives_each_recipient_one_outcome(kill_at: int) -> None
     _check(kill_at, busy)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 120), st.lists(st.sampled_from([0, 1, 15, 70, 400]), min_size=1, max_size=7))
 def test_kill_at_any_step_of_any_outage_loses_no_recipient(kill_at: int, busy_s: list[int]) -> None:
     _check(kill_at, {user_id: NOW + seconds * 1000 for user_id, seconds in enumerate(busy_s, start=1)})

@@ -1,4 +1,4 @@
-"""Who may be notified and is asleep by the time their message can be delivered gets it when their quiet hours end."""
+"""Quiet hours before publishing: recipients whose quiet hours have begun get the message when these end."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from functions.delivery.night import LOOK_AGAIN_AFTER_S
+from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from masscomm.channels.provider import Transient
 from masscomm.domain.ids import released_id
 from masscomm.domain.records import DeliveryRequested
@@ -25,7 +25,7 @@ NEW_YORK_6PM, NEW_YORK_7, LOS_ANGELES_7 = (
     round(datetime(2023, 11, day, hour, tzinfo=UTC).timestamp() * 1000) for day, hour in ((14, 23), (15, 12), (15, 15))
 )
 RULE = "quiet_hours 18:00-07:00 America/New_York until 2023-11-15T12:00:00Z"
-LONG_MS = round(LOOK_AGAIN_AFTER_S * 1000)
+LONG_MS = round(RECHECK_AFTER_S * 1000)
 HELD, SENT, DELAYED, EXPIRED = ("held", None), ("sent", None), ("sending", None), ("expired", "expired")
 
 
@@ -222,7 +222,8 @@ def test_held_recipient_ends_within_the_retry_lifetime() -> None:
     chain.at(NEW_YORK_6PM)
     assert chain.deliver(delivery([1])) == []
     while chain.delay_store.items:
-        chain.at(chain.due_times()[-1][0] + 2 * MINUTE_MS)  # the scheduler comes too late for the one minute
+        # the release is late and misses the one minute outside of quiet hours
+        chain.at(chain.due_times()[-1][0] + 2 * MINUTE_MS)
         assert chain.release() == []
         assert chain.clock.now_ms() - NOW < 4 * DAY_MS
     assert results_of(chain.outcomes()[-1:]) == {(1, "push"): EXPIRED}

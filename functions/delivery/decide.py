@@ -1,0 +1,232 @@
+"""Decide about the recipients of a delivery record: pure rules over the directory's data and the time.
+
+ready      the message is published, to the devices that have an endpoint, or to the address
+final      nothing is published: suppressed, expired, cancelled, held until quiet hours end …
+deferred   a row may still be missing in the directory, or an endpoint of a new device
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.outcomes import CANCELLED, EXPIRED
+from masscomm.domain.preferences import Decision, decide_by_user_settings
+from masscomm.domain.preferences import decide as decide_by_user
+from masscomm.domain.records import DeliveryRequested, Withdrawn
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.time_limits import REGISTRAR_WAIT_S
+from masscomm.domain.users import Device, User, UserSettings
+from masscomm.stores.delivery_ledger import CallResult, accepted_before_delay
+
+NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
+ADDRESS_SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")
+NO_ADDRESS = Decision(Status.SUPPRESSED, Reason.NO_ADDRESS, "directory")
+DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
+
+
+class Wait(Enum):
+    """The reason why the decision about a recipient is deferred."""
+
+    DIRECTORY = "a row that change data capture may still bring"
+    ENDPOINT = "an endpoint from the device registrar"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectoryView:
+    """The directory's rows about the users of a record, and the state of its send, at one moment."""
+
+    settings: Mapping[int, UserSettings]
+    devices: Mapping[int, Sequence[Device]] = field(default_factory=dict)
+    # The current rows of the users of a delayed record, which may have changed since it was built; None for any other
+    # record.
+    users: Mapping[int, User] | None = None
+    # Those of the e-mail addresses that are on the club's suppression list.
+    suppressed: Collection[str] = ()
+    # The decisions for users that are in quiet hours: held until these end, or expired by then.
+    quiet: Mapping[int, Decision] = field(default_factory=dict)
+    # Whether the directory in OpenSearch is complete up to the send's time, so that a row that is absent now does not
+    # arrive later.
+    absence_is_confirmed: bool = False
+    # Whether the send of the record is cancelled.
+    is_cancelled: bool = False
+    # Whether recipients may wait for the SNS endpoints of new devices.
+    awaits_endpoints: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipient:
+    """A recipient that is ready, has a final decision, or is deferred."""
+
+    row: int
+    position: int
+    user_id: int
+    decision: Decision | None = None
+    deferred: Wait | None = None
+    # The recipient's address, for a channel without devices.
+    address: str = ""
+    # The devices to publish to.
+    devices: Sequence[Device] = ()
+    # Whether a further active device of the recipient has no SNS endpoint yet.
+    unregistered: bool = False
+    # The calls that the provider accepted before the record was delayed.
+    accepted: tuple[CallResult, ...] = ()
+
+
+def decide(
+    delivery: DeliveryRequested,
+    view: DirectoryView,
+    *,
+    rows: Iterable[int],
+    now_ms: int,
+    was_deferred: bool = False,
+) -> list[Recipient]:
+    """Decide about the recipients at these indices of a delivery record.
+
+    Args:
+        was_deferred: Whether these recipients were deferred before. The send had not expired then, so a recipient
+            without a device stays suppressed. Expiry is checked again before each provider call.
+    """
+    rules = _Rules(
+        delivery=delivery,
+        view=view,
+        now_ms=now_ms,
+        was_deferred=was_deferred,
+        withdrawn={entry.position: _withdrawn(entry) for entry in delivery.withdrawn},
+        accepted=accepted_before_delay(delivery),
+        to_devices=CHANNELS[delivery.channel].to_devices,
+    )
+    return [rules.recipient(row) for row in rows]
+
+
+def address_of(delivery: DeliveryRequested, users: Mapping[int, User] | None, row: int) -> str:
+    """Return the address of a message. A delayed message goes to the user's current address; it is empty if the user
+    has none.
+    """
+    channel = CHANNELS[delivery.channel]
+    if channel.to_devices:
+        return ""
+    if users is None:
+        return delivery.addresses[row]
+    user = users.get(delivery.user_ids[row])
+    return channel.address_of(user) if user else ""
+
+
+def endpoint_due_s(devices: Sequence[Device], now_ms: int) -> float:
+    """Return the seconds for which delivery still waits for the SNS endpoint of a user without a ready device; 0 or
+    less if it does not wait.
+    """
+    if any(map(_is_ready, devices)):
+        return 0.0
+    changed_ms = [device.changed_at_ms or 0 for device in devices if _is_unregistered(device)]
+    return max(changed_ms, default=0) / 1000 + REGISTRAR_WAIT_S - now_ms / 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rules:
+    """Applies the rules to the recipients of one record."""
+
+    delivery: DeliveryRequested
+    view: DirectoryView
+    now_ms: int
+    was_deferred: bool
+    withdrawn: Mapping[int, Decision]
+    accepted: Mapping[int, tuple[CallResult, ...]]
+    # Whether the channel sends to devices, and not to an address.
+    to_devices: bool
+
+    def recipient(self, row: int) -> Recipient:
+        delivery = self.delivery
+        position, user_id = delivery.positions[row], delivery.user_ids[row]
+        # `replace` of a dataclass takes as long as all rules together, so one object is created for each recipient.
+        make = partial(
+            Recipient,
+            row=row,
+            position=position,
+            user_id=user_id,
+            address=(address := address_of(delivery, self.view.users, row)),
+            accepted=(accepted := self.accepted.get(position, ())),
+        )
+        if not self.was_deferred and delivery.expires_at is not None and delivery.expires_at <= self.now_ms:
+            return make(decision=EXPIRED)
+        if self.view.is_cancelled:  # guard: cancellations.before_publishing
+            return make(decision=CANCELLED)
+        if self._user_may_be_missing(user_id):
+            return make(deferred=Wait.DIRECTORY)
+        decision = self.withdrawn.get(position) or self._by_address(address) or self._by_wish(user_id)
+        if decision is not None:
+            return make(decision=decision)
+        # Quiet hours are the last rule: a user without a device is suppressed now, and not held until the morning.
+        quiet = self.view.quiet.get(user_id)
+        if self.to_devices:
+            return self._with_devices(make, self.view.devices.get(user_id, ()), accepted, quiet)
+        if self.view.users is not None and not address:
+            return make(decision=NO_ADDRESS)
+        return make(decision=quiet)
+
+    def _user_may_be_missing(self, user_id: int) -> bool:
+        """Return whether an absent user may still arrive in the directory in OpenSearch. This concerns only delayed
+        records, until the absence is confirmed.
+        """
+        users = self.view.users
+        return users is not None and user_id not in users and not self.view.absence_is_confirmed
+
+    def _by_address(self, address: str) -> Decision | None:
+        """Return the decision that follows from the suppression list. It applies to every category, because such an
+        address accepts no message.
+        """
+        # guard: suppressions.before_publishing
+        if address and address in self.view.suppressed:
+            return ADDRESS_SUPPRESSED
+        return None
+
+    def _by_wish(self, user_id: int) -> Decision | None:
+        """Return the decision that follows from the user's settings. An opt-out may be newer than the preference
+        checker's decision; after a delay, the user may also have been erased.
+        """
+        delivery, settings = self.delivery, self.view.settings.get(user_id)
+        if self.view.users is None:
+            wish = decide_by_user_settings(settings, type=delivery.type, channel=delivery.channel)
+        else:
+            user = self.view.users.get(user_id)
+            wish = decide_by_user(
+                user, settings, club_id=delivery.club_id, type=delivery.type, channel=delivery.channel
+            )
+        if wish.status is not None:  # guard: preferences.opt_out_before_publishing
+            return wish
+        return None
+
+    def _with_devices(
+        self,
+        make: Callable[..., Recipient],
+        devices: Sequence[Device],
+        accepted: Sequence[CallResult],
+        quiet: Decision | None,
+    ) -> Recipient:
+        if not devices:
+            if self.view.absence_is_confirmed:
+                return make(decision=NO_DEVICE)
+            return make(deferred=Wait.DIRECTORY)
+        if self.view.awaits_endpoints and endpoint_due_s(devices, self.now_ms) > 0:
+            return make(deferred=Wait.ENDPOINT)
+        if not any(device.enabled for device in devices):
+            return make(decision=DEVICE_INACTIVE)
+        ready = list(filter(_is_ready, devices))  # guard: endpoints.ready_devices
+        if accepted:
+            targets = {call.target for call in accepted}
+            ready = [device for device in ready if str(device.device_id) not in targets]
+        return make(decision=quiet, devices=ready, unregistered=any(map(_is_unregistered, devices)))
+
+
+def _withdrawn(entry: Withdrawn) -> Decision:
+    reason = None if entry.reason is None else Reason(entry.reason)
+    return Decision(Status(entry.status), reason, entry.layer, entry.rule)
+
+
+def _is_ready(device: Device) -> bool:
+    return device.enabled and device.endpoint_arn is not None  # guard: endpoints.disabled_endpoint
+
+
+def _is_unregistered(device: Device) -> bool:
+    return device.enabled and device.endpoint_arn is None

@@ -1,0 +1,109 @@
+"""Looks up the users of all records in a batch with few requests."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from functions.delivery.decide import DirectoryView, address_of
+from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S, quiet_decisions, users_to_recheck
+from masscomm.clock import Clock
+from masscomm.directory.port import Directory
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.lanes import Lane
+from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.users import User
+from masscomm.stores.cancellations import Cancellations, send_of
+from masscomm.stores.retry_schedule import RetrySchedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A record, and the rows of the recipients to look up."""
+
+    delivery: DeliveryRequested
+    lane: Lane
+    # Whether the record was in the delay store after it was built.
+    is_delayed: bool
+    rows: Sequence[int]
+
+    @property
+    def user_ids(self) -> list[int]:
+        """Return the users at these indices of the delivery record."""
+        return [self.delivery.user_ids[row] for row in self.rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookUp:
+    """Looks up the directory's rows for the records of a batch. Each function environment has one instance."""
+
+    directory: Directory
+    cancellations: Cancellations
+    clock: Clock
+    retry_schedule: RetrySchedule
+    # The threads in which up to three requests are sent concurrently.
+    pool: Executor
+    # The age of a send in seconds from which quiet hours are checked again.
+    quiet_after_s: float = RECHECK_AFTER_S
+
+    def views(self, questions: Sequence[Question]) -> list[DirectoryView]:
+        """Return the view of each record, in as many round trips for all of them as for one.
+
+        Errors: Retry where the directory or the store of cancellations does not answer.
+        """
+        now_ms = self.clock.now_ms()
+        # The confirmation is read before the look-up: otherwise a row that arrives between the two would count as
+        # absent for certain.
+        confirmed = [self.directory.is_confirmed(min(each.delivery.timestamp, now_ms)) for each in questions]
+        pushed = _user_ids(each for each in questions if CHANNELS[each.delivery.channel].to_devices)
+        direct = _user_ids(each for each in questions if not each.is_delayed)
+        delayed = _user_ids(each for each in questions if each.is_delayed)
+        sends_cancelled = self.pool.submit(self.cancellations.cancelled, {send_of(each.delivery) for each in questions})
+        # The requests run concurrently, because round trips add to the latency of one-time passwords.
+        direct_settings = self.pool.submit(self.directory.user_settings, direct) if direct else None
+        of_delayed = self.pool.submit(self.directory.users_and_settings, delayed) if delayed else None
+        devices = self.directory.devices(pushed) if pushed else {}
+        users, settings = of_delayed.result() if of_delayed is not None else ({}, {})
+        settings = settings | (direct_settings.result() if direct_settings is not None else {})
+        suppressed = self._suppressed(questions, users, now_ms)
+        to_recheck = [
+            users_to_recheck(each.delivery, each.lane, settings, now_ms=now_ms, after_s=self.quiet_after_s)
+            for each in questions
+        ]
+        resting = list(dict.fromkeys(user_id for some in to_recheck for user_id in some))
+        in_zones = self.directory.users(resting) if resting else {}
+        cancelled = sends_cancelled.result()
+        views = []
+        for each, is_confirmed, some in zip(questions, confirmed, to_recheck, strict=True):
+            quiet = quiet_decisions(  # guard: quiet_hours.recheck
+                each.delivery,
+                {user_id: in_zones[user_id] for user_id in some if user_id in in_zones},
+                settings,
+                now_ms=now_ms,
+                retry_schedule=self.retry_schedule,
+            )
+            views.append(
+                DirectoryView(
+                    settings=settings,
+                    devices=devices,
+                    users=users if each.is_delayed else None,  # guard: delivery.delayed_users
+                    suppressed=suppressed.get(each.delivery.club_id, ()),
+                    quiet=quiet,
+                    absence_is_confirmed=is_confirmed,
+                    is_cancelled=send_of(each.delivery) in cancelled,
+                )
+            )
+        return views
+
+    def _suppressed(self, questions: Iterable[Question], users: dict[int, User], now_ms: int) -> dict[int, set[str]]:
+        """Return the suppressed e-mail addresses by club."""
+        addresses: dict[int, dict[str, None]] = {}
+        for each in questions:
+            if not CHANNELS[each.delivery.channel].to_devices:
+                present = users if each.is_delayed else None
+                found = (address_of(each.delivery, present, row) for row in each.rows)
+                addresses.setdefault(each.delivery.club_id, {}).update(dict.fromkeys(filter(None, found)))
+        return {club_id: self.directory.suppressed(club_id, list(some), now_ms) for club_id, some in addresses.items()}
+
+
+def _user_ids(questions: Iterable[Question]) -> list[int]:
+    return list(dict.fromkeys(user_id for each in questions for user_id in each.user_ids))

@@ -1,0 +1,189 @@
+"""Publishes to recipients in groups, and records the results of each group before the next group begins.
+
+DELIVERY_UNRECORDED limits the number of recipients, over all records of a batch, that are published to before their
+results are recorded. A crash repeats at most that many. A group has recipients of one large record, or of several small
+ones.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from functions.delivery.calls import Call, Caller
+from functions.delivery.decide import Recipient
+from functions.delivery.record_delivery import RecordDelivery
+from functions.delivery.results import delayed_result, final_result, is_refusal
+from functions.delivery.retry_scheduler import RetryScheduler
+from masscomm.channels.gateway import CallAnswer, ProviderCall, ProviderGateway
+from masscomm.channels.provider import TargetGone, Transient
+from masscomm.clock import Clock
+from masscomm.domain.time_limits import CALL_RETRY_BUDGET_S, LEDGER_FIRST_PAUSE_S, LEDGER_LAST_PAUSE_S, LEDGER_WRITE_S
+from masscomm.domain.users import Device
+from masscomm.errors import Retry, Stop
+from masscomm.observability import logs, metrics
+from masscomm.observability.metric_names import LEASE_LOSSES
+from masscomm.stores.delivery_ledger import DeliveryLedger, RecipientResult, SliceConflict
+
+logger = logs.logger("delivery")
+
+# The default number of recipients that are published to before their results are recorded. A smaller number needs more
+# writes to the delivery ledger.
+UNRECORDED = 40
+
+type Addressed = tuple[RecordDelivery, Recipient]
+type Gone = tuple[RecordDelivery, Device, TargetGone]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publishing:
+    """Publishes to the recipients of one batch, and records the results."""
+
+    ledger: DeliveryLedger
+    gateway: ProviderGateway
+    caller: Caller
+    retry_scheduler: RetryScheduler
+    clock: Clock
+    # The largest number of recipients that are published to before their results are recorded.
+    unrecorded: int
+    invocation_s: Callable[[], float]
+    # A function that is called for each device whose endpoint accepts no message any more.
+    report_gone: Callable[[RecordDelivery, Device, TargetGone], None]
+
+    def publish(self, recipients: Sequence[Addressed]) -> list[Addressed]:
+        """Publish to these recipients and record their results; return the recipients that the provider refused
+        temporarily.
+
+        A recipient that is refused repeatedly must not delay the following groups: if there are several groups, each
+        one has a limited retry budget at first.
+
+        Raises Stop.
+        """
+        if sum(recipient.decision is None for _, recipient in recipients) > self.unrecorded:
+            recipients = self._publish_in_groups(recipients, CALL_RETRY_BUDGET_S)
+        return self._publish_in_groups(recipients, math.inf)
+
+    def delay(self, recipients: Sequence[Addressed]) -> None:
+        """Record that these recipients are delayed. If the provider refused none of a record's recipients, the
+        record is retried immediately instead.
+
+        An invocation that has taken over the record begins with the first of these recipients. Both invocations then
+        write the same slice of results, and the second one gets a conflict.
+
+        Raises Stop.
+        """
+        slices: dict[RecordDelivery, list[RecipientResult]] = {}
+        for record, recipient in sorted(recipients, key=lambda each: each[1].position):
+            if record.has_failed:
+                continue
+            if not record.errors:
+                record.item.error = Retry("the invocation's time is used up")
+                continue
+            retry_at_ms = self.retry_scheduler.retry_at_ms(record.delivery, False)
+            slices.setdefault(record, []).append(delayed_result(recipient, (), retry_at_ms))
+        self._record(slices)
+        for record, results in slices.items():
+            if not record.has_failed:
+                with logs.about(record.log_keys):
+                    logger.info(
+                        "waits for its next try",
+                        recipients=len(results),
+                        waits=record.delivery.waits,
+                        error=min(record.errors),
+                    )
+
+    def _publish_in_groups(self, recipients: Sequence[Addressed], retry_budget_s: float) -> list[Addressed]:
+        refused: list[Addressed] = []
+        for group in self._groups(recipients):
+            pending = [each for each in group if not each[0].has_failed]
+            refused += self._publish_group(pending, retry_budget_s)
+        return [(record, recipient) for record, recipient in refused if not record.has_failed]
+
+    def _groups(self, recipients: Sequence[Addressed]) -> Iterator[list[Addressed]]:
+        """Yield groups with at most `unrecorded` recipients to publish to."""
+        group: list[Addressed] = []
+        published = 0
+        for record, recipient in recipients:
+            if recipient.decision is None and published == self.unrecorded:
+                yield group
+                group, published = [], 0
+            group.append((record, recipient))
+            published += recipient.decision is None
+        if group:
+            yield group
+
+    def _publish_group(self, group: Sequence[Addressed], retry_budget_s: float) -> list[Addressed]:
+        """Publish to a group and record its results; return the recipients that the provider refused temporarily."""
+        calls = [
+            (record, recipient, call)
+            for record, recipient in group
+            if recipient.decision is None
+            for call in self.caller.calls(record.delivery, recipient)
+        ]
+        answers = self.gateway.publish_all(
+            [ProviderCall(record, call.make) for record, _, call in calls], retry_budget_s=retry_budget_s
+        )
+        answered: dict[tuple[RecordDelivery, int], list[tuple[Call, CallAnswer]]] = {}
+        gone: list[Gone] = []
+        for (record, recipient, call), answer in zip(calls, answers, strict=True):
+            answered.setdefault((record, recipient.position), []).append((call, answer))
+            if call.device is not None and isinstance(answer.error, TargetGone):
+                gone.append((record, call.device, answer.error))
+        refused: list[Addressed] = []
+        slices: dict[RecordDelivery, list[RecipientResult]] = {}
+        for record, recipient in group:
+            result = self._result(record, recipient, answered.get((record, recipient.position), ()))
+            if result is None:
+                refused.append((record, recipient))
+            else:
+                slices.setdefault(record, []).append(result)
+        self._record(slices)
+        for record, device, error in gone:
+            if not record.has_failed:
+                self.report_gone(record, device, error)  # guard: endpoints.dead_endpoint
+        return refused
+
+    def _result(
+        self, record: RecordDelivery, recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]]
+    ) -> RecipientResult | None:
+        """Return the result to record now; None for a recipient that the provider refused temporarily on each
+        device.
+        """
+        result = final_result(recipient, answers)
+        if result is not None:
+            return result
+        refused = any(isinstance(answer.error, Transient) for _, answer in answers)
+        if not refused or any(answer.message_id is not None for _, answer in answers):
+            return delayed_result(recipient, answers, self.retry_scheduler.retry_at_ms(record.delivery, not refused))
+        record.errors.update(str(answer.error) for _, answer in answers if is_refusal(answer.error))
+        return None
+
+    def _record(self, slices: Mapping[RecordDelivery, Sequence[RecipientResult]]) -> None:
+        """Record one slice of results for each record.
+
+        A failed write is repeated while time remains, because recipients without a recorded result would be published
+        to again. A record fails if its slice cannot be recorded. Raises Stop.
+        """
+        pending = {record.delivery.record_id: record for record in slices}
+        pause_s = LEDGER_FIRST_PAUSE_S
+        while pending:
+            # guard: delivery_ledger.slice_by_slice
+            answers = self.ledger.record_all({record_id: slices[record] for record_id, record in pending.items()})
+            errors = {record_id: error for record_id, error in answers.items() if error is not None}
+            for record_id, error in errors.items():
+                if isinstance(error, Stop):
+                    raise error
+                if isinstance(error, SliceConflict):
+                    metrics.add(LEASE_LOSSES)
+                if isinstance(error, SliceConflict) or not isinstance(error, Retry):
+                    pending[record_id].item.error = error
+            pending = {each: pending[each] for each in errors if not pending[each].has_failed}
+            if pending and self.invocation_s() < pause_s + LEDGER_WRITE_S:  # guard: delivery_ledger.write_retry
+                for record_id, record in pending.items():
+                    record.item.error = errors[record_id]
+                break
+            if pending:
+                self.clock.sleep(pause_s)
+                pause_s = min(LEDGER_LAST_PAUSE_S, pause_s * 2)
+        for record, results in slices.items():
+            if not record.has_failed:
+                record.done.update((result.position, result) for result in results)

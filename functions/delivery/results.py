@@ -1,0 +1,97 @@
+"""Computes the result of a recipient from the results of its provider calls. The rules are pure functions."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from functions.delivery.calls import Call
+from functions.delivery.decide import DEVICE_INACTIVE, Recipient
+from masscomm.channels.gateway import CallAnswer
+from masscomm.channels.provider import Expired, NotTried, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider_errors import code_of
+from masscomm.domain.outcomes import EXPIRED, SENT
+from masscomm.domain.preferences import Decision
+from masscomm.domain.statuses import Reason, Status
+from masscomm.stores.delivery_ledger import CallResult, RecipientResult
+
+_DELAYED = Decision(Status.SENDING, None, "provider")
+
+
+def final_result(recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]]) -> RecipientResult | None:
+    """Return the final result of a recipient; None if a device must be tried again. A recipient with the status HELD
+    is deferred until quiet hours end.
+    """
+    decision = recipient.decision or _decision(recipient, [answer for _, answer in answers])
+    if decision is None:
+        return None
+    until_ms = decision.until_ms
+    if until_ms is None and recipient.accepted:
+        decision = SENT
+    elif until_ms is not None:
+        decision = replace(decision, until_ms=None)
+    return RecipientResult(
+        position=recipient.position,
+        user_id=recipient.user_id,
+        decision=decision,
+        call_results=call_results(recipient, answers),
+        retry_at_ms=until_ms,
+    )
+
+
+def delayed_result(
+    recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]], retry_at_ms: int | None
+) -> RecipientResult:
+    """Return the result of a recipient whose remaining devices are tried again at retry_at_ms; it is None if the
+    deadline has passed.
+
+    A recipient that has the message on one device is recorded with the group: otherwise, while the record is in
+    progress, a crash could send the message to that device twice.
+    """
+    calls = call_results(recipient, answers)
+    decision = _DELAYED
+    if retry_at_ms is None:
+        decision = SENT if any(call.message_id is not None for call in calls) else EXPIRED
+    return RecipientResult(
+        position=recipient.position,
+        user_id=recipient.user_id,
+        decision=decision,
+        call_results=calls,
+        retry_at_ms=retry_at_ms,
+    )
+
+
+def call_results(recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]]) -> tuple[CallResult, ...]:
+    """Return the results of all calls, including those before the record was delayed."""
+    return (
+        *recipient.accepted,
+        *(
+            CallResult(
+                target=call.target,
+                message_id=answer.message_id,
+                error=None if answer.error is None else type(answer.error).__name__,
+            )
+            for call, answer in answers
+        ),
+    )
+
+
+def is_refusal(error: ProviderError | None) -> bool:
+    """Return whether the provider refused the call. A call for which no time remained was not refused."""
+    return error is not None and not isinstance(error, NotTried)
+
+
+def _decision(recipient: Recipient, answers: Sequence[CallAnswer]) -> Decision | None:
+    """Return the decision "sent" if any device accepted the message; None if a device must be tried (again)."""
+    errors = [answer.error for answer in answers if answer.error is not None]
+    expired = any(isinstance(error, Expired) for error in errors)
+    # guard: endpoints.each_device
+    if not expired and (recipient.unregistered or any(isinstance(error, Transient) for error in errors)):
+        return None
+    if recipient.accepted or len(errors) < len(answers):
+        return SENT
+    if expired:
+        return EXPIRED
+    if all(isinstance(error, TargetGone) for error in errors):
+        return DEVICE_INACTIVE
+    rejected = next(error for error in errors if isinstance(error, Rejected))
+    reason = Reason.TOO_LARGE if rejected.too_large else Reason.PROVIDER_REJECTED
+    return Decision(Status.FAILED, reason, "provider", code_of(rejected))  # guard: masking.provider_errors

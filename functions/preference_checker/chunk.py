@@ -1,0 +1,83 @@
+"""Reads the request (recipients to decide about) in a consumed record."""
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from masscomm.chain.chunks import SEND_AT, chunk_of, fault_of_send, lane_of_send, recheck_of
+from masscomm.domain.ids import others_id
+from masscomm.domain.lanes import Lane
+from masscomm.domain.quiet_hours import DELAY_REASON as QUIET_HOURS
+from masscomm.domain.records import CARRIED, RecheckRequested, SendRequested
+from masscomm.errors import DeadLetter
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import REPEATED_RECIPIENTS
+
+# The fields that make up the content of a request. A producer that repeats a chunk of a send may set its times anew;
+# the content is still the same.
+_CONTENT = tuple(name for name in CARRIED if name not in ("timestamp", "expires_at"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """The request in a consumed record: the recipients of a send's chunk, or of a recheck record."""
+
+    request: RecheckRequested
+    # The lane (kind of send) of the consumed record.
+    lane: Lane = Lane.BULK
+    # Whether the record came from a topic of new sends.
+    is_new: bool = False
+    # Whether the lane (kind of send) is already the broadcast queue to which derived records are produced.
+    queued: bool = True
+    send_at: int | None = None
+    # Whether the send of these recipients is cancelled.
+    cancelled: bool = False
+    # The reason why the record is dead-lettered; None if it is valid.
+    fault: DeadLetter | None = None
+
+    @property
+    def about(self) -> RecheckRequested:
+        """Return the record of these recipients, whose ids log lines contain."""
+        return self.request
+
+    def with_others_id(self) -> "Chunk":
+        """Return the chunk of a send with another id, because decisions about other users are recorded under its
+        own.
+        """
+        return replace(
+            self, request=replace(self.request, record_id=others_id(self.request.record_id, self.request.user_ids))
+        )
+
+
+def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
+    """Return the recipients to decide about in a record of the topics send.* or recheck. Raises DeadLetter or Retry."""
+    if topics.base_of(record.topic) == topics.RECHECK:
+        request = recheck_of(codec.decode("RecheckRequested", record.value))
+        # Many delayed records may be due at the same time, and the tenant's queue may now be leased to another tenant,
+        # so the queue is assigned again.
+        queued = request.why not in (SEND_AT, QUIET_HOURS)
+        return Chunk(request=request, lane=topics.lane_of(record.topic), queued=queued)
+    send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
+    request = chunk_of(send, record)
+    metrics.add(REPEATED_RECIPIENTS, len(send.to_users) - len(request.positions))
+    return Chunk(
+        request=request,
+        lane=lane_of_send(send, record.topic),
+        is_new=True,
+        queued=False,
+        send_at=send.send_at,
+        fault=fault_of_send(send, record, now_ms),
+    )
+
+
+def content_of(request: RecheckRequested) -> str:
+    """Return a digest of the request's content.
+
+    Fields without a value are omitted, so that a field that is added to sends does not change recorded digests.
+    Channels are omitted, because the channels of a category may change before a redelivery.
+    """
+    content = {name: value for name in _CONTENT if (value := getattr(request, name))}
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,50 @@
+"""Stores and produces the records of a plan."""
+
+from dataclasses import dataclass
+
+from functions.preference_checker.chunk import Chunk
+from functions.preference_checker.output_lanes import OutputLanes
+from functions.preference_checker.plan import DelayedPart, Plan
+from masscomm.chain.batch import Batch, Item
+from masscomm.chain.delayer import Delayer
+from masscomm.chain.outcome_emitter import OutcomeEmitter
+from masscomm.clock import Clock
+from masscomm.directory.port import Directory
+from masscomm.kafka import topics
+from masscomm.stores.delayed_records import DelayStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanEmitter:
+    """Stores delayed parts first, then produces outcome records, build records and forwarded requests."""
+
+    directory: Directory
+    delay_store: DelayStore
+    lanes: OutputLanes
+    clock: Clock
+
+    def emit(self, batch: Batch[Chunk], item: Item[Chunk], plan: Plan) -> None:
+        """Carry out the plan of a request. Raises Retry or Stop."""
+        chunk = item.value
+        for part in plan.delayed:
+            self._delay(batch, item, part)
+        emitter = OutcomeEmitter(step="preference", clock=self.clock, directory=self.directory)
+        for channel, span, outcomes in plan.outcomes:
+            emitter.emit(batch, item, chunk.request, channel, span, outcomes)
+        if plan.builds:
+            topic = topics.in_lane(topics.BUILD, self.lanes.of_builds(chunk, self.clock))
+            for build in plan.builds:
+                batch.produce(item, topic, build.record_id, build)
+        if plan.forwarded:
+            topic = topics.in_lane(topics.RECHECK, self.lanes.of_rechecks(chunk, self.clock))
+            for request in plan.forwarded:
+                batch.produce(item, topic, request.record_id, request)
+
+    def _delay(self, batch: Batch[Chunk], item: Item[Chunk], part: DelayedPart) -> None:
+        """Store a part of the request as a delayed record in the request's lane (kind of send). Raises Retry or
+        Stop.
+        """
+        topic = topics.in_lane(topics.RECHECK, item.value.lane)
+        Delayer(store=self.delay_store, clock=self.clock).delay(
+            batch.codec, topic, part.request, part.due_ms, delay_reason=part.request.why, headers=item.trace_headers
+        )

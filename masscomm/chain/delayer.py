@@ -1,0 +1,69 @@
+"""Puts records into the delay store (a DynamoDB table); the scheduler releases each one later under its own id."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from masscomm.clock import Clock
+from masscomm.domain.ids import envelope_id
+from masscomm.domain.records import BuildRequested, DeliveryRequested, ReceiptReceived, RecheckRequested
+from masscomm.kafka.avro import Codec
+from masscomm.observability.traces import Headers
+from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delayer:
+    """Delays records for one function.
+
+    The id of a delayed record is derived from the released value, so that a redelivery delays the same record.
+    """
+
+    store: DelayStore
+    clock: Clock
+
+    def delay(
+        self,
+        codec: Codec,
+        topic: str,
+        record: RecheckRequested | BuildRequested | DeliveryRequested | ReceiptReceived,
+        due_ms: int,
+        *,
+        delay_reason: str,
+        headers: Headers = (),
+    ) -> None:
+        """Store a record until due_ms (ms since the epoch). Raises Retry or Stop."""
+        value = codec.encode(topic, type(record).__name__, record.to_avro())
+        self.delay_value(topic, record.record_id, value, lambda _: due_ms, delay_reason=delay_reason, headers=headers)
+
+    def delay_value(
+        self,
+        topic: str,
+        record_id: str,
+        value: bytes,
+        due_ms_of: Callable[[str], int],
+        *,
+        delay_reason: str,
+        attempt: int = 0,
+        headers: Headers = (),
+    ) -> None:
+        """Store an encoded record until the time that due_ms_of returns. Raises Retry or Stop.
+
+        Args:
+            topic: The topic to which the record is produced when it is released.
+            record_id: The id of the record in `value`.
+            value: The encoded record as it is produced later.
+            due_ms_of: Returns the time of the release (ms since the epoch) for the id of the delayed record.
+            delay_reason: The reason of the delay, such as quiet hours.
+            attempt: The number of the delay, if the same value is delayed repeatedly.
+            headers: The headers of the record when it is released.
+        """
+        item_id = envelope_id(record_id, value, attempt)
+        item = DelayedRecord(
+            id=item_id,
+            due_ms=due_ms_of(item_id),
+            topic=topic,
+            value=value,
+            delay_reason=delay_reason,
+            headers=tuple(headers),
+        )
+        self.store.put(item, self.clock.now_ms())

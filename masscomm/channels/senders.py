@@ -1,0 +1,111 @@
+"""Sends the notifications of a channel: each channel of masscomm.domain.channels has one sender."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from masscomm.channels.provider import EmailProvider, PushProvider, Transient
+from masscomm.channels.push import push_attributes, push_message
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.users import Device
+from masscomm.errors import Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One recipient's message on a channel."""
+
+    id: str
+    send_id: str
+    # The texts of the message by field name, such as title and body; a missing text is empty.
+    texts: Mapping[str, str]
+    collapse_key: str | None = None
+    # Seconds until the notification expires; None if it does not expire.
+    ttl_s: int | None = None
+
+    def text(self, name: str) -> str:
+        """Return the text of a field."""
+        return self.texts.get(name, "")
+
+
+class Sender(Protocol):
+    """Sends the notifications of one channel through the provider of that channel."""
+
+    async def send(self, notification: Notification, target: Device | str) -> str:
+        """Send a notification and return the provider's message id.
+
+        Args:
+            notification: the message.
+            target: a device of the recipient, or the recipient's address (masscomm.domain.channels.Channel.user_field).
+
+        Raises:
+            ProviderError: the provider has not accepted the message.
+        """
+        ...
+
+
+def check_senders(senders: Mapping[str, Sender]) -> None:
+    """Check that each channel has a sender: without one, its recipients would have no provider call.
+
+    Raises:
+        Stop: A channel has no sender.
+    """
+    missing = CHANNELS.keys() - senders.keys()
+    if missing:  # guard: channels.each_has_a_sender
+        raise Stop(f"channels without a sender: {', '.join(sorted(missing))}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushSender:
+    """Sends a push message to one device."""
+
+    provider: PushProvider
+
+    async def send(self, notification: Notification, target: Device | str) -> str:
+        if isinstance(target, str):
+            raise TypeError("a push goes to a device")
+        message = push_message(
+            target.platform,
+            target.endpoint_arn,
+            title=notification.text("title"),
+            body=notification.text("body"),
+            notification_id=notification.id,
+            send_id=notification.send_id,
+            collapse_key=notification.collapse_key,
+        )
+        attributes = push_attributes(
+            target.platform,
+            target.endpoint_arn,
+            collapse_key=notification.collapse_key,
+            ttl_s=notification.ttl_s,
+        )
+        if target.endpoint_arn is None:
+            raise Transient("the device has no endpoint yet")
+        return await self.provider.publish(endpoint_arn=target.endpoint_arn, message=message, attributes=attributes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmailSender:
+    """Sends an e-mail to one address."""
+
+    provider: EmailProvider
+    # The sender: an address, or a name and an address.
+    from_address: str
+    # The address of the unsubscribe page in the headers of e-mails; None: they have only the mailto link.
+    unsubscribe_url: str | None = None
+
+    async def send(self, notification: Notification, target: Device | str) -> str:
+        from masscomm.channels.email import email_message
+
+        if not isinstance(target, str):
+            raise TypeError("an e-mail goes to an address")
+        message = email_message(
+            sender=self.from_address,
+            recipient=target,
+            subject=notification.text("subject"),
+            text=notification.text("text"),
+            html=notification.texts.get("html"),
+            notification_id=notification.id,
+            unsubscribe_url=self.unsubscribe_url,
+        )
+        return await self.provider.send(recipient=target, message=message)

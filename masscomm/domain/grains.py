@@ -1,0 +1,42 @@
+"""The grains of the metrics: minute, hour and day. A new grain needs its name and length here, and its table in
+schemas/tables.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+
+
+class Grain(StrEnum):
+    """The length of the time buckets in which metrics are counted, in ascending order. Buckets are in UTC, and begin
+    at a multiple of their length since the epoch.
+    """
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+    @property
+    def length(self) -> timedelta:
+        """Return the length of a time bucket."""
+        return _LENGTHS[self]
+
+    @property
+    def seconds(self) -> int:
+        """Return the length of a time bucket in seconds."""
+        return int(self.length.total_seconds())
+
+    @property
+    def table(self) -> str:
+        """Return the name of the table with the counts, as in schemas/tables."""
+        return f"counts_{self}"
+
+
+_LENGTHS = {
+    Grain.MINUTE: timedelta(minutes=1),
+    Grain.HOUR: timedelta(hours=1),
+    Grain.DAY: timedelta(days=1),
+}
+
+# The metrics job counts in time buckets of the smallest grain, and computes the larger ones as sums.
+SMALLEST = Grain.MINUTE
+EVERY_GRAIN = ", ".join(Grain)

@@ -1,0 +1,237 @@
+"""The durations that must agree: leases, time-outs, reserves, pauses, polls and retentions, with their rules.
+
+A module imports its durations from here. RULES says how they depend on each other, on the time limits of
+functions/functions.yaml and on the retentions of schemas/topics.yaml. tests/unit/test_time_limits.py evaluates them.
+"""
+
+from collections.abc import Mapping
+
+_HOUR_S = 3_600
+_DAY_S = 24 * _HOUR_S
+
+# --- invocations ------------------------------------------------------------------------------------------------------
+# The time limit of preference_checker, builder and delivery, as the scheduler assumes it.
+CHAIN_TIMEOUT_S = 60.0
+# The part of the remaining time that the batch driver reserves for flushing the producer and for its response.
+FLUSH_RESERVE_S = 2.0
+# The Kafka producer's message.timeout.ms: every delivery report arrives before the function ends.
+PRODUCER_MESSAGE_S = 15.0
+# The time limit of flushing the chunks of one request.
+SEND_FLUSH_S = 20.0
+# The time limit of one call to the store of idempotency keys, with all its attempts. A request makes at most three
+# calls.
+IDEMPOTENCY_CALL_S = 2.0
+# Two limits of the scheduler's sweep of due records: the time limit of the flush, and the time reserved for the flush
+# and the writes to the store.
+SWEEP_FLUSH_S = 15.0
+SWEEP_RESERVE_S = 20.0
+# The time reserved for the response of functions that SNS, CloudWatch Logs or EventBridge invoke.
+INGEST_RESERVE_S = 1.0
+# The period over which the alarm on dead letters counts them.
+DEAD_LETTER_WINDOW_S = 60.0
+
+# --- single requests --------------------------------------------------------------------------------------------------
+PROVIDER_CONNECT_S, PROVIDER_READ_S = 2, 6
+# The longest duration of one provider call; adapters use it as their time-outs.
+PROVIDER_CALL_S = float(PROVIDER_CONNECT_S + PROVIDER_READ_S)
+# The longest duration of a call that creates an SNS endpoint, with its second attempt.
+ENDPOINT_CALL_S = 15.0
+# The time limits of one request to OpenSearch, to the schema registry, to Kafka for offsets, and to Kafka for a record.
+OPENSEARCH_REQUEST_S = 10.0
+REGISTRY_REQUEST_S = 3.0
+CDC_PROGRESS_REQUEST_S = 5.0
+SOURCE_RECORD_REQUEST_S = 10.0
+# The time limit of a request for credentials, and the time before their expiry at which they are requested again.
+CREDENTIALS_REQUEST_S = 2.0
+CREDENTIALS_EARLY_S = 300.0
+# The lifetime of a signed Kafka token. Source: Amazon MSK developer guide, IAM access control: at most 900 s.
+KAFKA_TOKEN_S = 900
+# The first pause before a request to AWS is repeated; pauses double.
+AWS_FIRST_PAUSE_S = 0.05
+
+# --- delivery ---------------------------------------------------------------------------------------------------------
+# The duration of the lease of a delivery record: a redelivery after a crash waits for its end, and no provider call may
+# last longer.
+LEASE_S = 12.0
+# A lease is renewed when its remaining time exceeds a provider call by only this much.
+LEASE_MARGIN_S = 2.0
+# The largest difference between the clocks of two functions.
+CLOCK_SKEW_S = 1.0
+# The pauses (first and last) between two look-ups of another environment's lease, which may be released before it
+# expires.
+LEASE_POLL_FIRST_S, LEASE_POLL_LAST_S = 0.05, 2.0
+# The pauses (first and last) before a failed provider call is repeated within the invocation.
+CALL_FIRST_PAUSE_S, CALL_LAST_PAUSE_S = 0.1, 2.0
+# How long failed calls of a group of recipients are repeated before the next group is processed.
+CALL_RETRY_BUDGET_S = 3.0
+# OUTAGE_TIMEOUT_S after the last accepted message, calls to a provider stop, except for one probe every OUTAGE_PROBE_S
+# seconds.
+OUTAGE_TIMEOUT_S, OUTAGE_PROBE_S = 10.0, 1.0
+# How long no call is made for a disabled platform application.
+APPLICATION_PAUSE_S = 30.0
+# The time limit of a write to the delivery ledger with its second attempt, and the pauses before it is repeated.
+LEDGER_WRITE_S = 6.0
+LEDGER_FIRST_PAUSE_S, LEDGER_LAST_PAUSE_S = 0.1, 2.0
+# The time reserved for recording delayed recipients and putting them into the delay store.
+DELIVERY_RESERVE_S = 3.0
+# While a device's row is younger than this, the invocation waits for its SNS endpoint, which the device registrar
+# creates within seconds; and the interval at which it checks.
+REGISTRAR_WAIT_S, REGISTRAR_POLL_S = 10.0, 0.25
+
+# --- the directory ----------------------------------------------------------------------------------------------------
+# The interval of Debezium's heartbeats, which prove up to which position of the WAL the directory is complete.
+CDC_HEARTBEAT_MS = 1_000
+# The time for which confirming the directory in OpenSearch waits for change data capture, and the interval of its
+# queries.
+DIRECTORY_WAIT_S = 5.0
+DIRECTORY_POLL_S = 0.05
+# How far a new snapshot of the directory in OpenSearch may lag behind the database when it replaces the previous one.
+GENERATION_LAG_MS = 15_000
+TEMPLATES_CACHED_S = 5.0
+
+# --- schema ids that the registry denies ------------------------------------------------------------------------------
+# The registry's answer that it has no schema with an id is cached for this time, so that the records of a batch cause
+# one request.
+DENIAL_CACHED_S = 1.0
+DENIED_SCHEMA_RETRY_S = 30.0
+# A denied schema id is forgotten after this time without a denial: the registry may since have assigned it to a schema.
+DENIED_SCHEMA_FORGET_S = 300.0
+
+# --- delays and retries -----------------------------------------------------------------------------------------------
+# The delays of a retry schedule double from the first to the last; a record without expires_at is retried for the
+# lifetime.
+RETRY_FIRST_S = 60
+RETRY_LAST_S = 30 * 60
+RETRY_LIFETIME_S = 3 * _DAY_S
+# How long a sweep's claim of a due record is valid: longer than an invocation.
+CLAIM_S = 90
+# Minutes after which no function writes to a bucket of due records any more.
+DELAY_BUCKET_CLOSED_MIN = 10
+# The delays before a receipt whose message is unknown is looked up again. If the message is still unknown after the
+# last delay, its outcome record was lost (docs/decisions/031), or another application of the account sent it.
+RECEIPT_RETRY_DELAYS_S = (60, 300, 1_800)
+
+# --- broadcast queues -------------------------------------------------------------------------------------------------
+# Three times: how long an environment caches which tenant has which queue, after which time a broadcasting tenant
+# renews its lease, and after which time the lease expires.
+QUEUE_CACHED_S = 5.0
+QUEUE_RENEW_MS = 10_000
+QUEUE_LEASE_MS = 60_000
+# The renewal time of a lease is ignored if it is further in the future than clocks can differ.
+QUEUE_CLOCK_SKEW_MS = 60_000
+# After an error, or a response slower than QUEUE_SLOW_S, the store of queue leases is not used for QUEUE_PAUSE_S
+# seconds. So at most one send waits for it.
+QUEUE_SLOW_S = 0.2
+QUEUE_PAUSE_S = 30.0
+
+# --- metrics requests -------------------------------------------------------------------------------------------------
+METRICS_CONNECT_S = 3
+METRICS_RECONNECT_S = 1
+METRICS_STATEMENT_S = 10
+# Limits of the stream of changed metrics: the longest wait, the interval of its polls (each reads one row by its key),
+# the time reserved for the query after the wait, and the pause of a caller that gets no slot.
+STREAM_WAIT_S = 20
+STREAM_POLL_S = 0.5
+STREAM_RESERVE_S = 8.0
+STREAM_RETRY_AFTER_S = 5
+
+# --- retentions -------------------------------------------------------------------------------------------------------
+# How long the results of delivery are kept: a record that is replayed after this time is published again.
+LEDGER_KEPT_S = 7 * _DAY_S
+# The item of a lease is kept longer than the recorded slices: for a record without a lease item no slices (recipients
+# recorded together) can exist.
+LEASE_KEPT_S = LEDGER_KEPT_S + _DAY_S
+# How long decisions are kept: a record that is replayed after this time may get other decisions.
+DECISIONS_KEPT_S = 8 * _DAY_S
+# DynamoDB deletes a delayed record this long after it was due.
+DELAYED_KEPT_S = 30 * _DAY_S
+QUEUE_LEASES_KEPT_S = 7 * _DAY_S
+# How long an idempotency key is kept; afterwards it may be used for another request.
+IDEMPOTENCY_KEPT_S = _DAY_S
+# How long the cancellation of a send is kept: longer than any record of the send, whose send_at may be a year ahead.
+CANCELLATIONS_KEPT_S = 450 * _DAY_S
+# How long expired slots of polls are kept; DynamoDB deletes them later.
+POLL_SLOTS_KEPT_S = _HOUR_S
+# How long sent messages are kept for receipts: twice the longest delay of a receipt from a carrier or a mail server.
+SENT_MESSAGES_KEPT_S = 7 * _DAY_S
+SENT_MESSAGES_PURGE_S = float(_HOUR_S)
+
+# The rules between these durations, each with its reason. timeout_s and every_s are read from functions/functions.yaml,
+# kept_s from schemas/topics.yaml.
+RULES: Mapping[str, str] = {
+    "CHAIN_TIMEOUT_S == timeout_s('preference_checker') == timeout_s('builder') == timeout_s('delivery')": (
+        "the scheduler recognises a function that took too long by its time limit"
+    ),
+    "INGEST_RESERVE_S <= FLUSH_RESERVE_S < PRODUCER_MESSAGE_S": "a flush ends in the time that is reserved for it",
+    "PRODUCER_MESSAGE_S + FLUSH_RESERVE_S < CHAIN_TIMEOUT_S": "every report arrives before the function ends",
+    "PRODUCER_MESSAGE_S < SEND_FLUSH_S < timeout_s('send_handler')": "a request is answered by Kafka's reports",
+    "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S < timeout_s('send_handler')": "a request with a key is answered, too",
+    "timeout_s('send_handler') < IDEMPOTENCY_KEPT_S": "a key is kept while its request is executed",
+    "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < min(LEDGER_KEPT_S, DECISIONS_KEPT_S)": (
+        "the chain knows the records that a repeated request produces again"
+    ),
+    "PRODUCER_MESSAGE_S <= SWEEP_FLUSH_S < SWEEP_RESERVE_S < timeout_s('scheduler')": (
+        "the flush and the writes end before the function does"
+    ),
+    "(366 + 3) * 86_400 + RETRY_LIFETIME_S + DELAYED_KEPT_S + kept_s('dead-letter') < CANCELLATIONS_KEPT_S": (
+        "a cancelled send's last record finds the cancellation: after send_at, quiet hours, retries and a replay"
+    ),
+    "CANCELLATIONS_KEPT_S < 2 * 366 * 86_400": "the table does not grow for ever",
+    "timeout_s('scheduler') < CLAIM_S": "no second sweep claims a record while the first still releases it",
+    "CLAIM_S + timeout_s('scheduler') < DELAY_BUCKET_CLOSED_MIN * 60": "no function writes to a closed bucket",
+    "PROVIDER_CALL_S < LEASE_S": "no provider call outlives the lease",
+    "LEASE_S + CLOCK_SKEW_S + PROVIDER_CALL_S < timeout_s('delivery')": (
+        "a redelivered record waits for the lease of a crashed invocation within its own"
+    ),
+    "PROVIDER_CALL_S + LEASE_MARGIN_S < LEASE_S": "a lease is renewed before it is too short for a call",
+    "CALL_FIRST_PAUSE_S < CALL_LAST_PAUSE_S <= LEASE_MARGIN_S": "the call after a pause still ends within the lease",
+    "CALL_RETRY_BUDGET_S + PROVIDER_CALL_S < LEASE_S": "a group's retries end before a lease does",
+    "LEDGER_WRITE_S < LEASE_S": "a write of the ledger ends within a lease",
+    "LEDGER_FIRST_PAUSE_S < LEDGER_LAST_PAUSE_S < LEDGER_WRITE_S": "a repeated write pauses for less than it takes",
+    "LEASE_POLL_FIRST_S < LEASE_POLL_LAST_S < LEASE_S": "a released lease is noticed before it would have expired",
+    "OUTAGE_PROBE_S < OUTAGE_TIMEOUT_S < APPLICATION_PAUSE_S": "an outage is probed; an application is not",
+    "OUTAGE_TIMEOUT_S + PROVIDER_CALL_S + DELIVERY_RESERVE_S + LEDGER_WRITE_S < timeout_s('delivery')": (
+        "delayed recipients are recorded in the invocation that noticed the outage"
+    ),
+    "REGISTRAR_POLL_S < REGISTRAR_WAIT_S < timeout_s('delivery')": "endpoints are awaited within the invocation",
+    "ENDPOINT_CALL_S < timeout_s('device_registrar')": "a call ends within the invocation",
+    "OPENSEARCH_REQUEST_S < timeout_s('cdc_consumer')": "a request ends within the invocation",
+    "REGISTRY_REQUEST_S + OPENSEARCH_REQUEST_S + DIRECTORY_WAIT_S < CHAIN_TIMEOUT_S - FLUSH_RESERVE_S": (
+        "a batch of unknown schema and absent rows is answered in one invocation"
+    ),
+    "SOURCE_RECORD_REQUEST_S < timeout_s('scheduler')": "a request ends within the invocation",
+    "CREDENTIALS_REQUEST_S < CREDENTIALS_EARLY_S < KAFKA_TOKEN_S": "credentials are renewed before they expire",
+    "AWS_FIRST_PAUSE_S < CREDENTIALS_REQUEST_S": "a pause is shorter than a request",
+    "DIRECTORY_POLL_S < CDC_HEARTBEAT_MS / 1000 < DIRECTORY_WAIT_S <= CDC_PROGRESS_REQUEST_S": (
+        "a confirmation sees at least one heartbeat"
+    ),
+    "CDC_HEARTBEAT_MS < GENERATION_LAG_MS": "a generation can be as recent as it has to be",
+    "TEMPLATES_CACHED_S < CHAIN_TIMEOUT_S": "a changed template applies to the next invocation",
+    "DENIAL_CACHED_S < DENIED_SCHEMA_RETRY_S < DENIED_SCHEMA_FORGET_S": (
+        "an id is asked for again before it is dead-lettered, and known until then"
+    ),
+    "every_s('scheduler') <= RETRY_FIRST_S < RETRY_LAST_S < RETRY_LIFETIME_S": "a delay ends with a sweep",
+    "RETRY_LIFETIME_S <= LEDGER_KEPT_S": "results are kept while a record is retried",
+    "RETRY_LIFETIME_S < DELAYED_KEPT_S": "a delayed record outlives an outage of the scheduler",
+    "list(RECEIPT_RETRY_DELAYS_S) == sorted(RECEIPT_RETRY_DELAYS_S)": "delays grow",
+    "sum(RECEIPT_RETRY_DELAYS_S) < SENT_MESSAGES_KEPT_S": "a receipt finds its message while it is retried",
+    "SENT_MESSAGES_PURGE_S < SENT_MESSAGES_KEPT_S": "old messages are deleted in time",
+    "QUEUE_CACHED_S * 1000 < QUEUE_RENEW_MS < QUEUE_LEASE_MS / 3": "a lease survives two lost renewals",
+    "QUEUE_CACHED_S * 1000 + CLOCK_SKEW_S * 1000 <= QUEUE_CLOCK_SKEW_MS <= QUEUE_LEASE_MS": (
+        "a wrong clock holds a queue no longer than a lease"
+    ),
+    "QUEUE_SLOW_S < QUEUE_PAUSE_S < QUEUE_LEASE_MS / 1000": "the store is used again before a lease has ended",
+    "QUEUE_LEASE_MS / 1000 < QUEUE_LEASES_KEPT_S": "a lease is kept until it has ended",
+    "METRICS_RECONNECT_S <= METRICS_CONNECT_S < METRICS_STATEMENT_S": "a connection costs less than a query",
+    "METRICS_CONNECT_S + METRICS_STATEMENT_S < timeout_s('metrics_handler')": "a slow query has an answer: 503",
+    "STREAM_POLL_S < STREAM_RETRY_AFTER_S < STREAM_WAIT_S": "a poll asks several times",
+    "STREAM_WAIT_S + STREAM_RESERVE_S < timeout_s('metrics_stream')": "the query follows the longest wait",
+    "STREAM_WAIT_S < POLL_SLOTS_KEPT_S": "a slot is kept while its poll waits",
+    "kept_s('delivery') < LEDGER_KEPT_S < LEASE_KEPT_S": "a replayed delivery record finds its results",
+    "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('recheck'), kept_s('build')) < DECISIONS_KEPT_S": (
+        "a replayed record finds its decisions"
+    ),
+    "max(kept_s('outcome'), kept_s('receipt')) <= SENT_MESSAGES_KEPT_S": "a replayed receipt finds its message",
+    "CLOCK_SKEW_S < LEASE_S / 4": "clocks differ little in comparison with a lease",
+    "DEAD_LETTER_WINDOW_S <= CHAIN_TIMEOUT_S": "the alarm sees a burst in the invocation after it at the latest",
+}

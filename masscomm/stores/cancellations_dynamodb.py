@@ -1,0 +1,107 @@
+"""The cancellations of sends in DynamoDB: each is one item in the table of schemas/dynamodb/cancelled_sends.json."""
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from itertools import batched
+from typing import TYPE_CHECKING, Any, Self
+
+from masscomm.aws.client import DynamoDb
+from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.request import Limits
+from masscomm.errors import Retry
+from masscomm.stores.cancellations import Cancellation, SendKey
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLE = "cancelled_sends"
+_WHAT = "cancelled sends"
+# DynamoDB's limit of keys in one BatchGetItem, and our attempts to read the keys that it leaves unprocessed.
+_KEYS_A_READ = 100
+_ATTEMPTS = 3
+
+
+class DynamoDbCancellations:
+    """Cancellations on DynamoDB; each function environment makes one instance. client: for tests."""
+
+    def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
+        self._table = table
+        self._given: Any = client
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Return the store in the table CANCELLED_SENDS_TABLE, by default the name in schemas/dynamodb."""
+        return cls(table=os.environ.get("CANCELLED_SENDS_TABLE", TABLE))
+
+    @cached_property
+    def _client(self) -> Any:
+        """Return the client. It is created at the first call, because most requests of the API need none."""
+        return self._given or DynamoDb(Limits(connections=2, connect_s=1, read_s=2, attempts=2))
+
+    def cancelled(self, sends: Iterable[SendKey]) -> Collection[SendKey]:
+        wanted = {_id(send): send for send in sends if send.is_valid}  # guard: cancellations.hostile_send_id
+        found: set[SendKey] = set()
+        for ids in batched(wanted, _KEYS_A_READ, strict=False):
+            found.update(wanted[id_] for id_ in self._existing(ids))
+        return found
+
+    def _existing(self, ids: Iterable[str]) -> Iterable[str]:
+        """Return the ids that have an item. Raises Retry if DynamoDB leaves keys unread."""
+        # guard: cancellations.consistent_read
+        request: Any = {self._table: {"Keys": [{"id": {"S": id_}} for id_ in ids], "ConsistentRead": True}}
+        found: list[str] = []
+        for _ in range(_ATTEMPTS):
+            with answering(_WHAT):
+                answer = self._client.batch_get_item(RequestItems=request)
+            found += [item["id"]["S"] for item in answer.get("Responses", {}).get(self._table, [])]
+            request = answer.get("UnprocessedKeys")
+            if not request:
+                return found
+        # A send whose key was not read must not be taken for a send that is not cancelled.
+        raise Retry("DynamoDB has not read all cancelled sends")  # guard: cancellations.unread_key
+
+    def find(self, send: SendKey) -> Cancellation | None:
+        if not send.is_valid:
+            return None
+        with answering(_WHAT):
+            item = self._client.get_item(TableName=self._table, Key={"id": {"S": _id(send)}}, ConsistentRead=True).get(
+                "Item"
+            )
+        return None if item is None else _cancellation(item)
+
+    def record(self, cancellation: Cancellation) -> Cancellation:
+        try:
+            with answering(_WHAT):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={
+                        "id": {"S": _id(cancellation.send)},
+                        "club_id": {"N": str(cancellation.send.club_id)},
+                        "send_id": {"S": cancellation.send.send_id},
+                        "requested_at_ms": {"N": str(cancellation.requested_at_ms)},
+                        "published_before": {"N": str(cancellation.published_before)},
+                        "expires_at": {"N": str(cancellation.expires_at)},
+                    },
+                    ConditionExpression="attribute_not_exists(id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            return _cancellation(failed.item)
+        return cancellation
+
+
+def _id(send: SendKey) -> str:
+    return f"{send.club_id}#{send.send_id}"  # guard: cancellations.tenants_send
+
+
+def _cancellation(item: Mapping[str, Any]) -> Cancellation:
+    """Return the cancellation in an item. Raises Retry if the item is malformed."""
+    try:
+        return Cancellation(
+            send=SendKey(int(item["club_id"]["N"]), item["send_id"]["S"]),
+            requested_at_ms=int(item["requested_at_ms"]["N"]),
+            published_before=int(item["published_before"]["N"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise Retry(f"the item of a cancelled send is malformed: {error!r}") from error
