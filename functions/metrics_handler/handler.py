@@ -1,13 +1,19 @@
-"""metrics_handler: serves metrics, trends, the stream of changes, sends and users' notifications over HTTP."""
+"""The metrics_handler function: it serves metrics, trends, the stream of changes, sends and users' notifications
+over HTTP, and cancels sends.
+"""
 
+import json
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from http import HTTPStatus
 from typing import Any
 
 from functions.metrics_handler.http.request import CSV, Request, uncached
+from functions.metrics_handler.routes.cancel import CancelRoute
 from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.routes.send import SendRoute
+from functions.metrics_handler.routes.sends import SendsRoute
 from functions.metrics_handler.routes.stream import OPEN_POLLS, StreamRoute
 from functions.metrics_handler.routes.trending import TrendingRoute
 from functions.metrics_handler.routes.user_notifications import UserNotificationsRoute
@@ -21,6 +27,7 @@ from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
+from masscomm.stores.cancellations import Cancellations
 
 logger = logs.logger("metrics_handler")
 api = rest.Api(logger, retry_after_s=2)
@@ -28,20 +35,23 @@ api = rest.Api(logger, retry_after_s=2)
 
 @dataclass(frozen=True)
 class UseCases:
-    """The routes' use cases."""
+    """The use cases of the routes."""
 
     metrics_route: MetricsRoute
     trending_route: TrendingRoute
     stream_route: StreamRoute
     send_route: SendRoute
+    sends_route: SendsRoute
+    cancel_route: CancelRoute
     user_notifications_route: UserNotificationsRoute
 
 
 @cache
 def bootstrap() -> UseCases:
-    """Build the adapters once for each environment, at the first invocation."""
+    """Build the adapters once per function environment, at the first invocation."""
     from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
     from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
+    from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 
     store = PostgresMetricsStore(connection_pool(database_url(environment.required("METRICS_DATABASE_URL"))))
     return use_cases(
@@ -49,20 +59,28 @@ def bootstrap() -> UseCases:
         SystemClock(),
         timedelta(seconds=environment.number("METRICS_GRACE_S", 5)),
         DynamoDbPollSlots.from_environment(),
+        DynamoDbCancellations.from_environment(),
         int(environment.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
     )
 
 
 def use_cases(
-    store: MetricsStore, clock: Clock, grace: timedelta, slots: PollSlots, open_polls: int = OPEN_POLLS
+    store: MetricsStore,
+    clock: Clock,
+    grace: timedelta,
+    slots: PollSlots,
+    cancellations: Cancellations,
+    open_polls: int = OPEN_POLLS,
 ) -> UseCases:
-    """Return the use cases over one store. slots, open_polls: for long polls."""
+    """Return the use cases over one metrics store. `slots` and `open_polls` limit the long polls."""
     metrics_route = MetricsRoute(store, clock, grace)
     return UseCases(
         metrics_route,
         TrendingRoute(store, clock, grace),
         StreamRoute(store, clock, metrics_route, slots, open_polls),
-        SendRoute(store, clock),
+        SendRoute(store, cancellations, clock),
+        SendsRoute(store, clock),
+        CancelRoute(store, cancellations, clock),
         UserNotificationsRoute(store, clock, grace),
     )
 
@@ -77,7 +95,7 @@ def get_metrics(asked: rest.Request) -> Response:
 
 @api.get("/v1/metrics/trending")
 def get_trending(asked: rest.Request) -> Response:
-    """What there is most of just now."""
+    """The categories or clubs with the most notifications in the last minutes."""
     request = Request.of(asked, JSON, CSV)
     body = bootstrap().trending_route.answer(request.parameters, request.clubs)
     return request.answer(body, (body["by"], "count_total", "before"))
@@ -85,23 +103,39 @@ def get_trending(asked: rest.Request) -> Response:
 
 @api.get("/v1/metrics/stream")
 def get_stream(asked: rest.Request) -> Response:
-    """What has been counted since, once something has."""
+    """Wait until a batch has been counted."""
     request = Request.of(asked, JSON)
     remaining_s = asked.remaining_s()
     watch = bootstrap().stream_route
     return uncached(watch.answer(request.parameters, request.clubs, caller=asked.caller, remaining_s=remaining_s))
 
 
+@api.get("/v1/sends")
+def get_sends(asked: rest.Request) -> Response:
+    """The sends of the caller's clubs, the latest first."""
+    request = Request.of(asked, JSON)
+    return request.answer(bootstrap().sends_route.answer(request.parameters, request.clubs))
+
+
 @api.get("/v1/sends/{send_id}")
 def get_send(asked: rest.Request, send_id: str) -> Response:
-    """What became of a send."""
+    """A send's notifications by status."""
     request = Request.of(asked, JSON)
     return request.answer(bootstrap().send_route.answer(send_id, request.parameters, request.clubs))
 
 
+@api.post("/v1/sends/{send_id}/cancel")
+def post_cancel(asked: rest.Request, send_id: str) -> Response:
+    """Cancel a send: what is not published ends with the status cancelled."""
+    logs.note(send_id=send_id)
+    body = bootstrap().cancel_route.answer(send_id, asked.parameters, asked.clubs, asked.text())
+    logger.info("send cancelled", principal=asked.principal)
+    return Response(HTTPStatus.ACCEPTED, JSON, json.dumps(body), {"Location": body["links"]["self"]})
+
+
 @api.get("/v1/users/{user_id}/notifications")
 def get_user_notifications(asked: rest.Request, user_id: str) -> Response:
-    """What a user was to get."""
+    """A user's notifications with their statuses."""
     request = Request.of(asked, JSON)
     return request.answer(bootstrap().user_notifications_route.answer(user_id, request.parameters, request.clubs))
 

@@ -1,4 +1,4 @@
-"""The API's description, OpenAPI 3.1.
+"""Generates the description of the metrics API in OpenAPI 3.1.
 
     python -m functions.metrics_handler.openapi > docs/openapi/metrics_handler.json
 
@@ -14,8 +14,10 @@ from typing import Any
 
 from functions.metrics_handler import handler
 from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.routes import metrics, stream, trending, user_notifications
+from functions.metrics_handler.routes import metrics, sends, stream, trending, user_notifications
 from functions.metrics_handler.store import buckets
+from masscomm.domain.grains import EVERY_GRAIN
+from masscomm.domain.time_limits import STREAM_WAIT_S
 from masscomm.http.problem import CONTENT_TYPE
 from masscomm.http.rest import Route
 from masscomm.http.tenant import parse_club_id
@@ -29,8 +31,9 @@ _WHAT_IT_MAY_BE: dict[str, str | None] = {
     "channel": parse.words.__doc__,
     "measure": parse.measure.__doc__,
     "measures": parse.measures.__doc__,
+    "status": sends.send_status.__doc__,
     "cursor": "next_cursor of the page before",
-    "granularity": "one of minute, hour, day",
+    "granularity": f"one of {EVERY_GRAIN}",
     "dimensions": "any of club_id, type, channel, measure, several times or with commas between them",
     "order": "one of bucket, -bucket, -count_total",
     "fill": "zero, and nothing else",
@@ -39,15 +42,17 @@ _WHAT_IT_MAY_BE: dict[str, str | None] = {
     "window": f"minutes, from 1 to {trending.MAX_WINDOW_MIN}",
     "top": f"rows at most, from 1 to {trending.MAX_TOP}",
     "since": "the cursor of the answer before",
-    "wait": f"seconds to wait at most, from 0 to {stream.MAX_WAIT_S}",
+    "wait": f"seconds to wait at most, from 0 to {STREAM_WAIT_S}",
 }
-_REPEATED = {"club_id", "type", "channel", "measure", "measures", "dimensions"}
-# Of each route: allowed parameters, required parameters and media types.
+_REPEATED = {"club_id", "type", "channel", "measure", "measures", "dimensions", "status"}
+# For each route: the permitted parameters, the required parameters and the media types.
 _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "/v1/metrics": (metrics.PARAMETERS, ("granularity", "start", "end"), ("application/json", "text/csv")),
     "/v1/metrics/trending": (trending.PARAMETERS, (), ("application/json", "text/csv")),
     "/v1/metrics/stream": (stream.PARAMETERS, (), ("application/json",)),
+    "/v1/sends": (sends.PARAMETERS, (), ("application/json",)),
     "/v1/sends/{send_id}": ((), (), ("application/json",)),
+    "/v1/sends/{send_id}/cancel": ((), (), ("application/json",)),
     "/v1/users/{user_id}/notifications": (user_notifications.PARAMETERS, (), ("application/json",)),
 }
 _PROBLEMS = {
@@ -57,26 +62,28 @@ _PROBLEMS = {
     "406": "None of the media types wanted can be served",
     "503": "The database is away; Retry-After says when to retry",
 }
-# Problems of single routes.
+# Problem responses that only some routes have.
 _OF_ONE = {
-    "/v1/metrics/stream": {"429": "The key has as many requests waiting as it may; Retry-After says when to retry"}
+    "/v1/metrics/stream": {"429": "The key has as many requests waiting as it may; Retry-After says when to retry"},
+    "/v1/sends/{send_id}/cancel": {"409": "The send has ended: there is nothing to cancel"},
 }
 
 
 def document() -> dict[str, Any]:
-    """The whole description. Errors: KeyError for a route that is not described here."""
+    """Return the whole description. Raises KeyError for a route that is not described here."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "masscomm metrics", "version": "1"},
         "servers": [{"url": "/"}],
         "paths": {
-            path: {method.lower(): _operation(path, route)} for (method, path), route in handler.api.routes.items()
+            path: {method.lower(): _operation(method, path, route)}
+            for (method, path), route in handler.api.routes.items()
         },
         "components": {"schemas": {"Problem": _PROBLEM_SCHEMA}},
     }
 
 
-def _operation(path: str, route: Route) -> dict[str, Any]:
+def _operation(method: str, path: str, route: Route) -> dict[str, Any]:
     allowed, required, media_types = _QUERIES[path]
     answer: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}, "text/csv": {}}
     in_path = [
@@ -87,14 +94,21 @@ def _operation(path: str, route: Route) -> dict[str, Any]:
         "summary": route.__doc__,
         "operationId": route.__name__,
         "parameters": in_path + [_parameter(name, name in required, path) for name in allowed],
-        "responses": {
-            "200": {"description": "OK", "content": {each: answer[each] for each in media_types}},
-            "304": {"description": "Still what If-None-Match has"},
-        }
+        "responses": _successes(method, {each: answer[each] for each in media_types})
         | {
             status: {"description": meaning, "content": {CONTENT_TYPE: {"schema": {"$ref": _PROBLEM}}}}
             for status, meaning in sorted((_PROBLEMS | _OF_ONE.get(path, {})).items())
         },
+    }
+
+
+def _successes(method: str, content: dict[str, Any]) -> dict[str, Any]:
+    """Return the successful responses of a request by status."""
+    if method == "POST":
+        return {"202": {"description": "Recorded; it takes effect with the next batches", "content": content}}
+    return {
+        "200": {"description": "OK", "content": content},
+        "304": {"description": "Still what If-None-Match has"},
     }
 
 
@@ -128,7 +142,7 @@ _PROBLEM_SCHEMA = {
 
 
 def main(write: Callable[[str], object] = sys.stdout.write) -> None:
-    """Write the description as JSON."""
+    """Write the description to standard output as JSON."""
     write(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Take a send over REST: valid or refused by field, and on its topic before it is accepted."""
+"""Accepts a send over REST: it validates each field, and returns 202 only after the send is on its topic."""
 
 import re
 from collections.abc import Sequence
@@ -11,26 +11,17 @@ from uuid import uuid4
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from masscomm.clock import Clock
-from masscomm.domain.categories import CHANNELS, NAME_PATTERN, resolve_channels
+from masscomm.domain.categories import category, resolve_channels
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
-from masscomm.domain.limits import (
-    CHUNK_SIZE,
-    LARGEST_ID,
-    MAX_COLLAPSE_KEY,
-    MAX_DATA_BYTES,
-    MAX_DATA_KEY,
-    MAX_DATA_KEYS,
-    MAX_LOCALE,
-    MAX_RECIPIENTS,
-    MAX_REFERENCE,
-    MAX_REQUEST_AHEAD_MS,
-    MAX_TEMPLATE,
-)
+from masscomm.domain.limits import CHUNK_SIZE, FIELDS_OF_SEND, MAX_REQUEST_AHEAD_MS
 from masscomm.domain.records import SendRequested
 from masscomm.domain.statuses import Status
+from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter
 from masscomm.http.problem import FieldError, Problem
+from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
@@ -39,40 +30,55 @@ from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS
 
-_FLUSH_S = 20.0
+logger = logs.logger("send_handler")
+
 _LONGEST_PATH = 200
 
-Identifier = Annotated[int, Field(ge=1, le=LARGEST_ID)]
-Word = Annotated[str, Field(min_length=1, max_length=MAX_DATA_KEY)]
-# What is counted by: it ends up in topics, tables and logs, so it is plain.
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+def _number(name: str) -> Any:
+    """Return the bounds of a numeric field of a send, or of each number in a list."""
+    return Field(ge=1, le=FIELDS_OF_SEND[name].highest)
+
+
+def _text(name: str) -> Any:
+    """Return the bounds of a text field of a send; the text must not be empty."""
+    limit = FIELDS_OF_SEND[name]
+    return Field(pattern=limit.pattern, min_length=None if limit.pattern else 1, max_length=limit.characters)
+
+
+def _entries(name: str, **also: Any) -> Any:
+    """Return the bounds of a list or map field of a send."""
+    return Field(max_length=FIELDS_OF_SEND[name].entries, **also)
+
+
+_DATA = FIELDS_OF_SEND["data"]
 
 
 class SendRequest(BaseModel):
-    """The body of POST /v1/sends."""
+    """The body of a request to POST /v1/sends."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    type: Name
-    club_id: Identifier
-    to_users: Annotated[list[Identifier], Field(min_length=1, max_length=MAX_RECIPIENTS)]
-    channels: Annotated[list[Literal[*CHANNELS]], Field(max_length=len(CHANNELS))] = []  # type: ignore[valid-type]
-    template: Annotated[Name, Field(max_length=MAX_TEMPLATE)] | None = None
-    data: Annotated[dict[Word, str], Field(max_length=MAX_DATA_KEYS)] = {}
-    locale: Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$", max_length=MAX_LOCALE)] | None = (
-        None
-    )
-    priority: Literal["bulk", "critical"] = "bulk"
+    type: Annotated[str, _text("type")]
+    club_id: Annotated[int, _number("club_id")]
+    to_users: Annotated[list[Annotated[int, _number("to_users")]], _entries("to_users", min_length=1)]
+    channels: Annotated[list[Literal[*tuple(CHANNELS)]], Field(max_length=len(CHANNELS))] = []  # type: ignore[valid-type]
+    template: Annotated[str, _text("template")] | None = None
+    data: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=_DATA.key_characters)], str], _entries("data")
+    ] = {}
+    locale: Annotated[str, _text("locale")] | None = None
+    priority: Literal[*FIELDS_OF_SEND["priority"].choices] = "bulk"  # type: ignore[valid-type]
     expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     send_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
-    collapse_key: Annotated[str, Field(min_length=1, max_length=MAX_COLLAPSE_KEY)] | None = None
-    reference: Annotated[str, Field(min_length=1, max_length=MAX_REFERENCE)] | None = None
+    collapse_key: Annotated[str, _text("collapse_key")] | None = None
+    reference: Annotated[str, _text("reference")] | None = None
 
     @field_validator("data")
     @classmethod
     def _bounded(cls, data: dict[str, str]) -> dict[str, str]:
-        if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > MAX_DATA_BYTES:
-            raise ValueError(f"more than {MAX_DATA_BYTES} bytes in all")
+        if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > _DATA.max_bytes:
+            raise ValueError(f"more than {_DATA.max_bytes} bytes in total")
         return data
 
     @field_validator("expires_at", "send_at", mode="before")
@@ -85,14 +91,16 @@ class SendRequest(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
-    """requested: distinct notifications (a user on a channel); duplicates: how often a user was named again."""
+    """The counts in the response. `requested` is the number of distinct notifications (a user on a channel),
+    `duplicates` the number of repeated users.
+    """
 
     send_id: str
     requested: int
     duplicates: int
 
     def body(self) -> dict[str, Any]:
-        """The answer's JSON."""
+        """Return the JSON of the response."""
         return {
             "send_id": self.send_id,
             "status": "accepted",
@@ -102,8 +110,21 @@ class Accepted:
         }
 
 
-def parse_request(body: str | None) -> SendRequest:
-    """The request in a body. Errors: Problem 400, naming each field that is wrong."""
+@dataclass(frozen=True, kw_only=True)
+class SendIdentity:
+    """The parts of a send that stay the same in every attempt to request it, because the ids of its records are
+    derived from them.
+    """
+
+    send_id: str
+    # The time of the send in milliseconds since the epoch.
+    requested_at_ms: int
+    # The number of recipients in each record of the send.
+    chunk_size: int
+
+
+def read_body(body: str | None) -> dict[str, Any]:
+    """Return the JSON object in a body. Raises Problem with status 400."""
     try:
         document = read_json(body or "", bounded=False)
     except InvalidJson as error:
@@ -112,6 +133,11 @@ def parse_request(body: str | None) -> SendRequest:
         ) from error
     if not isinstance(document, dict):
         raise Problem(400, "the body is not a JSON object", errors=[FieldError("", "must be a JSON object")])
+    return document
+
+
+def parse_request(document: dict[str, Any]) -> SendRequest:
+    """Return the request in a JSON object. Raises Problem with status 400 that names each invalid field."""
     try:
         return SendRequest.model_validate(document)
     except ValidationError as error:
@@ -120,95 +146,105 @@ def parse_request(body: str | None) -> SendRequest:
 
 
 def check_tenant(send: SendRequest, clubs: Clubs) -> None:
-    """Errors: Problem 403 where these credentials may not send for the club."""
+    """Check the clubs of the caller. Raises Problem with status 403 if the credentials do not permit sends for the
+    club.
+    """
     if send.club_id not in clubs:
         message = f"{send.club_id} is none of the clubs of these credentials"
         raise Problem(403, "These credentials may not send for this club.", errors=[FieldError("club_id", message)])
 
 
+def scopes_needed(send: SendRequest) -> list[Scope]:
+    """Return the scopes that a request needs in addition to that of its route."""
+    needed = [Scope.SEND_CRITICAL] if send.priority == Lane.CRITICAL else []
+    # The builder uses the caller's title and body if no template applies.
+    if {"title", "body"} <= send.data.keys():
+        needed.append(Scope.SEND_MANDATORY if category(send.type).mandatory else Scope.SEND_CONTENT)
+    return needed
+
+
 @dataclass(frozen=True, kw_only=True)
 class RequestSend:
-    """The use case; one for each function environment."""
+    """The use case that produces sends. Each function environment has one instance."""
 
     codec: Codec
     producer: Producer
     clock: Clock
+    # The number of recipients in each chunk of a new send.
+    chunk_size: int = CHUNK_SIZE
 
     def request(self, send: SendRequest, came_with: traces.Trace | None = None) -> Accepted:
-        """Put the send's chunks on send.api and answer when the broker has them all. came_with: the caller's trace.
+        """Produce the chunks of a new send to send.api. `came_with` is the trace of the caller. Raises the errors of
+        `identify` and `produce`.
+        """
+        return self.produce(send, self.identify(send), came_with)
 
-        Errors: Problem 400 (expired; a send_at that is past, too far ahead or not before expires_at), 503 (Kafka has
-        not taken every chunk: the caller asks again with a send of its own, those chunks that were taken are
-        processed), Retry and Stop of the registry.
+    def identify(self, send: SendRequest) -> SendIdentity:
+        """Return the identity of a new send.
+
+        Raises Problem with status 400 if the send has expired, or if its send_at is past, too far ahead or not before
+        expires_at.
         """
         now_ms = self.clock.now_ms()
-        expires_at = None if send.expires_at is None else _ms(send.expires_at)
+        expires_at, send_at = _ms(send.expires_at), _ms(send.send_at)
         if expires_at is not None and expires_at <= now_ms:
             raise Problem(400, "expires_at: has passed", errors=[FieldError("expires_at", "must lie ahead")])
-        send_at = None if send.send_at is None else _ms(send.send_at)
         _check_send_at(send_at, expires_at, now_ms)
-        send_id = str(uuid4())
+        return SendIdentity(send_id=str(uuid4()), requested_at_ms=now_ms, chunk_size=self.chunk_size)
+
+    def produce(self, send: SendRequest, identity: SendIdentity, came_with: traces.Trace | None = None) -> Accepted:
+        """Produce the chunks of a send to send.api, and return when the broker has all of them.
+
+        A repeated call with the same identity produces the same records.
+
+        Raises Problem with status 503 if Kafka did not accept every chunk (the accepted ones are processed) or 413, and
+        Retry or Stop from the schema registry.
+        """
+        send_id = identity.send_id
         logs.note(send_id=send_id)
         span = traces.begin(
             "send_handler", came_with or traces.begun_by(send_id), send_id=send_id, club_id=send.club_id
         )
         try:
-            accepted = self._put(send, send_id, expires_at, send_at, now_ms, span.trace.headers)
+            accepted = self._put(send, identity, span.trace.headers)
         except Exception as error:
             traces.end(span, str(error))
             raise
         traces.end(span)
         metrics.add(RECIPIENTS[Status.ACCEPTED], accepted.requested)
+        logger.info("send accepted", requested=accepted.requested)
         return accepted
 
-    def _put(
-        self,
-        send: SendRequest,
-        send_id: str,
-        expires_at: int | None,
-        send_at: int | None,
-        now_ms: int,
-        headers: Headers,
-    ) -> Accepted:
+    def _put(self, send: SendRequest, identity: SendIdentity, headers: Headers) -> Accepted:
         users = list(dict.fromkeys(send.to_users))
-        lane = Lane(send.priority)
-        chunks = list(batched(users, CHUNK_SIZE, strict=False))
+        topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
+        chunks = list(batched(users, identity.chunk_size, strict=False))
         errors: list[Exception] = []
         encoded = [
-            self._encoded(send, send_id, expires_at, send_at, now_ms, lane, index, len(chunks), chunk)
-            for index, chunk in enumerate(chunks)
+            self._encoded(send, identity, topic, index, len(chunks), chunk) for index, chunk in enumerate(chunks)
         ]
         for index, value in enumerate(encoded):
-            key = chunk_id(send_id, index).encode()
-            self.producer.produce(topics.in_lane(topics.SEND_API, lane), key, value, headers, _collect(errors))
-        self.producer.flush(_FLUSH_S)
+            key = chunk_id(identity.send_id, index).encode()
+            self.producer.produce(topic, key, value, headers, _collect(errors))
+        self.producer.flush(SEND_FLUSH_S)
         if errors:
-            _refuse(errors, send_id)
+            _refuse(errors, identity.send_id)
         channels = resolve_channels(send.type, send.channels)
         return Accepted(
-            send_id=send_id,
+            send_id=identity.send_id,
             requested=len(users) * len(channels),
             duplicates=len(send.to_users) - len(users),
         )
 
     def _encoded(
-        self,
-        send: SendRequest,
-        send_id: str,
-        expires_at: int | None,
-        send_at: int | None,
-        now_ms: int,
-        lane: Lane,
-        index: int,
-        count: int,
-        users: Sequence[int],
+        self, send: SendRequest, identity: SendIdentity, topic: str, index: int, count: int, users: Sequence[int]
     ) -> bytes:
         record = SendRequested(
             type=send.type,
             club_id=send.club_id,
-            timestamp=now_ms,
+            timestamp=identity.requested_at_ms,
             to_users=list(users),
-            send_id=send_id,
+            send_id=identity.send_id,
             chunk_index=index,
             chunk_count=count,
             channels=list(send.channels),
@@ -216,12 +252,12 @@ class RequestSend:
             data=send.data,
             locale=send.locale,
             priority=send.priority,
-            expires_at=expires_at,
-            send_at=send_at,
+            expires_at=_ms(send.expires_at),
+            send_at=_ms(send.send_at),
             collapse_key=send.collapse_key,
             reference=send.reference,
         )
-        return self.codec.encode(topics.in_lane(topics.SEND_API, lane), "SendRequested", record.to_avro())
+        return self.codec.encode(topic, "SendRequested", record.to_avro())
 
 
 def _check_send_at(send_at: int | None, expires_at: int | None, now_ms: int) -> None:
@@ -246,16 +282,18 @@ def _collect(errors: list[Exception]) -> Any:
 
 def _refuse(errors: Sequence[Exception], send_id: str) -> None:
     if all(isinstance(error, DeadLetter) for error in errors):
-        raise Problem(413, f"the send is larger than Kafka takes: {errors[0]}")
+        raise Problem(413, f"the send is larger than Kafka accepts: {errors[0]}")
     raise Problem(503, f"Kafka has not taken the whole of send {send_id}: {errors[0]}", retry_after_s=5) from errors[0]
 
 
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """`to_users[3]`, as the caller would write it; cut short where the caller's own names are endless."""
+    """Return the path of a field such as `to_users[3]`, as the caller wrote it; it is truncated if the caller's own
+    names are too long.
+    """
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part

@@ -9,7 +9,8 @@
 
 Errors are returned as problem details (masscomm.http.problem): a Problem with its status, Retry with 503 and
 Retry-After, an unknown route with 404. Stop and unexpected errors are returned with 500, and their details are only
-logged. A caller without a club (masscomm.http.tenant) gets 403 before the route is looked up.
+logged. A caller without a club (masscomm.http.tenant) gets 403 before the route is looked up, one without the route's
+scope (masscomm.http.scopes) before it is called.
 
 Source: AWS documentation, "Lambda proxy integrations in API Gateway".
 """
@@ -24,6 +25,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm.errors import Retry, Stop
 from masscomm.http.problem import CONTENT_TYPE, Problem
+from masscomm.http.scopes import ROUTE_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import Clubs, clubs_of
 from masscomm.lambda_context import LambdaContext
 from masscomm.untrusted import mask
@@ -33,10 +35,10 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Response:
-    """The response to a request."""
+    """The response to a REST request."""
 
     status: int
-    # None: there is no body.
+    # The content type; None: there is no body.
     content_type: str | None = None
     body: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +56,7 @@ class Response:
 
 @dataclass(frozen=True)
 class Request:
-    """A proxy event."""
+    """A REST request: a proxy event of API Gateway."""
 
     event: Mapping[str, Any]
     # Returns the seconds until Lambda stops the function.
@@ -62,19 +64,34 @@ class Request:
 
     @property
     def parameters(self) -> dict[str, list[str]]:
-        """The parameters of the query, each with all of its values."""
+        """Return the query parameters, each with all of its values."""
         once = self.event.get("queryStringParameters") or {}
         several = self.event.get("multiValueQueryStringParameters") or {}
         return {name: [value] for name, value in once.items()} | several
 
     @property
     def clubs(self) -> Clubs:
-        """The clubs that the caller may see."""
+        """Return the clubs (tenants) whose data the caller may see."""
         return clubs_of((self.event.get("requestContext") or {}).get("authorizer"))
 
     @property
+    def scopes(self) -> frozenset[Scope]:
+        """Return the scopes (permissions) of the caller's API key."""
+        return scopes_of((self.event.get("requestContext") or {}).get("authorizer"))
+
+    def require(self, scope: Scope) -> None:
+        """Check that the caller's API key has a scope (permission). Raises Problem with status 403."""
+        if scope not in self.scopes:  # guard: tenancy.scope_of_a_route
+            raise Problem(403, f"These credentials do not have the scope {scope}.")
+
+    @property
+    def principal(self) -> str:
+        """Return the principal that the authorizer set, for log lines; "" if there is none."""
+        return str(((self.event.get("requestContext") or {}).get("authorizer") or {}).get("principalId") or "")
+
+    @property
     def caller(self) -> str:
-        """The id of the API key that was used, else the authorizer's principal; "" where neither is known.
+        """Return the id of the API key that was used, else the authorizer's principal; "" if neither is known.
 
         Source: AWS documentation, "API Gateway mapping template and access logging variable reference": apiKeyId.
         """
@@ -83,23 +100,28 @@ class Request:
         return str(key or (context.get("authorizer") or {}).get("principalId") or "")
 
     def header(self, name: str) -> str | None:
-        """Return all values of a header, with commas between them. name: in lower case."""
+        """Return all values of a header, separated by commas. `name` is in lower case."""
+        values = self.header_values(name)
+        return ", ".join(values) if values else None
+
+    def header_values(self, name: str) -> list[str]:
+        """Return the values of a header, one for each time that it was sent. `name` is in lower case."""
         for key, values in (self.event.get("multiValueHeaders") or {}).items():
             if key.lower() == name:
-                return ", ".join(values)
+                return list(values)
         for key, value in (self.event.get("headers") or {}).items():
             if key.lower() == name:
-                return str(value)
-        return None
+                return [str(value)]
+        return []
 
     def text(self) -> str | None:
-        """Return the body. Errors: Problem(400) where it is not UTF-8 text."""
+        """Return the body as text. Raises Problem with status 400 if it is not UTF-8."""
         body: str | None = self.event.get("body")
         if not body or not self.event.get("isBase64Encoded"):
             return body
         try:
             return base64.b64decode(body).decode()
-        except ValueError as error:  # invalid base64, or bytes that are not UTF-8
+        except ValueError as error:  # The body is invalid base64, or its bytes are not UTF-8.
             raise Problem(400, f"the body is not UTF-8 text: {error}") from error
 
 
@@ -107,9 +129,11 @@ type Route = Callable[..., Response]
 
 
 class Api:
-    """The routes of an API. A path without parameters precedes a path with parameters, in any order of registration.
+    """The routes of a REST API. A path without parameters takes precedence over a path with parameters, in any order
+    of registration.
 
-    retry_after_s: seconds until a retry while a dependency is down.
+    Args:
+        retry_after_s: Seconds after which a caller may retry while a dependency is down.
     """
 
     def __init__(self, logger: Logger, *, retry_after_s: int) -> None:
@@ -118,20 +142,20 @@ class Api:
         self._routes: dict[tuple[str, str], Route] = {}
 
     def get[R: Route](self, path: str) -> Callable[[R], R]:
-        """Register a route; it is called with the request and the path's `{names}` as keywords."""
+        """Register a GET route. It is called with the request, and with the path's `{names}` as keywords."""
         return self._route("GET", path)
 
     def post[R: Route](self, path: str) -> Callable[[R], R]:
-        """Register a route; it is called with the request and the path's `{names}` as keywords."""
+        """Register a POST route. It is called with the request, and with the path's `{names}` as keywords."""
         return self._route("POST", path)
 
     @property
     def routes(self) -> Mapping[tuple[str, str], Route]:
-        """(method, path) → route."""
+        """Return the routes: (method, path) → function."""
         return self._routes
 
     def answer(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
-        """Return the response to a proxy event in API Gateway's format; errors are converted to problem details."""
+        """Return the response to a proxy event in API Gateway's format. Errors become problem details."""
         try:
             answered = self._answer(event, context)
         except Exception as error:
@@ -158,8 +182,9 @@ class Api:
             raise Problem(403, "These credentials may see no club.")
         for (method, path), route in self._routes.items():
             if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
+                request.require(ROUTE_SCOPES.get((method, path), Scope.ADMIN))
                 return route(request, **names)
-        raise Problem(404, "there is no such resource")
+        raise Problem(404, "this resource does not exist")
 
     def _route[R: Route](self, method: str, path: str) -> Callable[[R], R]:
         def routed(route: R) -> R:
@@ -171,22 +196,22 @@ class Api:
 
 
 def problem_response(problem: Problem) -> Response:
-    """Return the response for problem details, with Retry-After if it is known."""
+    """Return the response for problem details, with the header Retry-After if that time is known."""
     retry = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
-    # A detail may quote a dependency's error.
+    # The detail is masked, because it may quote the error of a dependency.
     body = json.dumps(problem.body() | {"detail": mask(problem.detail)}, ensure_ascii=False)
     return Response(problem.status, CONTENT_TYPE, body, {"Cache-Control": "no-store", **retry})
 
 
 def _parameters(template: str, path: str) -> dict[str, str] | None:
-    """Return the path's values of the template's names; None if the path does not match the template."""
+    """Return the values of the template's parameters in the path; None if the path does not match the template."""
     wanted, given = template.split("/"), path.split("/")
     if len(wanted) != len(given):
         return None
     found: dict[str, str] = {}
     for name, value in zip(wanted, given, strict=True):
         if name.startswith("{"):
-            # No resource has an empty name or a name with unprintable characters: such a path needs no look-up.
+            # No resource has a name that is empty or has unprintable characters, so that such a path needs no look-up.
             if not value or not value.isprintable():
                 return None
             found[name[1:-1]] = value

@@ -1,7 +1,8 @@
-"""Convert HTTP requests for the use cases, and their bodies to HTTP responses.
+"""Converts HTTP requests for the use cases, and the results of use cases to HTTP responses.
 
-Every response has watermark, complete and generated_at in its headers (Masscomm-Watermark …), and in a JSON body.
-The ETag excludes watermark and generated_at, so it changes only with the numbers. A 304 still has the new headers.
+Every response has watermark, complete and generated_at in its headers (Masscomm-Watermark …), and in a JSON body. The
+ETag does not depend on watermark and generated_at, so that it changes only with the counts. A 304 response still has
+the new headers.
 """
 
 import hashlib
@@ -26,34 +27,38 @@ _HEADERS = {
     "generated_at": "Masscomm-Generated-At",
     "next_cursor": "Masscomm-Next-Cursor",
 }
-# Fields that change although the numbers do not.
+# Fields of the response that change although the counts do not.
 _MOVING = ("watermark", "generated_at")
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request with its parameters and its caller's clubs."""
+    """A request with its parameters and the clubs that the caller may read."""
 
     parameters: Mapping[str, list[str]]
-    # The clubs that the caller may read.
+    # The clubs (tenants) that the caller may read.
     clubs: Clubs
-    # The response's media type.
+    # The media type of the response.
     media_type: str
     if_none_match: str
 
     @classmethod
     def of(cls, request: rest.Request, *offered: str) -> "Request":
-        """Convert an HTTP request. Raises Problem (406) if the caller accepts no offered media type."""
+        """Return the converted HTTP request. Raises Problem with status 406 if the caller accepts no offered media
+        type.
+        """
         media_type = chosen(request.header("accept"), offered)
         if media_type is None:
-            raise Problem(406, f"This resource can be had as {' or '.join(offered)}.")
+            raise Problem(406, f"This resource is available as {' or '.join(offered)}.")
         none_match = request.header("if-none-match") or ""
         return cls(request.parameters, request.clubs, media_type, none_match)
 
     def answer(self, body: Mapping[str, Any], columns: Sequence[str] = ()) -> Response:
-        """Return 200, or 304 if the caller has this version. columns: of the body's rows in CSV."""
+        """Return a response with status 200, or 304 if the caller already has this version. `columns` are the
+        columns of the rows in CSV.
+        """
         headers = {
-            # Only the caller may cache the response, and must revalidate it each time.
+            # Only the caller may cache the response, and it must revalidate the response each time.
             "Cache-Control": "private, no-cache",
             "Vary": "Accept, Authorization",
             "ETag": self._etag(body),
@@ -71,12 +76,12 @@ class Request:
     def _etag(self, body: Mapping[str, Any]) -> str:
         still = {name: value for name, value in body.items() if name not in _MOVING}
         digest = hashlib.sha256(json.dumps([self.media_type, still]).encode()).hexdigest()
-        # Weak: responses with the same ETag have equal numbers and different times.
+        # The ETag is weak: responses with the same ETag have equal counts but different times.
         return f'W/"{digest[:32]}"'
 
 
 def uncached(body: Mapping[str, Any]) -> Response:
-    """Return 200 with a body that must not be cached."""
+    """Return a response with status 200 that must not be cached."""
     return Response(200, JSON, json.dumps(body), {"Cache-Control": "no-store"})
 
 

@@ -1,8 +1,8 @@
 """GET /v1/metrics: counts by bucket and dimensions.
 
-granularity  minute, hour or day (UTC); required
+granularity  a Grain (UTC); required
 start, end   RFC 3339 with an offset: the buckets that begin in [start, end); required
-time_zone    day buckets begin at midnight of this zone (IANA name), summed from hour or minute rows; refused where that
+time_zone    day buckets begin at midnight of this zone (IANA name), summed from hour or minute rows; refused if that
              cannot be exact
 club_id, type, channel, measure   only these, each as often as wanted; without one, everything
 measures     measure with commas
@@ -10,7 +10,7 @@ dimensions   which of those four are separate in the rows, as often as wanted or
              Without it all four; `measure` is always included, because a sum of different measures means nothing
 order        bucket (without it), -bucket or -count_total; equal rows by bucket and dimensions
 fill         zero: a row of 0 for every bucket and combination of dimensions that has none. All combinations of the
-             filters' values where every dimension has a filter, else those that occur in the range
+             filters' values if every dimension has a filter, else those that occur in the range
 limit        rows at most, 1000 without it
 cursor       next_cursor of the previous page. It is a key, not a position: later counts repeat no row. In order of
              count_total, a row that has grown past the cursor since then is missing; in the other orders none is
@@ -30,13 +30,12 @@ from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import cursor_after, row_before
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
-from functions.metrics_handler.store.buckets import LENGTH, Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
+from functions.metrics_handler.store.buckets import Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
 from functions.metrics_handler.store.port import (
     Bounds,
     Count,
     Counts,
     Dimension,
-    Granularity,
     MetricsQuery,
     MetricsStore,
     Order,
@@ -44,6 +43,7 @@ from functions.metrics_handler.store.port import (
     check_filled,
 )
 from masscomm.clock import Clock
+from masscomm.domain.grains import EVERY_GRAIN, Grain
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs, parse_club_id
 
@@ -57,24 +57,27 @@ PARAMETERS = (*_SINGLE, *_REPEATED)
 
 @dataclass(frozen=True)
 class Asked:
-    """A caller's query."""
+    """A query as the caller requested it."""
 
-    # Of the requested buckets; the store's query has those of the rows that it reads.
-    granularity: Granularity
+    # The grain (minute, hour or day) of the requested buckets. The store's query has the grain of the stored rows that
+    # are read.
+    granularity: Grain
     start: datetime
     end: datetime
-    # The zone of day buckets; None is UTC.
+    # The time zone of day buckets; None is UTC.
     zone: ZoneInfo | None
-    # The end of the last bucket.
+    # The end of the last requested time bucket.
     last_end: datetime
-    # The query for all pages.
+    # The store's query for all pages together.
     whole: MetricsQuery
-    # The row before this page.
+    # The last row of the previous page.
     after: Count | None = None
 
     @property
     def page(self) -> MetricsQuery:
-        """The query for this page. In the order of buckets, it skips buckets that earlier pages have completed."""
+        """Return the query for this page. If rows are ordered by bucket, it omits the buckets that earlier pages
+        have completed.
+        """
         query, after = self.whole, self.after
         if after is None:
             return query
@@ -83,18 +86,20 @@ class Asked:
         if query.order is Order.BUCKET:
             return replace(query, after=after, start=after.bucket)
         if query.buckets is None:
-            return replace(query, after=after, end=after.bucket + LENGTH[query.granularity])
+            return replace(query, after=after, end=after.bucket + query.granularity.length)
         end = next((moment for moment in query.buckets if moment > after.bucket), query.end)
         return replace(query, after=after, end=end)
 
     def written(self, bucket: datetime) -> str | None:
-        """Return a bucket's beginning in the requested zone."""
+        """Return the beginning of a bucket in the requested time zone."""
         return rfc3339(bucket) if self.zone is None else bucket.astimezone(self.zone).isoformat()
 
 
 @dataclass(frozen=True)
 class MetricsRoute:
-    """The route. grace: after the end of a bucket until it is complete; used if the stream's grace is shorter."""
+    """The route GET /v1/metrics. `grace` is the time after the end of a bucket until it counts as complete; the
+    longer one of this and the stream's grace applies.
+    """
 
     store: MetricsStore
     clock: Clock
@@ -142,7 +147,7 @@ class MetricsRoute:
 
 
 def is_complete(watermark: datetime | None, end: datetime, *graces: timedelta) -> bool:
-    """Whether the watermark has passed an end by the longest grace."""
+    """Return whether the watermark is later than `end` by the longest grace."""
     return watermark is not None and watermark >= end + max(graces)
 
 
@@ -174,7 +179,7 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
     asked = read.several("dimensions", _dimensions)
     if start is not None and end is not None and start >= end:
         read.refuse("end", "must be later than start")
-    if zone is not None and granularity in (Granularity.MINUTE, Granularity.HOUR):
+    if zone is not None and granularity not in (None, Grain.DAY):
         read.refuse("time_zone", f"goes with granularity=day alone: a bucket of a {granularity} is UTC's")
     if read.given("measure") and read.given("measures"):
         read.refuse("measures", "is another way to write measure: give one of them")
@@ -209,41 +214,45 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
         raise read.problem() from error
 
 
-def _on_rows(granularity: Granularity, start: datetime, end: datetime, zone: ZoneInfo | None, *, filled: bool) -> Asked:
-    """Choose the rows to read. Raises ValueError for a zone without exact days, Problem for too many buckets."""
+def _on_rows(granularity: Grain, start: datetime, end: datetime, zone: ZoneInfo | None, *, filled: bool) -> Asked:
+    """Choose the stored rows to read. Raises ValueError if the zone's days cannot be summed exactly, Problem if
+    there are too many buckets.
+    """
     buckets: Buckets | None = None
     if zone is not None:
         buckets = zone_days(zone, start, end)
     elif filled:
         try:
-            check_filled((end - start) // LENGTH[granularity], Bounds())
+            check_filled((end - start) // granularity.length, Bounds())
         except TooMuch as error:
             raise too_much(error) from error
         buckets = utc_buckets(granularity, start, end)
     if buckets is None:
         query = MetricsQuery(granularity=granularity, start=start, end=end)
-        return Asked(granularity, start, end, zone, ceiling(end, LENGTH[granularity]), query)
+        return Asked(granularity, start, end, zone, ceiling(end, granularity.length), query)
     first = buckets.starts[0] if buckets.starts else buckets.end
     query = MetricsQuery(granularity=buckets.source, start=first, end=buckets.end, buckets=buckets.starts)
     return Asked(granularity, start, end, zone, buckets.end, query)
 
 
 def _continued(asked: Asked, after: Count) -> Asked:
-    """Continue the query after a row. Raises ValueError for a bucket that is not of this query."""
+    """Return the query continued after a row. Raises ValueError if the row's bucket does not belong to the query."""
     query = asked.whole
-    own = floor(after.bucket, LENGTH[query.granularity])
+    own = floor(after.bucket, query.granularity.length)
     known = after.bucket in query.buckets if query.buckets is not None else after.bucket == own
     if not known or not query.start <= after.bucket < query.end:
         raise ValueError("no such bucket")
     return replace(asked, after=after)
 
 
-# The docstrings below are what a caller reads.
+# The API description shows the docstrings of the following parsers to callers.
 
 
-def _granularity(text: str) -> Granularity:
-    """one of minute, hour, day"""
-    return Granularity(text)
+def _granularity(text: str) -> Grain:
+    return Grain(text)
+
+
+_granularity.__doc__ = f"one of {EVERY_GRAIN}"
 
 
 def _order(text: str) -> Order:

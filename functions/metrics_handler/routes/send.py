@@ -5,6 +5,7 @@ queued       how many of them were written for delivery, regardless of their lat
 held, scheduled       wait; the statuses are exclusive, so one that was held and then sent is sent
 suppressed, failed   by reason; cancelled, expired, sent, delivered, bounced   ended as well
 in_flight    requested, and not ended yet
+cancellation of a send that its caller has cancelled: when, and how many notifications were published before and since
 """
 
 from collections import Counter
@@ -16,9 +17,10 @@ from typing import Any
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.clock import Clock
-from masscomm.domain.statuses import TERMINAL, Status, read_reason
+from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
+from masscomm.stores.cancellations import Cancellation, Cancellations, SendKey
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -35,9 +37,10 @@ _NO_REASON = "none"
 
 @dataclass(frozen=True)
 class SendRoute:
-    """The route."""
+    """The route GET /v1/sends/{send_id}."""
 
     store: MetricsStore
+    cancellations: Cancellations
     clock: Clock
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
@@ -45,17 +48,13 @@ class SendRoute:
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
-        send = self.store.send(send_id)
-        # Another club's send and an unknown send have the same response: guessed ids reveal nothing.
-        if send is None or send.club_id not in clubs:
-            raise Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
-        return self._body(send)
+        send = known_send(self.store, send_id, clubs)
+        return self._body(send, self.cancellations.find(SendKey(send.club_id, send_id)))
 
-    def _body(self, send: SendTotals) -> dict[str, Any]:
+    def _body(self, send: SendTotals, cancellation: Cancellation | None) -> dict[str, Any]:
         channels = {name: _statuses(totals) for name, totals in send.channels.items()}
         totals = _statuses(_together(send))
         requested, terminal = totals["requested"], _terminal(_together(send))
-        all_chunks = send.chunk_count is not None and send.chunks >= send.chunk_count
         return {
             "send_id": send.send_id,
             "club_id": send.club_id,
@@ -66,17 +65,46 @@ class SendRoute:
             "duplicates": totals["duplicates"],
             "channels": channels,
             "totals": totals,
-            # Sends and outcomes are read from different topics: while the stream catches up, the end of a notification
-            # can be counted before its beginning, and ok is false until then.
+            # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end
+            # of a notification before its beginning, and ok is false until then.
             "conservation": {
                 "terminal": terminal,
                 "in_flight": totals["in_flight"],
                 "ok": all(_terminal(each) <= each.requested for each in send.channels.values()),
             },
             "watermark": rfc3339(send.watermark),
-            "complete": all_chunks and terminal == requested,
+            "complete": is_complete(send),
+            "cancellation": None
+            if cancellation is None
+            else {
+                "requested_at": rfc3339(datetime.fromtimestamp(cancellation.requested_at_ms / 1000, UTC)),
+                "published_before": cancellation.published_before,
+                "published_since": max(0, published(send) - cancellation.published_before),
+            },
             "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
         }
+
+
+def known_send(store: MetricsStore, send_id: str, clubs: Clubs) -> SendTotals:
+    """Return a send of the caller's clubs. Raises Problem with status 404, or Retry."""
+    send = store.send(send_id)
+    # A send of another club and an unknown send have the same response, so that guessed ids reveal nothing.
+    if send is None or send.club_id not in clubs:  # guard: tenancy.other_tenants_send
+        raise Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
+    return send
+
+
+def is_complete(send: SendTotals) -> bool:
+    """Return whether all chunks of the send are counted and each of its notifications has ended."""
+    all_chunks = send.chunk_count is not None and send.chunks >= send.chunk_count
+    totals = _together(send)
+    return all_chunks and _terminal(totals) == totals.requested
+
+
+def published(send: SendTotals) -> int:
+    """Return the number of the send's notifications that a provider has accepted."""
+    by_status = _together(send).by_status
+    return sum(sum(by_status.get(status, {}).values()) for status in PUBLISHED)
 
 
 def _statuses(totals: ChannelTotals) -> dict[str, Any]:
@@ -100,7 +128,7 @@ def _terminal(totals: ChannelTotals) -> int:
 
 
 def _together(send: SendTotals) -> ChannelTotals:
-    """Return the sum of all channels."""
+    """Return the totals summed over all channels."""
     together = ChannelTotals()
     by_status: dict[str, Counter[str]] = {}
     for totals in send.channels.values():

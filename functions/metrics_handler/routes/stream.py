@@ -27,26 +27,20 @@ from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMETERS
 from functions.metrics_handler.routes.metrics import MetricsRoute, parse_query
-from functions.metrics_handler.store.buckets import LENGTH, floor
+from functions.metrics_handler.store.buckets import floor
 from functions.metrics_handler.store.poll_slots import PollSlots
-from functions.metrics_handler.store.port import Granularity, MetricsStore, StreamPosition
+from functions.metrics_handler.store.port import MetricsStore, StreamPosition
 from masscomm.clock import Clock
+from masscomm.domain.grains import Grain
+from masscomm.domain.time_limits import STREAM_POLL_S, STREAM_RESERVE_S, STREAM_RETRY_AFTER_S, STREAM_WAIT_S
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
 
-MAX_WAIT_S = 20
-# Each look reads one row by its key.
-LOOK_EVERY_S = 0.5
-# Time for the query of the rows after the wait.
-RESERVED_S = 8.0
-
-# Default of METRICS_OPEN_POLLS: open polls of one key.
+# The default of METRICS_OPEN_POLLS: how many requests of one API key may wait at the same time.
 OPEN_POLLS = 5
-# A slot is freed once a batch is counted, every few seconds.
-RETRY_AFTER_S = 5
 
 logger = logs.logger("metrics_handler")
 
@@ -57,7 +51,7 @@ _CURSOR = re.compile(r"[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 
 @dataclass(frozen=True)
 class StreamRoute:
-    """The route. slots: shared by all environments; open_polls: of one key at a time."""
+    """The route GET /v1/metrics/stream. All environments share `slots`; `open_polls` is the limit for each API key."""
 
     store: MetricsStore
     clock: Clock
@@ -73,8 +67,8 @@ class StreamRoute:
         Args:
             parameters: The query parameters, {name: values}.
             clubs: The clubs that the caller may read.
-            caller: Id of the API key.
-            remaining_s: Remaining time of the invocation.
+            caller: The id of the API key.
+            remaining_s: The remaining time of the invocation in seconds.
 
         Raises:
             Problem: 400 before the wait, 403, or 429 if all of the key's slots are taken.
@@ -90,7 +84,7 @@ class StreamRoute:
         if query:
             parse_query(query, clubs)
         seen((), clubs)
-        wait_s = min(MAX_WAIT_S if wait is None else wait, remaining_s - RESERVED_S)
+        wait_s = min(STREAM_WAIT_S if wait is None else wait, remaining_s - STREAM_RESERVE_S)
         position = self.store.position()
         if self._cursor(position) == since and wait_s > 0:
             with self._slot(caller, remaining_s) as may_wait:
@@ -104,21 +98,22 @@ class StreamRoute:
             "changed": changed,
             "metrics": self.metrics_route.answer(query, clubs) if query and changed else None,
             "watermark": rfc3339(position.watermark),
-            # True if every minute that has ended, with its grace, is counted.
+            # This is true if every minute that has ended, grace included, is counted.
             "complete": complete_to is not None and complete_to >= self._minute(now, position.grace),
             "generated_at": rfc3339(now),
         }
 
     @contextmanager
     def _slot(self, caller: str, remaining_s: float) -> Iterator[bool]:
-        """Hold a slot during the wait; yields whether the request may wait. Raises Problem (429) or Stop."""
+        """Hold a slot while the request waits; yield whether it may wait. Raises Problem with status 429, or Stop."""
         now_ms = self.clock.now_ms()
         try:
-            # The lease ends with the invocation: the slot is free even if the invocation crashes.
+            # The lease of the slot ends with the invocation, so that the slot becomes free even if the invocation
+            # crashes.
             until_ms = now_ms + int(remaining_s * 1000)
             slot = self.slots.take(caller, self.open_polls, now_ms=now_ms, until_ms=until_ms)
         except Retry as error:
-            # Uncounted polls must not wait: they would occupy every environment.
+            # If waiting requests cannot be counted, no request may wait: they would occupy every environment.
             logger.warning("open polls are not counted, this one is answered at once", error=str(error))
             metrics.add(POLLS_UNCOUNTED)
             yield False
@@ -127,20 +122,20 @@ class StreamRoute:
             raise Problem(
                 429,
                 f"This key has {self.open_polls} requests waiting already, and may have no more.",
-                retry_after_s=RETRY_AFTER_S,
+                retry_after_s=STREAM_RETRY_AFTER_S,
             )
         try:
             yield True
         finally:
-            # If freeing fails, the slot's lease expires.
+            # If releasing the slot fails, its lease expires.
             with suppress(Retry):
                 self.slots.free(slot)
 
     def _moved(self, since: StreamPosition, wait_s: float) -> StreamPosition:
-        """Wait until the stream's cursor changes or the wait ends; return the new position."""
+        """Wait until the cursor of the stream changes or the wait ends; return the last counted batch."""
         position, deadline = since, self.clock.monotonic() + wait_s
         while self._cursor(position) == self._cursor(since) and (left := deadline - self.clock.monotonic()) > 0:
-            self.clock.sleep(min(LOOK_EVERY_S, left))
+            self.clock.sleep(min(STREAM_POLL_S, left))
             position = self.store.position()
         return position
 
@@ -154,14 +149,14 @@ class StreamRoute:
         return None if position.watermark is None else self._minute(position.watermark, position.grace)
 
     def _minute(self, moment: datetime, grace: timedelta) -> datetime:
-        """Return the end of the last complete minute, with the watermark at `moment`."""
-        return max(_EPOCH, floor(moment - max(self.metrics_route.grace, grace), LENGTH[Granularity.MINUTE]))
+        """Return the end of the last complete minute, given the watermark at `moment`."""
+        return max(_EPOCH, floor(moment - max(self.metrics_route.grace, grace), Grain.MINUTE.length))
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-# The docstrings below are what a caller reads.
+# The API description shows the docstrings of the following parsers to callers.
 
 
 def _cursor(text: str) -> str:
@@ -171,4 +166,4 @@ def _cursor(text: str) -> str:
     return text
 
 
-_wait = parse.whole_number(0, MAX_WAIT_S)
+_wait = parse.whole_number(0, STREAM_WAIT_S)

@@ -19,9 +19,10 @@ from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import is_complete, too_much
-from functions.metrics_handler.store.buckets import LENGTH, floor
-from functions.metrics_handler.store.port import Dimension, Granularity, MetricsQuery, MetricsStore, TooMuch
+from functions.metrics_handler.store.buckets import floor
+from functions.metrics_handler.store.port import Dimension, MetricsQuery, MetricsStore, TooMuch
 from masscomm.clock import Clock
+from masscomm.domain.grains import Grain
 from masscomm.domain.measures import REQUESTED, TRENDING_WINDOW_MIN
 from masscomm.http.tenant import Clubs, parse_club_id
 
@@ -33,7 +34,7 @@ PARAMETERS = ("by", "window", "measure", "top", "club_id", "type", "channel")
 
 @dataclass(frozen=True)
 class TrendingRoute:
-    """The route. grace: as in MetricsRoute."""
+    """The route GET /v1/metrics/trending. `grace` has the same meaning as in MetricsRoute."""
 
     store: MetricsStore
     clock: Clock
@@ -67,7 +68,7 @@ class TrendingRoute:
 
 
 def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) -> tuple[MetricsQuery, datetime]:
-    """Return both windows as one query, and the beginning of the later window."""
+    """Return one query for both windows, and the beginning of the later window."""
     read = Reader(parameters, PARAMETERS)
     by = read.single("by", _by) or Dimension.TYPE
     window = read.single("window", _window) or DEFAULT_WINDOW_MIN
@@ -78,10 +79,10 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) ->
     channel = read.several("channel", parse.words)
     if read.errors:
         raise read.problem()
-    minute = LENGTH[Granularity.MINUTE]
+    minute = Grain.MINUTE.length
     end = floor(now, minute) + minute
     query = MetricsQuery(
-        granularity=Granularity.MINUTE,
+        granularity=Grain.MINUTE,
         start=end - 2 * window * minute,
         end=end,
         dimensions=(by,),
@@ -94,7 +95,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) ->
     return query, end - window * minute
 
 
-# The docstrings below are what a caller reads.
+# The API description shows the docstrings of the following parsers to callers.
 
 
 def _by(text: str) -> Dimension:

@@ -1,4 +1,4 @@
-"""The metrics without a server, for unit tests; it passes the same contract test as Postgres."""
+"""A metrics store in memory, for unit tests; it passes the same contract tests as the store in Postgres."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -7,19 +7,23 @@ from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
-from functions.metrics_handler.store.buckets import LENGTH, floor
+from functions.metrics_handler.store.buckets import floor
 from functions.metrics_handler.store.port import (
     MAX_REVISED,
     Bounds,
     Count,
     Counts,
     Dimension,
-    Granularity,
     Log,
     LogQuery,
     LogRow,
     MetricsQuery,
     Order,
+    SendList,
+    SendListKey,
+    SendListQuery,
+    SendRow,
+    SendStatus,
     SendTotals,
     StreamPosition,
     Trend,
@@ -27,14 +31,15 @@ from functions.metrics_handler.store.port import (
     check_filled,
     check_read,
 )
-from masscomm.domain.statuses import RANK, Status
+from masscomm.domain.grains import Grain
+from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCount:
-    """A row of one of the three tables."""
+    """A row of one of the three tables of counts (minutes, hours, days)."""
 
-    granularity: Granularity
+    granularity: Grain
     bucket: datetime
     club_id: int
     type: str
@@ -45,7 +50,7 @@ class StoredCount:
 
 @dataclass
 class InMemoryMetricsStore:
-    """The port metrics_store.MetricsStore over lists; sends by their id."""
+    """Implements metrics_store.MetricsStore over lists, and over sends by their id."""
 
     stored: list[StoredCount] = field(default_factory=list)
     sends: dict[str, SendTotals] = field(default_factory=dict)
@@ -80,11 +85,13 @@ class InMemoryMetricsStore:
         return Counts(rows[: query.limit], len(rows) > query.limit, self.watermark, self.grace, self._revised(query))
 
     def _revised(self, query: MetricsQuery) -> dict[datetime, datetime]:
-        """Needs whole days, hours or minutes of UTC where no buckets are named."""
+        """Return the revised buckets. Without buckets in the query, it must cover whole days, hours or minutes of
+        UTC.
+        """
         found: dict[datetime, datetime] = {}
         for minute, club_id, revised_at in sorted(self.revised_minutes):
             if query.start <= minute < query.end and (not query.club_id or club_id in query.club_id):
-                bucket = floor(minute, LENGTH[query.granularity])
+                bucket = floor(minute, query.granularity.length)
                 if query.buckets is not None:
                     bucket = query.buckets[bisect_right(query.buckets, minute) - 1]
                 found[bucket] = max(revised_at, found.get(bucket, revised_at))
@@ -121,6 +128,43 @@ class InMemoryMetricsStore:
         known = self.sends.get(send_id)
         return replace(known, watermark=self.watermark) if known else None
 
+    def list_sends(self, query: SendListQuery) -> SendList:
+        rows = [_send_row(send, send.requested_at) for send in self.sends.values() if send.requested_at is not None]
+        rows = sorted((row for row in rows if _in_list(row, query)), key=lambda row: row.key, reverse=True)
+        return SendList(rows[: query.limit], len(rows) > query.limit, self.watermark)
+
+
+def _send_row(send: SendTotals, requested_at: datetime) -> SendRow:
+    by_status: Counter[str] = Counter()
+    for totals in send.channels.values():
+        by_status.update({status: sum(reasons.values()) for status, reasons in totals.by_status.items()})
+    requested = sum(totals.requested for totals in send.channels.values())
+    terminal, cancelled = sum(by_status[status] for status in TERMINAL), by_status[Status.CANCELLED]
+    status = SendStatus.IN_PROGRESS
+    if send.chunk_count is not None and send.chunks >= send.chunk_count and terminal == requested:
+        status = SendStatus.CANCELLED if cancelled else SendStatus.ENDED
+    return SendRow(
+        key=SendListKey(requested_at, send.send_id),
+        club_id=send.club_id,
+        type=send.type,
+        status=status,
+        requested=requested,
+        terminal=terminal,
+        published=sum(by_status[status] for status in PUBLISHED),
+        cancelled=cancelled,
+    )
+
+
+def _in_list(row: SendRow, query: SendListQuery) -> bool:
+    return (
+        row.club_id in query.club_id
+        and (query.start is None or row.key.requested_at >= query.start)
+        and (query.end is None or row.key.requested_at < query.end)
+        and (not query.type or row.type in query.type)
+        and (not query.status or row.status in query.status)
+        and (query.after is None or row.key < query.after)
+    )
+
 
 def _matches(row: StoredCount, query: MetricsQuery) -> bool:
     if row.granularity is not query.granularity or not query.start <= row.bucket < query.end:
@@ -129,7 +173,7 @@ def _matches(row: StoredCount, query: MetricsQuery) -> bool:
 
 
 def _rank(row: LogRow) -> tuple[int, float]:
-    """Sort key of a notification's log rows: the highest rank wins, then the earliest row."""
+    """Return the sort key of a notification's log rows: the highest rank comes first, then the earliest row."""
     rank = RANK[Status(row.status)] if row.status in list(Status) else -1
     return rank, -row.key.at.timestamp()
 
@@ -145,7 +189,7 @@ def _in_log(row: LogRow, query: LogQuery) -> bool:
 
 
 def _place(query: MetricsQuery) -> Any:
-    """Return the sort key of the query's order."""
+    """Return the sort key for the query's order."""
     match query.order:
         case Order.BUCKET:
             return lambda row: (row.bucket, row.values)

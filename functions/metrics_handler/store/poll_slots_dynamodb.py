@@ -1,4 +1,4 @@
-"""Slots of long polls on DynamoDB: an item for each slot of the table of schemas/dynamodb/open_polls.json."""
+"""The slots of long polls in DynamoDB: each slot is one item in the table of schemas/dynamodb/open_polls.json."""
 
 import os
 import random
@@ -10,18 +10,21 @@ from functions.metrics_handler.store.poll_slots import Slot
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
+from masscomm.domain.time_limits import POLL_SLOTS_KEPT_S
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "open_polls"
-# Expired leases are not needed; DynamoDB deletes them later.
-_KEPT_S = 3_600
 _WHAT = "open polls"
 
 
 class DynamoDbPollSlots:
-    """One for each function environment; client: for tests."""
+    """The store of slots in DynamoDB. Each function environment has one instance.
+
+    Args:
+        client: A client that tests provide.
+    """
 
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
@@ -29,17 +32,17 @@ class DynamoDbPollSlots:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Use the table of OPEN_POLLS_TABLE; by default its name in schemas/dynamodb."""
+        """Return the store in the table OPEN_POLLS_TABLE, by default the name in schemas/dynamodb."""
         return cls(table=os.environ.get("OPEN_POLLS_TABLE", TABLE))
 
     @cached_property
     def _client(self) -> Any:
-        """The client, created at the first waiting poll: the package's other function has no table."""
-        # Best effort while a caller waits: one attempt, short time-outs.
+        """Return the client, created when the first poll waits: a function that serves no polls has no such table."""
+        # A caller waits for this request, so it has one attempt and short time-outs.
         return self._given or DynamoDb(Limits(connections=1, connect_s=0.25, read_s=0.5))
 
     def take(self, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
-        # Concurrent polls begin with different slots and rarely conflict.
+        # Concurrent polls begin with different slots, so that they rarely conflict.
         first = random.randrange(limit) if limit else 0  # noqa: S311 - no secret
         for number in (*range(first, limit), *range(first)):
             slot = Slot(caller=caller, number=number, token=str(uuid4()))
@@ -51,7 +54,7 @@ class DynamoDbPollSlots:
                             **_key(slot),
                             "token": {"S": slot.token},
                             "until_ms": {"N": str(until_ms)},
-                            "expires_at": {"N": str(until_ms // 1000 + _KEPT_S)},
+                            "expires_at": {"N": str(until_ms // 1000 + POLL_SLOTS_KEPT_S)},
                         },
                         ConditionExpression="attribute_not_exists(id) OR until_ms <= :now",
                         ExpressionAttributeValues={":now": {"N": str(now_ms)}},
@@ -68,7 +71,7 @@ class DynamoDbPollSlots:
                     TableName=self._table,
                     Key=_key(slot),
                     ConditionExpression="#token = :token",
-                    # `token` is one of DynamoDB's reserved words.
+                    # `token` is a reserved word in DynamoDB's expressions.
                     ExpressionAttributeNames={"#token": "token"},
                     ExpressionAttributeValues={":token": {"S": slot.token}},
                 )

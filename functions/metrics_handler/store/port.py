@@ -1,4 +1,4 @@
-"""The port to the metrics store, with its queries and results."""
+"""The interface of the metrics store, with its queries and results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,17 +6,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-
-class Granularity(StrEnum):
-    """The length of a bucket."""
-
-    MINUTE = "minute"
-    HOUR = "hour"
-    DAY = "day"
+from masscomm.domain.grains import Grain
 
 
 class Dimension(StrEnum):
-    """A dimension of counts, in addition to their bucket."""
+    """A dimension by which counts are grouped, in addition to the bucket."""
 
     CLUB_ID = "club_id"
     TYPE = "type"
@@ -25,7 +19,9 @@ class Dimension(StrEnum):
 
 
 class Order(StrEnum):
-    """Order of rows. Equal rows are ordered by bucket and dimensions, ascending; texts by code point."""
+    """The order of rows. Equal rows are ordered by time bucket and dimensions, ascending; texts are compared by code
+    point.
+    """
 
     BUCKET = "bucket"
     LATEST = "-bucket"
@@ -34,10 +30,10 @@ class Order(StrEnum):
 
 @dataclass(frozen=True)
 class Count:
-    """Number of notifications in one bucket."""
+    """The number of notifications in one time bucket."""
 
     bucket: datetime
-    # One value for each dimension of the query.
+    # The values of the query's dimensions, in their order.
     values: tuple[int | str, ...]
     count_total: int
 
@@ -50,13 +46,13 @@ class MetricsQuery:
     buckets      beginnings of the response's buckets, ascending; the last bucket ends at `end`; None: each row's own
     dimensions   in the order of the enumeration
     club_id, type, channel, measure   a filter that is empty matches everything
-    fill         with a row of 0 for every bucket (`buckets` is needed) where a combination of dimensions has none: of
-                 all combinations of the filters' values where each dimension has some, else of those in the range
+    fill         with a row of 0 for every bucket (`buckets` is needed) if a combination of dimensions has none: of
+                 all combinations of the filters' values if each dimension has some, else of those in the range
     after        the row after which, in this order, the answer begins
     limit        rows at most
     """
 
-    granularity: Granularity
+    granularity: Grain
     start: datetime
     end: datetime
     buckets: tuple[datetime, ...] | None = None
@@ -76,7 +72,7 @@ class MetricsQuery:
 
     @property
     def named_combinations(self) -> bool:
-        """Whether the filters alone determine the possible combinations of dimensions."""
+        """Return whether the filters alone determine the possible combinations of dimensions."""
         return all(getattr(self, dimension) for dimension in self.dimensions)
 
 
@@ -84,44 +80,45 @@ class MetricsQuery:
 class Bounds:
     """The maximum cost of one query."""
 
-    # Matching rows.
+    # The maximum number of stored rows that match.
     read: int = 1_000_000
-    # Rows of the response with its rows of 0.
+    # The maximum number of rows in a response that is filled with rows of 0.
     filled: int = 100_000
 
 
-# Maximum number of revised buckets in a result.
+# The maximum number of revised time buckets (complete ones that late records have changed) in a result.
 MAX_REVISED = 1_000
 
 
 class TooMuch(Exception):
-    """A query is over its bounds; the message names the bound."""
+    """A query exceeds its bounds; the message names the bound."""
 
 
 def check_read(rows: int, bounds: Bounds) -> None:
-    """Errors: TooMuch."""
+    """Check the number of rows to read. Raises TooMuch."""
     if rows > bounds.read:
         raise TooMuch(f"The query would read more than {bounds.read} rows")
 
 
 def check_filled(rows: int, bounds: Bounds) -> None:
-    """Errors: TooMuch."""
+    """Check the number of rows after filling with rows of 0. Raises TooMuch."""
     if rows > bounds.filled:
         raise TooMuch(f"Filled with zeros, the answer would have more than {bounds.filled} rows")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The first rows in the query's order."""
+    """The first rows of a query's result, in the query's order."""
 
     rows: Sequence[Count]
-    # Whether there are more rows.
+    # Whether the result has more rows than these.
     more: bool
-    # The counts include all records that were in the topics at this moment; None: no record was ever counted.
+    # The counts include all records that were in the topics at this time; None if no record was ever counted.
     watermark: datetime | None
-    # The stream's minimum time between the end of a bucket and its completeness.
+    # The minimum time, as the metrics job reports it, between the end of a bucket and its completeness.
     grace: timedelta = timedelta(0)
-    # {beginning of a bucket: its last change after it was complete}, of the query's clubs, at most MAX_REVISED.
+    # The beginning of each revised bucket → the time of its last change after it was complete; at most MAX_REVISED
+    # buckets of the query's clubs.
     revised: Mapping[datetime, datetime] = field(default_factory=dict)
 
 
@@ -130,15 +127,15 @@ class Trend:
     """The trend of one category or club."""
 
     value: int | str
-    # Notifications in the window.
+    # The notifications in the window.
     count_total: int
-    # Notifications in the previous window of the same length.
+    # The notifications in the previous window of the same length.
     before: int
 
 
 @dataclass(frozen=True)
 class Trends:
-    """The rows with the most notifications; equal rows are ordered by value."""
+    """The rows with the most notifications; rows with equal counts are ordered by value."""
 
     rows: Sequence[Trend]
     watermark: datetime | None
@@ -147,7 +144,9 @@ class Trends:
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """Position of the metrics stream. batch_id, finished_at: of the last batch, None before the first one."""
+    """The position of the stream of counted batches (micro-batches of the metrics job): the id and the time of the
+    last batch, None before the first one.
+    """
 
     batch_id: int | None
     finished_at: datetime | None
@@ -157,7 +156,7 @@ class StreamPosition:
 
 @dataclass
 class ChannelTotals:
-    """A send on one channel. by_status: {status: {reason ('' where it has none): notifications}}."""
+    """The totals of a send on one channel. `by_status` is {status: {reason, or '' without one: notifications}}."""
 
     requested: int = 0
     duplicates: int = 0
@@ -167,7 +166,7 @@ class ChannelTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class SendTotals:
-    """A send as it is counted; requested_at and chunk_count are None until one of its chunks is."""
+    """The totals of a send. `requested_at` and `chunk_count` are None until one of its chunks has been counted."""
 
     send_id: str
     club_id: int
@@ -179,11 +178,71 @@ class SendTotals:
     watermark: datetime | None
 
 
+class SendStatus(StrEnum):
+    """The status of a send, as counted. Its chunks and notifications are counted seconds after their records are
+    produced.
+    """
+
+    # A chunk of the send is not counted yet, or a notification has not ended.
+    IN_PROGRESS = "in_progress"
+    CANCELLED = "cancelled"  # Each notification has ended, at least one of them as cancelled.
+    ENDED = "ended"  # Each notification has ended, none of them as cancelled.
+
+
+@dataclass(frozen=True, order=True)
+class SendListKey:
+    """The sort key of a row in the list of sends."""
+
+    requested_at: datetime
+    send_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendRow:
+    """One send in the list of sends, with its numbers of notifications on all channels."""
+
+    key: SendListKey
+    club_id: int
+    type: str
+    status: SendStatus
+    requested: int
+    # The number of notifications with a final status, published and cancelled ones included.
+    terminal: int
+    published: int
+    cancelled: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendListQuery:
+    """Sends of these clubs that were requested in [start, end), the latest first.
+
+    start, end: None is open; type, status: empty matches everything.
+    """
+
+    club_id: tuple[int, ...]
+    start: datetime | None = None
+    end: datetime | None = None
+    type: tuple[str, ...] = ()
+    status: tuple[SendStatus, ...] = ()
+    after: SendListKey | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True)
+class SendList:
+    """The first rows of a list of sends."""
+
+    rows: Sequence[SendRow]
+    # Whether there are more rows.
+    more: bool
+    watermark: datetime | None
+
+
 @dataclass(frozen=True, order=True)
 class LogKey:
-    """The key of a row in a user's log."""
+    """The sort key of a row in a user's log of notifications."""
 
-    # When the notification reached its status.
+    # The time at which the notification reached its status.
     at: datetime
     send_id: str
     channel: str
@@ -191,7 +250,7 @@ class LogKey:
 
 @dataclass(frozen=True)
 class LogRow:
-    """One notification of a user; reason '' where its status needs none."""
+    """One notification in a user's log. The reason is '' if its status needs none."""
 
     key: LogKey
     club_id: int
@@ -202,7 +261,9 @@ class LogRow:
 
 @dataclass(frozen=True, kw_only=True)
 class LogQuery:
-    """A user's notifications, the latest first. start, end: None is open; filters: empty matches everything."""
+    """A query for a user's notifications, the latest first. A `start` or `end` of None is open; an empty filter
+    matches everything.
+    """
 
     user_id: int
     start: datetime | None = None
@@ -215,36 +276,44 @@ class LogQuery:
 
 @dataclass(frozen=True)
 class Log:
-    """The first rows of a user's log."""
+    """The first rows of a user's log of notifications."""
 
     rows: Sequence[LogRow]
-    # Whether there are more rows.
+    # Whether the log has more rows than these.
     more: bool
     watermark: datetime | None
-    # Beginning of the stored log; None: the log is complete.
+    # The beginning of the stored log; None: the log is complete.
     since: datetime | None = None
     grace: timedelta = timedelta(0)
 
 
 class MetricsStore(Protocol):
-    """Reads the tables that spark_metrics writes. Every method raises Retry if the store is unavailable."""
+    """The interface that reads the tables written by spark_metrics. Every method raises Retry if the store is
+    unavailable.
+    """
 
     def counts(self, query: MetricsQuery) -> Counts:
-        """Return the rows of a query from one consistent state. Raises TooMuch."""
+        """Return the rows of a query, from one consistent state of the database. Raises TooMuch."""
         ...
 
     def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
-        """Return the most frequent values of the query's single dimension in [middle, end). Raises TooMuch."""
+        """Return the most frequent values of the query's only dimension in [middle, end). Raises TooMuch."""
         ...
 
     def position(self) -> StreamPosition:
-        """Return the stream's position. Cheap enough for polling."""
+        """Return the id and the time of the last counted batch. The query is cheap enough for polling."""
         ...
 
     def log(self, query: LogQuery) -> Log | None:
-        """Return a user's notifications; None if the log of recipients is off."""
+        """Return a user's notifications; None if the log of recipients is disabled."""
         ...
 
     def send(self, send_id: str) -> SendTotals | None:
-        """Return a send from one consistent state; None if no record of it was counted."""
+        """Return a send, from one consistent state of the database; None if no record of it was counted."""
+        ...
+
+    def list_sends(self, query: SendListQuery) -> SendList:
+        """Return the first sends of a query, from one consistent state of the database. A send without a counted
+        chunk is omitted.
+        """
         ...

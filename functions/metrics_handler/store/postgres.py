@@ -1,4 +1,4 @@
-"""The metrics in Postgres (schemas/tables)."""
+"""The metrics store in Postgres (schemas/tables)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +22,11 @@ from functions.metrics_handler.store.port import (
     LogQuery,
     LogRow,
     MetricsQuery,
+    SendList,
+    SendListKey,
+    SendListQuery,
+    SendRow,
+    SendStatus,
     SendTotals,
     StreamPosition,
     Trend,
@@ -30,19 +35,18 @@ from functions.metrics_handler.store.port import (
     check_read,
 )
 from masscomm.domain.measures import TRENDING_WINDOW_MIN
-from masscomm.domain.statuses import RANK
+from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
+from masscomm.domain.time_limits import METRICS_CONNECT_S, METRICS_RECONNECT_S, METRICS_STATEMENT_S
 from masscomm.errors import Retry
 
-_CONNECT_TIMEOUT_S = 3
-_RECONNECT_S = 1
-_STATEMENT_TIMEOUT_S = 10
-_LIMIT_TIME = f"set local statement_timeout = '{_STATEMENT_TIMEOUT_S}s'".encode()
+_LIMIT_TIME = f"set local statement_timeout = '{METRICS_STATEMENT_S}s'".encode()
 
 type _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def connection_pool(database_url: str | Callable[[], str]) -> ConnectionPool[_Connection]:
-    """A pool for one Lambda environment: it serves one request at a time, so it holds one connection.
+    """Return a connection pool for one Lambda environment. It holds one connection, because the environment serves
+    one request at a time.
 
     The pool connects at the first request. A connection that was lost while the environment was frozen is replaced at
     its next use.
@@ -51,27 +55,28 @@ def connection_pool(database_url: str | Callable[[], str]) -> ConnectionPool[_Co
         database_url,
         min_size=0,
         max_size=1,
-        timeout=_CONNECT_TIMEOUT_S,
-        # By default, background retries back off for minutes, while the environment is frozen or after the database has
-        # recovered. With a short time-out, each request connects again instead.
-        reconnect_timeout=_RECONNECT_S,
+        timeout=METRICS_CONNECT_S,
+        # By default, failed reconnections are repeated in the background with delays of up to minutes, while the
+        # environment is frozen or even after the database has recovered. With a short time-out, each request connects
+        # again instead.
+        reconnect_timeout=METRICS_RECONNECT_S,
         check=ConnectionPool.check_connection,
         configure=_configure,
-        kwargs={"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "metrics_handler"},
+        kwargs={"connect_timeout": METRICS_CONNECT_S, "application_name": "metrics_handler"},
         open=True,
     )
 
 
 def _configure(connection: _Connection) -> None:
     connection.read_only = True
-    # The watermark and its counts are read from one state.
+    # The watermark and its counts must be read from one consistent state.
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
-    # Prepare each statement at its first use: there are few statements, and each is repeated on the connection.
+    # Each statement is prepared at its first use: there are few statements, and each one is repeated on the connection.
     connection.prepare_threshold = 0
 
 
 class PostgresMetricsStore:
-    """The port MetricsStore over a connection pool. bounds: the maximum cost of one query."""
+    """Implements MetricsStore over a connection pool. `bounds` is the maximum cost of one query."""
 
     def __init__(self, pool: ConnectionPool[_Connection], bounds: Bounds | None = None) -> None:
         self._pool = pool
@@ -140,7 +145,7 @@ class PostgresMetricsStore:
 
     def send(self, send_id: str) -> SendTotals | None:
         if not _is_text(send_id):
-            return None  # no send is called that
+            return None  # No send can have such an id.
         with self._connection() as connection:
             send = connection.execute(
                 "select club_id, type, requested_at, chunk_count, chunks from sends where send_id = %s", [send_id]
@@ -171,6 +176,39 @@ class PostgresMetricsStore:
             watermark=watermark,
         )
 
+    def list_sends(self, query: SendListQuery) -> SendList:
+        key = query.after
+        values = {
+            "club_id": list(dict.fromkeys(query.club_id)),
+            "start": query.start,
+            "end": query.end,
+            "type": list(query.type) or None,
+            "status": list(query.status) or None,
+            "at": key and key.requested_at,
+            "send_id": key and key.send_id,
+            "limit": query.limit + 1,
+            "terminal": sorted(TERMINAL),
+            "published": sorted(PUBLISHED),
+            "cancelled": Status.CANCELLED,
+        }
+        with self._connection() as connection:
+            found = connection.execute(_SENDS, values).fetchall()
+            watermark, _ = _watermark(connection)
+        rows = [
+            SendRow(
+                key=SendListKey(requested_at, send_id),
+                club_id=club_id,
+                type=category,
+                status=SendStatus(status),
+                requested=int(requested),
+                terminal=int(terminal),
+                published=int(published),
+                cancelled=int(cancelled),
+            )
+            for requested_at, send_id, club_id, category, status, requested, terminal, published, cancelled in found
+        ]
+        return SendList(rows[: query.limit], len(rows) > query.limit, watermark)
+
     def _combinations(self, connection: _Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
         if query.named_combinations:
             return prod(len(getattr(query, dimension)) for dimension in query.dimensions)
@@ -183,8 +221,10 @@ class PostgresMetricsStore:
                 connection.execute(_LIMIT_TIME)
                 yield connection
         except psycopg.errors.QueryCanceled as error:
-            raise Retry(f"the query took longer than {_STATEMENT_TIMEOUT_S} s: ask for less, or later") from error
-        except psycopg.OperationalError as error:  # the pool's own time-out is one too
+            raise Retry(
+                f"the query took longer than {METRICS_STATEMENT_S} s: request less data, or try later"
+            ) from error
+        except psycopg.OperationalError as error:  # The error may also be the pool's own time-out.
             raise Retry(f"the metrics database does not answer: {type(error).__name__}") from error
         except psycopg.errors.UndefinedTable as error:
             raise Retry("the metrics database has no tables yet") from error
@@ -192,7 +232,8 @@ class PostgresMetricsStore:
 
 _WINDOW = timedelta(minutes=TRENDING_WINDOW_MIN)
 
-# Whether the view has all of the span. A day: a record may be dated so far ahead of its being counted.
+# Whether the view `trending` still has the whole time span. A record may have a timestamp up to a day after it is
+# counted.
 _WINDOWS_KEPT = """
 select exists (
     select from stream_views
@@ -202,7 +243,7 @@ select exists (
 
 
 def _in_windows(query: MetricsQuery, middle: datetime) -> bool:
-    """Whether whole windows of the view make up both parts."""
+    """Return whether both halves of the query consist of whole windows of the view `trending`."""
     return not (middle - query.start) % _WINDOW and not (query.end - middle) % _WINDOW
 
 
@@ -216,7 +257,7 @@ def _number(connection: _Connection, statement: Composed, values: dict[str, Any]
 
 
 def _is_text(text: str) -> bool:
-    """Whether Postgres can hold it: no NUL, no half of a surrogate pair."""
+    """Return whether Postgres can store the text: it has no NUL and no half of a surrogate pair."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -224,8 +265,8 @@ _LOG_SINCE = """
 select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = 'recipient_log'
 """
 
-# One statement for every combination of filters: a user has few rows, and the index of each day finds them. The status
-# of the highest rank is the notification's status (masscomm.domain.statuses.merge).
+# One statement serves every combination of filters: a user has few rows, and the index of each day finds them. The
+# status with the highest rank is the notification's status (masscomm.domain.statuses.merge).
 _LOG = """
 with notifications as (
     select distinct on (send_id, channel) at, send_id, channel, club_id, type, status, reason
@@ -247,6 +288,47 @@ order by at desc, send_id collate "C" desc, channel collate "C" desc
 limit %(limit)s
 """
 
+# For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other
+# club's sends.
+_SENDS = """
+select page.*
+from unnest(%(club_id)s::bigint[]) as club
+cross join lateral (
+    select s.requested_at, s.send_id, s.club_id, s.type, state.status, requested, terminal, published, cancelled
+    from sends s
+    cross join lateral (
+        select coalesce(sum(c.requested), 0) as requested from send_channels c where c.send_id = s.send_id
+    ) as channels
+    cross join lateral (
+        select coalesce(sum(t.count_total) filter (where t.status = any(%(terminal)s)), 0) as terminal,
+            coalesce(sum(t.count_total) filter (where t.status = any(%(published)s)), 0) as published,
+            coalesce(sum(t.count_total) filter (where t.status = %(cancelled)s), 0) as cancelled
+        from send_totals t where t.send_id = s.send_id
+    ) as totals
+    cross join lateral (
+        select case
+            when s.chunks >= s.chunk_count and terminal = requested
+            then case when cancelled > 0 then 'cancelled' else 'ended' end
+            else 'in_progress'
+        end as status
+    ) as state
+    where s.club_id = club
+        and s.requested_at is not null
+        and (%(start)s::timestamptz is null or s.requested_at >= %(start)s)
+        and (%(end)s::timestamptz is null or s.requested_at < %(end)s)
+        and (%(type)s::text[] is null or s.type = any(%(type)s))
+        and (%(status)s::text[] is null or state.status = any(%(status)s))
+        and (
+            %(at)s::timestamptz is null
+            or (s.requested_at, s.send_id collate "C") < (%(at)s, %(send_id)s::text)
+        )
+    order by s.requested_at desc, s.send_id collate "C" desc
+    limit %(limit)s
+) as page
+order by page.requested_at desc, page.send_id collate "C" desc
+limit %(limit)s
+"""
+
 _POSITION = """
 select s.batch_id, s.finished_at, w.watermark, coalesce(w.grace_ms, 0)
 from (values ('metrics')) as of (stream)
@@ -256,6 +338,6 @@ left join stream_watermark w using (stream)
 
 
 def _watermark(connection: _Connection) -> tuple[datetime | None, timedelta]:
-    """The watermark, and the grace after a bucket's end."""
+    """Return the watermark (the time up to which records are counted), and the grace after the end of a time bucket."""
     row = connection.execute("select watermark, grace_ms from stream_watermark where stream = 'metrics'").fetchone()
     return (row[0], timedelta(milliseconds=row[1])) if row else (None, timedelta(0))

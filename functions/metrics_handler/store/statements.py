@@ -1,17 +1,12 @@
-"""The SQL of a query for counts: identifiers come from the enumerations, every value is a parameter."""
+"""Builds the SQL of a query for counts. Identifiers come from enumerations, and every value is a parameter."""
 
 from typing import Any
 
 from psycopg import sql
 from psycopg.sql import SQL, Composable, Composed, Identifier, Placeholder
 
-from functions.metrics_handler.store.port import MAX_REVISED, Bounds, Dimension, Granularity, MetricsQuery, Order
+from functions.metrics_handler.store.port import MAX_REVISED, Bounds, Dimension, MetricsQuery, Order
 
-_TABLES = {
-    Granularity.MINUTE: Identifier("counts_minute"),
-    Granularity.HOUR: Identifier("counts_hour"),
-    Granularity.DAY: Identifier("counts_day"),
-}
 _TYPES = {
     Dimension.CLUB_ID: SQL("bigint"),
     Dimension.TYPE: SQL("text"),
@@ -21,11 +16,11 @@ _TYPES = {
 
 
 def values_of(query: MetricsQuery, bounds: Bounds) -> dict[str, Any]:
-    """Every parameter of the statements below."""
+    """Return all parameters of the statements in this module."""
     values: dict[str, Any] = {
         "start": query.start,
         "end": query.end,
-        # One row more than the limit shows whether there are more rows.
+        # One row more than the limit is read; it shows whether there are more rows.
         "limit": query.limit + 1,
         "read_bound": bounds.read + 1,
         "filled_bound": bounds.filled + 1,
@@ -39,28 +34,28 @@ def values_of(query: MetricsQuery, bounds: Bounds) -> dict[str, Any]:
 
 
 def rows_read(query: MetricsQuery) -> Composed:
-    """How many rows a query reads, counted to one more than the bound."""
+    """Return a statement that counts the rows a query reads, up to one more than the bound."""
     return SQL("select count(*) from (select from {} where {} limit %(read_bound)s) as matching").format(
-        _TABLES[query.granularity], _conditions(query)
+        Identifier(query.granularity.table), _conditions(query)
     )
 
 
 def combinations(query: MetricsQuery) -> Composed:
-    """How many combinations of dimensions a query finds, counted to one more than the bound."""
+    """Return a statement that counts the combinations of dimensions a query finds, up to one more than the bound."""
     return SQL(
         "select count(*) from (select distinct {} from {} where {} limit %(filled_bound)s) as combinations"
-    ).format(_names(query), _TABLES[query.granularity], _conditions(query))
+    ).format(_names(query), Identifier(query.granularity.table), _conditions(query))
 
 
 def rows(query: MetricsQuery) -> Composed:
-    """bucket, the dimensions, count_total; in the query's order."""
+    """Return a statement for bucket, dimensions and count_total, in the query's order."""
     bucket: Composable = SQL("bucket")
     if query.buckets is not None:
         bucket = SQL("(%(buckets)s::timestamptz[])[width_bucket(bucket, %(buckets)s::timestamptz[])]")
     counted = SQL("select {} as bucket, {}, sum(count_total) as count_total from {} where {} group by {}").format(
         bucket,
         _names(query),
-        _TABLES[query.granularity],
+        Identifier(query.granularity.table),
         _conditions(query),
         SQL(", ").join(SQL(str(n + 1)) for n in range(len(query.dimensions) + 1)),
     )
@@ -75,8 +70,10 @@ def rows(query: MetricsQuery) -> Composed:
 
 
 def revised(query: MetricsQuery) -> Composed:
-    """The query's buckets of which a minute changed after it was complete, and when the last one did."""
-    bucket: Composable = SQL("date_trunc({}, minute, 'UTC')").format(sql.Literal(query.granularity.value))
+    """Return a statement for the revised buckets: those with a minute that changed after it was complete, each with
+    the time of its last change.
+    """
+    bucket: Composable = SQL("date_bin({}, minute, timestamptz 'epoch')").format(sql.Literal(query.granularity.length))
     if query.buckets is not None:
         bucket = SQL("(%(buckets)s::timestamptz[])[width_bucket(minute, %(buckets)s::timestamptz[])]")
     clubs = SQL(" and club_id = any(%(club_id)s::bigint[])") if query.club_id else SQL("")
@@ -87,7 +84,9 @@ def revised(query: MetricsQuery) -> Composed:
 
 
 def trends(query: MetricsQuery) -> Composed:
-    """The dimension, count_total from `middle` on, and count_total before it; the largest first, `top` of them."""
+    """Return a statement for the dimension, its count_total from `middle` on, and its count_total before; the `top`
+    largest rows come first.
+    """
     return SQL(
         "select {name}, sum(count_total) filter (where bucket >= %(middle)s) as within,"
         " coalesce(sum(count_total) filter (where bucket < %(middle)s), 0) as before"
@@ -95,21 +94,21 @@ def trends(query: MetricsQuery) -> Composed:
         " order by within desc, {sorted} limit %(top)s"
     ).format(
         name=_names(query),
-        table=_TABLES[query.granularity],
+        table=Identifier(query.granularity.table),
         conditions=_conditions(query),
         sorted=SQL(", ").join(map(_sorted, query.dimensions)),
     )
 
 
 def window_rows_read(query: MetricsQuery) -> Composed:
-    """How many rows of the view `trending` the query reads, counted to one more than the bound."""
+    """Return a statement that counts the rows of the view `trending` a query reads, up to one more than the bound."""
     return SQL("select count(*) from (select from trending where {} limit %(read_bound)s) as matching").format(
         _window_conditions(query)
     )
 
 
 def window_trends(query: MetricsQuery) -> Composed:
-    """As trends, from the view `trending`: `within` and `before` are where its windows end."""
+    """Return the statement of `trends` over the view `trending`. `within` and `before` are the ends of its windows."""
     return SQL(
         "select {name}, sum(count_total) filter (where bucket = any(%(within)s)) as within,"
         " coalesce(sum(count_total) filter (where bucket = any(%(before)s)), 0) as before"
@@ -164,7 +163,7 @@ def _names(query: MetricsQuery) -> Composed:
 
 
 def _sorted(dimension: Dimension) -> Composable:
-    # By code point, whatever the database's collation: as Python sorts, and equal only where the texts are.
+    # Texts are sorted by code point, as in Python, independent of the database's collation.
     suffix = "" if dimension is Dimension.CLUB_ID else ' collate "C"'
     return SQL("{}" + suffix).format(Identifier(dimension))
 
@@ -181,7 +180,7 @@ def _order(query: MetricsQuery) -> Composable:
 
 
 def _after_condition(query: MetricsQuery) -> Composable:
-    """Rows behind `after`."""
+    """Return the condition for the rows that follow the row `after` in the query's order."""
     names = SQL(", ").join(map(_sorted, query.dimensions))
     values = SQL(", ").join(SQL("{}::{}").format(Placeholder(_after(d)), _TYPES[d]) for d in query.dimensions)
     match query.order:

@@ -1,4 +1,4 @@
-"""The first step of the chain over the real broker and registry, as Lambda would drive it."""
+"""The first step of the chain over the real broker and registry, driven like a Lambda function."""
 
 import json
 from uuid import uuid4
@@ -20,6 +20,7 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry, own_schema
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer
+from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import NOW, Context, entry, event, failed_offsets, send
@@ -28,7 +29,7 @@ from tests.support.servers.kafka_topics import make_topic, messages_of
 
 @pytest.fixture
 def chain(kafka: StackConfig, registry: StackConfig, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The chain's topics under names of the test's own, with their schemas: usual name → name."""
+    """The chain's topics under unique names, with their schemas: usual name → unique name."""
     names = {}
     for constant in ("SEND_MONOLITH", "BUILD", "OUTCOME", "DEAD_LETTER"):
         usual = getattr(topics, constant)
@@ -91,6 +92,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
         clock=clock,
         delay_store=InMemoryDelayStore(),
         decision_log=InMemoryDecisionLog(),
+        cancellations=InMemoryCancellations(),
     )
     assert failed_offsets(driver.run(batch, Context(clock), use_case)) == []
 

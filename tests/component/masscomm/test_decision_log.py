@@ -1,4 +1,4 @@
-"""The decision log on DynamoDB of LocalStack, under the contract of the in-memory one."""
+"""The decision log on LocalStack's DynamoDB fulfils the contract of the in-memory one."""
 
 from typing import Any
 from uuid import uuid4
@@ -22,7 +22,7 @@ class TestDynamoDbDecisionLog(DecisionLogContract):
         table = new_table(dynamodb(localstack), "decisions")
         return DynamoDbDecisionLog(clock=FixedClock(), table=table, client=functions_client)
 
-    def test_a_table_that_is_not_there_stops(self, localstack: StackConfig) -> None:
+    def test_absent_table_stops_the_function(self, localstack: StackConfig) -> None:
         client = dynamodb(localstack)
         with pytest.raises(Stop):
             DynamoDbDecisionLog(clock=FixedClock(), table=f"no-{uuid4()}", client=client).put_if_absent("r", b"x")

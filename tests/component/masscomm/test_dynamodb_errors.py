@@ -1,4 +1,4 @@
-"""What DynamoDB answers for good, on the server itself: of the item, of the installation or of the moment?
+"""Permanent errors of DynamoDB's server: each concerns the item, the installation or the moment.
 
 Source: AWS documentation, "Service, account, and table quotas in Amazon DynamoDB" (400 KB an item, 2,048 and 1,024
 bytes a key, 38 digits a number), "Error handling with DynamoDB" and TransactionCanceledException.
@@ -35,7 +35,7 @@ def table(localstack: StackConfig) -> str:
     ],
     ids=["an item", "a key", "an empty key", "a number too large", "a number too long"],
 )
-def test_an_item_that_no_table_takes_is_refused(
+def test_invalid_or_oversized_item_is_refused(
     table: str, functions_client: Any, item: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ItemRefused) as caught, answering("an item"):
@@ -44,7 +44,7 @@ def test_an_item_that_no_table_takes_is_refused(
 
 
 @pytest.mark.guarantee("dynamodb_answer.oversized_update")
-def test_an_item_that_an_update_makes_too_large_is_refused(table: str, functions_client: Any) -> None:
+def test_update_that_makes_an_item_too_large_is_refused(table: str, functions_client: Any) -> None:
     functions_client.put_item(TableName=table, Item={**KEY, "a": {"B": b"x" * 300_000}})
     with pytest.raises(ItemRefused) as caught, answering("an item"):
         functions_client.update_item(
@@ -60,7 +60,7 @@ def test_an_item_that_an_update_makes_too_large_is_refused(table: str, functions
 @pytest.mark.parametrize(
     "item", [{"another key": {"S": "a"}}, {"record_id": {"N": "1"}}], ids=["another table's", "another type"]
 )
-def test_a_table_of_another_shape_stops_the_function(table: str, functions_client: Any, item: dict[str, Any]) -> None:
+def test_table_with_other_keys_stops_the_function(table: str, functions_client: Any, item: dict[str, Any]) -> None:
     with pytest.raises(Stop), answering("an item"):
         functions_client.put_item(TableName=table, Item=item)
 
@@ -72,7 +72,7 @@ def test_absent_table_is_a_stop(functions_client: Any) -> None:
 
 
 @pytest.mark.guarantee("dynamodb_answer.failed_condition")
-def test_a_condition_that_fails_is_no_error_of_the_item(table: str, functions_client: Any) -> None:
+def test_failed_condition_is_no_error_of_the_item(table: str, functions_client: Any) -> None:
     functions_client.put_item(TableName=table, Item=KEY)
     with pytest.raises(ConditionFailed), answering("an item"):
         functions_client.put_item(TableName=table, Item=KEY, ConditionExpression="attribute_not_exists(record_id)")

@@ -1,4 +1,4 @@
-"""SNS and SES by their adapters, on LocalStack's answers."""
+"""The adapters of SNS and SES with LocalStack's responses."""
 
 from uuid import uuid4
 
@@ -9,12 +9,12 @@ from devstack.config import StackConfig
 from masscomm.channels.provider import EmailProvider, Transient
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
-from tests.support.contracts.provider import EmailContract, PushContract, PushTargets
+from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, publish, send
 
 
 @pytest.fixture
 def aws(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment in which Lambda runs a function."""
+    """The environment of a Lambda function."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", localstack.aws_url)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -36,7 +36,7 @@ class TestSnsPush(PushContract):
         disabled, absent = endpoint(), endpoint()
         sns.set_endpoint_attributes(EndpointArn=disabled, Attributes={"Enabled": "false"})
         sns.delete_endpoint(EndpointArn=absent)
-        return PushTargets(SnsPush(connections=2), endpoint(), disabled, absent)
+        return PushTargets(SnsPush(), endpoint(), disabled, absent)
 
 
 @pytest.mark.usefixtures("aws")
@@ -44,17 +44,17 @@ class TestSesEmail(EmailContract):
     @pytest.fixture
     def provider(self, aws: None) -> EmailProvider:
         boto3.client("ses").verify_email_identity(EmailAddress="no-reply@masscomm.example")
-        return SesEmail(sender="no-reply@masscomm.example", connections=2)
+        return SesEmail(sender="no-reply@masscomm.example")
 
     def test_unverified_sender_is_transient(self, aws: None) -> None:
         sender = f"{uuid4()}@unverified.example"
         with pytest.raises(Transient, match="MessageRejected"):
-            SesEmail(sender=sender, connections=2).send(recipient="ada@example.com", message=b"Subject: x\r\n\r\nx")
+            send(SesEmail(sender=sender), recipient="ada@example.com", message=b"Subject: x\r\n\r\nx")
 
 
-def test_a_provider_that_does_not_answer_is_worth_another_try(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_provider_is_transient(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(Transient):
-        SnsPush(connections=1).publish(endpoint_arn="arn", message="{}", attributes={})
+        publish(SnsPush(), endpoint_arn="arn", message="{}", attributes={})
     with pytest.raises(Transient):
-        SesEmail(sender="a@b.example", connections=1).send(recipient="c@d.example", message=b"x")
+        send(SesEmail(sender="a@b.example"), recipient="c@d.example", message=b"x")

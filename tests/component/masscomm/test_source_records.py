@@ -1,4 +1,4 @@
-"""A record read again from the real broker."""
+"""Records read by position from the real broker."""
 
 import socket
 
@@ -26,8 +26,8 @@ class TestKafkaSourceRecords(SourceRecordsContract):
 
 
 def test_unreachable_broker_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("masscomm.kafka.source_records._TIMEOUT_S", 0.5)
-    with socket.socket() as bound:  # bound, and nobody listens
+    monkeypatch.setattr("masscomm.kafka.source_records.SOURCE_RECORD_REQUEST_S", 0.5)
+    with socket.socket() as bound:  # bound, but not listening
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(Retry):
             KafkaSourceRecords(f"127.0.0.1:{bound.getsockname()[1]}").at("topic", 0, 0)

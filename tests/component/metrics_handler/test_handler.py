@@ -1,4 +1,4 @@
-"""The function over a real Postgres: nothing connects early, and a database that goes away comes back."""
+"""The function over a real Postgres: it does not connect at import, and recovers when the database does."""
 
 import json
 import subprocess
@@ -15,7 +15,10 @@ from devstack.stack import Stack
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from tests.support.inputs.api_gateway_events import get, lambda_context
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 from tests.support.servers.metrics_database import metrics_database
+
+__all__ = ["functions_client"]
 
 ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:05:00Z"]}
 
@@ -48,7 +51,11 @@ def test_importing_connects_to_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_rows_sends_and_watermark_come_from_the_tables(handler: pytest.MonkeyPatch, postgres: StackConfig) -> None:
+@pytest.mark.usefixtures("functions_client")
+def test_rows_sends_and_watermark_come_from_the_tables(
+    handler: pytest.MonkeyPatch, postgres: StackConfig, localstack: StackConfig
+) -> None:
+    handler.setenv("CANCELLED_SENDS_TABLE", new_table(dynamodb(localstack), "cancelled_sends"))
     with metrics_database(postgres) as url:
         with psycopg.connect(url) as connection:
             connection.execute("insert into counts_minute values ('2026-11-21T12:01Z', 7, 'news', 'push', 'sent', 3)")
@@ -83,7 +90,7 @@ def test_a_database_without_tables_is_503(handler: pytest.MonkeyPatch, postgres:
 
 
 def test_database_down_is_503_until_it_restarts(handler: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Guards: the pool tries anew with each request, and looks at a connection before it gives it out."""
+    """The pool reconnects with each request, and checks a connection before a request uses it."""
     with Stack(StackConfig.on_free_ports(tmp_path), ["postgres"]) as stack, metrics_database(stack.config) as url:
         handler.setenv("METRICS_DATABASE_URL", url)
         assert ask(get("/v1/metrics", **ASKED))[0] == 200
@@ -92,7 +99,7 @@ def test_database_down_is_503_until_it_restarts(handler: pytest.MonkeyPatch, tmp
         assert (status, body["title"]) == (503, "Service Unavailable")
         stack.restart("postgres")
         assert ask(get("/v1/metrics", **ASKED))[0] == 200
-        # While the environment slept, the connection that it holds has died.
+        # The environment's connection was lost while the environment was frozen.
         stack.kill("postgres")
         stack.restart("postgres")
         assert ask(get("/v1/metrics", **ASKED))[0] == 200

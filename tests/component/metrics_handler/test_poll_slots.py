@@ -1,4 +1,4 @@
-"""Slots of long polls on LocalStack's DynamoDB, under the contract of those in memory."""
+"""Slots of long polls on LocalStack's DynamoDB fulfil the contract of those in memory."""
 
 from typing import Any
 from uuid import uuid4
@@ -21,7 +21,7 @@ class TestDynamoDbPollSlots(PollSlotsContract):
         return DynamoDbPollSlots(table=new_table(dynamodb(localstack), "open_polls"), client=functions_client)
 
 
-def test_a_table_that_does_not_exist_is_the_installations_fault(localstack: StackConfig) -> None:
+def test_absent_poll_slots_table_is_a_stop(localstack: StackConfig) -> None:
     slots = DynamoDbPollSlots(table=f"no-{uuid4()}", client=dynamodb(localstack))
     with pytest.raises(Stop):
         slots.take("a", 1, now_ms=NOW, until_ms=LATER)

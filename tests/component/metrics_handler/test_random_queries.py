@@ -1,11 +1,13 @@
-"""Any rows, any query, through SQL: the answer is a group-by over what happened, and its pages are the answer."""
+"""Any query over any rows, through SQL: the response is a group-by over the events, and its pages make up the
+response.
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devstack.config import StackConfig
@@ -39,7 +41,7 @@ def fill(connection: psycopg.Connection[tuple[int, ...]], happened: list[Event])
             )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(events, queries(), st.integers(1, 40))
 def test_answers_and_pages_are_a_group_by(
     database: Database, happened: list[Event], asked: dict[str, list[str]], limit: int

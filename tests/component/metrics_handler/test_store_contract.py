@@ -14,7 +14,6 @@ from functions.metrics_handler.store.port import (
     ChannelTotals,
     Count,
     Dimension,
-    Granularity,
     Log,
     LogKey,
     LogQuery,
@@ -29,6 +28,7 @@ from functions.metrics_handler.store.port import (
     Trends,
 )
 from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
+from masscomm.domain.grains import Grain
 from tests.support.servers.metrics_database import metrics_database
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -46,15 +46,15 @@ STORED = [
         count_total=count,
     )
     for granularity, bucket, club_id, category, channel, measure, count in [
-        (Granularity.MINUTE, NOON, 1, "news", "push", "sent", 3),
-        (Granularity.MINUTE, NOON, 1, "news", "email", "sent", 4),
-        (Granularity.MINUTE, NOON, 2, "O'Brien; --", "push", "sent", 5),
-        (Granularity.MINUTE, NOON, -(2**63), "news", "push", "requested", 2**40),
-        (Granularity.MINUTE, NOON + timedelta(minutes=1), 1, "News", "push", "failed", 6),
-        (Granularity.MINUTE, NOON + timedelta(minutes=2), 1, "news", "push", "sent", 7),
-        (Granularity.MINUTE, NOON + timedelta(minutes=3), 1, "news", "push", "sent", 8),
-        (Granularity.HOUR, NOON, 1, "news", "push", "sent", 10),
-        (Granularity.DAY, NOON.replace(hour=0), 1, "news", "push", "sent", 10),
+        (Grain.MINUTE, NOON, 1, "news", "push", "sent", 3),
+        (Grain.MINUTE, NOON, 1, "news", "email", "sent", 4),
+        (Grain.MINUTE, NOON, 2, "O'Brien; --", "push", "sent", 5),
+        (Grain.MINUTE, NOON, -(2**63), "news", "push", "requested", 2**40),
+        (Grain.MINUTE, NOON + timedelta(minutes=1), 1, "News", "push", "failed", 6),
+        (Grain.MINUTE, NOON + timedelta(minutes=2), 1, "news", "push", "sent", 7),
+        (Grain.MINUTE, NOON + timedelta(minutes=3), 1, "news", "push", "sent", 8),
+        (Grain.HOUR, NOON, 1, "news", "push", "sent", 10),
+        (Grain.DAY, NOON.replace(hour=0), 1, "news", "push", "sent", 10),
     ]
 ]
 GRACE = timedelta(seconds=30)
@@ -133,7 +133,7 @@ type Changed = Callable[..., MetricsQuery]
 
 def a_query(**changes: object) -> MetricsQuery:
     values: dict[str, object] = {
-        "granularity": Granularity.MINUTE,
+        "granularity": Grain.MINUTE,
         "start": NOON,
         "end": NOON + timedelta(minutes=2),
     }
@@ -153,7 +153,7 @@ def test_the_range_is_half_open_and_rows_are_in_order(store: MetricsStore) -> No
 
 
 def test_each_granularity_has_its_own_rows(store: MetricsStore) -> None:
-    for granularity in (Granularity.HOUR, Granularity.DAY):
+    for granularity in (Grain.HOUR, Grain.DAY):
         found = store.counts(a_query(granularity=granularity, start=NOON.replace(hour=0)))
         assert [row.count_total for row in found.rows] == [10]
 
@@ -187,7 +187,7 @@ def test_counts_after_a_row_are_the_remaining_ones(store: MetricsStore, order: O
 
 
 def test_texts_are_in_the_order_of_their_code_points(store: MetricsStore) -> None:
-    """Guards: the collation; a database's own sorts n before N, or takes texts for equal that are not."""
+    """The collation: another one may sort n before N, or treat different texts as equal."""
     found = store.counts(a_query(dimensions=(Dimension.TYPE, Dimension.MEASURE), start=NEXT, end=NEXT + 2 * MINUTE))
     assert [row.values for row in found.rows] == [("News", "failed"), ("news", "sent")]
     found = store.counts(
@@ -196,7 +196,7 @@ def test_texts_are_in_the_order_of_their_code_points(store: MetricsStore) -> Non
     assert [row.count_total for row in found.rows] == [7, 7, 6, 5]
 
 
-def test_rows_are_summed_into_the_buckets_that_are_named(store: MetricsStore) -> None:
+def test_rows_are_summed_into_the_named_buckets(store: MetricsStore) -> None:
     starts = (NOON - MINUTE, NEXT)
     query = a_query(start=starts[0], end=NEXT + 2 * MINUTE, buckets=starts, dimensions=(Dimension.MEASURE,))
     found = [(row.bucket, *row.values, row.count_total) for row in store.counts(query).rows]
@@ -225,7 +225,7 @@ def test_combinations_of_the_range_are_filled(store: MetricsStore) -> None:
     ]
 
 
-def test_combinations_of_the_filters_are_filled_where_nothing_is(store: MetricsStore) -> None:
+def test_empty_combinations_of_the_filters_are_filled(store: MetricsStore) -> None:
     query = a_query(
         **FILLED | {"club_id": (2, 9)}, dimensions=(Dimension.CLUB_ID, Dimension.CHANNEL, Dimension.MEASURE)
     )
@@ -236,7 +236,7 @@ def test_combinations_of_the_filters_are_filled_where_nothing_is(store: MetricsS
     assert store.counts(replace(query, after=rows[4])).rows == rows[5:]
 
 
-def test_a_query_over_its_bounds_is_not_run(store: MetricsStore) -> None:
+def test_query_over_its_bounds_is_refused(store: MetricsStore) -> None:
     with pytest.raises(TooMuch, match="more than 6 rows"):
         store.counts(a_query(start=NOON - MINUTE, end=NOON + 4 * MINUTE, dimensions=(Dimension.MEASURE,)))
     with pytest.raises(TooMuch, match="more than 8 rows"):
@@ -254,12 +254,12 @@ def test_revised_buckets_are_those_of_the_queried_clubs(store: MetricsStore) -> 
     minutes = store.counts(a_query(club_id=(1,)))
     assert (minutes.grace, minutes.revised) == (GRACE, {NOON: NOON + hour, NEXT: NOON + 2 * hour})
     assert store.counts(a_query(club_id=(3,))).revised == {}
-    whole_hour = a_query(granularity=Granularity.HOUR, end=NOON + hour)
+    whole_hour = a_query(granularity=Grain.HOUR, end=NOON + hour)
     assert store.counts(whole_hour).revised == {NOON: NOON + 3 * hour}
     assert store.counts(replace(whole_hour, club_id=(1,))).revised == {NOON: NOON + 2 * hour}
-    # Days of a zone, of hours.
+    # Days of a time zone, summed from hours.
     zone = a_query(
-        granularity=Granularity.HOUR,
+        granularity=Grain.HOUR,
         start=NOON - 11 * hour,
         end=NOON + 37 * hour,
         buckets=(NOON - 11 * hour, NOON + 13 * hour),
@@ -292,7 +292,7 @@ def test_trends_of_any_window_are_sums_of_its_minutes(store: MetricsStore, windo
     def counted(first: datetime, last: datetime) -> dict[str, int]:
         sums: dict[str, int] = {}
         for row in STORED:
-            asked = (row.granularity, row.type, row.measure) == (Granularity.MINUTE, "news", "sent")
+            asked = (row.granularity, row.type, row.measure) == (Grain.MINUTE, "news", "sent")
             if asked and first <= row.bucket < last:
                 sums[row.channel] = sums.get(row.channel, 0) + row.count_total
         return sums
@@ -322,7 +322,7 @@ def test_windows_are_read_where_the_view_has_them(postgres: StackConfig) -> None
                 assert store.trends(query, NOON - 15 * MINUTE).rows == rows
 
 
-def test_a_position_is_that_of_the_last_batch(store: MetricsStore) -> None:
+def test_position_is_the_last_counted_batch(store: MetricsStore) -> None:
     assert store.position() == StreamPosition(7, NOON, WATERMARK, GRACE)
 
 
@@ -342,7 +342,7 @@ RECIPIENTS = [
     (7, LogRow(LogKey(NEXT, "b", "push"), 2, "news", "sent", "")),
     (8, LogRow(LogKey(NEXT, "c", "push"), 1, "news", "sent", "")),
 ]
-# What was told of them before or beside it: each notification is told of once, under its highest status.
+# Other log rows of the same notifications: a notification has one row in a response, with its highest status.
 OTHER_ACCOUNTS = [
     (7, LogRow(LogKey(NOON - MINUTE, "a", "push"), 1, "news", "held", "")),
     (7, LogRow(LogKey(NEXT + MINUTE, "a", "push"), 1, "news", "failed", "too_large")),
@@ -420,5 +420,5 @@ def test_a_send_is_found_by_its_id(store: MetricsStore) -> None:
 
 
 @pytest.mark.parametrize("send_id", ["S", "", "s\0", "\ud800", "' or ''='", "x" * 10_000])
-def test_other_sends_are_not(store: MetricsStore, send_id: str) -> None:
+def test_unknown_send_is_not_found(store: MetricsStore, send_id: str) -> None:
     assert store.send(send_id) is None

@@ -1,32 +1,35 @@
-"""The contract of every CdcProgress: the in-memory and the real one run the same tests."""
+"""The contract tests of every CdcProgress (the progress of change data capture): the in-memory and the real one run
+the same tests.
+"""
 
 from abc import ABC, abstractmethod
 from typing import Any
 
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import CdcProgress, reached
-from masscomm.kafka.topics import CDC_TABLES, cdc_topic
+from masscomm.kafka.topics import cdc_topic
 
 STREAMING = {"lsn_proc": 77, "messageType": "MESSAGE", "lsn_commit": 77, "lsn": 77, "ts_usec": 1}
 SNAPSHOT = {"last_snapshot_record": False, "lsn": 99, "txId": 1, "snapshot": "INITIAL", "snapshot_completed": False}
 
 
 class Capture(ABC):
-    """Change data capture of one generation, and what it has done so far."""
+    """The change data capture of one snapshot generation, with methods that advance its producers."""
 
     generation: str
     progress: CdcProgress
 
     @abstractmethod
     def write(self, topic: str, partition: int, count: int) -> None:
-        """Debezium writes records."""
+        """Produce a record as Debezium does."""
 
     @abstractmethod
     def commit(self, topic: str, partition: int, offset: int) -> None:
-        """cdc_consumer commits."""
+        """Commit offsets as cdc_consumer does."""
 
     @abstractmethod
     def store(self, generation: str, offset: dict[str, Any]) -> None:
-        """Connect stores the source offset of a generation's connector."""
+        """Store the source offset of a generation's connector as Kafka Connect does."""
 
     @property
     def users(self) -> str:
@@ -37,7 +40,7 @@ class CdcProgressContract:
     """Subclasses define the fixture `capture`."""
 
     def test_before_anything_every_partition_is_at_its_beginning(self, capture: Capture) -> None:
-        tables = {cdc_topic(table, capture.generation) for table in CDC_TABLES}
+        tables = {cdc_topic(table, capture.generation) for table in captured_tables()}
         assert capture.progress.end_offsets().keys() == tables
         assert all(offset == 0 for ends in capture.progress.end_offsets().values() for offset in ends.values())
         assert reached(capture.progress.committed_offsets(), capture.progress.end_offsets())
@@ -63,7 +66,7 @@ class CdcProgressContract:
         assert capture.progress.acknowledged_lsn() is None
         capture.store(capture.generation, STREAMING)
         assert capture.progress.acknowledged_lsn() == 77
-        capture.store(capture.generation, {})  # a notification's
+        capture.store(capture.generation, {})  # This is the empty source offset of a snapshot notification.
         assert capture.progress.acknowledged_lsn() == 77
         capture.store(capture.generation, STREAMING | {"lsn": 80})
         assert capture.progress.acknowledged_lsn() == 80

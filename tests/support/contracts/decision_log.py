@@ -1,4 +1,4 @@
-"""The contract of every decision log: the in-memory and the real one run the same tests."""
+"""The contract tests of every decision log: the in-memory and the real one run the same tests."""
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +11,11 @@ from masscomm.stores.decision_log import DecisionLog
 
 
 class DecisionLogContract:
-    """Subclasses give the fixture `log`."""
+    """Subclasses define the fixture `log`."""
 
     @pytest.mark.parametrize("record_id", ["", "i" * 2049], ids=["empty", "long"])
-    def test_an_id_that_is_no_key_is_refused(self, log: DecisionLog, record_id: str) -> None:
-        """It belongs to the record, and stops no other."""
+    def test_id_that_is_no_valid_key_is_refused(self, log: DecisionLog, record_id: str) -> None:
+        """A DeadLetter error fails one record and stops no other."""
         with pytest.raises(DeadLetter):
             log.put_if_absent(record_id, b"a")
 
@@ -31,12 +31,12 @@ class DecisionLogContract:
         assert log.put_if_absent(record_id, b"second") == b"\0first"
         assert log.put_if_absent(record_id, b"\0first") == b"\0first"
 
-    def test_records_are_apart(self, log: DecisionLog) -> None:
+    def test_records_have_separate_decisions(self, log: DecisionLog) -> None:
         assert [log.put_if_absent(str(uuid4()), text) for text in (b"a", b"b")] == [b"a", b"b"]
 
     @pytest.mark.guarantee("decision_log.large_record_is_split")
     def test_record_larger_than_an_item_is_kept_whole(self, log: DecisionLog) -> None:
-        """An item of DynamoDB takes 400 kB."""
+        """A DynamoDB item holds at most 400 kB."""
         record_id = str(uuid4())
         large = hashlib.shake_128(b"large").digest(1_000_000)
         other = large[:-1] + bytes([large[-1] ^ 1])

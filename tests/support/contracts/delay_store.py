@@ -1,4 +1,4 @@
-"""The contract of every delay store: the in-memory and the real one run the same tests."""
+"""The contract tests of every delay store: the in-memory and the real one run the same tests."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -11,7 +11,8 @@ from uuid import uuid4
 import pytest
 
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
-from masscomm.stores.delayed_records import CLAIM_S, DelayedRecord, DelayStore, UnreadableRecord
+from masscomm.domain.time_limits import CLAIM_S
+from masscomm.stores.delayed_records import DelayedRecord, DelayStore, UnreadableRecord
 from tests.support.harness.chain import NOW
 
 HOUR = 3_600_000
@@ -19,18 +20,18 @@ MINUTE = 60_000
 
 
 def delayed_record(due_ms: int = NOW, **values: Any) -> DelayedRecord:
-    """A delayed record with a new id."""
+    """Return a delayed record with a new id."""
     usual: dict[str, Any] = {"id": str(uuid4()), "topic": "recheck", "value": b"v", "delay_reason": "send_at"}
     return DelayedRecord(**usual | {"due_ms": due_ms} | values)
 
 
 def incompressible(text: str, size: int = 900_000) -> bytes:
-    """Bytes that take several DynamoDB items."""
+    """Return random bytes that need several DynamoDB items."""
     return hashlib.shake_128(text.encode()).digest(size)
 
 
 def due(store: DelayStore, now_ms: int) -> list[DelayedRecord | UnreadableRecord]:
-    """What a sweep finds, in its order."""
+    """Return the ids of the due records, in order."""
     return [*store.due(now_ms, critical=True), *store.due(now_ms, critical=False)]
 
 
@@ -39,11 +40,11 @@ def ids(found: Iterable[DelayedRecord | UnreadableRecord]) -> list[str]:
 
 
 class DelayStoreContract(ABC):
-    """Subclasses give the fixture `store`, empty."""
+    """Subclasses define the fixture `store`, an empty delay store."""
 
     @abstractmethod
     def damage(self, store: Any, item: DelayedRecord) -> None:
-        """Make the stored copy unreadable."""
+        """Make the stored copy of a record unreadable."""
 
     def test_stored_record_is_due_at_its_time_and_whole(self, store: DelayStore) -> None:
         now = delayed_record(
@@ -56,7 +57,7 @@ class DelayStoreContract(ABC):
         assert due(store, NOW) == [now]
         assert set(ids(due(store, NOW + 1))) == {now.id, later.id}
 
-    def test_nothing_is_missed_after_an_outage_of_any_length(self, store: DelayStore) -> None:
+    def test_records_due_during_a_long_outage_are_swept(self, store: DelayStore) -> None:
         items = [delayed_record(NOW + minutes * 60_000) for minutes in (0, 1, 60, 7 * 24 * 60)]
         for item in items:
             store.put(item, NOW)
@@ -78,7 +79,7 @@ class DelayStoreContract(ABC):
         assert ids(due(store, NOW)) == [late.id]
 
     @pytest.mark.kills(guard="delay_store.parts_of_a_copy")
-    def test_the_same_thing_waits_once(self, store: DelayStore) -> None:
+    def test_repeated_put_stores_one_copy(self, store: DelayStore) -> None:
         item = delayed_record(NOW + HOUR, value=incompressible("first"))
         store.put(item, NOW)
         assert store.claim(item, NOW)
@@ -103,27 +104,27 @@ class DelayStoreContract(ABC):
         assert due(store, NOW + apart_ms) == []
 
     def test_copy_put_during_its_release_is_kept(self, store: DelayStore) -> None:
-        """A consumer may put the record again before the sweep that released it has removed its copy."""
+        """A consumer may store the record again before the sweep that released it has removed its copy."""
         item = delayed_record(NOW)
         store.put(item, NOW)
         assert store.claim(item, NOW)
-        again = replace(item, due_ms=NOW + 1_000)
-        store.put(again, NOW + 1)
+        changed = replace(item, due_ms=NOW + 1_000)
+        store.put(changed, NOW + 1)
         store.done(item)
-        assert due(store, NOW + 1_000) == [again]
+        assert due(store, NOW + 1_000) == [changed]
 
     @pytest.mark.guarantee("delay_store.unreadable_item_is_skipped")
-    def test_an_unreadable_copy_is_named_and_hides_no_other(self, store: DelayStore) -> None:
-        bad, large = delayed_record(NOW), delayed_record(NOW, value=incompressible("large"))
-        good = [delayed_record(NOW) for _ in range(10)] + [delayed_record(NOW + MINUTE)]
-        for item in (bad, large, *good):
+    def test_unreadable_copy_is_reported_and_hides_no_other(self, store: DelayStore) -> None:
+        damaged, large = delayed_record(NOW), delayed_record(NOW, value=incompressible("large"))
+        readable = [delayed_record(NOW) for _ in range(10)] + [delayed_record(NOW + MINUTE)]
+        for item in (damaged, large, *readable):
             store.put(item, NOW)
-        self.damage(store, bad)
+        self.damage(store, damaged)
         self.damage(store, large)
         found = due(store, NOW + MINUTE)
-        assert set(ids(found)) == {item.id for item in good}
+        assert set(ids(found)) == {item.id for item in readable}
         named = [each for each in found if isinstance(each, UnreadableRecord)]
-        assert {each.key[1].partition("#")[2] for each in named} == {bad.id, large.id}
+        assert {each.key[1].partition("#")[2] for each in named} == {damaged.id, large.id}
         assert all(each.error for each in named)
 
     def test_claimed_copy_is_claimable_after_the_claim_lapsed(self, store: DelayStore) -> None:
@@ -165,7 +166,7 @@ class DelayStoreContract(ABC):
         assert due(store, NOW + 120_000) == [first]
 
     def test_the_largest_record_and_headers_are_kept_whole(self, store: DelayStore) -> None:
-        """DynamoDB holds 400 kB an item; value and headers of a Kafka record may each be larger."""
+        """A DynamoDB item holds 400 kB; value and headers of a Kafka record may each be larger."""
         headers = (("large", incompressible("headers", 500_000)),)
         item = delayed_record(value=incompressible("large", 1_000_000), headers=headers, id="i" * MAX_RECORD_ID_BYTES)
         store.put(item, NOW)
@@ -174,7 +175,7 @@ class DelayStoreContract(ABC):
         assert due(store, NOW) == []
 
     def test_more_than_a_page_is_found(self, store: DelayStore) -> None:
-        """A query answers 1 MB at most."""
+        """A DynamoDB query returns at most 1 MB."""
         items = [delayed_record(value=incompressible(str(number), 300_000), id=f"{number}") for number in range(40)]
         for item in items:
             store.put(item, NOW)
@@ -182,6 +183,6 @@ class DelayStoreContract(ABC):
 
 
 @pytest.mark.parametrize("item_id", ["", "é" * MAX_RECORD_ID_BYTES], ids=["empty", "long"])
-def test_an_id_that_is_no_key_is_refused(item_id: str) -> None:
+def test_id_that_is_no_valid_key_is_refused(item_id: str) -> None:
     with pytest.raises(ValueError, match="longer than"):
         delayed_record(id=item_id)

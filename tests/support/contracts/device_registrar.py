@@ -1,4 +1,4 @@
-"""The contract of the device registrar's adapters: the in-memory and the real one run the same tests."""
+"""The contract tests of the device registrar's adapters: the in-memory and the real ones run the same tests."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,12 @@ type Enabled = Callable[[str], bool | None]
 
 
 class EndpointsContract:
-    """Subclasses define the fixtures `endpoints`, `token` (a new one), `enabled` (ARN → is it) and `disable`."""
+    """Subclasses define the fixtures `endpoints`, `token` (a new device token), `enabled` (returns whether an ARN is
+    enabled) and `disable`.
+    """
 
     @pytest.mark.parametrize("platform", ["gcm", "apns"])
-    def test_registering_again_finds_the_same(
+    def test_repeated_registration_returns_the_same_endpoint(
         self, endpoints: Endpoints, token: str, enabled: Enabled, platform: str
     ) -> None:
         arn = endpoints.register(platform, token)
@@ -25,7 +27,8 @@ class EndpointsContract:
         self, endpoints: Endpoints, token: str, enabled: Enabled, disable: Callable[[str], None]
     ) -> None:
         arn = endpoints.register("gcm", token)
-        disable(arn)  # as SNS does when the push service refuses the token
+        # SNS disables an endpoint in this way when the push service rejects its token.
+        disable(arn)
         assert enabled(arn) is False
         assert endpoints.register("gcm", token) == arn
         assert enabled(arn) is True
@@ -33,7 +36,7 @@ class EndpointsContract:
     def test_endpoints_cannot_be_deleted_or_disabled(self, endpoints: Endpoints) -> None:
         assert [name for name in dir(endpoints) if name in ("delete", "disable")] == []
 
-    def test_a_platform_that_does_not_exist(self, endpoints: Endpoints, token: str) -> None:
+    def test_unknown_platform_is_an_error(self, endpoints: Endpoints, token: str) -> None:
         with pytest.raises(InvalidToken):
             endpoints.register("fax", token)
 
@@ -50,7 +53,7 @@ def state(arn: str | None, version: int, *, enabled: bool = True) -> DeviceState
 
 
 class DeviceStatesContract:
-    """Subclasses define the fixture `states`, empty."""
+    """Subclasses define the fixture `states`, an empty store."""
 
     def test_written_device_states_are_read_at_once(self, states: DeviceStates) -> None:
         assert states.read(["1"]) == {}

@@ -1,4 +1,6 @@
-"""The contract of every directory: the in-memory and the real one run the same tests."""
+"""The contract tests of every directory (users, settings, devices, templates): the in-memory and the real one run
+the same tests.
+"""
 
 from abc import ABC, abstractmethod
 
@@ -14,7 +16,7 @@ NOW = 1_700_000_000_000
 
 
 def suppression(address: str) -> Suppression:
-    """Of club 7, for a second."""
+    """Return a suppression for club 7 that lasts one second."""
     return Suppression(club_id=7, address=address, reason=Reason.COMPLAINED, at_ms=NOW - 1_000, expires_ms=NOW + 1_000)
 
 
@@ -22,7 +24,7 @@ type Row = User | UserSettings | Device | Template
 
 
 class Tables(ABC):
-    """The monolith's tables behind a directory, and what may be wrong with them."""
+    """The rows of the monolith's tables in a directory, with methods that make the directory incomplete or stale."""
 
     directory: Directory
 
@@ -38,15 +40,15 @@ class Tables(ABC):
 
     @abstractmethod
     def suppress_as_before(self, address: str) -> None:
-        """Put an address on the suppression list as earlier versions did."""
+        """Put an address on the suppression list in the form that earlier versions wrote."""
 
     @abstractmethod
     def not_ready(self) -> None:
-        """The snapshot is not complete, though rows are there."""
+        """Mark the snapshot as incomplete, although rows are present."""
 
     @abstractmethod
     def caught_up_to(self, ts_ms: int) -> None:
-        """Everything committed until then is there."""
+        """Mark all changes that were committed up to a time as captured."""
 
 
 USER = User(user_id=1, club_id=7, first_name="Ada", email="ada@club.example", locale="de", time_zone="Europe/Berlin")
@@ -90,7 +92,9 @@ class DirectoryContract:
 
     @pytest.mark.guarantee("suppression.previous_form_stays")
     def test_an_earlier_versions_suppression_has_no_end(self, tables: Tables) -> None:
-        """It names neither club nor end: it counts for every club, and for ever."""
+        """The form of earlier versions has neither club nor expiry: the suppression applies to every club and does
+        not expire.
+        """
         address = "Before@club.example"
         tables.suppress_as_before(address)
         for club_id in (7, 8):
@@ -98,13 +102,13 @@ class DirectoryContract:
         tables.suppress(suppression(address))
         assert tables.directory.suppressed(7, [address], NOW + 1_000) == {address}
 
-    def test_more_than_one_slice(self, tables: Tables) -> None:
+    def test_look_up_of_many_ids_is_sliced(self, tables: Tables) -> None:
         rows = [User(user_id=number, club_id=number % 3) for number in range(2_500)]
         tables.put(*rows)
         wanted = list(range(0, 5_000, 2))
         assert tables.directory.users(wanted) == {row.user_id: row for row in rows if row.user_id % 2 == 0}
 
-    def test_every_device_of_a_user_in_the_order_of_their_ids(self, tables: Tables) -> None:
+    def test_devices_of_a_user_are_in_id_order(self, tables: Tables) -> None:
         devices = [
             Device(
                 device_id=number, user_id=number % 2, platform="apns", token=f"t{number}", endpoint_arn=f"arn:{number}"
@@ -116,14 +120,14 @@ class DirectoryContract:
         assert {user: [d.device_id for d in own] for user, own in found.items()} == {0: [22, 40], 1: [3, 5, 21], 2: []}
         assert found[0][0] == devices[3]
 
-    def test_a_device_without_an_endpoint_and_one_that_is_disabled(self, tables: Tables) -> None:
+    def test_unregistered_and_disabled_devices_differ(self, tables: Tables) -> None:
         new = Device(device_id=1, user_id=1, platform="gcm", token="new", changed_at_ms=1_700_000_000_000)
         disabled = Device(device_id=2, user_id=1, platform="gcm", token="gone", endpoint_arn="arn:2", enabled=False)
         refused = Device(device_id=3, user_id=1, platform="gcm", token="", enabled=False)
         tables.put(new, disabled, refused)
         assert tables.directory.devices([1]) == {1: [new, disabled, refused]}
 
-    def test_templates_of_the_club_and_of_every_club(self, tables: Tables) -> None:
+    def test_templates_of_the_club_and_of_all_clubs_are_found(self, tables: Tables) -> None:
         every = Template(template_id=6, club_id=None, type="news", channel="push", locale="de", title="t", body="b")
         tables.put(
             TEMPLATE,
@@ -160,7 +164,7 @@ class DirectoryContract:
         position = tables.directory.confirm(999_000)
         assert position.ts_ms >= 999_000
         assert tables.directory.position() == position
-        tables.caught_up_to(0)  # what it knows it does not ask again
+        tables.caught_up_to(0)  # Known ids are not looked up twice.
         assert tables.directory.confirm(998_000) == position
         with pytest.raises(Retry):
             tables.directory.confirm(1_000_001)

@@ -1,4 +1,4 @@
-"""The contract of every store of poll slots: the in-memory and the real one run the same tests."""
+"""The contract tests of every store of poll slots: the in-memory and the real one run the same tests."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -10,7 +10,7 @@ LATER = NOW + 29_000
 
 
 class PollSlotsContract:
-    """Subclasses give the fixture `slots`, with nothing in it."""
+    """Subclasses define the fixture `slots`, an empty store."""
 
     def test_a_key_has_as_many_slots_as_its_limit(self, slots: PollSlots) -> None:
         taken = [slots.take("a", 3, now_ms=NOW, until_ms=LATER) for _ in range(4)]
@@ -25,8 +25,8 @@ class PollSlotsContract:
         slots.free(first)
         assert slots.take("a", 1, now_ms=NOW, until_ms=LATER) is not None
 
-    def test_a_slot_lapses_when_its_request_is_over(self, slots: PollSlots) -> None:
-        """The environment that had it was killed: nobody frees it."""
+    def test_slot_is_free_after_its_lease(self, slots: PollSlots) -> None:
+        """A killed environment does not free its slot, so the slot's lease must expire."""
         assert slots.take("a", 1, now_ms=NOW, until_ms=LATER) is not None
         assert slots.take("a", 1, now_ms=LATER - 1, until_ms=LATER + 1) is None
         assert slots.take("a", 1, now_ms=LATER, until_ms=LATER + 29_000) is not None
@@ -48,7 +48,7 @@ class PollSlotsContract:
         with ThreadPoolExecutor(8) as environments:
             assert sum(environments.map(poll, range(8))) == 3
 
-    def test_a_lower_limit_leaves_taken_slots_alone(self, slots: PollSlots) -> None:
+    def test_slots_taken_before_count_towards_a_lower_limit(self, slots: PollSlots) -> None:
         for _ in range(3):
             assert slots.take("a", 3, now_ms=NOW, until_ms=LATER) is not None
         assert slots.take("a", 1, now_ms=NOW, until_ms=LATER) is None

@@ -1,4 +1,4 @@
-"""The contract of every producer: the in-memory and the real one run the same tests."""
+"""The contract tests of every producer: the in-memory and the real one run the same tests."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,24 +9,29 @@ import pytest
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka.producer import Producer
 
-# What Kafka weighs is the compressed record: these bytes do not compress.
+# Kafka limits the compressed size of a record; these bytes do not compress.
 TOO_LARGE = hashlib.shake_128(b"too large").digest(2_000_000)
 
 
 @dataclass
 class DeliveryReports:
-    """What was reported of each record, in the order of the reports."""
+    """The errors reported for each record, in the order of the reports."""
 
     of: dict[str, list[Exception | None]] = field(default_factory=dict)
 
     def to(self, name: str) -> Callable[[Exception | None], None]:
-        """The report of one record."""
+        """Return the callback that receives the delivery report of one record."""
         return lambda error: self.of.setdefault(name, []).append(error)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A producer with a topic that takes up to 1 MB; values: what the topic holds, in no order; compacted: another."""
+    """A producer with a topic that accepts up to 1 MB.
+
+    Attributes:
+        values: Returns the values on the topic, in any order.
+        compacted: The name of a compacted topic.
+    """
 
     producer: Producer
     topic: str
@@ -35,9 +40,9 @@ class Target:
 
 
 class ProducerContract:
-    """Subclasses give the fixtures `target` and `unreachable`, a producer whose broker does not answer."""
+    """Subclasses define the fixtures `target` and `unreachable`, a producer whose broker does not respond."""
 
-    def test_a_record_is_reported_once_and_is_on_its_topic_then(self, target: Target) -> None:
+    def test_record_is_on_its_topic_and_reported_once_after_flush(self, target: Target) -> None:
         reports = DeliveryReports()
         for name in ("a", "b", "c"):
             target.producer.produce(target.topic, name.encode(), name.encode(), [], reports.to(name))
@@ -46,7 +51,7 @@ class ProducerContract:
         assert reports.of == {"a": [None], "b": [None], "c": [None]}
         assert sorted(target.values(), key=repr) == [b"a", b"b", b"c"]
 
-    def test_a_tombstone_and_headers_are_taken(self, target: Target) -> None:
+    def test_tombstone_with_headers_is_produced(self, target: Target) -> None:
         reports = DeliveryReports()
         target.producer.produce(target.topic, None, None, [("a", b"\xff"), ("a", b"")], reports.to("tombstone"))
         target.producer.flush(20)
@@ -64,7 +69,7 @@ class ProducerContract:
         assert error.reason == "too_large"
         assert reports.of == {"before": [None], "after": [None]}
 
-    def test_headers_that_are_too_large_are_a_dead_letter(self, target: Target) -> None:
+    def test_oversized_headers_are_a_dead_letter(self, target: Target) -> None:
         reports = DeliveryReports()
         target.producer.produce(target.topic, None, b"1", [("a", TOO_LARGE)], reports.to("large"))
         target.producer.flush(20)
@@ -73,7 +78,7 @@ class ProducerContract:
         assert error.reason == "too_large"
 
     @pytest.mark.guarantee("kafka_answer.header_encoding")
-    def test_a_header_that_cannot_be_written_is_a_dead_letter(self, target: Target) -> None:
+    def test_unencodable_header_is_a_dead_letter(self, target: Target) -> None:
         reports = DeliveryReports()
         target.producer.produce(target.topic, None, b"1", [("\ud800", b"")], reports.to("bad"))
         target.producer.produce(target.topic, None, b"2", [], reports.to("good"))
@@ -85,7 +90,7 @@ class ProducerContract:
         assert target.values() == [b"2"]
 
     @pytest.mark.guarantee("kafka_answer.record_without_key")
-    def test_a_record_without_a_key_in_a_compacted_topic_is_refused(self, target: Target) -> None:
+    def test_record_without_key_for_a_compacted_topic_is_refused(self, target: Target) -> None:
         reports = DeliveryReports()
         target.producer.produce(target.compacted, None, b"1", [], reports.to("bad"))
         target.producer.produce(target.topic, None, b"2", [], reports.to("good"))
@@ -94,7 +99,7 @@ class ProducerContract:
         assert reports.of["good"] == [None]
 
     @pytest.mark.guarantee("kafka_answer.no_acknowledgement")
-    def test_a_broker_that_does_not_answer_is_reported_once_as_retry(self, unreachable: Producer) -> None:
+    def test_unreachable_broker_is_reported_once_as_retry(self, unreachable: Producer) -> None:
         reports = DeliveryReports()
         unreachable.produce("topic", b"key", b"value", [], reports.to("a"))
         unreachable.produce("topic", b"key", b"value", [], reports.to("b"))

@@ -1,4 +1,4 @@
-"""The contract of every schema registry adapter: the in-memory and the real one run the same tests."""
+"""The contract tests of every schema registry adapter: the in-memory and the real one run the same tests."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +11,11 @@ from masscomm.kafka.avro import LAST_SCHEMA_ID, SchemaRegistry, UnknownSchema, o
 
 @dataclass(frozen=True)
 class Registered:
-    """A registry with schemas/SendRequested.avsc under one subject; absent_id: an id it does not hold.
+    """A registry with schemas/SendRequested.avsc under one subject.
 
-    empty: another registry, to which no schema of ours was deployed.
+    Attributes:
+        absent_id: A schema id that the registry does not have.
+        empty: Another registry, without any schema of masscomm.
     """
 
     registry: SchemaRegistry
@@ -24,7 +26,7 @@ class Registered:
 
 
 class SchemaRegistryContract:
-    """Subclasses give the fixture `registered`."""
+    """Subclasses define the fixture `registered`."""
 
     def test_a_schema_is_found_by_its_id(self, registered: Registered) -> None:
         found = registered.registry.schema_by_id(registered.schema_id)
@@ -40,7 +42,9 @@ class SchemaRegistryContract:
 
     @pytest.mark.guarantee("schema_registry.empty_registry_denies_no_id", "registry_answer.no_known_schema")
     def test_a_registry_without_our_schemas_denies_no_id(self, registered: Registered) -> None:
-        """An empty registry, and a wrong address, are the installation's fault: no record is put aside for them."""
+        """An empty registry or a wrong address is a fault of the installation, for which no record may be
+        dead-lettered.
+        """
         for schema_id in (registered.schema_id, registered.absent_id):
             with pytest.raises(Retry):
                 registered.empty.schema_by_id(schema_id)
@@ -52,7 +56,7 @@ class SchemaRegistryContract:
         with pytest.raises(Stop):
             registered.registry.id_of(f"{registered.subject}-absent", own_schema("SendRequested"))
 
-    def test_a_schema_the_subject_does_not_hold_stops_the_function(self, registered: Registered) -> None:
+    def test_subject_without_our_schema_is_a_stop(self, registered: Registered) -> None:
         other: dict[str, Any] = own_schema("SendRequested") | {"doc": "another", "name": "Other"}
         with pytest.raises(Stop):
             registered.registry.id_of(registered.subject, other)

@@ -1,17 +1,18 @@
-"""The contract of every store of provider message ids: the in-memory and the real one run the same tests."""
+"""The contract tests of every store of sent messages: the in-memory and the real one run the same tests."""
 
 from dataclasses import replace
 
-from functions.receipts.sent_messages import KEPT_MS, MessageFailure, OutcomeWithTrace, SentMessages
+from functions.receipts.sent_messages import MessageFailure, OutcomeWithTrace, SentMessages
 from masscomm.domain.records import NotificationOutcome, Result
 from masscomm.domain.statuses import Reason
+from masscomm.domain.time_limits import SENT_MESSAGES_KEPT_S
 from masscomm.errors import DeadLetter
 from masscomm.observability.traces import Trace
 from tests.support.harness.chain import NOW, SEND_ID
 
 
 def outcome(record_id: str, message_ids: list[list[str]], **values: object) -> NotificationOutcome:
-    """Delivery's record of users 101, 102, … at positions 500, 501, …"""
+    """Return the messages of one delivery record as they are stored: users 101, 102, … at positions 500, 501, …"""
     positions = list(range(500, 500 + len(message_ids)))
     usual = NotificationOutcome(
         record_id=record_id,
@@ -36,7 +37,7 @@ def outcome(record_id: str, message_ids: list[list[str]], **values: object) -> N
 
 
 class SentMessagesContract:
-    """Subclasses give the fixture `messages`, empty."""
+    """Subclasses define the fixture `messages`, an empty store."""
 
     def test_a_message_is_found_by_each_of_its_ids_at_once(self, messages: SentMessages) -> None:
         first, second = outcome("a", [["1"], [], ["2", "3"]]), outcome("b", [["4"]], chunk_index=3)
@@ -49,7 +50,7 @@ class SentMessagesContract:
         assert (found["3"].position, found["3"].siblings, found["1"].siblings) == (502, ("2", "3"), ("1",))
         assert (found["4"].outcome_id, found["4"].chunk_index) == ("b", 3)
 
-    def test_a_message_is_of_its_records_trace(self, messages: SentMessages) -> None:
+    def test_message_has_the_trace_of_its_record(self, messages: SentMessages) -> None:
         trace = Trace("ab" * 16, "cd" * 8, sampled=False, state="vendor=1")
         messages.store([OutcomeWithTrace(outcome("a", [["1"]]), trace), OutcomeWithTrace(outcome("b", [["2"]]))])
         found = messages.find(["1", "2"])
@@ -60,7 +61,7 @@ class SentMessagesContract:
         assert messages.store([OutcomeWithTrace(outcome("a", [["1"]]))]) == [None]
         assert messages.find(["1"])["1"].outcome_id == "a"
 
-    def test_more_ids_than_fit_in_one_search(self, messages: SentMessages) -> None:
+    def test_ids_beyond_one_search_are_all_found(self, messages: SentMessages) -> None:
         records = [outcome(str(n), [[f"{n}-{m}"] for m in range(5)]) for n in range(130)]
         assert messages.store([OutcomeWithTrace(each) for each in records]) == [None] * 130
         wanted = [f"{n}-{n % 5}" for n in range(130)]
@@ -68,7 +69,7 @@ class SentMessagesContract:
             name: name.split("-")[0] for name in wanted
         }
 
-    def test_a_refusal_is_found_at_once_and_a_second_changes_nothing(self, messages: SentMessages) -> None:
+    def test_repeated_failure_of_a_message_is_stored_once(self, messages: SentMessages) -> None:
         failures = [
             MessageFailure(message_id="1", reason=Reason.DEVICE_INACTIVE, at_ms=NOW),
             MessageFailure(message_id="2", reason=Reason.BOUNCED_TRANSIENT, at_ms=NOW),
@@ -79,18 +80,18 @@ class SentMessagesContract:
         assert messages.find(["1"]) == {}
 
     def test_old_messages_are_removed(self, messages: SentMessages) -> None:
-        old, new = outcome("old", [["1"]], timestamp=NOW - KEPT_MS - 1), outcome("new", [["2"]])
+        old, new = outcome("old", [["1"]], timestamp=NOW - SENT_MESSAGES_KEPT_S * 1000 - 1), outcome("new", [["2"]])
         messages.store([OutcomeWithTrace(old), OutcomeWithTrace(new)])
         assert messages.find(["1"])
-        messages.purge(sent_before_ms=NOW - KEPT_MS, now_ms=NOW)
+        messages.purge(sent_before_ms=NOW - SENT_MESSAGES_KEPT_S * 1000, now_ms=NOW)
         self.await_removal(messages)
         assert messages.find(["1", "2"]).keys() == {"2"}
 
     def await_removal(self, messages: SentMessages) -> None:
-        """Until what is old is gone."""
+        """Repeat the purge until it has removed all expired messages."""
 
-    def test_a_record_the_store_cannot_hold_is_refused_alone(self, messages: SentMessages) -> None:
-        good = [outcome(f"good-{number}", [[f"m{number}"]]) for number in range(3)]
+    def test_unstorable_record_fails_alone(self, messages: SentMessages) -> None:
+        valid = [outcome(f"good-{number}", [[f"m{number}"]]) for number in range(3)]
         hostile = {
             "id of 600 bytes": outcome("x" * 600, [["h1"]]),
             "no id": outcome("", [["h2"]]),
@@ -98,7 +99,7 @@ class SentMessagesContract:
             "end of time": outcome("h4", [["h4"]], timestamp=2**63 - 1),
             "before time": outcome("h5", [["h5"]], timestamp=-(2**63)),
         }
-        errors = messages.store([OutcomeWithTrace(each) for each in (good[0], *hostile.values(), *good[1:])])
+        errors = messages.store([OutcomeWithTrace(each) for each in (valid[0], *hostile.values(), *valid[1:])])
         failures = [name for name, error in zip(hostile, errors[1:6], strict=True) if isinstance(error, DeadLetter)]
         assert failures == [name for name in hostile if name != "end of time"]
         assert [errors[0], *errors[6:]] == [None] * 3

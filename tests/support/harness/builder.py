@@ -1,4 +1,4 @@
-"""The builder over a directory and adapters in memory."""
+"""The builder with an in-memory directory and in-memory adapters."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,6 +9,7 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import AvroRecord, DeliveryRequested
 from masscomm.domain.users import Template, User
 from masscomm.kafka import topics
+from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from tests.support.harness.chain import Chain
 
@@ -16,39 +17,41 @@ TEMPLATE_ERROR = ("failed", "template_error")
 
 
 class Builder(Chain):
-    """The use case with a directory in which users 1 to 3 of club 7 have names and addresses."""
+    """The use case of the builder, with a directory in which users 1 to 3 of club 7 have names and addresses."""
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = InMemoryDirectory()
         self.log = InMemoryDecisionLog()
+        self.cancellations = InMemoryCancellations()
         self.use_case = BuildMessages(
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
             decision_log=self.log,
+            cancellations=self.cancellations,
         )
         for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
             self.put_user(user_id, first_name=name)
 
     def put_user(self, user_id: int, **columns: Any) -> None:
-        """A user of club 7."""
+        """Store a user of club 7."""
         usual: dict[str, Any] = {"user_id": user_id, "club_id": 7, "email": f"user{user_id}@example.com"}
         self.directory.put(User(**usual | columns))
 
     def put_template(self, title: str, body: str, **columns: Any) -> None:
-        """A template for every club."""
+        """Store a template for every club."""
         usual: dict[str, Any] = {"template_id": 1, "club_id": None, "type": "news", "channel": "push", "locale": "en"}
         self.directory.put(Template(**usual | {"title": title, "body": body} | columns))
 
     def build(self, *records: AvroRecord) -> list[int]:
-        """Drive these records at offsets 0, 1, …; returns the offsets to be redelivered."""
+        """Process these records at offsets 0, 1, …; return the offsets to be redelivered."""
         entries = [self.encoded(record, topics.BUILD, offset=offset) for offset, record in enumerate(records)]
         return self.run(self.use_case, *entries)
 
 
 def texts_by_user(deliveries: Iterable[DeliveryRequested]) -> dict[int, dict[str, str]]:
-    """user → field → text."""
+    """Return the rendered texts: user → field → text."""
     return {
         user_id: {column.field: column.value_at(row) for column in record.content}
         for record in deliveries

@@ -1,7 +1,7 @@
-"""A snapshot generation of its own on the real Debezium, for one test: database, topics, indices, connector, consumer.
+"""A snapshot generation on the real Debezium for one test: database, topics, indices, connector, consumer.
 
-The consumer stands for Lambda's event source mapping: it makes aws:kafka events of what it polls, invokes the use case
-and commits only what succeeded.
+The consumer replaces Lambda's event source mapping: it makes aws:kafka events of polled records, invokes the use case
+and commits only successful batches.
 """
 
 import base64
@@ -28,6 +28,7 @@ from devstack.provision import (
 )
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import ChangeDecoder
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.chain.batch import BatchDriver
@@ -36,21 +37,21 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import InMemoryProducer
-from masscomm.kafka.topics import CDC_TABLES, cdc_topics
+from masscomm.kafka.topics import cdc_topics
 from tests.support.servers.opensearch_client import TestClient
 
 OFFSETS_TOPIC = "connect.offsets"
 
 
 class Context:
-    """Lambda's context with all the time in the world."""
+    """A Lambda context with unlimited time."""
 
     def get_remaining_time_in_millis(self) -> int:
         return 60_000
 
 
 def event_of(records: Sequence[KafkaRecord]) -> dict[str, Any]:
-    """What Lambda's event source mapping makes of records."""
+    """Return the aws:kafka event that Lambda's event source mapping makes of records."""
     partitions: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         partitions.setdefault(f"{record.topic}-{record.partition}", []).append(
@@ -80,7 +81,7 @@ def record_of(message: Message) -> KafkaRecord:
 
 
 def driver(producer: InMemoryProducer | None = None) -> BatchDriver:
-    """The batch driver with dead letters in a list."""
+    """Return a batch driver that appends dead letters to a list."""
     return BatchDriver(
         function="cdc_consumer", codec=Codec(InMemorySchemaRegistry()), producer=producer or InMemoryProducer()
     )
@@ -88,7 +89,7 @@ def driver(producer: InMemoryProducer | None = None) -> BatchDriver:
 
 @dataclass
 class RunningGeneration:
-    """One generation with its connector and consumer; records: all consumed records, in order."""
+    """One snapshot generation with its connector and consumer. `records` has all consumed records in order."""
 
     config: StackConfig
     name: str
@@ -116,7 +117,7 @@ class RunningGeneration:
         )
 
     def sql(self, *, autocommit: bool = True) -> psycopg.Connection:
-        """A connection to the monolith's database."""
+        """Return a connection to the monolith's database."""
         url = self.config.database_url(self.database)
         return psycopg.connect(url, autocommit=autocommit)
 
@@ -132,7 +133,7 @@ class RunningGeneration:
         httpx.delete(f"{self.config.connect_url}/connectors/{self.name}", timeout=30)
 
     def consume_until(self, until: Callable[[], bool], timeout_s: float = 40.0) -> None:
-        """Consume until the condition holds; fails the test on a time-out."""
+        """Consume until the condition is true; fails the test on a time-out."""
         deadline = time.monotonic() + timeout_s
         while not until():
             if time.monotonic() > deadline:
@@ -181,14 +182,14 @@ class RunningGeneration:
         return bool(self.state().get("complete"))
 
     def documents(self, table: str) -> dict[str, dict[str, Any]]:
-        """id → document of everything in a table's index that is not deleted."""
+        """Return the documents in the index of a table by id, without deleted ones."""
         index = f"{table}-{self.name}"
         self.client.indices.refresh(index=index)
         answer = self.client.search(index=index, body={"size": 10_000, "query": {"match_all": {}}})
         return {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"] if not hit["_source"].get("deleted")}
 
     def rows(self, table: str) -> dict[str, dict[str, Any]]:
-        """id → row of a table as it is now, as JSON."""
+        """Return the current rows of a table by id, as JSON."""
         with self.sql() as connection:
             found = connection.execute(SQL("SELECT row_to_json(t) FROM {} t").format(Identifier(table))).fetchall()
         key = "user_id" if table == "user_settings" else "id"
@@ -198,14 +199,15 @@ class RunningGeneration:
         if self._consumer is not None:
             self._consumer.close()
         self.stop_connector()
-        self.client.indices.delete(index=",".join(f"{table}-{self.name}" for table in CDC_TABLES))
+        self.client.indices.delete(index=",".join(f"{table}-{self.name}" for table in captured_tables()))
 
     @classmethod
     @contextmanager
     def made(cls, config: StackConfig, **overrides: str) -> Iterator[Self]:
-        """Everything but the connector, which a test starts when it likes; taken down afterwards."""
+        """Yield a generation without a connector, which the test starts itself; at the end everything is removed."""
         name = f"t{uuid4().hex[:8]}"
-        # An owner's own: slots of a database keep it from being dropped, and a test's slot ends with its server.
+        # Each test has its own server: replication slots prevent dropping a database, and a test's slot ends with its
+        # server.
         with psycopg.connect(config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
         with psycopg.connect(config.database_url(name), autocommit=True) as connection:
@@ -223,7 +225,7 @@ class RunningGeneration:
 
 
 def same_rows(documents: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether an index says what a table says, times aside (they are spelled differently)."""
+    """Return whether an index equals its table, apart from the format of times."""
 
     def plain(row: Mapping[str, Any]) -> str:
         return json.dumps({k: v for k, v in row.items() if not k.endswith(("_at", "changed_at_ms"))}, sort_keys=True)

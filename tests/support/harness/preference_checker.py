@@ -1,4 +1,4 @@
-"""The preference checker over a directory and adapters in memory."""
+"""The preference checker with an in-memory directory and in-memory adapters."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,34 +8,40 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import AvroRecord
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
+from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import Chain
 
 
 class Checker(Chain):
-    """The use case with a directory in which users 1 to 3 of club 7 want everything."""
+    """The use case with a directory in which users 1 to 3 of club 7 permit everything."""
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = InMemoryDirectory()
         self.delay_store = InMemoryDelayStore()
         self.log = InMemoryDecisionLog()
+        self.cancellations = InMemoryCancellations()
         self.use_case = self.environment(self.directory)
         self.put_users(range(1, 4))
 
     def environment(self, directory: InMemoryDirectory) -> CheckPreferences:
-        """The use case with another directory."""
+        """Return the use case with another directory."""
         return CheckPreferences(
-            directory=directory, clock=self.clock, delay_store=self.delay_store, decision_log=self.log
+            directory=directory,
+            clock=self.clock,
+            delay_store=self.delay_store,
+            decision_log=self.log,
+            cancellations=self.cancellations,
         )
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
-        """Users of club 7 with settings that say nothing."""
+        """Store users of club 7 with empty settings."""
         for user_id in user_ids:
             self.directory.put(User(**{"user_id": user_id, "club_id": 7} | columns), UserSettings(user_id=user_id))
 
     def check(self, *records: AvroRecord, topic: str = topics.SEND_MONOLITH, **place: Any) -> list[int]:
-        """Drive these records at offsets 0, 1, …; returns the offsets to be redelivered."""
+        """Process these records at offsets 0, 1, …; return the offsets to be redelivered."""
         entries = [self.encoded(record, topic, **({"offset": offset} | place)) for offset, record in enumerate(records)]
         return self.run(self.use_case, *entries)

@@ -1,4 +1,4 @@
-"""Both use cases of the receipts function over adapters in memory."""
+"""Both use cases of the receipts function with in-memory adapters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from functions.receipts.ingest_receipts import IngestReceipts
-from functions.receipts.process_receipts import RETRY_DELAYS_S, ProcessReceipts
+from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.domain.suppressions import Periods
+from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.kafka import topics
 from masscomm.observability.traces import Headers
 from masscomm.stores.delayed_records import InMemoryDelayStore
@@ -18,9 +19,11 @@ from tests.support.harness.chain import Chain, entry
 
 
 class Receipts(Chain):
-    """Both use cases of the function; message m is user 101's, at position 500."""
+    """Both use cases of the receipts function. The message m was sent to user 101 at position 500."""
 
-    def __init__(self, retry_delays_s: Sequence[float] = RETRY_DELAYS_S, periods: Periods | None = None) -> None:
+    def __init__(
+        self, retry_delays_s: Sequence[float] = RECEIPT_RETRY_DELAYS_S, periods: Periods | None = None
+    ) -> None:
         super().__init__()
         self.messages = InMemorySentMessages()
         self.delay_store = InMemoryDelayStore()
@@ -34,12 +37,12 @@ class Receipts(Chain):
         )
 
     def sent_messages(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
-        """Consume delivery's outcome record: the messages were sent to users 101, 102, …"""
+        """Process an outcome record of delivery: the messages were sent to users 101, 102, …"""
         record = outcome("44444444-4444-5444-8444-444444444444", list(message_ids), **values)
         assert self.run(self.process, self.encoded(record, topics.OUTCOME, headers=list(headers))) == []
 
     def ingest(self, event: dict[str, Any]) -> dict[str, int]:
-        """AWS invokes the function."""
+        """Invoke the function with an AWS event."""
         use_case = IngestReceipts(codec=self.codec, producer=self.producer, clock=self.clock, logger=Logger())
         return use_case.ingest(event, 10)
 

@@ -1,8 +1,8 @@
-"""The chain from a send to the provider in memory; settings, users and templates change between deliveries."""
+"""All functions from a send to the provider, in memory. Settings, users and templates change between redeliveries."""
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -11,26 +11,30 @@ from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryQueueLeaseStore
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import SmallSends
 from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.chain.batch import UseCase
 from masscomm.clock import Clock
+from masscomm.domain import channels
 from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.records import SendRequested
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.stores.cancellations import Cancellation, SendKey
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
-from tests.support.harness.chain import entry, send
+from tests.support.harness.chain import SEND_ID, entry, send
 from tests.support.harness.delivery import Delivery
 
 USERS = range(1, 13)
-CHANNELS = ("push", "email")
+CHANNELS = tuple(channels.CHANNELS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomLane(SmallSends):
-    """A random lane each time a record is checked, as if the tenant's budget were unknown."""
+    """Chooses a random lane at each check of a record, as if the tenant's budget of small sends were unknown."""
 
     rng: random.Random
 
@@ -39,7 +43,7 @@ class RandomLane(SmallSends):
 
 
 class RandomQueue(BroadcastQueues):
-    """A random queue each time a record is checked, as if tenants came and went."""
+    """Chooses a random queue at each check of a record, as if the leases of other tenants changed."""
 
     def __init__(self, rng: random.Random, *queues: Lane) -> None:
         super().__init__(InMemoryQueueLeaseStore())
@@ -50,32 +54,61 @@ class RandomQueue(BroadcastQueues):
         return self.rng.choice(self.queues)
 
 
-class WholeChain(Delivery):
-    """The chain's use cases, one directory and one producer for all of them."""
+class ThreeSteps(Delivery):
+    """The use cases of preference_checker, builder and delivery, with one directory and one producer for all of
+    them.
+    """
 
-    def __init__(self, rng: random.Random, *, growing: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.rng = rng
-        self.growing = growing
         self.log = InMemoryDecisionLog()
-        self.checker_delay_store = InMemoryDelayStore()
         self.checker = CheckPreferences(
             directory=self.directory,
             clock=self.clock,
-            delay_store=self.checker_delay_store,
+            delay_store=self.delay_store,
             decision_log=self.log,
-            small_sends=RandomLane(rng=rng),
-            queues=RandomQueue(rng, *BROADCASTS),
-        )
-        self.scheduler, self.delivery_scheduler = (
-            ReleaseDueRecords(store=store, producer=self.producer, clock=self.clock, logger=Logger())
-            for store in (self.checker_delay_store, self.delay_store)
+            cancellations=self.cancellations,
         )
         self.builder = BuildMessages(
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
             decision_log=self.log,
+            cancellations=self.cancellations,
+        )
+
+    def drive(self, record: SendRequested, topic: str) -> list[int]:
+        """Process a send with all three functions; return the offsets to be redelivered."""
+        redelivered = self.run(self.checker, self.encoded(record, topic))
+        redelivered += self.run(self.checker, *self.entries(topics.RECHECK))
+        redelivered += self.run(self.builder, *self.entries(topics.BUILD))
+        return redelivered + self.run(self.use_case, *self.entries(topics.DELIVERY))
+
+    def entries(self, topic: str) -> list[dict[str, Any]]:
+        """Return the topic's records as entries of an event."""
+        return [entry(value, topic=topic, offset=offset) for offset, value in enumerate(self.values(topic))]
+
+
+class WholeChain(ThreeSteps):
+    """The three functions with random lanes, and the scheduler."""
+
+    def __init__(self, rng: random.Random, *, growing: bool, cancelling: bool = False) -> None:
+        """Args: growing: texts may grow between deliveries; cancelling: the send is cancelled at a random moment."""
+        super().__init__()
+        self.rng = rng
+        self.growing = growing
+        self.cancelling = cancelling
+        # Messages that were published when the send was cancelled; None before.
+        self.published_before: int | None = None
+        self.checker_delay_store = InMemoryDelayStore()
+        self.checker = replace(
+            self.checker,
+            delay_store=self.checker_delay_store,
+            lanes=OutputLanes(small_sends=RandomLane(rng=rng), queues=RandomQueue(rng, *BROADCASTS)),
+        )
+        self.scheduler, self.delivery_scheduler = (
+            ReleaseDueRecords(store=store, producer=self.producer, clock=self.clock, logger=Logger())
+            for store in (self.checker_delay_store, self.delay_store)
         )
         for user_id in USERS:
             self.put_device(user_id, user_id)
@@ -99,10 +132,21 @@ class WholeChain(Delivery):
         )
 
     def quiet_hours(self) -> dict[str, str] | None:
-        """None for most users; the others' have begun or begin soon."""
+        """Return no quiet hours for most users, and for others quiet hours that have begun or begin soon."""
         start = self.rng.randrange(24)
         hours = {"start": f"{start:02}:00", "end": f"{(start + self.rng.randint(1, 23)) % 24:02}:00"}
         return hours if self.rng.random() < 0.4 else None
+
+    def cancel(self) -> None:
+        """Cancel the send."""
+        self.published_before = self.published
+        key = SendKey(7, SEND_ID)
+        self.cancellations.record(Cancellation(send=key, requested_at_ms=self.clock.now_ms(), published_before=0))
+
+    @property
+    def published(self) -> int:
+        """The number of messages that the providers have."""
+        return len(self.push.published) + len(self.email.sent)
 
     def change_directory(self) -> None:
         """Change users, settings, templates and the clock before a redelivery."""
@@ -117,7 +161,7 @@ class WholeChain(Delivery):
                 case 2:
                     self.directory.remove(user)
                 case 3:
-                    self.directory.put(user)  # without an address
+                    self.directory.put(user)  # This user has no address.
                 case 4:
                     self.directory.put(UserSettings(user_id=user_id, quiet_hours=self.quiet_hours()))
                 case 5:
@@ -133,9 +177,11 @@ class WholeChain(Delivery):
         elif rng.random() < 0.5:
             self.put_template(number, CHANNELS[number], rng.randint(1, 300) if self.growing else rng.choice([10, 60]))
         self.clock.advance(rng.choice([0, 1, 10, 3_000]))
+        if self.cancelling and self.published_before is None and rng.random() < 0.1:
+            self.cancel()
 
     def step(self, use_case: UseCase[Any], entries: Sequence[Mapping[str, Any]]) -> None:
-        """Invoke a use case with batches of records: each is interrupted several times, then completed."""
+        """Invoke a use case with batches of records. Each invocation is interrupted several times, then completed."""
         while entries:
             batch, entries = entries[:3], entries[3:]
             for _ in range(self.rng.randint(0, 3)):
@@ -146,19 +192,19 @@ class WholeChain(Delivery):
             assert self.run(use_case, *batch) == []
 
     def consume(self, topic: str) -> list[dict[str, Any]]:
-        """Event entries of all records produced to a topic in any lane."""
+        """Return the event entries of all records that were produced to a topic, in any lane."""
         lanes = {topics.in_lane(topic, lane) for lane in Lane}
         found = [(name, value) for name, _, value, _ in self.producer.produced if name in lanes]
         return [entry(value, topic=name, offset=offset) for offset, (name, value) in enumerate(found)]
 
-    def send(self, expires_at: int | None) -> None:
+    def send(self, expires_at: int | None, send_at: int | None = None) -> None:
         """Pass one send to all users through the whole chain."""
-        # A small send, or a chunk of a broadcast.
+        # The send is a small send, or a chunk of a broadcast.
         chunks = self.rng.choice([1, 2])
-        record = send(USERS, channels=list(CHANNELS), expires_at=expires_at, chunk_count=chunks)
+        record = send(USERS, channels=list(CHANNELS), expires_at=expires_at, send_at=send_at, chunk_count=chunks)
         asked = self.encoded(record, topics.SEND_MONOLITH)
         self.step(self.checker, [asked])
-        # The parts of a long chunk, or a broadcast's chunk unchanged.
+        # The parts of a long chunk are consumed, or a chunk of a broadcast unchanged.
         known = self.consume(topics.RECHECK)
         self.step(self.checker, known)
         while self.checker_delay_store.items:
@@ -167,7 +213,7 @@ class WholeChain(Delivery):
             assert self.scheduler.sweep(lambda: 60).released
             released = self.consume(topics.RECHECK)[len(known) :]
             known += released
-            # The request is redelivered after it was decided: its offset was not committed.
+            # The request is redelivered after its decision, as if its offset had not been committed.
             self.step(self.checker, self.rng.choice([[], [asked]]))
             late = self.rng.sample(known, self.rng.randint(0, min(2, len(known))))
             self.step(self.checker, released + late)
@@ -175,7 +221,7 @@ class WholeChain(Delivery):
         self.step(self.builder, self.consume(topics.BUILD))
         built = known = self.consume(topics.DELIVERY)
         self.step(self.use_case, built)
-        # Some are in quiet hours by now; their part and its parent record may be redelivered.
+        # Some recipients are now in quiet hours. Their delayed part and its parent record may be redelivered.
         while self.delay_store.items:
             due_ms = min(item.due_ms for item in self.delay_store.items.values())
             self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)

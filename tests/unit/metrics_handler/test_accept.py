@@ -1,4 +1,4 @@
-"""Which media type a caller gets."""
+"""The choice of the media type."""
 
 import pytest
 
@@ -26,5 +26,5 @@ OFFERED = ("application/json", "text/csv")
         (";;q=,/,", None),
     ],
 )
-def test_the_most_wanted_type_that_can_be_served(accept: str | None, expected: str | None) -> None:
+def test_most_weighted_offered_type_is_chosen(accept: str | None, expected: str | None) -> None:
     assert chosen(accept, OFFERED) == expected

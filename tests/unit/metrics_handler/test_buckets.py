@@ -1,4 +1,4 @@
-"""Days of time zones: where they begin, and from which rows they can be summed exactly."""
+"""Days of time zones: their first bucket, and the rows from which their exact sum is made."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from functions.metrics_handler.store.buckets import InexactError, zone_days
-from functions.metrics_handler.store.port import Granularity
+from masscomm.domain.grains import Grain
 
 
 def at(text: str) -> datetime:
@@ -16,15 +16,15 @@ def at(text: str) -> datetime:
 @pytest.mark.parametrize(
     ("zone", "source"),
     [
-        ("UTC", Granularity.DAY),
-        ("Africa/Abidjan", Granularity.DAY),
-        ("Europe/Madrid", Granularity.HOUR),
-        ("Asia/Kolkata", Granularity.MINUTE),
-        ("Asia/Kathmandu", Granularity.MINUTE),
-        ("Australia/Lord_Howe", Granularity.MINUTE),  # half an hour of summer time
+        ("UTC", Grain.DAY),
+        ("Africa/Abidjan", Grain.DAY),
+        ("Europe/Madrid", Grain.HOUR),
+        ("Asia/Kolkata", Grain.MINUTE),
+        ("Asia/Kathmandu", Grain.MINUTE),
+        ("Australia/Lord_Howe", Grain.MINUTE),  # half an hour of summer time
     ],
 )
-def test_rows_are_the_coarsest_that_begin_where_the_days_do(zone: str, source: Granularity) -> None:
+def test_rows_are_the_coarsest_that_begin_where_the_days_do(zone: str, source: Grain) -> None:
     assert zone_days(ZoneInfo(zone), at("2026-01-01"), at("2027-01-01")).source is source
 
 
@@ -52,8 +52,8 @@ def test_repeated_midnight_begins_its_date_once() -> None:
 @pytest.mark.parametrize(
     ("zone", "day"),
     [
-        ("America/St_Johns", "2010-11-07"),  # clocks went back at 00:01, into the evening before
-        ("Africa/Monrovia", "1971-06-01"),  # 44 minutes and 30 seconds behind
+        ("America/St_Johns", "2010-11-07"),  # clocks were put back at 00:01, into the previous evening
+        ("Africa/Monrovia", "1971-06-01"),  # 44 minutes and 30 seconds behind UTC
     ],
 )
 def test_days_of_a_zone_off_the_full_hour_are_refused(zone: str, day: str) -> None:
@@ -66,5 +66,5 @@ def test_too_many_days_are_refused_before_they_are_computed() -> None:
         zone_days(ZoneInfo("Europe/Madrid"), at("1970-01-02"), at("2199-01-01"))
 
 
-def test_no_day_begins_in_less() -> None:
+def test_span_shorter_than_a_day_has_no_day() -> None:
     assert zone_days(ZoneInfo("Europe/Madrid"), at("2026-11-21T01:00"), at("2026-11-21T02:00")).starts == ()

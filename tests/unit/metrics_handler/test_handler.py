@@ -1,4 +1,4 @@
-"""The routes and what errors become, without a server."""
+"""The routes and the responses to errors, without a server."""
 
 import json
 from collections.abc import Iterator
@@ -12,20 +12,21 @@ from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
+from masscomm.stores.cancellations import InMemoryCancellations
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
 ASKED = {"granularity": ["day"], "start": ["2026-11-21T00:00:00Z"], "end": ["2026-11-22T00:00:00Z"]}
 
 
 class AwayStore(InMemoryMetricsStore):
-    """A store that is away."""
+    """A store that cannot be reached."""
 
     def send(self, send_id: str) -> Any:
         raise Retry("the metrics database does not answer")
 
 
 class BrokenStore(InMemoryMetricsStore):
-    """A store with a fault."""
+    """A store with a bug."""
 
     def send(self, send_id: str) -> Any:
         raise ZeroDivisionError("secret detail")
@@ -41,7 +42,7 @@ def _nothing_is_kept() -> Iterator[None]:
 def answer(
     monkeypatch: pytest.MonkeyPatch, store: InMemoryMetricsStore, event: dict[str, Any]
 ) -> tuple[int, dict[str, list[str]], dict[str, Any]]:
-    cases = module.use_cases(store, FixedClock(), timedelta(), InMemoryPollSlots())
+    cases = module.use_cases(store, FixedClock(), timedelta(), InMemoryPollSlots(), InMemoryCancellations())
     monkeypatch.setattr(module, "bootstrap", lambda: cases)
     found = module.handler(event, lambda_context())
     return found["statusCode"], found["multiValueHeaders"], json.loads(found["body"])

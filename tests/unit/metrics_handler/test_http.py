@@ -1,4 +1,4 @@
-"""What goes over HTTP: media types, entity tags, the next page, and what a tenant is answered."""
+"""HTTP features: media types, entity tags, the next page, and responses to tenants."""
 
 import csv
 import io
@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
-from functions.metrics_handler.store.port import Granularity, SendTotals
+from functions.metrics_handler.store.port import SendTotals
 from masscomm.clock import FixedClock
+from masscomm.domain.grains import Grain
 from masscomm.http.rest import Request
+from masscomm.stores.cancellations import InMemoryCancellations
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -23,7 +25,7 @@ ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["20
 
 
 class Api:
-    """The handler over a store in memory, with two clubs in it."""
+    """The handler over a store in memory, with the counts of two clubs."""
 
     def __init__(self) -> None:
         self.clock = FixedClock()
@@ -32,7 +34,7 @@ class Api:
             send_id="s", club_id=2, type="news", requested_at=NOON, chunk_count=1, chunks=1, channels={}, watermark=None
         )
         self.slots = InMemoryPollSlots()
-        self.cases = module.use_cases(self.store, self.clock, timedelta(), self.slots, 1)
+        self.cases = module.use_cases(self.store, self.clock, timedelta(), self.slots, InMemoryCancellations(), 1)
 
     def get(
         self,
@@ -40,7 +42,7 @@ class Api:
         parameters: dict[str, list[str]] | None = None,
         *,
         headers: dict[str, str] | None = None,
-        club_ids: str | None = None,  # None: an operator's, who sees every club
+        club_ids: str | None = None,  # None: an operator with access to every club
     ) -> tuple[int, dict[str, str], str]:
         event = get(path, **(parameters or {}))
         event["headers"] = headers
@@ -53,7 +55,7 @@ class Api:
 
 def row(club_id: int, count_total: int, category: str = "news") -> StoredCount:
     return StoredCount(
-        granularity=Granularity.HOUR,
+        granularity=Grain.HOUR,
         bucket=NOON,
         club_id=club_id,
         type=category,
@@ -75,7 +77,7 @@ def clubs(answer: tuple[int, dict[str, str], str]) -> set[int]:
     return {row["club_id"] for row in json.loads(answer[2])["rows"]}
 
 
-def test_rows_are_csv_where_that_is_wanted(api: Api) -> None:
+def test_rows_are_csv_if_accepted(api: Api) -> None:
     status, headers, body = api.get("/v1/metrics", ASKED | {"limit": ["2"]}, headers={"accept": "text/csv"})
     assert (status, headers["Content-Type"]) == (200, "text/csv; charset=utf-8; header=present")
     assert list(csv.reader(io.StringIO(body, newline=""))) == [
@@ -119,9 +121,9 @@ def test_a_tenant_sees_its_own_clubs_and_no_other(api: Api) -> None:
     assert api.get("/v1/metrics", ASKED, club_ids="")[0] == 403
 
 
-def test_trends_and_stream_are_kept_apart_too(api: Api) -> None:
+def test_trends_and_stream_hide_other_tenants(api: Api) -> None:
     minute = datetime.fromtimestamp(api.clock.now_ms() / 1000 // 60 * 60, UTC)
-    api.store.stored += [replace(row(club, club), granularity=Granularity.MINUTE, bucket=minute) for club in (1, 2)]
+    api.store.stored += [replace(row(club, club), granularity=Grain.MINUTE, bucket=minute) for club in (1, 2)]
     by_club = {"by": ["club_id"], "measure": ["sent"]}
     assert clubs(api.get("/v1/metrics/trending", by_club)) == {1, 2}
     assert clubs(api.get("/v1/metrics/trending", by_club, club_ids="2")) == {2}
@@ -132,13 +134,13 @@ def test_trends_and_stream_are_kept_apart_too(api: Api) -> None:
     assert {each["club_id"] for each in json.loads(body)["metrics"]["rows"]} == {2}
 
 
-def test_a_cursor_brings_no_other_tenants_rows(api: Api) -> None:
+def test_cursor_reads_no_other_tenants_rows(api: Api) -> None:
     _, _, body = api.get("/v1/metrics", ASKED | {"limit": ["1"]})
     cursor = json.loads(body)["next_cursor"]
     assert api.get("/v1/metrics", ASKED | {"cursor": [cursor]}, club_ids="1")[0] == 400
 
 
-def test_another_tenants_send_is_one_that_is_not_there(api: Api) -> None:
+def test_another_tenants_send_is_not_found(api: Api) -> None:
     assert api.get("/v1/sends/s", club_ids="2")[0] == 200
     theirs, none = api.get("/v1/sends/s", club_ids="1"), api.get("/v1/sends/none", club_ids="1")
     assert theirs == none
@@ -148,7 +150,7 @@ def test_another_tenants_send_is_one_that_is_not_there(api: Api) -> None:
 _strange = st.text(max_size=30)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(
         ["/v1/metrics", "/v1/metrics/trending", "/v1/metrics/stream", "/v1/sends/{}", "/v1/users/{}/notifications"]
@@ -158,7 +160,7 @@ _strange = st.text(max_size=30)
     st.dictionaries(st.sampled_from(["Accept", "If-None-Match", "x"]), _strange),
     st.none() | _strange,
 )
-def test_no_request_makes_a_fault(
+def test_no_request_causes_a_500(
     api: Api,
     path: str,
     segment: str,
@@ -173,7 +175,7 @@ def test_no_request_makes_a_fault(
 
 
 def test_too_many_open_polls_are_429_with_retry_after(api: Api) -> None:
-    """Counted by the id that API Gateway gives a key, not by what an authorizer calls its caller."""
+    """Polls are counted by API Gateway's id of the key, not by the authorizer's name of the caller."""
     cursor = json.loads(api.get("/v1/metrics/stream")[2])["cursor"]
     now_ms = api.clock.now_ms()
     assert api.slots.take("operator", 1, now_ms=now_ms, until_ms=now_ms + 29_000)

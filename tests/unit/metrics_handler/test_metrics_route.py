@@ -10,8 +10,9 @@ import pytest
 
 from functions.metrics_handler.routes.metrics import MetricsRoute, parse_query
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import Bounds, Dimension, Granularity
+from functions.metrics_handler.store.port import Bounds, Dimension
 from masscomm.clock import FixedClock
+from masscomm.domain.grains import Grain
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 
@@ -21,7 +22,7 @@ ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["
 
 def a_count(minute: int, club_id: int, measure: str, count_total: int, channel: str = "push") -> StoredCount:
     return StoredCount(
-        granularity=Granularity.MINUTE,
+        granularity=Grain.MINUTE,
         bucket=NOON + timedelta(minutes=minute),
         club_id=club_id,
         type="news",
@@ -66,7 +67,7 @@ def test_omitted_dimensions_are_summed_over(query: MetricsRoute) -> None:
     assert rows(answer) == [("2026-11-21T12:00:00Z", "email", "sent", 5), ("2026-11-21T12:00:00Z", "push", "sent", 7)]
 
 
-def test_filters_repeat_and_meet(query: MetricsRoute) -> None:
+def test_repeated_filters_are_combined(query: MetricsRoute) -> None:
     answer = query.answer(ASKED | {"club_id": ["1", "2"], "channel": ["push"], "dimensions": ["measure"]}, ALL_CLUBS)
     assert rows(answer) == [("2026-11-21T12:00:00Z", "sent", 7), ("2026-11-21T12:01:00Z", "requested", 9)]
 
@@ -80,8 +81,8 @@ def test_rows_beyond_the_limit_make_the_answer_truncated(query: MetricsRoute) ->
 @pytest.mark.parametrize(
     ("end", "complete"),
     [
-        ("2026-11-21T12:02:00Z", True),  # the watermark is its end and the grace
-        ("2026-11-21T12:02:00.001Z", False),  # the bucket that begins at 12:02 is in it, and lasts until 12:03
+        ("2026-11-21T12:02:00Z", True),  # the watermark is the end plus the grace period
+        ("2026-11-21T12:02:00.001Z", False),  # the bucket that begins at 12:02 is included, and lasts until 12:03
         ("2026-11-21T12:01:30Z", True),
     ],
 )
@@ -104,12 +105,12 @@ def test_answer_has_revised_buckets_and_the_grace(query: MetricsRoute) -> None:
         {"bucket": "2026-11-21T12:00:00Z", "revised_at": "2026-11-21T13:00:00Z"},
         {"bucket": "2026-11-21T12:01:00Z", "revised_at": "2026-11-21T14:00:00Z"},
     ]
-    # That another club's records came late is nobody's business.
+    # Late records of another club must not be visible.
     assert query.answer(ASKED, clubs=Clubs(frozenset({1})))["revised_at"] == "2026-11-21T13:00:00Z"
     assert query.answer(ASKED | {"club_id": ["3"]}, ALL_CLUBS)["revised_at"] is None
 
 
-def test_nothing_ever_counted_is_not_complete() -> None:
+def test_answer_without_any_count_is_not_complete() -> None:
     answer = MetricsRoute(InMemoryMetricsStore(), FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)
     assert (answer["rows"], answer["watermark"], answer["complete"]) == ([], None, False)
     assert answer["generated_at"] == "2023-11-14T22:13:20Z"
@@ -169,7 +170,7 @@ def forged(cursor: str, place: int, value: object) -> str:
         (0, "0000000000000000"),
         (1, 10**30),
         (1, int(NOON.timestamp()) + 1),  # in the middle of a bucket
-        (1, int(NOON.timestamp()) + 600),  # past the range
+        (1, int(NOON.timestamp()) + 600),  # after the range
         (1, "x"),
         (2, []),
         (2, [1, "news", "push", 7]),
@@ -183,7 +184,7 @@ def forged(cursor: str, place: int, value: object) -> str:
     ],
 )
 def test_forged_cursor_is_refused(query: MetricsRoute, place: int, value: object) -> None:
-    """Guards: what Postgres cannot take is a fault, and half a bucket read from its middle a wrong figure."""
+    """Without the check Postgres would fail, or half a bucket would be counted."""
     cursor = query.answer(ASKED | {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     same = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[place]
     assert len(query.answer(ASKED | {"cursor": [forged(cursor, place, same)]}, ALL_CLUBS)["rows"]) == 3
@@ -230,7 +231,7 @@ def test_query_beyond_a_bound_is_refused_with_it(query: MetricsRoute) -> None:
 
 
 def test_days_of_a_time_zone_have_its_offset() -> None:
-    stored = [replace(a_count(0, 1, "sent", 5), granularity=Granularity.HOUR)]
+    stored = [replace(a_count(0, 1, "sent", 5), granularity=Grain.HOUR)]
     asked = {"granularity": ["day"], "start": ["2026-11-21T00:00:00+01:00"], "end": ["2026-11-22T00:00:00+01:00"]}
     store = InMemoryMetricsStore(stored, watermark=NOON + timedelta(hours=11))
     answer = MetricsRoute(store, FixedClock(), timedelta()).answer(asked | {"time_zone": ["Europe/Madrid"]}, ALL_CLUBS)

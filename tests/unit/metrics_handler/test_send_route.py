@@ -11,8 +11,13 @@ from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
+from masscomm.stores.cancellations import InMemoryCancellations
 
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+def route_of(store: InMemoryMetricsStore) -> SendRoute:
+    return SendRoute(store, InMemoryCancellations(), FixedClock())
 
 
 def answer_of(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> dict[str, Any]:
@@ -26,9 +31,7 @@ def answer_of(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelT
         channels=channels,
         watermark=None,
     )
-    return SendRoute(InMemoryMetricsStore(sends={"s": send}, watermark=WATERMARK), FixedClock()).answer(
-        "s", {}, ALL_CLUBS
-    )
+    return route_of(InMemoryMetricsStore(sends={"s": send}, watermark=WATERMARK)).answer("s", {}, ALL_CLUBS)
 
 
 def test_each_recipient_of_a_send_is_accounted_for() -> None:
@@ -77,11 +80,11 @@ def test_surplus_outcomes_of_one_channel_break_conservation() -> None:
 
 def test_uncounted_send_is_not_found() -> None:
     with pytest.raises(Problem) as raised:
-        SendRoute(InMemoryMetricsStore(), FixedClock()).answer("s", {}, ALL_CLUBS)
+        route_of(InMemoryMetricsStore()).answer("s", {}, ALL_CLUBS)
     assert raised.value.status == 404
 
 
 def test_parameters_are_refused_by_name() -> None:
     with pytest.raises(Problem) as raised:
-        SendRoute(InMemoryMetricsStore(), FixedClock()).answer("s", {"verbose": ["1"]}, ALL_CLUBS)
+        route_of(InMemoryMetricsStore()).answer("s", {"verbose": ["1"]}, ALL_CLUBS)
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, ["verbose"])

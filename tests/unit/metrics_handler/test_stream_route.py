@@ -1,4 +1,4 @@
-"""The long poll over a store in memory and a clock that moves when it is slept on."""
+"""The long poll over a store in memory, with a clock that sleep() advances."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from functions.metrics_handler.routes.metrics import MetricsRoute
-from functions.metrics_handler.routes.stream import RESERVED_S, RETRY_AFTER_S, StreamRoute
+from functions.metrics_handler.routes.stream import StreamRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
-from functions.metrics_handler.store.port import Granularity
 from masscomm.clock import FixedClock
+from masscomm.domain.grains import Grain
+from masscomm.domain.time_limits import STREAM_RESERVE_S, STREAM_RETRY_AFTER_S
 from masscomm.errors import Retry, Stop
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
@@ -41,7 +42,7 @@ class StreamClock(FixedClock):
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
         self.advance(seconds)
-        # What happens may sleep, too: of several polls at a time each is in the middle of the one before.
+        # A planned call may sleep as well: concurrent polls are nested, each inside the sleep of the previous one.
         while due := [each for each in self.planned if self.slept >= each[0]]:
             self.planned.remove(due[0])
             due[0][1]()
@@ -49,7 +50,7 @@ class StreamClock(FixedClock):
     def count(self) -> None:
         self.store.stored.append(
             StoredCount(
-                granularity=Granularity.HOUR,
+                granularity=Grain.HOUR,
                 bucket=NOON,
                 club_id=1,
                 type="news",
@@ -99,7 +100,7 @@ def test_new_counts_end_the_wait(clock: StreamClock) -> None:
 
 def test_poll_without_new_counts_returns_its_cursor(clock: StreamClock) -> None:
     before = clock.ask()["cursor"]
-    # An idle stream's watermark goes on, within its minute.
+    # An idle stream's watermark advances within its minute.
     clock.planned.append((3.0, lambda: clock.move(NOON + timedelta(seconds=3))))
     answer = clock.ask(before, ASKED)
     assert (answer["changed"], answer["cursor"], answer["metrics"], clock.slept) == (False, before, None, 20)
@@ -116,7 +117,7 @@ def test_another_complete_minute_ends_the_waiting(clock: StreamClock) -> None:
 
 
 def test_restarted_batch_id_is_a_change(clock: StreamClock) -> None:
-    """A lost checkpoint numbers its batches from 0 again."""
+    """After a lost checkpoint the stream numbers its batches from 0 again."""
     before = clock.ask()["cursor"]
     clock.store.batch_id = 0
     assert clock.ask(before)["changed"]
@@ -131,15 +132,15 @@ def test_answer_is_complete_once_past_minutes_are_counted(clock: StreamClock) ->
     assert clock.ask()["complete"]
 
 
-def test_an_invocation_that_must_end_waits_no_longer(clock: StreamClock) -> None:
+def test_poll_ends_before_its_invocation(clock: StreamClock) -> None:
     before = clock.ask()["cursor"]
-    clock.ask(before, remaining_s=RESERVED_S + 3)
+    clock.ask(before, remaining_s=STREAM_RESERVE_S + 3)
     assert clock.slept == 3
     clock.ask(before, remaining_s=1)
     assert clock.slept == 3
 
 
-def test_nothing_was_ever_counted(clock: StreamClock) -> None:
+def test_poll_of_an_empty_store_waits_and_is_incomplete(clock: StreamClock) -> None:
     clock.store.watermark = clock.store.batch_id = clock.store.finished_at = None
     answer = clock.ask()
     assert (answer["watermark"], answer["complete"]) == (None, False)
@@ -186,7 +187,7 @@ def poll(clock: StreamClock, watch: StreamRoute, since: str, caller: str = "key"
 
 @pytest.mark.guarantee("metrics_api.polls_a_key_are_limited")
 def test_a_poll_beyond_its_keys_limit_is_refused(clock: StreamClock) -> None:
-    """Whichever environments the others wait in; other keys have slots of their own."""
+    """Polls count in all environments; other keys have slots of their own."""
     since = clock.ask()["cursor"]
     found: list[object] = []
 
@@ -197,10 +198,10 @@ def test_a_poll_beyond_its_keys_limit_is_refused(clock: StreamClock) -> None:
             except Problem as problem:
                 found.append((problem.status, problem.retry_after_s))
 
-    # Both wait: the second one asks while the first one sleeps, the others while the second one does.
+    # Two polls wait: the second begins during the first one's sleep, the others during the second one's.
     clock.planned = [(0.5, lambda: found.append(poll(clock, clock.environment(), since)["changed"])), (1.0, others_ask)]
     assert poll(clock, clock.watch, since)["changed"] is False
-    refused = (429, RETRY_AFTER_S)
+    refused = (429, STREAM_RETRY_AFTER_S)
     assert found == [refused, refused, False, False]
 
 
@@ -219,7 +220,7 @@ def test_poll_that_ends_or_fails_frees_its_slot(clock: StreamClock) -> None:
     assert clock.slots.taken == {}
 
 
-def test_a_poll_that_was_killed_blocks_its_key_briefly(clock: StreamClock) -> None:
+def test_killed_poll_blocks_its_key_briefly(clock: StreamClock) -> None:
     since = clock.ask()["cursor"]
     for _ in range(2):
         assert clock.slots.take("key", 2, now_ms=clock.now_ms(), until_ms=clock.now_ms() + 29_000)
@@ -229,7 +230,7 @@ def test_a_poll_that_was_killed_blocks_its_key_briefly(clock: StreamClock) -> No
     assert poll(clock, clock.watch, since)["changed"] is False
 
 
-def test_an_answer_at_once_needs_no_slot(clock: StreamClock) -> None:
+def test_immediate_answer_needs_no_slot(clock: StreamClock) -> None:
     before = clock.ask()["cursor"]
     clock.count()
     assert clock.ask(before)["changed"] is True
@@ -247,7 +248,7 @@ def test_polls_that_cannot_be_counted_do_not_wait(clock: StreamClock) -> None:
     assert metrics.taken()[0] == {POLLS_UNCOUNTED.name: 1}
 
 
-def test_a_missing_table_is_no_reason_to_wait(clock: StreamClock) -> None:
+def test_missing_slots_table_is_a_stop(clock: StreamClock) -> None:
     since = clock.ask()["cursor"]
     clock.slots.failing = Stop("there is no table")
     with pytest.raises(Stop):

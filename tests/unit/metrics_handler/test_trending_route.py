@@ -7,8 +7,9 @@ import pytest
 
 from functions.metrics_handler.routes.trending import TrendingRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import Bounds, Granularity
+from functions.metrics_handler.store.port import Bounds
 from masscomm.clock import FixedClock
+from masscomm.domain.grains import Grain
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
 
@@ -20,7 +21,7 @@ def a_count(
     minutes_ago: int, category: str, count_total: int, club_id: int = 1, measure: str = "requested"
 ) -> StoredCount:
     return StoredCount(
-        granularity=Granularity.MINUTE,
+        granularity=Grain.MINUTE,
         bucket=MINUTE - timedelta(minutes=minutes_ago),
         club_id=club_id,
         type=category,
@@ -49,7 +50,7 @@ def trends(bounds: Bounds | None = None, **parameters: str) -> dict[str, Any]:
     return use_case.answer({"window": ["5"]} | {name: [value] for name, value in parameters.items()}, ALL_CLUBS)
 
 
-def test_the_window_ends_with_the_minute_that_is_now() -> None:
+def test_trends_window_ends_with_the_current_minute() -> None:
     answer = trends()
     assert (answer["start"], answer["end"]) == ("2026-11-21T12:26:00Z", "2026-11-21T12:31:00Z")
     assert [tuple(row.values()) for row in answer["rows"]] == [("goal", 7, 10), ("news", 7, 1), ("ads", 1, 0)]

@@ -40,7 +40,7 @@ def found(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def made_up(at: int, send_id: str = "a") -> str:
-    """A cursor with the right query in it, and a row that no answer had."""
+    """A cursor with the right query and a row that no response had."""
     cursor = use_case().answer("7", {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     query = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[0]
     return base64.urlsafe_b64encode(json.dumps([query, at, send_id, "push"]).encode()).decode()
@@ -52,7 +52,7 @@ def test_disabled_recipient_log_is_404() -> None:
     assert raised.value.status == 404
 
 
-def test_a_user_has_the_latest_first_and_its_own_alone() -> None:
+def test_user_sees_only_its_own_notifications_latest_first() -> None:
     body = use_case().answer("7", {}, ALL_CLUBS)
     assert found(body) == [("c", "push"), ("b", "push"), ("b", "email"), ("a", "push")]
     assert body["rows"][-1] == {
@@ -68,7 +68,7 @@ def test_a_user_has_the_latest_first_and_its_own_alone() -> None:
     assert found(use_case().answer("9", {}, ALL_CLUBS)) == []
 
 
-def test_filters_and_range() -> None:
+def test_notifications_are_filtered_by_club_channel_and_time() -> None:
     assert found(use_case().answer("7", {"channel": ["push"], "club_id": ["2"]}, ALL_CLUBS)) == [("b", "push")]
     body = use_case().answer("7", {"start": ["2026-11-21T12:01:00Z"], "end": ["2026-11-21T12:02:00Z"]}, ALL_CLUBS)
     assert (found(body), body["complete"]) == ([("b", "push"), ("b", "email")], True)
@@ -81,7 +81,7 @@ def test_tenant_sees_only_its_own_notifications() -> None:
     assert raised.value.status == 403
 
 
-def test_pages_are_the_answer_and_a_cursor_is_its_querys() -> None:
+def test_pages_equal_the_answer_and_bind_their_cursor() -> None:
     paged, parameters = [], {"limit": ["1"]}
     while True:
         body = use_case().answer("7", parameters, ALL_CLUBS)

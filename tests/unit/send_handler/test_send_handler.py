@@ -1,4 +1,4 @@
-"""POST /v1/sends: refused by field, or on its topic before it is accepted."""
+"""POST /v1/sends: rejected by field, or accepted once its topic has the records."""
 
 import base64
 import json
@@ -8,78 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.send_handler import handler as module
-from functions.send_handler.request_send import RequestSend
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.domain.records import SendRequested
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.kafka import topics
 from masscomm.observability import traces
-from tests.support.harness.chain import NOW, Chain, Context
-from tests.support.inputs.api_gateway_events import EVERY_CLUB
-
-VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1, 2, 3]}
-
-
-class Api(Chain):
-    """The function behind its gateway."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__()
-        self.use_case = RequestSend(codec=self.codec, producer=self.producer, clock=self.clock)
-        monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)
-
-    def call(
-        self,
-        body: str | None,
-        *,
-        method: str = "POST",
-        path: str = "/v1/sends",
-        is_base64: bool = False,
-        authorizer: dict[str, Any] | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> tuple[int, dict[str, Any], dict[str, Any]]:
-        """(status, body, headers) of a request."""
-        event: dict[str, Any] = {
-            "resource": path,
-            "path": path,
-            "httpMethod": method,
-            "headers": {"Content-Type": "application/json", **(headers or {})},
-            "multiValueHeaders": {"Content-Type": ["application/json"]},
-            "queryStringParameters": None,
-            "multiValueQueryStringParameters": None,
-            "pathParameters": None,
-            "stageVariables": None,
-            "requestContext": {
-                "authorizer": EVERY_CLUB if authorizer is None else authorizer,
-                "requestId": "r",
-                "path": path,
-                "httpMethod": method,
-                "stage": "v1",
-            },
-            "body": body,
-            "isBase64Encoded": is_base64,
-        }
-        answer = module.handler(event, Context(self.clock))
-        answered = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
-        return answer["statusCode"], json.loads(answer["body"]), answered
-
-    def post(self, **values: Any) -> tuple[int, dict[str, Any], dict[str, Any]]:
-        """A valid request but for these fields."""
-        return self.call(json.dumps(VALID | values))
-
-    def sends(self, topic: str = topics.SEND_API) -> list[SendRequested]:
-        """The records on the topic."""
-        return self._decoded(SendRequested, topic)
+from tests.support.harness.chain import NOW
+from tests.support.harness.send_api import VALID, SendApi
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Api:
-    return Api(monkeypatch)
+def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
+    return SendApi(monkeypatch)
 
 
-def test_accepted_send_is_on_its_topic(api: Api) -> None:
+def test_accepted_send_is_on_its_topic(api: SendApi) -> None:
     status, body, headers = api.post(
         data={"headline": "Win"}, locale="de-CH", reference="r", collapse_key="k", template="final"
     )
@@ -110,18 +53,18 @@ def test_accepted_send_is_on_its_topic(api: Api) -> None:
     assert [key for _, key, _, _ in api.producer.produced] == [chunk_id(body["send_id"], 0).encode()]
 
 
-def test_repeated_users_are_reported_and_channels_counted(api: Api) -> None:
+def test_repeated_users_are_reported_and_channels_counted(api: SendApi) -> None:
     _, body, _ = api.post(to_users=[1, 2, 1, 1], channels=["push", "email"])
     assert (body["requested"], body["duplicates"]) == (4, 2)
     assert api.sends()[0].to_users == [1, 2]
     assert api.sends()[0].channels == ["push", "email"]
 
 
-def test_category_sets_the_number_of_requested_channels(api: Api) -> None:
+def test_category_sets_the_number_of_requested_channels(api: SendApi) -> None:
     assert api.post(type="security_alert")[1]["requested"] == 6
 
 
-def test_a_long_send_travels_in_chunks(api: Api) -> None:
+def test_a_long_send_travels_in_chunks(api: SendApi) -> None:
     status, body, _ = api.post(to_users=list(range(1, 2 * CHUNK_SIZE + 2)))
     assert (status, body["requested"]) == (202, 2 * CHUNK_SIZE + 1)
     records = api.sends()
@@ -136,19 +79,37 @@ def test_a_long_send_travels_in_chunks(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("priority", "topic"), [("bulk", "send.api"), ("critical", "send.api.critical")])
-def test_the_priority_is_the_lane(api: Api, priority: str, topic: str) -> None:
+def test_the_priority_is_the_lane(api: SendApi, priority: str, topic: str) -> None:
     api.post(priority=priority)
     assert [name for name, *_ in api.producer.produced] == [topic]
 
 
-def test_every_send_has_an_id_of_its_own(api: Api) -> None:
+def test_every_send_has_an_id_of_its_own(api: SendApi) -> None:
     assert api.post()[1]["send_id"] != api.post()[1]["send_id"]
 
 
-def test_a_body_in_base64_is_read(api: Api) -> None:
+def test_a_body_in_base64_is_read(api: SendApi) -> None:
     text = json.dumps(VALID | {"data": {"headline": "Züri"}}, ensure_ascii=False)
     assert api.call(base64.b64encode(text.encode()).decode(), is_base64=True)[0] == 202
     assert api.sends()[0].data == {"headline": "Züri"}
+
+
+@pytest.mark.guarantee("api_keys.request_needs_its_scopes")
+@pytest.mark.parametrize(
+    ("values", "scope"),
+    [
+        ({"priority": "critical"}, "send:critical"),
+        ({"data": {"title": "t", "body": "b"}}, "send:content"),
+        ({"type": "one_time_password", "data": {"title": "t", "body": "b", "more": "m"}}, "send:mandatory"),
+    ],
+)
+def test_a_request_needs_the_scopes_of_its_fields(api: SendApi, values: dict[str, Any], scope: str) -> None:
+    body = json.dumps(VALID | values)
+    status, answer, _ = api.call(body, authorizer={"club_ids": "7", "scopes": "send read admin"})
+    assert (status, answer["detail"]) == (403, f"These credentials do not have the scope {scope}.")
+    assert api.producer.produced == []
+    assert api.call(body, authorizer={"club_ids": "7", "scopes": f"send {scope}"})[0] == 202
+    assert api.call(json.dumps(VALID), authorizer={"club_ids": "7", "scopes": "send"})[0] == 202
 
 
 INVALID: list[tuple[dict[str, Any], str]] = [
@@ -198,7 +159,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("values", "field"), INVALID, ids=lambda value: str(value)[:40])
-def test_an_invalid_field_is_named_and_nothing_is_sent(api: Api, values: dict[str, Any], field: str) -> None:
+def test_an_invalid_field_is_named_and_nothing_is_sent(api: SendApi, values: dict[str, Any], field: str) -> None:
     status, body, headers = api.post(**values)
     assert status == 400
     assert headers["Content-Type"] == "application/problem+json"
@@ -209,7 +170,7 @@ def test_an_invalid_field_is_named_and_nothing_is_sent(api: Api, values: dict[st
 
 
 @pytest.mark.parametrize("field", ["type", "club_id", "to_users"])
-def test_a_missing_field_is_named(api: Api, field: str) -> None:
+def test_a_missing_field_is_named(api: SendApi, field: str) -> None:
     status, body, _ = api.call(json.dumps({name: value for name, value in VALID.items() if name != field}))
     assert (status, [error["field"] for error in body["errors"]]) == (400, [field])
 
@@ -218,7 +179,7 @@ def test_a_missing_field_is_named(api: Api, field: str) -> None:
     "text",
     [None, "", "{", "[]", "null", '"text"', '{"club_id": NaN}', "[" * 100_000, '{"club_id": ' + "9" * 5000 + "}"],
 )
-def test_a_body_that_is_no_json_object_is_refused(api: Api, text: str | None) -> None:
+def test_a_body_that_is_no_json_object_is_refused(api: SendApi, text: str | None) -> None:
     status, body, headers = api.call(text)
     assert (status, headers["Content-Type"]) == (400, "application/problem+json")
     assert body["errors"]
@@ -226,26 +187,26 @@ def test_a_body_that_is_no_json_object_is_refused(api: Api, text: str | None) ->
 
 
 @pytest.mark.parametrize("text", ["not base64!", base64.b64encode(b"\xff\xfe").decode()])
-def test_a_body_that_is_no_text_is_refused(api: Api, text: str) -> None:
+def test_a_body_that_is_no_text_is_refused(api: SendApi, text: str) -> None:
     assert api.call(text, is_base64=True)[0] == 400
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=5))
 def test_any_field_value_is_accepted_or_refused(value: Any) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        api = Api(monkeypatch)
+        api = SendApi(monkeypatch)
         for field in ("type", "club_id", "to_users", "channels", "data", "expires_at", value):
             if isinstance(field, str):
                 assert api.call(json.dumps(VALID | {field: value}))[0] in (202, 400)
 
 
-def test_an_answer_does_not_grow_with_the_callers_names(api: Api) -> None:
+def test_an_answer_does_not_grow_with_the_callers_names(api: SendApi) -> None:
     for values in ({"x" * 100_000: 1}, {"to_users": ["a"] * 1000}):
         assert len(json.dumps(api.post(**values)[1])) < 10_000
 
 
 @pytest.mark.guarantee("sends_api.accepted_send_is_stored")
-def test_a_send_that_is_not_whole_on_kafka_is_not_accepted(api: Api) -> None:
+def test_send_with_an_unacknowledged_chunk_is_not_accepted(api: SendApi) -> None:
     refusals = iter([None, Retry("no leader")])
     api.producer.fail = lambda _topic, _value: next(refusals)
     status, body, headers = api.post(to_users=list(range(1, CHUNK_SIZE + 2)))
@@ -255,7 +216,7 @@ def test_a_send_that_is_not_whole_on_kafka_is_not_accepted(api: Api) -> None:
 
 
 @pytest.mark.guarantee("sends_api_answer.send_too_large")
-def test_send_too_large_for_kafka_is_413_without_retry(api: Api) -> None:
+def test_send_too_large_for_kafka_is_413_without_retry(api: SendApi) -> None:
     api.producer.fail = lambda _topic, _value: DeadLetter("too_large", "too large")
     status, _, headers = api.post()
     assert status == 413
@@ -266,8 +227,8 @@ def test_send_too_large_for_kafka_is_413_without_retry(api: Api) -> None:
     ("error", "status", "retry_after"),
     [(Retry("the schema registry answered 500"), 503, "5"), (Stop("not deployed"), 500, None), (KeyError(), 500, None)],
 )
-def test_a_registry_that_is_no_help_accepts_nothing(
-    api: Api, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, retry_after: str | None
+def test_unavailable_registry_accepts_no_send(
+    api: SendApi, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, retry_after: str | None
 ) -> None:
     def id_of(_subject: str, _schema: Any) -> int:
         raise error
@@ -284,14 +245,14 @@ def test_a_registry_that_is_no_help_accepts_nothing(
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/v1/sends"), ("POST", "/v1/sends/1"), ("POST", "/v2/sends"), ("DELETE", "/")]
 )
-def test_unknown_route_is_problem_json(api: Api, method: str, path: str) -> None:
+def test_unknown_route_is_problem_json(api: SendApi, method: str, path: str) -> None:
     status, body, headers = api.call(json.dumps(VALID), method=method, path=path)
     assert (status, body["status"]) == (404, 404)
     assert headers["Content-Type"] == "application/problem+json"
     assert api.producer.produced == []
 
 
-def test_each_chunk_has_send_at(api: Api) -> None:
+def test_each_chunk_has_send_at(api: SendApi) -> None:
     users = list(range(1, CHUNK_SIZE + 2))
     status, _, _ = api.post(to_users=users, send_at="2023-11-15T00:13:20+02:00", expires_at="2023-11-15T00:00:00Z")
     assert status == 400
@@ -302,7 +263,7 @@ def test_each_chunk_has_send_at(api: Api) -> None:
 
 @pytest.mark.parametrize("club_ids", ["8", "8,9"])
 def test_send_for_another_club_is_403(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
-    api = Api(monkeypatch)
+    api = SendApi(monkeypatch)
     status, problem, _ = api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})
     assert (status, problem["errors"][0]["field"]) == (403, "club_id")
     assert api.sends() == []
@@ -310,7 +271,7 @@ def test_send_for_another_club_is_403(monkeypatch: pytest.MonkeyPatch, club_ids:
 
 @pytest.mark.parametrize("club_ids", ["7", "8,7"])
 def test_a_tenant_sends_for_its_own_clubs(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
-    api = Api(monkeypatch)
+    api = SendApi(monkeypatch)
     assert api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})[0] == 202
     assert [send.club_id for send in api.sends()] == [7]
 
@@ -319,7 +280,7 @@ CAME_WITH = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.mark.parametrize("name", ["traceparent", "Traceparent"])
-def test_each_chunk_continues_the_callers_trace(api: Api, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_chunk_continues_the_callers_trace(api: SendApi, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     body = json.dumps(VALID | {"to_users": list(range(1, CHUNK_SIZE + 2))})
     api.call(body, headers={name: CAME_WITH, "tracestate": "a=b"})
     carried = [traces.of_headers(headers) for _, _, _, headers in api.producer.produced]
@@ -337,7 +298,7 @@ def test_each_chunk_continues_the_callers_trace(api: Api, name: str, capsys: pyt
 
 
 @pytest.mark.parametrize("headers", [{}, {"traceparent": "00-abc"}])
-def test_a_request_without_a_valid_trace_begins_that_of_its_send(api: Api, headers: dict[str, str]) -> None:
+def test_a_request_without_a_valid_trace_begins_that_of_its_send(api: SendApi, headers: dict[str, str]) -> None:
     _, body, _ = api.call(json.dumps(VALID), headers=headers)
     ((_, _, _, produced),) = api.producer.produced
     carried = traces.of_headers(produced)
@@ -345,7 +306,7 @@ def test_a_request_without_a_valid_trace_begins_that_of_its_send(api: Api, heade
     assert carried.trace_id == traces.begun_by(body["send_id"]).trace_id
 
 
-def test_log_keys_of_a_request_end_with_it(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_keys_of_a_request_end_with_it(api: SendApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.producer.fail = lambda _topic, _value: Retry("down")
     api.post(club_id=8)
     api.producer.fail = lambda _topic, _value: None

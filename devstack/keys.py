@@ -1,0 +1,157 @@
+"""The command `masscomm keys`: it creates, lists, rotates and revokes API keys."""
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from devstack.installation import Installation, installation
+from devstack.options import JsonOption, given
+from devstack.terminal import Terminal, print_json
+from masscomm.http.scopes import DEFAULT_SCOPES, Scope
+from masscomm.http.tenant import Clubs, clubs_of
+from masscomm.stores.api_keys import TABLE, ApiKey, ApiKeys, digest_of, new_key
+
+app = typer.Typer(help="API keys with their clubs, scopes and ends.", no_args_is_help=True)
+console = Terminal()
+errors = Terminal(stderr=True)
+
+_DAY_S = 86_400
+KeyIdArgument = Annotated[str, typer.Argument(help="The key's id, as `list` shows it.")]
+
+
+@app.command()
+@given(installation=installation)
+def create(
+    *,
+    installation: Installation,
+    name: Annotated[str, typer.Option("--name", help="For people: the system that uses the key.")],
+    club: Annotated[list[int] | None, typer.Option("--club", help="A club of the key. May be repeated.")] = None,
+    every_club: Annotated[bool, typer.Option("--every-club", help="The key sees every club.")] = False,
+    scope: Annotated[
+        list[Scope] | None, typer.Option("--scope", help="A scope of the key. May be repeated; without any: read.")
+    ] = None,
+    days: Annotated[int | None, typer.Option("--days", min=1, max=3_660, help="The key ends after this time.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a key and print it: it is shown once, only its SHA-256 is stored."""
+    clubs = "*" if every_club else ",".join(str(each) for each in sorted(set(club or [])))
+    if every_club == bool(club) or not _is_readable(clubs):
+        errors.print("Name the key's clubs, each above 0, by --club, or use --every-club.")
+        raise typer.Exit(1)
+    now_s = int(time.time())
+    made = ApiKey(
+        digest="",
+        name=name,
+        clubs=clubs,
+        scopes=" ".join(sorted(set(scope or DEFAULT_SCOPES))),
+        created_at=now_s,
+        expires_at=None if days is None else now_s + days * _DAY_S,
+    )
+    _store_new(_keys(installation), made, as_json=as_json)
+
+
+@app.command("list")
+@given(installation=installation)
+def list_keys(*, installation: Installation, as_json: JsonOption = False) -> None:
+    """Show each key: id, name, clubs, scopes, creation, end and last use (at most a minute late)."""
+    found = sorted(_keys(installation).all(), key=lambda key: (key.name, key.created_at))
+    if as_json:
+        for each in found:
+            print_json(_shown(each))
+        return
+    table = Table("id", "name", "clubs", "scopes", "created", "end", "last used", title=f"{len(found)} keys")
+    for each in found:
+        table.add_row(*(value or "never" for value in _shown(each).values()))
+    console.print(table)
+
+
+@app.command()
+@given(installation=installation)
+def rotate(
+    key_id: KeyIdArgument,
+    *,
+    installation: Installation,
+    hours: Annotated[
+        int, typer.Option("--hours", min=0, max=720, help="The previous key is valid for this time.")
+    ] = 24,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a key with the same name, clubs, scopes and end, and end the previous one."""
+    keys = _keys(installation)
+    previous = _by_id(keys, key_id)
+    now_s = int(time.time())
+    if not previous.is_valid(now_s):
+        errors.print(f"Key {key_id} has ended. Create a new one.")
+        raise typer.Exit(1)
+    made = ApiKey(
+        digest="",
+        name=previous.name,
+        clubs=previous.clubs,
+        scopes=previous.scopes,
+        created_at=now_s,
+        expires_at=previous.expires_at,
+    )
+    _store_new(keys, made, as_json=as_json)
+    ends = [now_s + hours * 3_600, *([] if previous.expires_at is None else [previous.expires_at])]
+    keys.end(previous.digest, min(ends))
+
+
+@app.command()
+@given(installation=installation)
+def revoke(key_id: KeyIdArgument, *, installation: Installation) -> None:
+    """End a key now. API Gateway may accept it for a minute: it caches the authorizer's answer."""
+    keys = _keys(installation)
+    key = _by_id(keys, key_id)
+    keys.end(key.digest, min(int(time.time()), key.expires_at or int(time.time())))
+    console.print(f"Key {key.key_id} is revoked.")
+
+
+def _keys(installation: Installation) -> ApiKeys:
+    return ApiKeys(installation.dynamodb(), installation.table(TABLE))
+
+
+def _by_id(keys: ApiKeys, key_id: str) -> ApiKey:
+    """Return the key with this id. If there is none, exit with status 1."""
+    found = [key for key in keys.all() if key.key_id == key_id]
+    if not found:
+        errors.print(f"No key has the id {key_id}. `masscomm keys list` shows them.")
+        raise typer.Exit(1)
+    return found[0]
+
+
+def _store_new(keys: ApiKeys, made: ApiKey, *, as_json: bool) -> None:
+    """Store a key with a new secret text, and print this text."""
+    text = new_key()
+    stored = replace(made, digest=digest_of(text))
+    keys.put(stored)
+    if as_json:
+        print_json({"key": text, "sha256": stored.digest, **_shown(stored)})
+    else:
+        console.print(f"Key {stored.key_id} of {stored.name}, shown only now:")
+        console.print(text)
+        console.print(f"SHA-256, the value of its key in API Gateway: {stored.digest}")
+
+
+def _shown(key: ApiKey) -> dict[str, str | None]:
+    return {
+        "id": key.key_id,
+        "name": key.name,
+        "clubs": key.clubs,
+        "scopes": key.scopes,
+        "created_at": _time(key.created_at),
+        "expires_at": _time(key.expires_at),
+        "last_used_at": _time(key.last_used_at),
+    }
+
+
+def _time(seconds: int | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _is_readable(clubs: str) -> bool:
+    """Return whether the functions can read the clubs (tenants) of the key."""
+    return clubs == "*" or clubs_of({"club_ids": clubs}) != Clubs()

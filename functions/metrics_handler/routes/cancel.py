@@ -1,0 +1,72 @@
+"""POST /v1/sends/{send_id}/cancel: end what is not published of a send.
+
+The cancellation is recorded; preference_checker, builder and delivery read it with each batch. Notifications that an
+invocation publishes meanwhile count as sent: GET /v1/sends/{send_id} has their number. A repeated request gets the same
+response.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.routes.send import is_complete, known_send, published
+from functions.metrics_handler.store.port import MetricsStore
+from masscomm.clock import Clock
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.tenant import Clubs
+from masscomm.json_reader import InvalidJson, read_json
+from masscomm.stores.cancellations import Cancellation, Cancellations, SendKey
+
+
+@dataclass(frozen=True)
+class CancelRoute:
+    """The route POST /v1/sends/{send_id}/cancel."""
+
+    store: MetricsStore
+    cancellations: Cancellations
+    clock: Clock
+
+    def answer(
+        self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs, content: str | None
+    ) -> dict[str, Any]:
+        """Record the cancellation and return the response body.
+
+        Errors: Problem (400 for a parameter or content, 404, 409 for a send that has ended), Retry.
+        """
+        read = Reader(parameters, ())
+        if read.errors:
+            raise read.problem()
+        _check_empty(content)
+        send = known_send(self.store, send_id, clubs)
+        key = SendKey(send.club_id, send_id)
+        cancellation = self.cancellations.find(key)
+        if cancellation is None:
+            # A send with an invalid id was dead-lettered, so that no notification of it can be published.
+            if is_complete(send) or not key.is_valid:  # guard: cancellations.ended_send
+                raise Problem(409, "The send has ended: there is nothing to cancel.")
+            cancellation = self.cancellations.record(
+                Cancellation(send=key, requested_at_ms=self.clock.now_ms(), published_before=published(send))
+            )
+        return _body(cancellation)
+
+
+def _check_empty(content: str | None) -> None:
+    """Check that a request has no fields. Raises Problem with status 400."""
+    try:
+        fields = read_json(content) if content and content.strip() else {}
+    except InvalidJson as error:
+        raise Problem(400, f"the body is not JSON: {error}", errors=[FieldError("", "must be empty")]) from error
+    if fields != {}:
+        raise Problem(400, "The request has no fields.", errors=[FieldError("", "must be empty, or {}")])
+
+
+def _body(cancellation: Cancellation) -> dict[str, Any]:
+    return {
+        "send_id": cancellation.send.send_id,
+        "status": "cancelling",
+        "requested_at": rfc3339(datetime.fromtimestamp(cancellation.requested_at_ms / 1000, UTC)),
+        "published_before": cancellation.published_before,
+        "links": {"self": f"/v1/sends/{cancellation.send.send_id}"},
+    }

@@ -1,0 +1,134 @@
+"""GET /v1/sends: the sends of the caller's clubs, the latest first.
+
+club_id      only these clubs, as often as wanted; a caller who may see every club names at least one
+start, end   RFC 3339 with an offset: sends requested in [start, end); either may be missing
+type         only these categories
+status       in_progress, cancelled, ended
+limit        rows at most, 50 without it
+cursor       next_cursor of the previous page
+
+A send appears once a chunk of it is counted, which takes seconds.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.http.tenant import seen
+from functions.metrics_handler.store.port import MetricsStore, SendListKey, SendListQuery, SendRow, SendStatus
+from masscomm.clock import Clock
+from masscomm.http.tenant import Clubs, parse_club_id
+
+DEFAULT_LIMIT, MAX_LIMIT = 50, 200
+
+PARAMETERS = ("start", "end", "type", "status", "limit", "cursor", "club_id")
+_MAX_CURSOR = 1_000
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True)
+class SendsRoute:
+    """The route GET /v1/sends."""
+
+    store: MetricsStore
+    clock: Clock
+
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
+        """Return the response body. Raises Problem with status 400 (with each wrong parameter) or 403, or Retry."""
+        query = _parsed(parameters, clubs)
+        found = self.store.list_sends(query)
+        return {
+            "rows": [_row(row) for row in found.rows],
+            "truncated": found.more,
+            "next_cursor": _cursor_after(query, found.rows[-1].key) if found.more else None,
+            "watermark": rfc3339(found.watermark),
+            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+        }
+
+
+def send_status(text: str) -> SendStatus:
+    return SendStatus(text)
+
+
+send_status.__doc__ = f"one of {', '.join(SendStatus)}"
+
+_limit = parse.whole_number(1, MAX_LIMIT)
+
+
+def _row(row: SendRow) -> dict[str, Any]:
+    return {
+        "send_id": row.key.send_id,
+        "club_id": row.club_id,
+        "type": row.type,
+        "requested_at": rfc3339(row.key.requested_at),
+        "status": row.status.value,
+        "requested": row.requested,
+        "published": row.published,
+        "cancelled": row.cancelled,
+        "in_flight": max(0, row.requested - row.terminal),
+        "links": {"self": f"/v1/sends/{row.key.send_id}"},
+    }
+
+
+def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListQuery:
+    read = Reader(parameters, PARAMETERS)
+    start = read.single("start", parse.time)
+    end = read.single("end", parse.time)
+    limit = read.single("limit", _limit)
+    cursor = read.single("cursor", str)
+    club_id = read.several("club_id", parse_club_id)
+    category = read.several("type", parse.words)
+    status = read.several("status", send_status)
+    if start is not None and end is not None and start >= end:
+        read.refuse("end", "must be later than start")
+    if clubs.every and not read.given("club_id"):
+        read.refuse("club_id", "is missing: these credentials may see every club")
+    if read.errors:
+        raise read.problem()
+    query = SendListQuery(
+        club_id=seen(club_id, clubs),  # guard: tenancy.listed_sends
+        start=start,
+        end=end,
+        type=category,
+        status=status,
+        limit=limit or DEFAULT_LIMIT,
+    )
+    if cursor is None:
+        return query
+    try:
+        return replace(query, after=_key_in(cursor, query))
+    except (ValueError, OverflowError) as error:
+        read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
+        raise read.problem() from error
+
+
+def _cursor_after(query: SendListQuery, key: SendListKey) -> str:
+    at = (key.requested_at - _EPOCH) // timedelta(microseconds=1)
+    return base64.urlsafe_b64encode(json.dumps([_fingerprint(query), at, key.send_id]).encode()).rstrip(b"=").decode()
+
+
+def _key_in(cursor: str, query: SendListQuery) -> SendListKey:
+    """Return the cursor's key. Raises ValueError or OverflowError for another query's cursor."""
+    if len(cursor) > _MAX_CURSOR:
+        raise ValueError("too long")
+    try:
+        key = json.loads(base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, RecursionError) as error:
+        raise ValueError("not a cursor") from error
+    match key:
+        case [str() as asked, int() as at, str() as send_id] if asked == _fingerprint(query) and "\0" not in send_id:
+            send_id.encode()  # Encoding raises ValueError if the text has half of a surrogate pair.
+            return SendListKey(_EPOCH + timedelta(microseconds=at), send_id)
+        case _:
+            raise ValueError("not this query's")
+
+
+def _fingerprint(query: SendListQuery) -> str:
+    return hashlib.sha256(repr(replace(query, after=None, limit=0)).encode()).hexdigest()[:16]

@@ -1,0 +1,133 @@
+"""Executes a request once for each Idempotency-Key: a repeated request completes the same send, or gets the stored
+response.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from functions.send_handler.request_send import RequestSend, SendIdentity, SendRequest
+from masscomm.clock import Clock
+from masscomm.errors import MasscommError
+from masscomm.http.idempotency import KEY
+from masscomm.http.problem import FieldError, Problem
+from masscomm.observability import logs, traces
+from masscomm.stores.idempotency_keys import Claim, IdempotencyKeys, claim_id
+
+logger = logs.logger("send_handler")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedRequest:
+    """A request with an Idempotency-Key."""
+
+    send: SendRequest
+    key: str
+    # The digest of the request (masscomm.http.idempotency.digest_of).
+    digest: str
+    # The milliseconds within which Lambda certainly ends the attempt.
+    remaining_ms: int
+    # The trace of the caller.
+    came_with: traces.Trace | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The response to a request with an idempotency key."""
+
+    send_id: str
+    # The body of the response, as JSON.
+    body: str
+    # Whether the response was stored for an earlier request.
+    replayed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOnce:
+    """The use case for requests with an idempotency key. Each function environment has one instance."""
+
+    requests: RequestSend
+    keys: IdempotencyKeys
+    clock: Clock
+
+    def request(self, keyed: KeyedRequest) -> Answer:
+        """Produce the send for the first request with a key, or return the stored response to it.
+
+        Raises Problem with status 422 (the key belongs to another request) or 409 (an attempt is in progress), the
+        errors of RequestSend, and Retry or Stop from the store before any record is produced.
+        """
+        claim = self._claim(keyed, str(uuid4()))
+        logs.note(send_id=claim.send_id, idempotency_claim=claim.id)
+        if claim.response is not None:
+            logger.info("response replayed")
+            return Answer(send_id=claim.send_id, body=claim.response, replayed=True)
+        try:
+            # guard: idempotency.claimed_send
+            identity = SendIdentity(
+                send_id=claim.send_id, requested_at_ms=claim.requested_at_ms, chunk_size=claim.chunk_size
+            )
+            body = json.dumps(self.requests.produce(keyed.send, identity, keyed.came_with).body())
+        except Exception:
+            # The claim is released, so that the next attempt does not have to wait for the function's time limit; it
+            # completes the same send.
+            self._try("released", lambda: self.keys.release(claim))  # guard: idempotency.released
+            raise
+        # The broker has the send, so it is accepted, even if the response cannot be stored. A repeated request would
+        # then produce the same records again.
+        self._try("completed", lambda: self.keys.complete(claim, body))  # guard: idempotency.stored_response
+        return Answer(send_id=claim.send_id, body=body, replayed=False)
+
+    def _claim(self, keyed: KeyedRequest, owner: str) -> Claim:
+        """Return the claim of the key: it has a response, or this attempt executes it. Raises Problem with status
+        422 or 409.
+        """
+        now_ms = self.clock.now_ms()
+        until_ms = now_ms + keyed.remaining_ms
+        stored = self._stored(keyed, owner, now_ms, until_ms)
+        if stored.request != keyed.digest:  # guard: idempotency.other_request
+            message = "belongs to another request of the last 24 hours: choose a new key for a new request"
+            raise Problem(422, f"This {KEY} {message}.", errors=[FieldError(KEY, message)])
+        if stored.owner != owner and stored.response is None and stored.until_ms <= now_ms:
+            stored = self.keys.take_over(stored, owner=owner, until_ms=until_ms)
+        if stored.owner != owner and stored.response is None:  # guard: idempotency.in_progress
+            wait_s = max(1, -(-(stored.until_ms - now_ms) // 1000))
+            raise Problem(
+                409,
+                f"A request with this {KEY} is in progress. Repeat the request after {wait_s} s to get its response.",
+                retry_after_s=wait_s,
+            )
+        return stored
+
+    def _stored(self, keyed: KeyedRequest, owner: str, now_ms: int, until_ms: int) -> Claim:
+        """Return the claim of the key: a new one of this attempt, or that of an earlier request."""
+        id_ = claim_id(keyed.send.club_id, keyed.key)
+        try:
+            new = self.requests.identify(keyed.send)
+        except Problem:
+            # The times in a send that was claimed before were valid then, and may have passed since; they are checked
+            # only for a new claim.
+            if (stored := self.keys.find(id_, now_ms=now_ms)) is None:
+                raise
+            return stored
+        claim = Claim(
+            id=id_,
+            request=keyed.digest,
+            send_id=new.send_id,
+            requested_at_ms=new.requested_at_ms,
+            chunk_size=new.chunk_size,
+            owner=owner,
+            until_ms=until_ms,
+        )
+        return self.keys.claim(claim, now_ms=now_ms)
+
+    def _try(self, what: str, call: Callable[[], None]) -> None:
+        """Call the store. If it does not respond, the claim expires, and a repeated request produces the same
+        records.
+        """
+        try:
+            call()
+        except MasscommError as error:
+            logger.warning(
+                f"the idempotency key was not {what}: it lapses with the function's time-out", error=str(error)
+            )

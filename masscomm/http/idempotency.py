@@ -1,0 +1,41 @@
+"""Reads the header Idempotency-Key, and computes the digest by which requests with the same key are compared."""
+
+import json
+import re
+from hashlib import sha256
+from typing import Any
+
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.rest import Request
+
+KEY = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+LONGEST_KEY = 255
+_VALID = re.compile(rf"[\x20-\x7e]{{1,{LONGEST_KEY}}}")
+
+
+def key_of(request: Request) -> str | None:
+    """Return the idempotency key of a request, or None if it has none. Raises Problem with status 400 if the header
+    is invalid.
+    """
+    values = request.header_values(KEY.lower())
+    if not values:
+        return None
+    if len(values) > 1:
+        raise _invalid("must be given once")
+    key = values[0].strip()
+    if not _VALID.fullmatch(key):
+        raise _invalid(f"must have 1 to {LONGEST_KEY} printable ASCII characters")
+    return key
+
+
+def digest_of(method: str, path: str, document: Any) -> str:
+    """Return the digest of a request's body. Equal JSON values have the same digest, whatever their order of names
+    and white space.
+    """
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return sha256(f"{method}\n{path}\n{canonical}".encode()).hexdigest()
+
+
+def _invalid(message: str) -> Problem:
+    return Problem(400, f"{KEY}: {message}", errors=[FieldError(KEY, message)])

@@ -1,0 +1,55 @@
+"""The scopes of API keys, and the scope that each route needs.
+
+An authorizer's context lists the scopes of its key: {"scopes": "send read"}. A context without `scopes` has all of
+them: keys of the earlier form, operators, and the local stack.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+SCOPES = "scopes"
+
+
+class Scope(StrEnum):
+    """A permission of an API key."""
+
+    SEND = "send"  # The key may request and cancel sends.
+    SEND_CRITICAL = "send:critical"  # The key may request sends in the critical lane.
+    # The key may send texts of its own in a mandatory category, which bypasses opt-outs.
+    SEND_MANDATORY = "send:mandatory"
+    SEND_CONTENT = "send:content"  # The key may send texts of its own in place of a template.
+    READ = "read"  # The key may read metrics and sends.
+    USERS_READ = "users:read"  # The key may read the notifications of a single user.
+    OPERATE = "operate"  # The key may repair: handle dead letters and suppressions.
+    ADMIN = "admin"  # The key may manage API keys.
+
+
+ALL_SCOPES = frozenset(Scope)
+# The scopes of a key that was created without any.
+DEFAULT_SCOPES = frozenset({Scope.READ})
+
+# (method, path) → the scope of a request to this route. A route without an entry needs the scope admin.
+ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
+    {
+        ("POST", "/v1/sends"): Scope.SEND,
+        ("POST", "/v1/sends/{send_id}/cancel"): Scope.SEND,
+        ("GET", "/v1/sends"): Scope.READ,
+        ("GET", "/v1/sends/{send_id}"): Scope.READ,
+        ("GET", "/v1/metrics"): Scope.READ,
+        ("GET", "/v1/metrics/trending"): Scope.READ,
+        ("GET", "/v1/metrics/stream"): Scope.READ,
+        ("GET", "/v1/users/{user_id}/notifications"): Scope.USERS_READ,
+    }
+)
+
+
+def scopes_of(authorizer: object) -> frozenset[Scope]:
+    """Return the scopes in an authorizer's context. Unknown words are ignored."""
+    if not isinstance(authorizer, Mapping):
+        return frozenset()
+    if SCOPES not in authorizer:
+        return ALL_SCOPES
+    given = authorizer[SCOPES]
+    words = given.split() if isinstance(given, str) else []
+    return frozenset(Scope(word) for word in words if word in ALL_SCOPES)

@@ -1,0 +1,124 @@
+"""API keys in DynamoDB: the table of schemas/dynamodb/api_keys.json. Only digests of the keys are stored."""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.errors import Retry
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLE = "api_keys"
+# The prefix of the keys in this table; keys of the earlier form, which are in the secret, do not have it.
+PREFIX = "mc_"
+_WHAT = "API keys"
+_NUMBERS = ("created_at", "expires_at", "last_used_at")
+
+
+def new_key() -> str:
+    """Return a new random key."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest_of(key: str) -> str:
+    """Return the SHA-256 of a key, in hex, under which it is stored."""
+    return sha256(key.encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiKey:
+    """An API key without its secret text. All times are in seconds since the epoch."""
+
+    digest: str
+    name: str
+    # The ids of the clubs (tenants), separated by commas, or `*` for every club.
+    clubs: str
+    # The scopes (permissions) of the key, separated by spaces.
+    scopes: str
+    created_at: int
+    # The time at which the key expires; None if it does not expire.
+    expires_at: int | None = None
+    # The time of the last use; None if the key was never used.
+    last_used_at: int | None = None
+
+    @property
+    def key_id(self) -> str:
+        """The id that names the key in lists, logs and commands."""
+        return self.digest[:16]
+
+    def is_valid(self, now_s: float) -> bool:
+        """Return whether the key has not expired. It is checked here, because DynamoDB deletes an expired item only
+        within days.
+        """
+        return self.expires_at is None or self.expires_at > now_s
+
+    @property
+    def context(self) -> dict[str, str]:
+        """Return the context that an authorizer passes to the functions."""
+        clubs = {"all_clubs": "true"} if self.clubs == "*" else {"club_ids": self.clubs}
+        return {**clubs, "scopes": self.scopes}
+
+
+class ApiKeys:
+    """The table of API keys. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
+
+    def __init__(self, client: "DynamoDBClient", table: str = TABLE) -> None:
+        self._client: Any = client
+        self._table = table
+
+    def put(self, key: ApiKey) -> None:
+        """Store a key, or replace the stored one."""
+        texts = {"id": key.digest, "name": key.name, "clubs": key.clubs, "scopes": key.scopes}
+        numbers = {name: getattr(key, name) for name in _NUMBERS}
+        item = {name: {"S": text} for name, text in texts.items()}
+        item |= {name: {"N": str(number)} for name, number in numbers.items() if number is not None}
+        with answering(_WHAT):
+            self._client.put_item(TableName=self._table, Item=item)
+
+    def find(self, digest: str) -> ApiKey | None:
+        """Return the key with this digest; None if there is none."""
+        with answering(_WHAT):
+            item = self._client.get_item(TableName=self._table, Key={"id": {"S": digest}}, ConsistentRead=True)
+        return _key(item["Item"]) if "Item" in item else None
+
+    def all(self) -> Iterator[ApiKey]:
+        """Yield every key, in no particular order; the whole table is scanned."""
+        with answering(_WHAT):
+            for page in self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True):
+                yield from map(_key, page["Items"])
+
+    def end(self, digest: str, expires_at: int) -> bool:
+        """Set the time at which a key expires; return whether the key exists."""
+        return self._set(digest, "expires_at", expires_at)
+
+    def record_use(self, digest: str, now_s: int) -> bool:
+        """Set the time of a key's last use; return whether the key exists."""
+        return self._set(digest, "last_used_at", now_s)
+
+    def _set(self, digest: str, name: str, number: int) -> bool:
+        try:
+            with answering(_WHAT):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key={"id": {"S": digest}},
+                    UpdateExpression=f"SET {name} = :number",
+                    ConditionExpression="attribute_exists(id)",
+                    ExpressionAttributeValues={":number": {"N": str(number)}},
+                )
+        except ConditionFailed:
+            return False
+        return True
+
+
+def _key(item: Mapping[str, Any]) -> ApiKey:
+    """Return the key in an item. Raises Retry if the item is malformed."""
+    try:
+        numbers: dict[str, Any] = {name: int(item[name]["N"]) for name in _NUMBERS if name in item}
+        texts: dict[str, Any] = {name: item[name]["S"] for name in ("name", "clubs", "scopes")}
+        return ApiKey(digest=item["id"]["S"], **texts, **numbers)
+    except (KeyError, ValueError, TypeError) as error:
+        raise Retry(f"the item of an API key is malformed: {error!r}") from error

@@ -1,0 +1,85 @@
+"""The send_handler function with its HTTP gateway, in memory."""
+
+import json
+from typing import Any
+
+import pytest
+
+from functions.send_handler import handler as module
+from functions.send_handler.request_once import RequestOnce
+from functions.send_handler.request_send import RequestSend
+from masscomm.domain.records import SendRequested
+from masscomm.kafka import topics
+from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from tests.support.harness.chain import Chain, Context
+from tests.support.inputs.api_gateway_events import EVERY_CLUB
+
+VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1, 2, 3]}
+# The time limit of the function in functions/functions.yaml.
+TIMEOUT_S = 29.0
+
+type Answered = tuple[int, dict[str, Any], dict[str, Any]]
+
+
+def use_case(chain: Chain, keys: InMemoryIdempotencyKeys) -> RequestOnce:
+    """Return the use case of the function, with in-memory topics and an in-memory store of idempotency keys."""
+    requests = RequestSend(codec=chain.codec, producer=chain.producer, clock=chain.clock)
+    return RequestOnce(requests=requests, keys=keys, clock=chain.clock)
+
+
+class SendApi(Chain):
+    """The send_handler function with its HTTP gateway."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.keys = InMemoryIdempotencyKeys()
+        self.use_case = use_case(self, self.keys)
+        monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)
+
+    def call(
+        self,
+        body: str | None,
+        *,
+        method: str = "POST",
+        path: str = "/v1/sends",
+        is_base64: bool = False,
+        authorizer: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        several: dict[str, list[str]] | None = None,
+    ) -> Answered:
+        """Return (status, body, headers) of a request. `several` has headers with all of their values."""
+        event: dict[str, Any] = {
+            "resource": path,
+            "path": path,
+            "httpMethod": method,
+            "headers": {"Content-Type": "application/json", **(headers or {})},
+            "multiValueHeaders": {"Content-Type": ["application/json"], **(several or {})},
+            "queryStringParameters": None,
+            "multiValueQueryStringParameters": None,
+            "pathParameters": None,
+            "stageVariables": None,
+            "requestContext": {
+                "authorizer": EVERY_CLUB if authorizer is None else authorizer,
+                "requestId": "r",
+                "path": path,
+                "httpMethod": method,
+                "stage": "v1",
+            },
+            "body": body,
+            "isBase64Encoded": is_base64,
+        }
+        answer = module.handler(event, Context(self.clock, TIMEOUT_S))
+        answered = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
+        return answer["statusCode"], json.loads(answer["body"]), answered
+
+    def post(self, **values: Any) -> Answered:
+        """Send a valid request with these changes."""
+        return self.call(json.dumps(VALID | values))
+
+    def post_with(self, key: str, **values: Any) -> Answered:
+        """Send a valid request with these changes and an Idempotency-Key."""
+        return self.call(json.dumps(VALID | values), headers={"Idempotency-Key": key})
+
+    def sends(self, topic: str = topics.SEND_API) -> list[SendRequested]:
+        """Return the send records on the topic."""
+        return self._decoded(SendRequested, topic)

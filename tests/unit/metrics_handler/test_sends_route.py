@@ -1,0 +1,115 @@
+"""GET /v1/sends over a store in memory."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from functions.metrics_handler.routes.sends import SendsRoute
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
+from functions.metrics_handler.store.port import ChannelTotals, SendTotals
+from masscomm.clock import FixedClock
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS, Clubs
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OWN = Clubs(frozenset({1}))
+
+
+def a_send(send_id: str, minute: int, club_id: int = 1, **by_status: int) -> SendTotals:
+    totals = ChannelTotals(10, 0, 10, {status: {"": number} for status, number in by_status.items()})
+    return SendTotals(
+        send_id=send_id,
+        club_id=club_id,
+        type="news",
+        requested_at=NOON + timedelta(minutes=minute),
+        chunk_count=1,
+        chunks=1,
+        channels={"push": totals},
+        watermark=NOON,
+    )
+
+
+SENDS = [a_send("a", 0, sent=10), a_send("b", 1, sent=4, cancelled=6), a_send("c", 2, sent=3), a_send("d", 3, 2)]
+
+
+def answer(clubs: Clubs = OWN, /, **parameters: str) -> dict[str, Any]:
+    store = InMemoryMetricsStore(sends={send.send_id: send for send in SENDS}, watermark=NOON)
+    route = SendsRoute(store, FixedClock())
+    return route.answer({name: value.split("|") for name, value in parameters.items()}, clubs)
+
+
+def listed(clubs: Clubs = OWN, /, **parameters: str) -> list[str]:
+    return [row["send_id"] for row in answer(clubs, **parameters)["rows"]]
+
+
+def refused(clubs: Clubs = OWN, /, **parameters: str) -> tuple[int, list[str]]:
+    with pytest.raises(Problem) as raised:
+        answer(clubs, **parameters)
+    return raised.value.status, [error.field for error in raised.value.errors]
+
+
+def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
+    body = answer()
+    assert [row["send_id"] for row in body["rows"]] == ["c", "b", "a"]
+    assert body["rows"][1] == {
+        "send_id": "b",
+        "club_id": 1,
+        "type": "news",
+        "requested_at": "2026-11-21T12:01:00Z",
+        "status": "cancelled",
+        "requested": 10,
+        "published": 4,
+        "cancelled": 6,
+        "in_flight": 0,
+        "links": {"self": "/v1/sends/b"},
+    }
+    assert (body["truncated"], body["next_cursor"], body["watermark"]) == (False, None, "2026-11-21T12:00:00Z")
+
+
+@pytest.mark.kills(guard="tenancy.listed_sends")
+def test_another_clubs_sends_are_refused() -> None:
+    assert refused(club_id="2") == (403, ["club_id"])
+    assert listed(Clubs(frozenset({1, 2}))) == ["d", "c", "b", "a"]
+    assert listed(Clubs(frozenset({3}))) == []
+
+
+def test_an_operator_names_the_clubs() -> None:
+    assert refused(ALL_CLUBS) == (400, ["club_id"])
+    assert listed(ALL_CLUBS, club_id="1|2") == ["d", "c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"status": "cancelled"}, ["b"]),
+        ({"status": "ended|in_progress"}, ["c", "a"]),
+        ({"type": "offers"}, []),
+        ({"start": "2026-11-21T12:01:00Z", "end": "2026-11-21T12:02:00Z"}, ["b"]),
+    ],
+)
+def test_filters_select_sends(parameters: dict[str, str], expected: list[str]) -> None:
+    assert listed(**parameters) == expected
+
+
+def test_pages_follow_the_cursor() -> None:
+    first = answer(limit="2")
+    assert (first["truncated"], len(first["rows"])) == (True, 2)
+    second = answer(limit="1", cursor=first["next_cursor"])
+    assert [row["send_id"] for row in second["rows"]] == ["a"]
+    assert not second["truncated"]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "a" * 2_000, "W10", "ä"])
+def test_an_invalid_cursor_is_refused(cursor: str) -> None:
+    assert refused(cursor=cursor) == (400, ["cursor"])
+
+
+def test_a_cursor_of_another_query_is_refused() -> None:
+    cursor = answer(limit="1")["next_cursor"]
+    assert refused(cursor=cursor, status="ended") == (400, ["cursor"])
+    assert refused(Clubs(frozenset({1, 2})), cursor=cursor) == (400, ["cursor"])
+
+
+def test_each_wrong_parameter_is_named() -> None:
+    assert refused(status="sent", limit="0", start="now", page="2") == (400, ["page", "start", "limit", "status"])

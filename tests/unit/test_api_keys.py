@@ -1,0 +1,163 @@
+"""API keys from `masscomm keys` to the authorizers: moto has the table, and the functions read the context."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from typer.testing import CliRunner
+
+from devstack.cli import app
+from devstack.installation import Installation
+from devstack.service import AWS_CREDENTIALS
+from emulators.local import REGION
+from emulators.serverless import authorize
+from infra.cdk.handlers import authorizer
+from masscomm.errors import Retry
+from masscomm.http.scopes import Scope, scopes_of
+from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
+from masscomm.stores.api_keys import ApiKey, ApiKeys, digest_of, new_key
+from tests.support.servers.dynamodb_table import new_table
+
+ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
+NOW = 2_000_000_000
+
+
+class Setting:
+    """The commands and the deployed authorizer over one table."""
+
+    def __init__(self, client: Any, table: str) -> None:
+        self.keys = ApiKeys(client, table)
+        self.client, self.table = client, table
+
+    def run(self, *arguments: str, status: int = 0) -> str:
+        found = CliRunner().invoke(app, ["keys", *arguments])
+        assert found.exit_code == status, found.output
+        return found.stdout
+
+    def create(self, *arguments: str) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads(self.run("create", "--name", "shop", "--json", *arguments))
+        return made
+
+    def listed(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.run("list", "--json").splitlines()]
+
+    def ask(self, key: str) -> tuple[str, dict[str, str]]:
+        """(effect, context) of the deployed authorizer's answer."""
+        answer = authorizer.handler({"methodArn": ARN, "headers": {"x-api-key": key}}, None)
+        (statement,) = answer["policyDocument"]["Statement"]
+        assert key not in json.dumps(answer)
+        return str(statement["Effect"]), answer["context"]
+
+
+@pytest.fixture
+def setting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+    for name, value in (AWS_CREDENTIALS | {"AWS_DEFAULT_REGION": REGION}).items():
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        client = boto3.client("dynamodb")
+        table = new_table(client, "api_keys")
+        monkeypatch.setenv("API_KEYS_TABLE", table)
+        chosen = Installation(kafka_bootstrap="", registry_url="", generation="", tables={"api_keys": table})
+        monkeypatch.setattr(Installation, "chosen", classmethod(lambda _cls, *, deployed: chosen))  # noqa: ARG005
+        yield Setting(client, table)
+
+
+@pytest.mark.guarantee("api_keys.only_the_digest_is_stored")
+def test_a_created_key_is_stored_as_its_digest(setting: Setting) -> None:
+    made = setting.create("--club", "2", "--club", "1", "--scope", "send", "--scope", "read")
+    (item,) = setting.client.scan(TableName=setting.table)["Items"]
+    assert made["key"].startswith("mc_")
+    assert made["key"] not in json.dumps(item)
+    assert item["id"] == {"S": digest_of(made["key"])} == {"S": made["sha256"]}
+    effect, context = setting.ask(made["key"])
+    assert effect == "Allow"
+    assert clubs_of(context) == Clubs(frozenset({1, 2}))
+    assert scopes_of(context) == {Scope.SEND, Scope.READ}
+
+
+def test_a_key_created_without_scopes_reads(setting: Setting) -> None:
+    _, context = setting.ask(setting.create("--every-club")["key"])
+    assert clubs_of(context) == ALL_CLUBS
+    assert scopes_of(context) == {Scope.READ}
+
+
+@pytest.mark.parametrize("arguments", [(), ("--every-club", "--club", "1"), ("--club", "0"), ("--club", "-3")])
+def test_a_key_without_clubs_is_not_created(setting: Setting, arguments: tuple[str, ...]) -> None:
+    setting.run("create", "--name", "shop", *arguments, status=1)
+    assert setting.listed() == []
+
+
+def test_an_unknown_scope_is_refused(setting: Setting) -> None:
+    setting.run("create", "--name", "shop", "--club", "1", "--scope", "root", status=2)
+    assert setting.listed() == []
+
+
+def test_the_last_use_of_a_key_is_listed(setting: Setting) -> None:
+    key = setting.create("--club", "1", "--days", "2")["key"]
+    (before,) = setting.listed()
+    assert (before["last_used_at"], before["name"], before["clubs"]) == (None, "shop", "1")
+    assert before["expires_at"] > before["created_at"]
+    setting.ask(key)
+    assert setting.listed()[0]["last_used_at"] is not None
+
+
+@pytest.mark.guarantee("api_keys.revoked_key_is_denied")
+def test_a_revoked_key_is_denied(setting: Setting) -> None:
+    made, other = setting.create("--club", "1"), setting.create("--club", "1")
+    setting.run("revoke", made["id"])
+    assert setting.ask(made["key"]) == ("Deny", {"club_ids": ""})
+    assert setting.ask(other["key"])[0] == "Allow"
+    setting.run("rotate", made["id"], status=1)
+    setting.run("revoke", "none", status=1)
+
+
+def test_a_rotated_key_is_valid_until_its_end(setting: Setting) -> None:
+    first = setting.create("--club", "1", "--scope", "send")
+    second = json.loads(setting.run("rotate", first["id"], "--json"))
+    assert setting.ask(second["key"]) == setting.ask(first["key"])
+    third = json.loads(setting.run("rotate", second["id"], "--hours", "0", "--json"))
+    assert setting.ask(second["key"])[0] == "Deny"
+    assert setting.ask(third["key"])[0] == "Allow"
+    assert third["expires_at"] is None
+
+
+def test_an_unknown_key_of_the_table_is_denied(setting: Setting) -> None:
+    """The secret of the earlier form is not read for it."""
+    assert setting.ask(new_key()) == ("Deny", {"club_ids": ""})
+
+
+@pytest.mark.parametrize("change", [{"clubs": {"N": "1"}}, {"scopes": {}}, {"expires_at": {"S": "x"}}])
+def test_a_malformed_key_is_denied(setting: Setting, change: dict[str, Any]) -> None:
+    made = setting.create("--club", "1")
+    (item,) = setting.client.scan(TableName=setting.table)["Items"]
+    setting.client.put_item(TableName=setting.table, Item=item | {n: v or {"BOOL": True} for n, v in change.items()})
+    assert setting.ask(made["key"])[0] == "Deny"
+    if "expires_at" not in change:
+        with pytest.raises(Retry):
+            setting.keys.find(made["sha256"])
+
+
+def test_the_local_gateway_authorizes_as_the_deployed_one(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are valid, expired and unknown."""
+    local = ApiKeys(setting.client, setting.table)
+    monkeypatch.setattr("emulators.serverless.ApiKeys", lambda _client: local)
+    environment = AWS_CREDENTIALS | {"AWS_REGION": REGION}
+    valid = ApiKey(digest="", name="n", clubs="1,2", scopes="send", created_at=1)
+    for text, key in (("mc_a", valid), ("mc_b", replace(valid, expires_at=2)), ("mc_c", replace(valid, clubs="*"))):
+        setting.keys.put(replace(key, digest=digest_of(text)))
+    for text in ("mc_a", "mc_b", "mc_c", "mc_unknown"):
+        effect, context = setting.ask(text)
+        found = authorize(environment, text)
+        assert (found is not None) == (effect == "Allow")
+        if found is not None:
+            assert {name: value for name, value in found.items() if name != "principalId"} == context
+
+
+def test_a_deleted_key_is_not_restored_by_its_use(setting: Setting) -> None:
+    assert not setting.keys.record_use(digest_of("mc_a"), NOW)
+    assert not setting.keys.end(digest_of("mc_a"), NOW)
+    assert list(setting.keys.all()) == []
