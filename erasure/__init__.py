@@ -1,1 +1,1 @@
-"""Erase one person of one tenant from all stores: `python -m erasure --user 7 --club 3`."""
+"""Erases one person of one tenant from all stores: `python -m erasure --user 7 --club 3`."""

@@ -7,8 +7,8 @@ restore the erased data. The command refuses while the directory still has the u
 receipts by address. The option may be repeated.
 
 The command prints the number of erased items in each store, and until when topics and backups keep other copies. Exit
-status 0: done. 1: refused. 2: a store could not be reached; run the command again. Metrics do not change. Records of
-the person that are still in the chain restore data: run the command again after their sends have ended.
+status 0: done. 1: refused. 2: a store could not be reached; run the command again. Metrics do not change. Records with
+the person's data that are still being processed can restore it: run the command again after these sends have ended.
 
 Configuration comes from the environment variables of the functions and the job. ERASURE_BACKUPS: the retention of each
 backup and log in days, such as database-backups=14,logs=365.
@@ -31,7 +31,7 @@ from erasure.command import Step, check, erase
 from erasure.delayed_records import DelayedRecords
 from erasure.item_tables import ItemTables
 from erasure.person import Person
-from erasure.remains import what_remains
+from erasure.remains import remaining_data
 from erasure.search_indices import SearchIndices
 from masscomm.aws.client import DynamoDb, Sns
 from masscomm.aws.request import Limits
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     for line in [
         *report.lines(),
         "Still kept:",
-        *what_remains(topics, {name: int(days) for name, days in backups.items()}, datetime.now(UTC)),
+        *remaining_data(topics, {name: int(days) for name, days in backups.items()}, datetime.now(UTC)),
     ]:
         print(line)  # noqa: T201 - the command's output
     return 2 if report.failed else 0
@@ -94,7 +94,9 @@ def _stores(
     connection: psycopg.Connection[Any],
     resources: ExitStack,
 ) -> dict[str, Step]:
-    """The step of each store. Delayed records are first: they may have addresses that the directory no longer has."""
+    """Return the erasing step of each store. Delayed records are first: they may contain addresses that the
+    directory in OpenSearch no longer has.
+    """
     tables = ItemTables(
         DynamoDb(Limits(connect_s=2, read_s=10, attempts=5)),
         ledger=environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),

@@ -1,7 +1,7 @@
-"""One run: check the person, erase each store in turn, report.
+"""One run of the erasure: it checks the person, erases the data in each store in turn, and reports the results.
 
-The directory's rows are last: the next run after an aborted or failed one needs them to find the person's data. A
-repeated run erases newly arrived data and changes nothing else.
+The directory's rows are erased last, because the next run after an aborted or failed one needs them to find the
+person's data. A repeated run erases newly arrived data and changes nothing else.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ class Report:
 
     # The number of erased documents, items, rows or archive hours, by store.
     erased: dict[str, int] = field(default_factory=dict)
-    # The reasons for unfinished stores, by store.
+    # The reason why a store could not be finished, by store.
     failed: dict[str, str] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """The report: one line for each store."""
+        """Return the report as text, one line for each store."""
         done = [f"{name}: {count} erased" for name, count in self.erased.items()]
         return done + [f"{name}: NOT finished: {reason}" for name, reason in self.failed.items()]
 
@@ -33,7 +33,7 @@ def check(person: Person, *, still_known: bool, even_if_known: bool) -> None:
     """Check that the person's data may be erased.
 
     Raises:
-        Stop: the stores have the user under other tenants only, or the directory still has the user.
+        Stop: The stores have the user under other tenants only, or the directory in OpenSearch still has the user.
     """
     if person.clubs and person.club_id not in person.clubs:
         raise Stop(f"User {person.user_id} is not a user of club {person.club_id}: nothing was erased.")
@@ -45,7 +45,9 @@ def check(person: Person, *, still_known: bool, even_if_known: bool) -> None:
 
 
 def erase(person: Person, stores: Mapping[str, Step], last: tuple[str, Step]) -> Report:
-    """Run the step of each store, also after a failure, and the last step only if no other one failed."""
+    """Run the step of each store, also after a failure of another one. The last step runs only if no other one
+    failed.
+    """
     report = Report()
     for name, step in stores.items():
         _run(report, person, name, step)
@@ -59,6 +61,6 @@ def erase(person: Person, stores: Mapping[str, Step], last: tuple[str, Step]) ->
 def _run(report: Report, person: Person, name: str, step: Step) -> None:
     try:
         report.erased[name] = step(person)
-    except Exception as error:  # any error: the other stores must still be erased
-        # A client's message may quote personal data of the request.
+    except Exception as error:  # After any error, the other stores must still be erased.
+        # A client's error message may quote personal data of the request.
         report.failed[name] = visible(f"{type(error).__name__}: {mask(str(error))}")[:500]

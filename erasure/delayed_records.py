@@ -1,7 +1,7 @@
-"""Remove one recipient's data from delayed records.
+"""Removes one recipient's data from delayed records.
 
-Every position remains, so that each recipient still gets one outcome. The user id remains until the record is released:
-the directory then has no such user, and the recipient is suppressed.
+Every position of the record is kept, so that each recipient still gets one outcome. The user id is kept until the
+record is released: the directory in OpenSearch then has no such user, and the recipient is suppressed.
 """
 
 import io
@@ -15,24 +15,25 @@ from erasure.person import ERASED_ADDRESS, Person
 from masscomm.kafka import topics
 from masscomm.kafka.avro import SchemaRegistry
 
-_HEADER = 5  # a zero byte and the schema id in four bytes
+# The length of the Avro header: a zero byte, and the schema id in four bytes.
+_HEADER = 5
 _ERASED = ""
 
 
 class DelayedRecords:
-    """Reads and writes delayed records with their original schemas, which `registry` returns."""
+    """Decodes and encodes delayed records with their original schemas, which `registry` returns."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
         self._schemas: dict[int, Any] = {}
 
     def without(self, person: Person, topic: str, value: bytes) -> bytes:
-        """The record's bytes without the person's data; the same bytes if it has none.
+        """Return the bytes of the record without the person's data; the same bytes if it contains none.
 
         Raises:
-            DeadLetter: the registry has no schema with the record's id.
-            Retry: the registry cannot be reached.
-            ValueError: or another error of fastavro: the record does not match its schema.
+            DeadLetter: The registry has no schema with the record's id.
+            Retry: The registry cannot be reached.
+            ValueError: The record does not match its schema. Other errors of fastavro are possible.
         """
         schema = self._schema(int.from_bytes(value[1:_HEADER], "big"))
         record: Any = fastavro.schemaless_reader(io.BytesIO(value[_HEADER:]), schema, None)
@@ -58,7 +59,7 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
     person.clubs.add(record["club_id"])
     alone = len(rows) == len(record["user_ids"])
     if topic != topics.DELIVERY:
-        # Template data is personal only in a record with a single recipient.
+        # The data for the template is personal only in a record with a single recipient.
         return {**record, "data": {}} if alone else dict(record)
     for row in rows:
         if row < len(record["addresses"]):
@@ -75,18 +76,20 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
 
 
 def _without_values(column: Mapping[str, Any], rows: list[int], *, alone: bool) -> dict[str, Any]:
-    """A content column with an empty value in these rows, without values that no row uses any longer."""
+    """Return a content column (the texts of one field) with an empty text for these recipients, and without texts
+    that no recipient uses any more.
+    """
     if alone:
         return {**column, "values": [_ERASED], "index": []}
     if not column["index"]:
-        return dict(column)  # one value for all recipients
+        return dict(column)  # All recipients share one text.
     texts = [_ERASED if row in rows else column["values"][place] for row, place in enumerate(column["index"])]
     values = list(dict.fromkeys(texts))
     return {**column, "values": values, "index": [values.index(text) for text in texts]}
 
 
 def _without_addresses(person: Person, body: str) -> str:
-    """A provider's JSON with the person's addresses replaced, regardless of case."""
+    """Return a provider's JSON with the person's addresses replaced, regardless of case."""
     try:
         document = json.loads(body)
     except ValueError:
@@ -100,7 +103,7 @@ def _replaced(person: Person, value: Any) -> Any:
         for address in person.addresses:
             while (start := value.lower().find(address)) >= 0:
                 value = value[:start] + ERASED_ADDRESS + value[start + len(address) :]
-        # Text may contain a nested event: SNS passes JSON as a string.
+        # A text may contain a nested event, because SNS passes JSON as a string.
         return value
     if isinstance(value, list):
         return [_replaced(person, each) for each in value]

@@ -1,7 +1,7 @@
-"""Erase a person from DynamoDB: delayed records, and the delivery ledger.
+"""Erases a person from DynamoDB: from delayed records, and from the delivery ledger.
 
-The decision log contains no user ids: it has a digest of a record's recipients, and decisions by position. The table of
-broadcast queues contains none either.
+The decision log contains no user ids, only digests of a record's recipients and content, and decisions by position. The
+tables of broadcast queues and of idempotency keys contain no user ids either.
 """
 
 import itertools
@@ -24,11 +24,11 @@ class ItemTables:
     """The DynamoDB tables with personal data. Every method raises Retry or Stop.
 
     Args:
-        client: masscomm.aws.client.DynamoDb or boto3's client.
-        ledger: the table of the delivery ledger.
-        waiting: the table of delayed records.
-        records: removes a person's data from a record.
-        now_ms: the time in milliseconds since the epoch.
+        client: A client of class masscomm.aws.client.DynamoDb, or boto3's client.
+        ledger: The name of the table of the delivery ledger.
+        waiting: The name of the table of delayed records.
+        records: Removes a person's data from a record.
+        now_ms: The time in milliseconds since the epoch.
     """
 
     def __init__(
@@ -48,23 +48,25 @@ class ItemTables:
         self._now_ms = now_ms
 
     def erase_delayed(self, person: Person) -> int:
-        """Replace each delayed record that has data of the person. Returns the number of replaced records."""
-        # Read all records first: copies by earlier versions may share the parts that are deleted below.
+        """Replace each delayed record that contains data of the person. Return the number of replaced records."""
+        # All records are read first: copies that earlier versions stored may share the parts that are deleted below.
         found = [
             (item, value)
             for item in self._delayed.scan()
             if (value := self._records.without(person, item.topic, item.value)) != item.value
         ]
         for item, value in found:
-            # Another time is another key: the store has the record at every moment. If both copies are released, they
-            # have the same id.
+            # The changed copy has another time and therefore another key, so that the store has the record at every
+            # moment. If both copies are released, they have the same record id.
             self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self._now_ms())
             self._delayed.done(item)
             self._delete_earlier_parts(item.id)
         return len(found)
 
     def _delete_earlier_parts(self, item_id: str) -> None:
-        """Delete the parts that earlier versions stored of a large record; `done` leaves them to expire."""
+        """Delete the parts of a large record that earlier versions stored; `done` does not delete them, they only
+        expire.
+        """
         for number in itertools.count(1):
             with answering("a part of a delayed record"):
                 answer = self._client.delete_item(
@@ -76,7 +78,8 @@ class ItemTables:
                 return
 
     def erase_ledger(self, person: Person) -> int:
-        """Replace the user id and the devices of published messages in recorded slices.
+        """Replace the user id and the devices of published messages in the recorded slices (recipients recorded
+        together) of the delivery ledger.
 
         Returns:
             The number of replaced slices.
@@ -118,7 +121,8 @@ class ItemTables:
         else:
             after.pop("parts", None)
             after.pop("digest", None)
-        # The condition prevents a slice that DynamoDB has expired meanwhile from being written again.
+        # The condition prevents that a slice (recipients recorded together) which DynamoDB has meanwhile expired is
+        # written again.
         with suppress(ConditionFailed), answering("the delivery ledger"):
             self._client.put_item(
                 TableName=self._ledger,
@@ -132,7 +136,9 @@ class ItemTables:
 
     @staticmethod
     def _further_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
-        """The keys of the further parts of a large slice."""
+        """Return the keys of the further items of a slice (recipients recorded together) that is too large for one
+        item.
+        """
         if "parts" not in item:
             return []
         position = int(item["part"]["S"].removeprefix(SLICE))

@@ -1,4 +1,5 @@
-"""Erase a person from the metrics: the log of recipients in PostgreSQL, and the archive that it is recomputed from.
+"""Erases a person from the metrics: from the log of recipients in PostgreSQL, and from the archive that the log can
+be recomputed from.
 
 Both get the same replacement user id, so that a recomputation still agrees with the served metrics.
 """
@@ -17,13 +18,13 @@ from spark_metrics.views import maintained_since
 
 
 def learn(connection: psycopg.Connection[Any], person: Person) -> None:
-    """Add the tenants under which the log has the user to the person."""
+    """Add to `person` the tenants under which the log of recipients has the user."""
     rows = connection.execute("select distinct club_id from recipient_log where user_id = %s", [person.user_id])
     person.clubs.update(club for (club,) in rows)
 
 
 def erase_log(connection: psycopg.Connection[Any], person: Person) -> int:
-    """Replace the user id in the log of recipients and in its staging table. Returns the number of rows."""
+    """Replace the user id in the log of recipients and in its staging table. Return the number of rows."""
     erased = 0
     for statement in (
         "update recipient_log set user_id = %(erased)s where user_id = %(user)s and club_id = %(club)s",
@@ -38,9 +39,10 @@ def erase_log(connection: psycopg.Connection[Any], person: Person) -> int:
 def erase_archive(
     spark: SparkSession, connection: psycopg.Connection[Any], folder: str, person: Person, writers_of: WritersOf
 ) -> int:
-    """Rewrite each archived hour that contains the user, or whole records of earlier versions.
+    """Rewrite each hour of the archive that contains the user, or that has whole records, as earlier versions stored
+    them.
 
-    An hour of an earlier version loses the values of all its records.
+    An hour in the form of an earlier version loses the values of all its records.
 
     Returns:
         The number of rewritten hours.

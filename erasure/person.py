@@ -1,10 +1,10 @@
-"""The person to erase, and the replacement values."""
+"""The person to erase, and the values that replace the person's data."""
 
 from dataclasses import dataclass, field
 
 from masscomm.domain import ids
 
-# Replaces a user id where a count depends on the row. No user has this id.
+# Replaces a user id in a row that a count depends on. No user has this id.
 ERASED_USER = ids.ERASED_USER
 # Replaces an address in a text that must remain valid.
 ERASED_ADDRESS = "erased@erased.invalid"
@@ -16,9 +16,9 @@ class Person:
 
     user_id: int
     club_id: int
-    # E-mail addresses from the command line and from stores, in lower case.
+    # The person's e-mail addresses, from the command line and from stores, in lower case.
     addresses: set[str] = field(default_factory=set)
-    # Tenants under which a store has the user.
+    # The tenants under which a store has the user.
     clubs: set[int] = field(default_factory=set)
 
     def learn_address(self, text: object) -> None:

@@ -1,4 +1,6 @@
-"""Erase a person's documents from all generations in OpenSearch, and the SNS endpoints of their devices."""
+"""Erases a person's documents from all snapshot generations in OpenSearch, and the SNS endpoints of the person's
+devices.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,6 +10,7 @@ from typing import Any, Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from erasure.person import ERASED_USER, Person
+from masscomm.cdc.captured_tables import personal_tables
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import NotFoundError, OpenSearch
 from masscomm.directory.opensearch import DEVICE_STATE, DEVICES, USER_SETTINGS, USERS
@@ -17,7 +20,7 @@ from masscomm.errors import Retry
 MESSAGES = "provider_messages"
 _PAGE = 1_000
 _SCROLL = "2m"
-_GONE = {"NotFound", "NotFoundException"}
+_NOT_FOUND = {"NotFound", "NotFoundException"}
 
 
 class Endpoints(Protocol):
@@ -28,7 +31,7 @@ class Endpoints(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A search hit."""
+    """A document that a search returned."""
 
     index: str
     id: str
@@ -50,10 +53,10 @@ class SearchIndices:
         self._now_ms = now_ms
 
     def learn(self, person: Person) -> bool:
-        """Add addresses and tenants of the person's documents to the person.
+        """Add the addresses and tenants in the person's documents to `person`.
 
         Returns:
-            Whether the serving generation of the directory still has the user.
+            Whether the OpenSearch indices that serve look-ups now still have the user.
         """
         for document in self._rows(person, USERS, USER_SETTINGS):
             if isinstance(club := document.source.get("club_id"), int):
@@ -84,7 +87,7 @@ class SearchIndices:
         states = self._states(person)
         arns = {arn for state in states if isinstance(arn := state.source.get("endpoint_arn"), str)}
         # guard: erasure.other_users_endpoints
-        for arn in arns - self._used_by_others(arns, [state.id for state in states]):
+        for arn in arns - self._shared_endpoints(arns, [state.id for state in states]):
             self._delete_endpoint(arn)
         # The device registrar writes the same state for a device whose row is deleted.
         deleted = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
@@ -96,7 +99,8 @@ class SearchIndices:
     def erase_suppressions(self, person: Person) -> int:
         """Delete the tenant's suppressions of the person's addresses.
 
-        Suppressions of earlier versions apply to all tenants: `masscomm suppressions remove` deletes them.
+        Suppressions that earlier versions wrote apply to all tenants, and are kept: `masscomm suppressions remove`
+        deletes them.
 
         Returns:
             The number of deleted suppressions.
@@ -114,32 +118,31 @@ class SearchIndices:
         return erased
 
     def erase_rows(self, person: Person) -> int:
-        """Replace the person's rows in every generation by the mark of a deleted row.
+        """Replace the person's rows in every snapshot generation by the mark of a deleted row.
 
         The mark keeps the row's version, so that older changes cannot restore the row.
 
         Returns:
             The number of rows.
         """
-        rows = [row for row in self._rows(person, USERS, USER_SETTINGS, DEVICES) if not row.source.get("deleted")]
+        rows = [row for row in self._rows(person, *personal_tables()) if not row.source.get("deleted")]
         deleted = {"deleted": True, "deleted_at_ms": self._now_ms()}
         self._write([replace(row, source=deleted) for row in rows])
         return len(rows)
 
     def _rows(self, person: Person, *tables: str) -> list[Document]:
-        """The person's rows of these tables in all generations."""
-        by_id = {"ids": {"values": [str(person.user_id)]}}
-        by_user = {"term": {"user_id": person.user_id}}
-        return [row for table in tables for row in self._search(f"{table}-*", by_user if table == DEVICES else by_id)]
+        """Return the person's rows of these tables in all snapshot generations."""
+        columns = personal_tables()
+        return [row for table in tables for row in self._search(f"{table}-*", _rows_of(person.user_id, columns[table]))]
 
     def _states(self, person: Person) -> list[Document]:
         ids = {row.id for row in self._rows(person, DEVICES)}
-        # An old generation may contain a device that now belongs to another user.
+        # An earlier snapshot generation may contain a device that now belongs to another user.
         serving = self._search(DEVICES, {"ids": {"values": sorted(ids)}})
         ids -= {row.id for row in serving if row.source.get("user_id", person.user_id) != person.user_id}
         return list(self._search(DEVICE_STATE, {"ids": {"values": sorted(ids)}}))
 
-    def _used_by_others(self, arns: set[str], ours: Sequence[str]) -> set[str]:
+    def _shared_endpoints(self, arns: set[str], ours: Sequence[str]) -> set[str]:
         query = {
             "bool": {
                 "filter": [{"terms": {"endpoint_arn": sorted(arns)}}, {"term": {"enabled": True}}],
@@ -152,7 +155,7 @@ class SearchIndices:
         try:
             self._endpoints.delete_endpoint(EndpointArn=arn)
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") not in _GONE:
+            if error.response.get("Error", {}).get("Code") not in _NOT_FOUND:
                 raise Retry(f"SNS did not delete an endpoint: {error.response.get('Error', {}).get('Code')}") from error
         except BotoCoreError as error:
             raise Retry(f"SNS did not respond: {type(error).__name__}") from error
@@ -167,10 +170,10 @@ class SearchIndices:
                 raise fate
 
     def _search(self, index: str, query: Mapping[str, Any]) -> Iterator[Document]:
-        """The documents that match a query.
+        """Return the documents that match a query.
 
         Raises:
-            Retry: the alias is missing: no generation of the directory is complete.
+            Retry: The alias is missing, because no snapshot of the monolith's tables is complete.
         """
         for page in self._pages(index, query):
             yield from page
@@ -185,6 +188,13 @@ class SearchIndices:
                 answer = self._client.request(
                     "POST", "_search/scroll", {"scroll": _SCROLL, "scroll_id": answer["_scroll_id"]}
                 )
+
+
+def _rows_of(user_id: int, column: str) -> dict[str, Any]:
+    """Return the query for a user's rows, by the column with the user's id; for the table of users, that is the
+    document's id.
+    """
+    return {"ids": {"values": [str(user_id)]}} if column == "id" else {"term": {column: user_id}}
 
 
 def _hits(index: str, answer: Any) -> list[Document]:

@@ -1,4 +1,4 @@
-"""Provision the servers before the functions run: schemas, indices, tables, roles and users.
+"""Provisions the servers before the functions run: schemas, indices, tables, roles and users.
 
 All definitions come from schemas/. Provisioning is idempotent: the local stack runs it at each start, `infra.provision`
 after a deployment.

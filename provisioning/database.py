@@ -1,4 +1,4 @@
-"""The metrics database's tables, and its users."""
+"""Creates the tables and the users of the metrics database."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,39 +9,41 @@ from psycopg import sql
 from provisioning import SCHEMAS
 
 TABLES = tuple(sorted((SCHEMAS / "tables").glob("*.sql")))
-# RDS's role: its members sign in with an IAM token instead of a password.
+# A role that RDS defines: its members sign in with an IAM token instead of a password.
 TOKENS = "rds_iam"
 
-# The initial settings of the writer's sessions; schemas/tables/00_session.sql has the reasons.
+# The initial settings of the sessions of the user that writes; schemas/tables/00_session.sql has the reasons.
 _SESSION = {"timezone": "UTC", "jit": "off"}
 
-# A lock until the connection ends. If two sessions create the same object concurrently, PostgreSQL refuses one of them,
-# even with IF NOT EXISTS.
+# This lock is held until the connection ends. If two sessions create the same object concurrently, PostgreSQL refuses
+# one of them, even with IF NOT EXISTS.
 _EXCLUSIVE = "select pg_advisory_lock(4602678820)"
 
 
 def apply_sql(database_url: str, files: Iterable[Path]) -> None:
     """Run idempotent SQL files, each in a transaction.
 
-    A concurrent provisioning of the same database waits for this one.
+    A concurrent run for the same database waits until this one ends.
     """
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(_EXCLUSIVE)
         for path in files:
-            # Without parameters psycopg sends the text in one simple query: its statements are one transaction.
+            # Without parameters, psycopg sends the text as one simple query, whose statements are one transaction.
             connection.execute(path.read_bytes())
 
 
 def create_users(database_url: str, *, reader: str, writer: str) -> None:
-    """Create the users of the metrics tables, present and future ones. Both sign in with IAM tokens.
+    """Create the two users of the metrics database. Their privileges cover present and future tables, and both sign
+    in with IAM tokens.
 
     Args:
-        database_url: an administrator's URL.
-        reader: a user that may read the tables.
-        writer: a user that may also write them and create staging tables; its sessions begin with the job's settings.
+        database_url: The URL of the database, with an administrator's credentials.
+        reader: The name of the user that may read the tables.
+        writer: The name of the user that may also write them and create staging tables; its sessions begin with the
+            settings of the metrics job.
 
     Raises:
-        psycopg.Error: the transaction failed and changed nothing.
+        psycopg.Error: The transaction failed and changed nothing.
     """
     with psycopg.connect(database_url) as connection:
         connection.execute(_EXCLUSIVE)

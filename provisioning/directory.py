@@ -1,4 +1,6 @@
-"""OpenSearch indices and the domain's own roles. IAM cannot limit the indices of a _bulk or _mget; the roles do."""
+"""Creates the OpenSearch indices, and the OpenSearch roles of the functions. IAM cannot limit the indices of a _bulk
+or _mget request; these roles do.
+"""
 
 import json
 from collections.abc import Generator, Iterable
@@ -7,11 +9,12 @@ from dataclasses import dataclass
 import httpx
 
 from masscomm.aws.authentication import OpenSearchSigner
-from masscomm.kafka.topics import CDC_TABLES
+from masscomm.cdc.captured_tables import captured_tables
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
 _SECURITY = "/_plugins/_security/api"
-# _bulk and _mget need a cluster permission in addition to index permissions; changing an alias is an index action.
+# _bulk and _mget need a cluster permission in addition to index permissions; changing an alias needs an index
+# permission.
 _CLUSTER = ["cluster_composite_ops"]
 _READ = ["read", "indices:admin/refresh*", "indices:admin/aliases/get"]
 _WRITE = [*_READ, "write", "indices:admin/aliases"]
@@ -19,19 +22,19 @@ _WRITE = [*_READ, "write", "indices:admin/aliases"]
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoryUser:
-    """A client of the domain."""
+    """A client of the OpenSearch domain, and its permissions."""
 
-    # The name of its role in the domain.
+    # The name of the client's role in the OpenSearch domain.
     name: str
-    # The ARN of its IAM role.
+    # The ARN of the client's IAM role.
     role_arn: str
-    # Indices; a captured table by its alias.
+    # The indices that the client reads; a captured table is named by its alias.
     reads: tuple[str, ...]
     writes: tuple[str, ...]
 
 
 class SignedRequests(httpx.Auth):
-    """Signs requests in the same way as the functions."""
+    """Signs requests in the same way as the functions do."""
 
     requires_request_body = True
 
@@ -42,21 +45,23 @@ class SignedRequests(httpx.Auth):
         """Sign the request; httpx calls this method."""
         kind = {name: request.headers[name] for name in ("content-type",) if name in request.headers}
         signed = self._signer(request.method, str(request.url), kind, request.content)
-        # httpx adds unsigned headers: keep only those that the connection needs.
+        # httpx adds headers that are not signed; only those that the connection needs are kept.
         kept = {name: request.headers[name] for name in ("host", "content-length") if name in request.headers}
         request.headers = httpx.Headers({**kept, **signed})
         yield request
 
 
 def index_name(file_stem: str, generation: str) -> str:
-    """The index of a definition. Only the indices of captured tables belong to a snapshot generation."""
-    return f"{file_stem}-{generation}" if file_stem in CDC_TABLES else file_stem
+    """Return the index name for a definition. Only the indices of captured tables have a snapshot generation in
+    their name.
+    """
+    return f"{file_stem}-{generation}" if file_stem in captured_tables() else file_stem
 
 
 def create_indices(opensearch_url: str, generation: str, *, auth: httpx.Auth | None = None) -> list[str]:
     """Create the indices of schemas/indices, or add new fields to the mappings of existing ones.
 
-    It creates no aliases: cdc_consumer moves the alias of a captured table once the generation is complete.
+    It creates no aliases: cdc_consumer moves the alias of a captured table once the snapshot generation is complete.
 
     Returns:
         The names of the indices.
@@ -79,7 +84,7 @@ def create_indices(opensearch_url: str, generation: str, *, auth: httpx.Auth | N
 
 
 def create_roles(opensearch_url: str, users: Iterable[DirectoryUser], *, auth: httpx.Auth | None = None) -> None:
-    """Create a role of the domain for each user, with the user as its only member.
+    """Create a role in the OpenSearch domain for each user, with the user as its only member.
 
     Raises:
         ProvisioningError: OpenSearch refused a role.
@@ -102,8 +107,10 @@ def create_roles(opensearch_url: str, users: Iterable[DirectoryUser], *, auth: h
 
 
 def _patterns(index: str) -> list[str]:
-    """The index patterns of a permission: for a captured table its alias and the indices of all generations."""
-    return [index, f"{index}-*"] if index in CDC_TABLES else [index]
+    """Return the index patterns of a permission: for a captured table, its alias and the indices of all snapshot
+    generations.
+    """
+    return [index, f"{index}-*"] if index in captured_tables() else [index]
 
 
 def _only(user: DirectoryUser) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""The schema registry's subjects."""
+"""Registers the Avro schemas in the schema registry."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,8 +8,8 @@ import httpx
 from masscomm.kafka.topics import Topic
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
-# The registry answers 409 both to an incompatible schema and to a concurrent registration of the same schema. A
-# repeated request distinguishes them: only an incompatible schema is refused again.
+# The number of attempts after a conflict. The registry returns 409 both for an incompatible schema and for a concurrent
+# registration of the same schema. A repeated request distinguishes them: only an incompatible schema is refused again.
 _CONFLICTS = 5
 
 
@@ -22,7 +22,7 @@ def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, in
         The schema ids by subject.
 
     Raises:
-        ProvisioningError: the registry refused a schema, for example because it is incompatible with its predecessor.
+        ProvisioningError: The registry refused a schema, for example because it is incompatible with its predecessor.
     """
     ids: dict[str, int] = {}
     with httpx.Client(base_url=registry_url, timeout=TIMEOUT_S) as client:
@@ -31,7 +31,7 @@ def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, in
                 continue
             schema = {"schema": (SCHEMAS / f"{topic.schema}.avsc").read_text(), "schemaType": "AVRO"}
             ids[topic.subject] = _request(client, "POST", f"/subjects/{topic.subject}/versions", schema)["id"]
-            # The registry's default is NONE, which would accept a breaking change.
+            # The registry's default compatibility is NONE, which would accept a breaking change.
             _request(client, "PUT", f"/config/{topic.subject}", {"compatibility": "BACKWARD"})
     return ids
 

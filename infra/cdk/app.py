@@ -2,10 +2,11 @@
 
     make synth ENVIRONMENT=prod           (default: dev)
 
-Synthesis looks nothing up and needs no AWS account. It checks the AwsSolutions rules and fails on a finding that
-resources/findings.py does not acknowledge.
+Synthesis needs no AWS account. It checks the AwsSolutions rules, and fails if a finding is not acknowledged with
+resources/findings.py.
 
-The environment `local` uses external servers: MASSCOMM_SERVERS holds them as a JSON object of ExternalServers.
+The environment `local` uses external servers: MASSCOMM_SERVERS has their addresses as a JSON object with the fields of
+ExternalServers.
 """
 
 import argparse
@@ -26,7 +27,8 @@ from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.observability import ObservabilityStack, ServerStacks
 from infra.cdk.stacks.registry import RegistryStack
 
-# The feature flags of new CDK apps. Without them a template depends on the machine that synthesises it.
+# The feature flags that the CDK CLI sets for new apps. Without them, a template depends on the machine that synthesises
+# it.
 _FLAGS = {
     "@aws-cdk/aws-iam:minimizePolicies": True,
     "@aws-cdk/core:checkSecretUsage": True,
@@ -37,7 +39,7 @@ _FLAGS = {
     "@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True,
     "@aws-cdk/customresources:installLatestAwsSdkDefault": False,
     "@aws-cdk/aws-ec2:restrictDefaultSecurityGroup": False,
-    # A stack cannot delete a resource that another stack uses.
+    # The flag makes references between stacks strong: a stack cannot delete a resource that another stack uses.
     "@aws-cdk/core:defaultCrossStackReferences": "strong",
 }
 
@@ -46,8 +48,8 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     """Build the stacks of an environment.
 
     Args:
-        environment: their configuration.
-        outdir: the folder that app.synth() writes the templates to; None: the CDK CLI's.
+        environment: The configuration of the environment.
+        outdir: The folder to which app.synth() writes the templates; None: the one that the CDK CLI chooses.
     """
     app = cdk.App(outdir=outdir, analytics_reporting=False, context=_FLAGS)
     base = NetworkStack(app, environment=environment)
@@ -65,7 +67,9 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
 
 
 def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> ServerStacks:
-    """Kafka, databases, the directory, the schema registry, change data capture and the metrics jobs."""
+    """Add the stacks of the servers: Kafka, databases, the directory in OpenSearch, the schema registry, change data
+    capture and the metrics jobs.
+    """
     data = DataStack(app, environment=environment, base=base)
     registry = RegistryStack(app, environment=environment, base=base)
     return ServerStacks(
@@ -84,9 +88,9 @@ def _services(
     registry_url: str,
     servers: ServerStacks | None,
 ) -> None:
-    """The functions, the REST API in front of them, alarms and dashboard."""
+    """Add the stacks of the functions, the REST API in front of them, alarms and dashboard."""
     functions = FunctionsStack(app, environment=environment, base=base, data=data, registry_url=registry_url)
-    api = ApiStack(app, environment=environment, base=base, functions=functions)
+    api = ApiStack(app, environment=environment, base=base, data=data, functions=functions)
     ObservabilityStack(
         app, environment=environment, base=base, data=data, functions=functions, api=api, servers=servers
     )

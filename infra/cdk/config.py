@@ -1,50 +1,53 @@
-"""Configuration of each deployed environment. Review it before the first deployment."""
+"""The configuration of each deployed environment. Review it before the first deployment."""
 
 import dataclasses
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-# The retentions of CloudWatch Logs that an environment may choose, in days.
+from masscomm.domain.channels import CHANNELS
+
+# The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaConfig:
-    """The MSK cluster."""
+    """The configuration of the MSK cluster."""
 
     version: str = "3.9.x"
     instance_type: str = "kafka.m7g.large"
-    # A multiple of the number of zones.
+    # The number of brokers, a multiple of the number of zones.
     brokers: int = 3
-    # Of each broker.
+    # The volume size of each broker in GB.
     volume_gb: int = 500
     replication_factor: int = 3
     min_insync_replicas: int = 2
-    # Multiplies the partition counts of schemas/topics.yaml.
+    # A factor by which the partition counts of schemas/topics.yaml are multiplied.
     partitions_factor: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenSearchConfig:
-    """The OpenSearch domain of the directory."""
+    """The configuration of the OpenSearch domain."""
 
     version: str = "OpenSearch_2.19"
     instance_type: str = "r7g.large.search"
-    # A multiple of the number of zones.
+    # The number of data nodes, a multiple of the number of zones.
     data_nodes: int = 3
     master_type: str = "m7g.medium.search"
-    # 0 or 3.
+    # The number of dedicated master nodes: 0 or 3.
     dedicated_masters: int = 3
     volume_gb: int = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseConfig:
-    """The metrics database and the schema registry's database."""
+    """The configuration of the metrics database, and of the schema registry's database."""
 
     version: str = "17.6"
-    # Instance classes as RDS names them, without `db.`.
+    # The instance class as RDS names it, without `db.`.
     instance_type: str = "r7g.large"
     registry_instance_type: str = "t4g.small"
     multi_az: bool = True
@@ -55,42 +58,42 @@ class DatabaseConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MonolithConfig:
-    """The customer's database that change data capture reads."""
+    """The customer's database from which change data capture reads."""
 
-    # A secret of Secrets Manager: JSON with host, port, dbname, username, password and ca (the PEM of the authority
-    # that signed the database's certificate). Create it before the first deployment.
+    # The name of a secret in Secrets Manager: JSON with host, port, dbname, username, password and ca (the PEM of the
+    # authority that signed the database's certificate). Create it before the first deployment.
     secret_name: str = "masscomm/monolith"  # noqa: S105 - a name
-    # The database's network and port. Create the route to it (peering or a transit gateway) by hand.
+    # The network and the port of the database. Create the route to it (peering or a transit gateway) by hand.
     cidr: str = "10.0.0.0/16"
     port: int = 5432
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryConfig:
-    """The schema registry's service on Fargate."""
+    """The configuration of the schema registry's service on Fargate."""
 
     tasks: int = 2
-    # CPU units of a task: 1024 are one vCPU.
+    # The CPU units of a task; 1024 units are one vCPU.
     cpu: int = 512
-    # Of a task.
+    # The memory of a task in MB.
     memory_mb: int = 1024
-    # A domain of the company that resolves only inside the VPC.
+    # The host name of the registry, in a domain of the company; it resolves only inside the VPC.
     domain: str = "registry.masscomm.example"
-    # The domain's certificate in ACM. None: the deployment requests one and waits until the company's DNS has the
-    # validation record that ACM shows.
+    # The ARN of the certificate in ACM for that host name. None: the deployment requests a certificate, and waits until
+    # the company's DNS has the validation record that ACM shows.
     certificate_arn: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkConfig:
-    """The streaming job on EMR Serverless."""
+    """The configuration of the streaming job on EMR Serverless."""
 
     release: str = "emr-spark-8.0.0"
-    # vCPUs of the driver and of each executor.
+    # The number of vCPUs of the driver and of each executor.
     worker_cpu: int = 2
-    # Memory of the driver and of each executor.
+    # The memory of the driver and of each executor in GB.
     worker_memory_gb: int = 8
-    # At most, in addition to the driver.
+    # The maximum number of executors, in addition to the driver.
     executors: int = 2
     python: str = "python3.12"
     trigger_ms: int = 1000
@@ -98,18 +101,18 @@ class SparkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiConfig:
-    """The REST API."""
+    """The configuration of the REST API."""
 
-    # Set domain and certificate_arn together, or neither.
+    # The custom domain of the API. Set domain and certificate_arn together, or neither of them.
     domain: str | None = None
     certificate_arn: str | None = None
-    # Requests per second of one API key.
+    # The maximum number of requests per second with one API key.
     rate: int = 50
     burst: int = 100
     requests_a_day: int = 1_000_000
-    # Per IP address in five minutes.
+    # The maximum number of requests from one IP address in five minutes.
     requests_an_address: int = 2_000
-    # Concurrent long polls of one API key.
+    # The maximum number of concurrent long polls with one API key.
     open_polls: int = 5
 
     def __post_init__(self) -> None:
@@ -123,18 +126,19 @@ UNRESERVED = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyConfig:
-    """Concurrent executions: the account's quota, and the reservation of each function that API callers invoke.
+    """Concurrent executions of Lambda functions: the account's quota, and the reservation of each function that API
+    callers invoke.
 
-    A reservation is a guarantee and an upper bound. The unreserved remainder processes records, one-time passwords
-    included.
+    A reservation is a guarantee and an upper bound. The functions that process records, one-time passwords included,
+    share the unreserved remainder.
     """
 
-    # The account's quota in the region: L-B99A9384 in Service Quotas. A new account has less than 1,000.
+    # The account's quota in the region (L-B99A9384 in Service Quotas). A new account has less than 1,000.
     account: int = 1_000
     metrics_stream: int = 20
     metrics_handler: int = 20
     send_handler: int = 20
-    # Every request invokes it, with or without a valid key.
+    # The reservation of the authorizer, which every request invokes, with or without a valid key.
     authorizer: int = 20
 
     def __post_init__(self) -> None:
@@ -148,7 +152,7 @@ class ConcurrencyConfig:
 
     @property
     def reserved(self) -> dict[str, int]:
-        """The reservation of each function, by its name."""
+        """Return the reservation of each function by its name."""
         return {
             "metrics_stream": self.metrics_stream,
             "metrics_handler": self.metrics_handler,
@@ -159,65 +163,66 @@ class ConcurrencyConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderConfig:
-    """The account's sending quotas in its region, from Service Quotas and the account page of SES."""
+    """The account's sending quotas in its region, as shown in Service Quotas and on the account page of SES."""
 
-    # SNS publishes per second.
-    push_per_s: float = 1500
-    # SES e-mails per second.
-    email_per_s: float = 14
-    # The critical lane's initial share of both quotas; the other lanes begin with the remainder.
+    # The quota of messages per second, by channel.
+    per_s: Mapping[str, float] = field(
+        default_factory=lambda: {name: channel.quota_per_s for name, channel in CHANNELS.items()}
+    )
+    # The share of each quota with which the critical lane begins, in percent; the other lanes begin with the remainder.
     critical_percent: int = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalServers:
-    """External servers without authentication: the deployment uses them and does not create them."""
+    """External servers without authentication, which the deployment uses and does not create."""
 
-    # host:port, comma separated.
+    # The Kafka brokers as host:port, separated by commas.
     kafka: str
-    # The base URL of the Confluent API.
+    # The base URL of the registry's Confluent-compatible API.
     registry_url: str
     directory_url: str
-    # A libpq URL without a password.
+    # The URL of the database for libpq, without a password.
     database_url: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """One environment."""
+    """The configuration of one environment."""
 
-    # Part of the names of stacks and resources.
+    # The name of the environment, which is part of the names of stacks and resources.
     name: str
     region: str = "eu-central-1"
-    # Letters of the region's availability zones.
+    # The letters of the region's availability zones.
     zones: tuple[str, ...] = ("a", "b", "c")
     cidr: str = "10.64.0.0/16"
-    # Neither a deployment nor an operator can delete a resource that holds data.
+    # Whether resources that hold data are protected: neither a deployment nor an operator can delete them.
     protected: bool
     log_days: int = 90
-    # The snapshot generation of change data capture; `g1,g2` while g2 replaces g1.
+    # The snapshot generation of change data capture (one snapshot of the tables with the changes after it); `g1,g2`
+    # while g2 replaces g1.
     generation: str = "g1"
-    # The From address of e-mail.
+    # The From address of e-mails.
     sender: str = "notifications@masscomm.example"
     unsubscribe_url: str = "https://masscomm.example/unsubscribe"
-    # (platform of a device, SNS platform). An operator creates each platform application as PREFIX-PLATFORM, because it
-    # holds the credentials of Google or Apple.
+    # (platform of a device, platform name in SNS). An operator creates each platform application with the name
+    # PREFIX-PLATFORM, because it holds the credentials of Google or Apple.
     platforms: tuple[tuple[str, str], ...] = (("gcm", "GCM"), ("apns", "APNS"))
-    # Alarms and budget notices go to this address.
+    # The address to which alarms and budget notices are sent.
     alarm_email: str = "operations@masscomm.example"
-    # Per month.
+    # The budget in US dollars per month.
     budget_usd: int = 3000
-    # Maximum event pollers of one event source mapping.
+    # The maximum number of event pollers of one event source mapping.
     pollers: int = 4
-    # Provisioned concurrency of each latency-critical function. 0: none, and SnapStart is off as well.
+    # The provisioned concurrency of each latency-critical function. With 0 there is none, and SnapStart is off as well.
     provisioned: int = 2
-    # Share of the sends that are traced.
+    # The share of sends that are traced.
     trace_ratio: float = 0.1
-    # SNS and SES report the delivery status of messages.
+    # Whether SNS and SES report the delivery status of messages.
     receipts: bool = True
-    # Percentage of the delivered pushes that SNS reports; docs/receipts.md has the costs.
+    # The percentage of delivered pushes that SNS reports; docs/receipts.md has the costs.
     receipts_percent: int = 100
-    # External servers; None: the deployment creates all servers.
+    # The external servers to use; None: the deployment creates all servers.
     servers: ExternalServers | None = None
     kafka: KafkaConfig = KafkaConfig()
     opensearch: OpenSearchConfig = OpenSearchConfig()
@@ -226,14 +231,14 @@ class Environment:
     registry: RegistryConfig = RegistryConfig()
     spark: SparkConfig = SparkConfig()
     api: ApiConfig = ApiConfig()
-    providers: ProviderConfig = ProviderConfig()
+    providers: ProviderConfig = field(default_factory=ProviderConfig)
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
 
     def __post_init__(self) -> None:
-        """Refuse values that AWS would refuse half an hour into the deployment.
+        """Check values that AWS would otherwise refuse half an hour after the start of the deployment.
 
         Raises:
-            ValueError: a value is out of range, or two values do not fit together.
+            ValueError: A value is out of range, or two values do not fit together.
         """
         for name, count in (
             ("kafka.brokers", self.kafka.brokers),
@@ -247,7 +252,7 @@ class Environment:
             raise ValueError(f"{self.name}: kafka: min_insync_replicas < replication_factor <= brokers")
         if self.log_days not in LOG_DAYS:
             raise ValueError(f"{self.name}: log_days is one of {', '.join(map(str, LOG_DAYS))}")
-        # send_handler is the only function with both a reservation and provisioned concurrency (profiles.py).
+        # send_handler is the only function that has both a reservation and provisioned concurrency (profiles.py).
         if not 0 <= self.provisioned <= self.concurrency.send_handler:
             raise ValueError(
                 f"{self.name}: provisioned is at most concurrency.send_handler, the function's reservation"
@@ -257,7 +262,7 @@ class Environment:
 
     @property
     def prefix(self) -> str:
-        """The first part of the names of this environment's resources."""
+        """Return the prefix of the names of this environment's resources."""
         return f"masscomm-{self.name}"
 
 
@@ -303,7 +308,9 @@ LOCAL, SERVERS = "local", "MASSCOMM_SERVERS"
 
 
 def local(servers: ExternalServers) -> Environment:
-    """The environment of one machine: LocalStack, with external servers for the services that LocalStack lacks."""
+    """Return the environment of one machine: LocalStack, with external servers for the services that LocalStack does
+    not have.
+    """
     return Environment(
         name=LOCAL,
         region="us-east-1",
@@ -320,10 +327,10 @@ ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}
 
 
 def environment_of(name: str) -> Environment:
-    """The environment of that name; `local` reads its servers from MASSCOMM_SERVERS.
+    """Return the environment with that name; `local` reads the addresses of its servers from MASSCOMM_SERVERS.
 
     Raises:
-        ValueError: the name is unknown, or MASSCOMM_SERVERS is missing or malformed.
+        ValueError: The name is unknown, or MASSCOMM_SERVERS is missing or malformed.
     """
     if name in ENVIRONMENTS:
         return ENVIRONMENTS[name]

@@ -1,4 +1,5 @@
-"""The stores and providers that each function uses, and its cold-start policy. schemas/topics.yaml has its topics.
+"""The stores and providers that each function uses, and how it is protected against cold starts. schemas/topics.yaml
+has its topics.
 
 Each function of functions/functions.yaml has one profile; tests/unit/infra checks this.
 """
@@ -6,47 +7,51 @@ Each function of functions/functions.yaml has one profile; tests/unit/infra chec
 from dataclasses import dataclass
 from enum import Enum
 
-from masscomm.kafka.topics import BUILD, CDC_TABLES, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
+from masscomm.cdc.captured_tables import captured_tables, personal_tables
+from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
 
 
 class Warmth(Enum):
-    """A function's protection against cold starts."""
+    """How a function is protected against cold starts."""
 
-    # One event poller invokes the function all day: its environment stays warm, and a deployment costs one cold start.
+    # No protection: one event poller invokes the function all day, so that its environment stays warm, and a deployment
+    # costs one cold start.
     NOTHING = "nothing"
-    # The function scales out at once, for a broadcast or an opening dashboard. bootstrap() runs in the first
-    # invocation, so a snapshot contains imports only: no state that would be stale or shared between environments.
+    # SnapStart, for a function that scales out suddenly, such as for a broadcast or for a dashboard that is opened.
+    # bootstrap() runs in the first invocation, so that a snapshot contains only imports, and no state that could be
+    # stale or shared between environments.
     SNAPSTART = "SnapStart"
-    # A user or a caller waits for each invocation, and traffic is small and even: one-time passwords, API responses.
+    # Provisioned concurrency, for a function whose callers wait for each invocation and whose traffic is small and
+    # even: one-time passwords, API responses.
     PROVISIONED = "provisioned concurrency"
 
 
-DIRECTORY = (*CDC_TABLES, "device_state", "directory_state")
-# masscomm/directory/opensearch.py
+DIRECTORY = (*captured_tables(), "device_state", "directory_state")
+# The requests of masscomm/directory/opensearch.py.
 _LOOK_UPS = (
     "POST _mget",
     "POST devices/_search",
     "POST notification_templates/_search",
     "POST devices-{generation},notification_templates-{generation}/_refresh",
-    f"GET _alias/{','.join(CDC_TABLES)}",
+    f"GET _alias/{','.join(captured_tables())}",
 )
-# functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py
+# The requests of functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py.
 _GENERATION = "directory_state/_doc/generation-{generation}"
 _CHANGES = (
     "POST _bulk",
     "POST _mget",
     f"GET {_GENERATION}",
     f"PUT {_GENERATION}",
-    f"POST {','.join(f'{table}-{{generation}}' for table in CDC_TABLES)}/_refresh",
-    f"GET _alias/{','.join(CDC_TABLES)}",
+    f"POST {','.join(f'{table}-{{generation}}' for table in captured_tables())}/_refresh",
+    f"GET _alias/{','.join(captured_tables())}",
     "POST _aliases",
 )
-# functions/device_registrar/device_states.py
+# The requests of functions/device_registrar/device_states.py.
 _DEVICE_STATES = (
     "POST _bulk",
     "POST device_state/_mget",
 )
-# functions/receipts/sent_messages.py
+# The requests of functions/receipts/sent_messages.py.
 _MESSAGES = (
     "POST _bulk",
     "POST provider_messages/_search",
@@ -57,10 +62,10 @@ _MESSAGES = (
     "POST device_state/_search",
     "POST users/_mget",
 )
-# The role of the job that erases a person, after the environment's prefix.
+# The role of the job that erases a person; the name follows the environment's prefix.
 ERASURE = "erasure"
-# erasure/search_indices.py
-ERASED_INDICES = ("users", "user_settings", "devices", "device_state", "provider_messages", "suppressions")
+# The indices that erasure/search_indices.py changes.
+ERASED_INDICES = (*personal_tables(), "device_state", "provider_messages", "suppressions")
 ERASURE_REQUESTS = (
     "POST _bulk",
     "POST _search/scroll",
@@ -68,16 +73,20 @@ ERASURE_REQUESTS = (
     *(
         f"POST {index}/{call}"
         for index in (
-            *("users-*", "user_settings-*", "devices-*", "users", "devices"),
+            *(f"{table}-*" for table in personal_tables()),
+            *("users", "devices"),
             *("device_state", "provider_messages"),
         )
         for call in ("_refresh", "_search")
     ),
 )
-# Where MSK Connect stores source offsets; masscomm/cdc/progress.py reads them.
+# The topic in which Kafka Connect stores source offsets; masscomm/cdc/progress.py reads it.
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
-QUEUES, POLLS = "broadcast_queues", "open_polls"
+QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
+CANCELLED = "cancelled_sends"
+# The table of API keys, which the authorizer uses; no function uses it.
+API_KEYS = "api_keys"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 
 
@@ -86,31 +95,33 @@ class Profile:
     """The stores, topics and providers that a function may use."""
 
     warmth: Warmth
-    # The warmth of the function's critical lane, if it has one.
+    # The protection of the function's critical lane, if it has one.
     critical: Warmth = Warmth.PROVISIONED
-    # Indices of the directory that the domain's own role lets the function read; a captured table by its alias.
+    # The OpenSearch indices that the function's role may read; a captured table is named by its alias.
     indices: tuple[str, ...] = ()
-    # Indices that the function may also write.
+    # The OpenSearch indices that the function may also write.
     written: tuple[str, ...] = ()
-    # The function's requests to the directory, such as `POST users/_search`; {generation} stands for each generation.
+    # The function's requests to OpenSearch, such as `POST users/_search`; {generation} stands for each snapshot
+    # generation.
     requests: tuple[str, ...] = ()
-    # Tables of schemas/dynamodb that the function reads and writes.
+    # The tables of schemas/dynamodb that the function reads and writes.
     tables: tuple[str, ...] = ()
-    # Tables that it only reads.
+    # The tables of schemas/dynamodb that the function only reads.
     tables_read: tuple[str, ...] = ()
-    # Topics that it reads in all lanes, in addition to the topics of its event source mappings.
+    # The topics that the function reads in all lanes (kinds of sends), in addition to those of its event source
+    # mappings.
     reads: tuple[str, ...] = ()
-    # It reads the progress of change data capture.
+    # Whether the function reads the progress of change data capture.
     asks_cdc: bool = False
-    # It publishes through SNS.
+    # Whether the function publishes through SNS.
     push: bool = False
-    # It sends through SES.
+    # Whether the function sends through SES.
     email: bool = False
-    # It creates the SNS endpoints of devices.
+    # Whether the function creates the SNS endpoints of devices.
     registers_endpoints: bool = False
-    # SNS and SES invoke it with delivery statuses.
+    # Whether SNS and SES invoke the function with delivery statuses.
     receipts: bool = False
-    # The user of the metrics database that it signs in as.
+    # The user of the metrics database with which the function signs in; None if it does not use the database.
     database: str | None = None
 
 
@@ -120,16 +131,23 @@ PROFILES = {
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(WAITING, DECISIONS, QUEUES),
+        tables_read=(CANCELLED,),
         asks_cdc=True,
     ),
     "builder": Profile(
-        warmth=Warmth.SNAPSTART, indices=DIRECTORY, requests=_LOOK_UPS, tables=(DECISIONS,), asks_cdc=True
+        warmth=Warmth.SNAPSTART,
+        indices=DIRECTORY,
+        requests=_LOOK_UPS,
+        tables=(DECISIONS,),
+        tables_read=(CANCELLED,),
+        asks_cdc=True,
     ),
     "delivery": Profile(
         warmth=Warmth.SNAPSTART,
         indices=(*DIRECTORY, "suppressions"),
         requests=_LOOK_UPS,
         tables=(LEDGER, WAITING),
+        tables_read=(CANCELLED,),
         asks_cdc=True,
         push=True,
         email=True,
@@ -137,7 +155,7 @@ PROFILES = {
     "cdc_consumer": Profile(
         warmth=Warmth.NOTHING,
         indices=("directory_state",),
-        written=(*CDC_TABLES, "directory_state"),
+        written=(*captured_tables(), "directory_state"),
         requests=_CHANGES,
         asks_cdc=True,
     ),
@@ -162,7 +180,7 @@ PROFILES = {
         tables_read=(LEDGER,),
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
     ),
-    "send_handler": Profile(warmth=Warmth.PROVISIONED),
-    "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER),
+    "send_handler": Profile(warmth=Warmth.PROVISIONED, tables=(KEYS,)),
+    "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(CANCELLED,)),
     "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS,)),
 }

@@ -1,4 +1,4 @@
-"""Reproducible packages from pinned wheels of the target platform, with the needed files only."""
+"""Builds reproducible packages from pinned wheels of the target platform, with only the needed files."""
 
 import marshal
 import subprocess
@@ -17,26 +17,29 @@ from infra.packaging.contents import ROOT, Contents, source_of
 
 LOCK = ROOT / "requirements" / "main.txt"
 UV = ROOT / ".devstack" / "uv" / "bin" / "uv"
-# Lambda's python3.13 runs on Amazon Linux 2023 with glibc 2.34, which is compatible with wheels for 2.28.
+# The platform of the wheels. Lambda's python3.13 runs on Amazon Linux 2023 with glibc 2.34, which is compatible with
+# wheels for 2.28.
 TARGET = "aarch64-manylinux_2_28"
-# Files that no function reads: foreign caches, stubs, sources of extensions, tests, and dist-info except METADATA.
-_LEFT_OUT = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
+# Files that no function reads: other byte code, stubs, sources of extensions, tests, and dist-info except METADATA.
+_EXCLUDED = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
 _NEVER = {"__pycache__", "tests", "test", "testing"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# PEP 552, unchecked hash: Python does not compare the cache with its source. A package is read-only in Lambda.
+# A flag in byte code files (PEP 552, unchecked hash): Python does not compare the byte code with its source. A package
+# is read-only in Lambda.
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
-# Later marshal versions write references, which depend on other objects of this process: bytes would differ.
+# Later versions of marshal write references, which depend on other objects in this process, so that the bytes would
+# differ.
 _MARSHAL = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A built package."""
+    """The result of building one package."""
 
     name: str
     path: Path
     zipped_bytes: int
-    # Unpacked.
+    # The unpacked size in bytes.
     bytes: int
     # The number of files.
     files: int
@@ -46,12 +49,12 @@ def build(contents: Sequence[Contents], target: Path, *, platform: str = TARGET)
     """Build a zip for each function.
 
     Args:
-        contents: the contents of each package.
-        target: the folder of the zips.
-        platform: the target platform, as uv names it.
+        contents: The contents of each package.
+        target: The folder for the zips.
+        platform: The target platform, as uv names it.
 
     Raises:
-        CalledProcessError: a wheel is not available or differs from the locked one.
+        CalledProcessError: A wheel is not available or differs from the locked one.
     """
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder)
@@ -63,7 +66,7 @@ def build(contents: Sequence[Contents], target: Path, *, platform: str = TARGET)
 
 
 def install(names: Iterable[str], target: Path, *, platform: str) -> None:
-    """Unpack the locked wheels of exactly these distributions."""
+    """Unpack the wheels of exactly these distributions, in the versions that the lock file has."""
     locked = _locked()
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write("".join(locked[name] for name in sorted(names)))
@@ -74,7 +77,7 @@ def install(names: Iterable[str], target: Path, *, platform: str) -> None:
 
 
 def _locked() -> dict[str, str]:
-    """The lines of each distribution in the lock file."""
+    """Return the lines of each distribution in the lock file."""
     found: dict[str, str] = {}
     name = ""
     for line in LOCK.read_text().splitlines(keepends=True):
@@ -90,13 +93,13 @@ def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path,
     for name in contents.distributions:
         paths |= dict(_theirs(distributions[name], site))
     files = {name: path.read_bytes() for name, path in paths.items()}
-    # Lambda cannot store compiled modules: without these files each cold start compiles all imported modules.
+    # Byte code is included: Lambda cannot store it, so each cold start would compile all imported modules.
     files |= {cache_from_source(name): _compiled(name, data) for name, data in files.items() if name.endswith(".py")}
     size = 0
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name in sorted(files):
             size += len(files[name])
-            # A constant time and owner: the same input gives the same bytes.
+            # Time and owner are constant, so that the same input results in the same bytes.
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
@@ -107,7 +110,7 @@ def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path,
 
 @cache
 def _compiled(name: str, source: bytes) -> bytes:
-    """The content of a module's file in `__pycache__`, which only the running version of Python uses."""
+    """Return the byte code of a module for its `__pycache__`; only the running Python version can use it."""
     code = compile(source, name, "exec", dont_inherit=True)
     return MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(source) + marshal.dumps(code, _MARSHAL)
 
@@ -117,7 +120,7 @@ def _ours(contents: Contents) -> Iterator[tuple[str, Path]]:
         path = source_of(module)
         if path.exists():
             yield path.relative_to(ROOT).as_posix(), path
-    # The functions read schemas as files, so the import graph does not contain them.
+    # The functions read schemas as files, so that the import graph does not contain them.
     for path in sorted((ROOT / "schemas").rglob("*")):
         inside = path.relative_to(ROOT)
         if path.is_file() and not {"__pycache__", "examples", "cdc_examples", "tables"} & set(inside.parts):
@@ -133,9 +136,9 @@ def _theirs(distribution: Distribution, site: Path) -> Iterator[tuple[str, Path]
 
 def _is_needed(file: PurePosixPath) -> bool:
     parts = file.parts
-    if ".." in parts or parts[0] == "bin" or file.suffix in _LEFT_OUT or _NEVER & set(parts[:-1]):
+    if ".." in parts or parts[0] == "bin" or file.suffix in _EXCLUDED or _NEVER & set(parts[:-1]):
         return False
     if parts[0].endswith(".dist-info"):
         return file.name == "METADATA"
-    # botocore's service models: functions create no botocore clients (masscomm/aws/client.py).
+    # The service models of botocore are omitted, because functions create no botocore clients (masscomm/aws/client.py).
     return not (parts[:2] == ("botocore", "data") and len(parts) > 3)

@@ -1,6 +1,7 @@
-"""The contents of a function's package, from its handler's import graph: our modules, and distributions.
+"""Determines the contents of a function's package from the imports of its handler: our modules, and third-party
+distributions.
 
-The graph is derived from the sources. Imports inside a function count; imports for the type checker do not.
+The imports are read from the sources. Imports inside a function count; imports for the type checker do not.
 """
 
 import sys
@@ -18,11 +19,12 @@ from functions.catalogue import read_catalogue
 
 ROOT = Path(__file__).parents[2]
 _ROOMS = ("masscomm", "functions", "schemas")
-# zoneinfo imports it at run time if the machine has no time zones: the import graph does not contain it.
+# zoneinfo imports this distribution at run time if the machine has no time zones, so that the import graph does not
+# contain it.
 _ZONES = "tzdata"
-# Lambda's runtime contains it.
-_LEFT_OUT = {"awslambdaric"}
-# The environment of requirement markers: Lambda's python3.13 on arm64.
+# Distributions that Lambda's runtime already contains.
+_EXCLUDED = {"awslambdaric"}
+# The values of environment markers in requirements: those of Lambda's python3.13 on arm64.
 _MARKERS = {
     "python_version": "3.13",
     "python_full_version": "3.13.0",
@@ -40,32 +42,32 @@ class Contents:
     """The contents of one package."""
 
     name: str
-    # The handler's module.
+    # The module of the handler.
     handler: str
-    # Our modules.
+    # Our modules in the package.
     modules: frozenset[str]
-    # Canonical names of the distributions that our modules import.
+    # The canonical names of the distributions that our modules import.
     direct: frozenset[str]
-    # `direct` and their requirements.
+    # The distributions in `direct` and their requirements.
     distributions: frozenset[str]
 
 
 def all_contents() -> list[Contents]:
-    """The contents of every package of functions.yaml, sorted by name."""
+    """Return the contents of every package in functions.yaml, sorted by name."""
     handlers = {
         entry.handler.removesuffix(".handler").split(".")[1]: entry.handler.rpartition(".")[0]
         for entry in read_catalogue(generation="any")
     }
-    # A function may use the handler of another one: it still needs a package under its own name.
+    # A function may use the handler of another one; it still needs a package with its own name.
     handlers |= {entry.package: entry.handler.rpartition(".")[0] for entry in read_catalogue(generation="any")}
     return [contents_of(name, handler) for name, handler in sorted(handlers.items())]
 
 
 def contents_of(name: str, handler: str) -> Contents:
-    """The contents of one package.
+    """Return the contents of one package.
 
     Raises:
-        KeyError: an imported module belongs to no installed distribution.
+        KeyError: An imported module belongs to no installed distribution.
     """
     graph = _graph()
     upstream = graph.find_upstream_modules(handler) | {handler}
@@ -85,12 +87,12 @@ def contents_of(name: str, handler: str) -> Contents:
 
 
 def runtime_distributions() -> frozenset[str]:
-    """The distributions in Lambda's Python runtime: its client, and boto3 with all service models."""
+    """Return the distributions in Lambda's Python runtime: its runtime client, and boto3 with all service models."""
     return _with_requirements(["boto3"]) | _required("awslambdaric")
 
 
 def source_of(module: str) -> Path:
-    """The source file of one of our modules."""
+    """Return the source file of one of our modules."""
     path = ROOT.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
@@ -117,7 +119,7 @@ def _with_requirements(names: Iterable[str]) -> frozenset[str]:
     seen = set(pending)
     while pending:
         name, extra = pending.pop()
-        if name in _LEFT_OUT:
+        if name in _EXCLUDED:
             continue
         found.add(name)
         for line in metadata.requires(name) or ():
@@ -133,7 +135,7 @@ def _with_requirements(names: Iterable[str]) -> frozenset[str]:
 
 
 def _required(name: str) -> frozenset[str]:
-    """A distribution and its direct requirements without extras."""
+    """Return a distribution and its direct requirements without extras."""
     wanted = [Requirement(line) for line in metadata.requires(name) or ()]
     needed = [each.name for each in wanted if each.marker is None or each.marker.evaluate(_MARKERS | {"extra": ""})]
     return frozenset({name} | {canonicalize_name(each) for each in needed})
@@ -141,7 +143,7 @@ def _required(name: str) -> frozenset[str]:
 
 @cache
 def _extras() -> Mapping[str, tuple[str, ...]]:
-    """The extras of each distribution in requirements/main.in."""
+    """Return the extras of each distribution in requirements/main.in."""
     lines = (ROOT / "requirements" / "main.in").read_text().splitlines()
     wanted = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
     return {canonicalize_name(each.name): tuple(sorted(each.extras)) for each in wanted}

@@ -1,8 +1,16 @@
 """Authorize API requests by API key.
 
-KEYS_SECRET_ARN names a secret: a JSON object from the SHA-256 of each API key, in hex, to its clubs, as
-masscomm/http/tenant.py reads them: `1,2`, or `*` for every club. The secret holds digests only: a reader of the secret
-cannot use the API. A malformed secret or entry grants no access.
+A key that begins with `mc_` is in the table API_KEYS_TABLE (schemas/dynamodb/api_keys.json), under its SHA-256 in hex.
+`masscomm keys` writes it; the authorizer writes the time of its last use. Other keys are of the earlier form.
+
+KEYS_SECRET_ARN names a secret: a JSON object from the SHA-256 of each API key, in hex, to an object:
+
+    clubs        as masscomm/http/tenant.py reads them: `1,2`, or `*` for every club
+    scopes       of masscomm/http/scopes.py, with spaces between them; without it, `read`
+    expires_at   the time from which the key is refused, RFC 3339 with an offset; without it, never
+
+The earlier form, a text with the clubs alone, has all scopes and no end. The secret holds digests only: a reader of the
+secret cannot use the API. A malformed secret or entry grants no access.
 """
 
 import hashlib
@@ -11,59 +19,104 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 
 _KEEP_S = 60.0
 _HEADER = "x-api-key"
+_EXPIRES_AT = "expires_at"
+_PREFIX = "mc_"
 _log = logging.getLogger(__name__)
-_kept: tuple[float, dict[str, str]] | None = None
+_kept: tuple[float, dict[str, dict[str, str]]] | None = None
 
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     """Return the policy for a REQUEST authorizer event of a REST API.
 
     Raises:
-        BotoCoreError, ClientError: the secret cannot be read. API Gateway then answers 500.
+        BotoCoreError, ClientError: The table or the secret cannot be read. API Gateway then responds with status 500.
     """
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     key = headers.get(_HEADER, "")
-    # No constant-time comparison: the timing of a look-up of the digest reveals nothing about a valid key.
-    clubs = _clubs_by_digest().get(hashlib.sha256(key.encode()).hexdigest()) if key else None
+    # The comparison need not take constant time: the timing of a look-up by digest reveals nothing about a valid key.
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    context = None
+    if key.startswith(_PREFIX):
+        context = _stored_context(digest)
+    elif key:
+        context = _contexts_by_digest().get(digest)
+    if context is not None and _has_expired(context):
+        context = None
     return {
-        "principalId": hashlib.sha256(key.encode()).hexdigest()[:16] if key else "nobody",
+        "principalId": digest[:16] if key else "nobody",
         "policyDocument": {
             "Version": "2012-10-17",
             "Statement": [
                 {
                     "Action": "execute-api:Invoke",
-                    "Effect": "Deny" if clubs is None else "Allow",
-                    # API Gateway caches the policy by key, also for requests of other paths.
+                    "Effect": "Deny" if context is None else "Allow",
+                    # API Gateway caches the policy by key, and uses it for requests to other paths too. So the policy
+                    # covers every path.
                     "Resource": _every_path(event["methodArn"]),
                 }
             ],
         },
-        # Read by masscomm/http/tenant.py. `all_clubs` is a separate entry: no malformed list of ids can mean it.
-        "context": {"all_clubs": "true"} if clubs == "*" else {"club_ids": clubs or ""},
-        # The usage plan counts requests by this key.
-        "usageIdentifierKey": key,
+        # masscomm/http/tenant.py and scopes.py read this context. `all_clubs` is a separate entry, so that no malformed
+        # list of ids can mean it.
+        "context": {"club_ids": ""}
+        if context is None
+        else {name: text for name, text in context.items() if name != _EXPIRES_AT},
+        # The usage plan counts requests with this key. For a key in the table, API Gateway knows only the digest.
+        "usageIdentifierKey": digest if key.startswith(_PREFIX) else key,
     }
 
 
 def _every_path(method_arn: str) -> str:
-    """arn:…:API/STAGE/* of arn:…:API/STAGE/METHOD/path."""
+    """Return arn:…:API/STAGE/* for an ARN arn:…:API/STAGE/METHOD/path."""
     return "/".join(method_arn.split("/")[:2]) + "/*"
 
 
-def _clubs_by_digest() -> dict[str, str]:
+def _stored_context(digest: str) -> dict[str, str] | None:
+    """Return the authorizer context of a key in the table, and record its use; None if the key is unknown, expired
+    or malformed.
+    """
+    table, now_s = os.environ["API_KEYS_TABLE"], int(time.time())
+    client = boto3.client("dynamodb")
+    item = client.get_item(TableName=table, Key={"id": {"S": digest}}, ConsistentRead=True).get("Item")
+    if item is None:
+        return None
+    try:
+        clubs, scopes = item["clubs"]["S"], item["scopes"]["S"]
+        has_expired = "expires_at" in item and int(item["expires_at"]["N"]) <= now_s
+    except (KeyError, ValueError):
+        _log.exception("The item of an API key is malformed: the key is denied.")
+        return None
+    if has_expired or not clubs:
+        return None
+    try:
+        client.update_item(
+            TableName=table,
+            Key={"id": {"S": digest}},
+            UpdateExpression="SET last_used_at = :now",
+            ConditionExpression="attribute_exists(id)",
+            ExpressionAttributeValues={":now": {"N": str(now_s)}},
+        )
+    except (BotoCoreError, ClientError):
+        _log.warning("The last use of an API key was not recorded.", exc_info=True)
+    return _clubs(clubs) | {"scopes": scopes}
+
+
+def _contexts_by_digest() -> dict[str, dict[str, str]]:
     global _kept
     if _kept is None or time.monotonic() - _kept[0] > _KEEP_S:
         _kept = (time.monotonic(), _read())
     return _kept[1]
 
 
-def _read() -> dict[str, str]:
+def _read() -> dict[str, dict[str, str]]:
     secrets = boto3.client("secretsmanager")
     text = secrets.get_secret_value(SecretId=os.environ["KEYS_SECRET_ARN"])["SecretString"]
     try:
@@ -73,4 +126,34 @@ def _read() -> dict[str, str]:
     if not isinstance(content, dict):
         _log.error("The secret of API keys is not a JSON object: all requests are denied.")
         return {}
-    return {digest: clubs for digest, clubs in content.items() if isinstance(clubs, str) and clubs}
+    contexts = {digest: _context(entry) for digest, entry in content.items()}
+    return {digest: context for digest, context in contexts.items() if context is not None}
+
+
+def _context(entry: object) -> dict[str, str] | None:
+    """Return the authorizer context for the entry of an API key, and the time at which the key expires; None if the
+    entry is malformed.
+    """
+    if isinstance(entry, str):
+        return _clubs(entry) if entry else None
+    if not isinstance(entry, dict) or entry.keys() - {"clubs", "scopes", _EXPIRES_AT}:
+        return None
+    clubs, scopes, expires_at = entry.get("clubs"), entry.get("scopes", "read"), entry.get(_EXPIRES_AT)
+    if not isinstance(clubs, str) or not clubs or not isinstance(scopes, str):
+        return None
+    context = _clubs(clubs) | {"scopes": scopes}
+    if expires_at is None:
+        return context
+    try:
+        has_offset = datetime.fromisoformat(expires_at).tzinfo is not None
+    except (ValueError, TypeError):
+        return None
+    return context | {_EXPIRES_AT: expires_at} if has_offset else None
+
+
+def _clubs(text: str) -> dict[str, str]:
+    return {"all_clubs": "true"} if text == "*" else {"club_ids": text}
+
+
+def _has_expired(context: Mapping[str, str]) -> bool:
+    return _EXPIRES_AT in context and datetime.fromisoformat(context[_EXPIRES_AT]) <= datetime.now(UTC)

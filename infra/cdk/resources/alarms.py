@@ -1,4 +1,4 @@
-"""Alarms. The description of each names its runbook; all notify the same SNS topic."""
+"""Creates the alarms. The description of each alarm names its runbook; all alarms notify the same SNS topic."""
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -21,45 +21,45 @@ MINUTE = Duration.minutes(1)
 def metric(
     namespace: str, name: str, statistic: str, dimensions: dict[str, str], *, period: Duration = MINUTE
 ) -> cloudwatch.Metric:
-    """A CloudWatch metric of an AWS service, or of masscomm (namespace `masscomm`)."""
+    """Return a CloudWatch metric of an AWS service, or of masscomm (namespace `masscomm`)."""
     return cloudwatch.Metric(
         namespace=namespace, metric_name=name, statistic=statistic, dimensions_map=dimensions, period=period
     )
 
 
 def ours(environment: Environment, of: Metric, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
-    """A metric of masscomm's vocabulary, as one service emits it."""
+    """Return a metric of masscomm's own vocabulary, as one service emits it."""
     return metric(NAMESPACE, of.name, statistic, {ENVIRONMENT: environment.name, SERVICE: service})
 
 
 @dataclass(frozen=True)
 class Watch:
-    """An alarm that rings when a metric is at or above its threshold in each of the last `minutes` minutes."""
+    """An alarm that triggers when a metric is at or above its threshold in each of the last `minutes` minutes."""
 
     name: str
-    # Its file in docs/runbooks, without the suffix.
+    # The name of the alarm's file in docs/runbooks, without the suffix.
     runbook: str
-    # The alarm's description: a sentence.
-    what: str
+    # The description of the alarm: one sentence.
+    description: str
     of: cloudwatch.IMetric
     threshold: float
     _: KW_ONLY
-    # The evaluation period.
+    # The number of minutes that are evaluated.
     minutes: int = 5
-    # This many of the minutes are enough; None: all of them.
+    # The number of these minutes that are enough to trigger the alarm; None: all of them.
     most: int | None = None
-    # The alarm rings below the threshold instead.
+    # Whether the alarm triggers below the threshold instead.
     below: bool = False
-    # Missing data counts as breaching.
-    silence_is_bad: bool = False
+    # Whether missing data triggers the alarm.
+    missing_data_alarms: bool = False
 
 
 class Alarms(Construct):
     """One alarm for each row of the table.
 
     Attributes:
-        topic: the SNS topic that all alarms notify.
-        alarms: in the order of the table.
+        topic: The SNS topic that all alarms notify.
+        alarms: The alarms in the order of the table.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey, table: Iterable[Watch]) -> None:
@@ -76,7 +76,7 @@ class Alarms(Construct):
             self,
             watch.name,
             alarm_name=f"{environment.prefix}-{watch.name}",
-            alarm_description=f"{watch.what} Runbook: {RUNBOOKS}/{watch.runbook}.md",
+            alarm_description=f"{watch.description} Runbook: {RUNBOOKS}/{watch.runbook}.md",
             metric=watch.of,
             threshold=watch.threshold,
             evaluation_periods=watch.minutes,
@@ -84,7 +84,7 @@ class Alarms(Construct):
             comparison_operator=operator.LESS_THAN_THRESHOLD
             if watch.below
             else operator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=missing.BREACHING if watch.silence_is_bad else missing.NOT_BREACHING,
+            treat_missing_data=missing.BREACHING if watch.missing_data_alarms else missing.NOT_BREACHING,
         )
         alarm.add_alarm_action(actions.SnsAction(self.topic))
         alarm.add_ok_action(actions.SnsAction(self.topic))

@@ -1,4 +1,4 @@
-"""Lambda event source mappings for a function's topics."""
+"""Creates the Lambda event source mappings for a function's topics."""
 
 from typing import Any
 
@@ -11,20 +11,22 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.kafka import KafkaCluster
 from masscomm.domain.lanes import Lane
 
-# Settings of functions.yaml that only the local stack uses.
+# Settings in functions.yaml that only the local stack uses.
 _ONLY_LOCAL = {"partial_failures", "buffer_records", "buffer_bytes", "first_backoff_s", "last_backoff_s"}
-# Concurrent invocations of one event poller, by Lambda's documentation of provisioned mode.
+# The concurrent invocations of one event poller, according to Lambda's documentation of provisioned mode.
 INVOCATIONS_A_POLLER = 5
-_KNOWN = {"batch_size", "window_s", "attempts", "max_age_s", "bisect"}
+_KNOWN = {"window_s", "attempts", "max_age_s", "bisect"}
 
 
 def consumer_group(group: str, topic: str) -> str:
-    """The consumer group of one mapping. A mapping has one topic, and its group must be its own."""
+    """Return the consumer group of one mapping. A mapping has one topic and a group of its own."""
     return f"{group}.{topic}"
 
 
 def poller_group(lane: Lane, environment: Environment) -> str:
-    """The poller group of a lane's mappings. They share event poller units, by which provisioned mode is billed."""
+    """Return the poller group of a lane's mappings. They share event poller units, the unit in which provisioned
+    mode is billed.
+    """
     return f"{environment.prefix}-{lane.value}"
 
 
@@ -32,11 +34,11 @@ class EventSources(Construct):
     """A mapping in provisioned mode for each topic of the function.
 
     For Kafka only provisioned mode supports retries, a maximum record age, bisection and partial batch responses. The
-    mappings of a lane share event poller units: an idle topic adds no cost.
+    mappings of a lane (kind of send) share event poller units: an idle topic adds no cost.
 
     Attributes:
-        mappings: by topic.
-        groups: the consumer groups, by topic.
+        mappings: The mappings by topic.
+        groups: The consumer groups by topic.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class EventSources(Construct):
             topics=[topic],
             starting_position="TRIM_HORIZON",
             **kafka.event_source(group),
-            batch_size=config["batch_size"],
+            batch_size=source.batch_sizes[topic],
             maximum_batching_window_in_seconds=config["window_s"],
             maximum_retry_attempts=retries,
             maximum_record_age_in_seconds=config.get("max_age_s"),

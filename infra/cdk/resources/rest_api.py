@@ -1,4 +1,4 @@
-"""API Gateway's REST API in front of the functions that have routes."""
+"""Creates API Gateway's REST API in front of the functions that have routes."""
 
 from collections.abc import Mapping
 
@@ -15,13 +15,13 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 
 STAGE = "live"
-# Managed rule groups of AWS WAF.
+# The managed rule groups of AWS WAF that are used.
 _MANAGED = (
     "AWSManagedRulesCommonRuleSet",
     "AWSManagedRulesKnownBadInputsRuleSet",
     "AWSManagedRulesAmazonIpReputationList",
 )
-# The common rule set refuses bodies above 8 kB; a send may have a hundred thousand recipients.
+# Excluded rules: the common rule set refuses bodies above 8 kB, but a send may have a hundred thousand recipients.
 _NOT_FOR_US = {"AWSManagedRulesCommonRuleSet": ("SizeRestrictions_BODY",)}
 _PROBLEM = "application/problem+json"
 
@@ -30,11 +30,11 @@ class RestApi(Construct):
     """The REST API with its authorizer, usage plan and firewall.
 
     Args:
-        routes: from a route, such as `GET /v1/metrics`, to the alias of its function.
-        authorizer: the function of infra/cdk/handlers/authorizer.py.
+        routes: Route, such as `GET /v1/metrics`, → alias of the function that serves it.
+        authorizer: The function of infra/cdk/handlers/authorizer.py.
 
     Attributes:
-        api: the REST API.
+        api: The REST API.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RestApi(Construct):
             endpoint_types=[apigateway.EndpointType.REGIONAL],
             api_key_source_type=apigateway.ApiKeySourceType.AUTHORIZER,
             domain_name=domain,
-            # An API with a custom domain has no second host name that would bypass firewall rules by host.
+            # If the API has a custom domain, its second host name is disabled: it would bypass firewall rules by host.
             disable_execute_api_endpoint=domain is not None,
             cloud_watch_role=False,
             deploy_options=apigateway.StageOptions(
@@ -89,7 +89,7 @@ class RestApi(Construct):
                 throttling_burst_limit=config.burst * 10,
             ),
         )
-        # API Gateway would create the log group itself, without our key and without an expiry.
+        # The log group is created here: API Gateway would create it without our key and without an expiry.
         name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{STAGE}"
         execution = log_group(self, "execution-log", environment=environment, key=key, name=name)
         self.api.deployment_stage.node.add_dependency(execution)
@@ -99,7 +99,7 @@ class RestApi(Construct):
         self._firewall(environment)
 
     def _methods(self, routes: Mapping[str, lambda_.IFunction], authorizer: lambda_.IFunction) -> None:
-        who = apigateway.RequestAuthorizer(
+        request_authorizer = apigateway.RequestAuthorizer(
             self,
             "who",
             handler=authorizer,
@@ -111,7 +111,7 @@ class RestApi(Construct):
             made = self.api.root.resource_for_path(path).add_method(
                 method,
                 apigateway.LambdaIntegration(function, allow_test_invoke=False),
-                authorizer=who,
+                authorizer=request_authorizer,
                 authorization_type=apigateway.AuthorizationType.CUSTOM,
                 api_key_required=True,
             )
@@ -119,7 +119,7 @@ class RestApi(Construct):
         explain(self.api, "each function validates its request and answers errors as problem+json", "APIG2")
 
     def _errors(self) -> None:
-        """Format the gateway's own errors as problem+json, like the functions' errors."""
+        """Format the gateway's own errors as problem+json, like the errors of the functions."""
         for kind in (apigateway.ResponseType.DEFAULT_4_XX, apigateway.ResponseType.DEFAULT_5_XX):
             self.api.add_gateway_response(
                 f"problem-{kind.response_type}",

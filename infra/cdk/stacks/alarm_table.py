@@ -1,4 +1,4 @@
-"""All alarms, one row each: name, runbook, description, metric and threshold."""
+"""The table of all alarms: name, runbook, description, metric and threshold."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -41,41 +41,49 @@ from masscomm.observability.metric_names import (
 type Data = DataStack | ExternalDataStack
 
 _GIB = 1024**3
-# CloudWatch refuses an alarm on an expression with more metrics.
+# The maximum number of metrics in an alarm's expression; CloudWatch refuses more.
 METRICS_AN_ALARM = 10
-# Alarm thresholds for the age of the oldest record that waits for a function, in seconds.
+# The alarm thresholds for the age of the oldest record that waits for a function, in seconds.
 _CRITICAL_LAG_S, _CHANGES_LAG_S, _SMALL_LAG_S, _BULK_LAG_S = 30, 120, 120, 900
 _OF_CHANGES = ("cdc_consumer", "device_registrar")
-# SES reviews an account at 5 % bounces or 0.1 % complaints.
+# The alarm thresholds of bounces and complaints: SES reviews an account at 5 % bounces or 0.1 % complaints.
 _BOUNCES, _COMPLAINTS = 0.03, 0.0008
-# Alarm thresholds in seconds: age of the directory, age of the metrics, lateness of delayed records.
+# The alarm thresholds in seconds for the age of the directory in OpenSearch, the age of the metrics, and the lateness
+# of delayed records.
 _CHANGES_STALE_S, _METRICS_STALE_S, _OVERDUE_S = 120, 300, 300
 
 
 def of_functions(functions: FunctionsStack) -> Iterator[Watch]:
-    """Errors, throttles and durations of each function, and events in its dead-letter queue."""
+    """Return alarms on errors, throttles and durations of each function, and on events in its dead-letter queue."""
     for name, each in functions.functions.items():
         figure = partial(metric, "AWS/Lambda", dimensions={"FunctionName": each.name})
         errors, slow, throttles = figure("Errors", "Sum"), figure("Duration", "Maximum"), figure("Throttles", "Sum")
         limit_ms = each.entry.timeout_s * 1000
-        said = f"Invocations of {name}"
-        yield Watch(f"{name}-errors", "function-errors", f"{said} end in errors.", errors, 5, most=3)
-        yield Watch(f"{name}-throttled", "throttles", f"{said} are throttled.", throttles, 1, most=3)
+        subject = f"Invocations of {name}"
+        yield Watch(f"{name}-errors", "function-errors", f"{subject} end in errors.", errors, 5, most=3)
+        yield Watch(f"{name}-throttled", "throttles", f"{subject} are throttled.", throttles, 1, most=3)
         yield Watch(
-            f"{name}-slow", "function-errors", f"{said} come close to their time limit.", slow, 0.9 * limit_ms, most=3
+            f"{name}-slow",
+            "function-errors",
+            f"{subject} come close to their time limit.",
+            slow,
+            0.9 * limit_ms,
+            most=3,
         )
     for name, queue in functions.missed.items():
-        runbook, what = (
+        runbook, description = (
             ("receipts", f"Delivery statuses from SNS or SES do not reach {name}.")
             if functions.functions[name].entry.schedule_s is None
             else ("schedule", f"Scheduled invocations of {name} fail.")
         )
         there = metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", {"QueueName": queue.queue_name})
-        yield Watch(f"{name}-missed", runbook, what, there, 1, minutes=1)
+        yield Watch(f"{name}-missed", runbook, description, there, 1, minutes=1)
 
 
 def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
-    """Errors of the deployment's own functions. metrics: None without a streaming job."""
+    """Return alarms on errors of the functions that the deployment itself uses. `metrics` is None without a
+    streaming job.
+    """
     helpers = {"authorizer": api.authorizer.function}
     if metrics is not None:
         helpers["keep-job"] = metrics.job.keeper
@@ -85,15 +93,15 @@ def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
 
 
 def of_event_sources(functions: FunctionsStack, data: Data) -> Iterator[Watch]:
-    """The lag of each function's topics, and records that event source mappings dropped."""
+    """Return alarms on the lag of each function's topics, and on records that event source mappings dropped."""
     for name, sources in functions.event_sources.items():
         for topic, group in sources.groups.items():
             seconds = longest_lag_s(functions.functions[name].entry, topic)
-            what = f"Records of {topic} wait for {name} for more than {seconds} s."
+            description = f"Records of {topic} wait for {name} for more than {seconds} s."
             yield Watch(
-                f"{name}-lag-{topic}", "consumer-lag", what, lag(data, group=group, topic=topic), seconds, most=3
+                f"{name}-lag-{topic}", "consumer-lag", description, lag(data, group=group, topic=topic), seconds, most=3
             )
-        what = f"Records for {name} were dropped without reaching an on-failure destination."
+        description = f"Records for {name} were dropped without reaching an on-failure destination."
         for part, mappings in enumerate(batched(sources.mappings.values(), METRICS_AN_ALARM, strict=False), 1):
             dropped = {
                 f"d{number}": metric(
@@ -105,11 +113,13 @@ def of_event_sources(functions: FunctionsStack, data: Data) -> Iterator[Watch]:
                 expression="SUM(METRICS())", using_metrics=dropped, label="dropped", period=MINUTE
             )
             suffix = "" if part == 1 else f"-{part}"
-            yield Watch(f"{name}-dropped{suffix}", "records-dropped", what, of, 1, minutes=1)
+            yield Watch(f"{name}-dropped{suffix}", "records-dropped", description, of, 1, minutes=1)
 
 
 def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[Watch]:
-    """Dead letters of each function, and ratios of delivery's counters, which are 0 without traffic."""
+    """Return alarms on dead letters of each function, and on ratios of delivery's counters, which are 0 without
+    traffic.
+    """
     for package in sorted({each.entry.package for each in functions.functions.values() if each.entry.event_source}):
         bursts = ours(environment, DEAD_LETTER_BURSTS, package)
         yield Watch(
@@ -123,28 +133,35 @@ def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[
     ]
     for channel, calls in PROVIDER_CALLS.items():
         throttles, errors = PROVIDER_THROTTLES[channel], PROVIDER_ERRORS[channel]
-        what = f"The provider of {channel}"
+        description = f"The provider of {channel}"
         shares += [
             (
                 f"{channel}-provider-throttles",
                 "provider-errors",
-                f"{what} throttles 20 % of calls.",
+                f"{description} throttles 20 % of calls.",
                 throttles,
                 calls,
                 0.2,
             ),
-            (f"{channel}-provider-errors", "provider-errors", f"{what} fails 20 % of calls.", errors, calls, 0.2),
+            (
+                f"{channel}-provider-errors",
+                "provider-errors",
+                f"{description} fails 20 % of calls.",
+                errors,
+                calls,
+                0.2,
+            ),
         ]
-    for name, runbook, what, part, whole, threshold in shares:
+    for name, runbook, description, part, whole, threshold in shares:
         used = {each: ours(environment, of, "delivery") for each, of in (("part", part), ("whole", whole))}
         share = cloudwatch.MathExpression(
             expression="IF(whole > 0, part / whole, 0)", using_metrics=used, label=name, period=MINUTE
         )
-        yield Watch(name, runbook, what, share, threshold)
+        yield Watch(name, runbook, description, share, threshold)
 
 
 def _failed(environment: Environment) -> Watch:
-    """The share of failed and expired notifications among those sent, failed or expired."""
+    """Return the share of failed and expired notifications among those sent, failed or expired."""
     lost = [(of, function) for of in (Status.FAILED, Status.EXPIRED) for function in RECIPIENTS[of].emitted_by]
     used = {f"lost{number}": ours(environment, RECIPIENTS[of], function) for number, (of, function) in enumerate(lost)}
     share = cloudwatch.MathExpression(
@@ -157,38 +174,41 @@ def _failed(environment: Environment) -> Watch:
 
 
 def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
-    """The age of the directory, of delayed records and of metrics. Missing data raises these alarms, too.
+    """Return alarms on the age of the directory in OpenSearch, of delayed records and of metrics. Missing data
+    triggers these alarms, too.
 
     Args:
-        environment: gives the dimensions of the metrics.
-        counts: the environment has a streaming job.
+        environment: The environment, which determines the dimensions of the metrics.
+        counts: Whether the environment has a streaming job.
     """
     changes = ours(environment, CHANGE_DATA_AGE, "cdc_consumer", "Maximum")
-    what = f"The directory is more than {_CHANGES_STALE_S} s behind the monolith's tables."
-    yield Watch("changes-stale", "change-data-capture", what, changes, _CHANGES_STALE_S, silence_is_bad=True)
+    description = f"The directory is more than {_CHANGES_STALE_S} s behind the monolith's tables."
+    yield Watch(
+        "changes-stale", "change-data-capture", description, changes, _CHANGES_STALE_S, missing_data_alarms=True
+    )
     overdue = ours(environment, OLDEST_DUE, "scheduler", "Maximum")
-    what = f"Delayed records are released more than {_OVERDUE_S} s late."
-    yield Watch("waiting-overdue", "schedule", what, overdue, _OVERDUE_S, silence_is_bad=True)
+    description = f"Delayed records are released more than {_OVERDUE_S} s late."
+    yield Watch("waiting-overdue", "schedule", description, overdue, _OVERDUE_S, missing_data_alarms=True)
     unreadable = ours(environment, UNREADABLE, "scheduler", "Maximum")
-    what = "A delayed record cannot be read and is not released."
-    yield Watch("waiting-unreadable", "schedule", what, unreadable, 1)
+    description = "A delayed record cannot be read and is not released."
+    yield Watch("waiting-unreadable", "schedule", description, unreadable, 1)
     if counts:
         counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
-        what = f"The served metrics are more than {_METRICS_STALE_S} s old."
-        yield Watch("metrics-stale", "streaming-job", what, counted, _METRICS_STALE_S, silence_is_bad=True)
+        description = f"The served metrics are more than {_METRICS_STALE_S} s old."
+        yield Watch("metrics-stale", "streaming-job", description, counted, _METRICS_STALE_S, missing_data_alarms=True)
 
 
 def of_servers(data: Data, account: str) -> Iterator[Watch]:
-    """Kafka, the directory and DynamoDB's tables."""
+    """Return alarms on Kafka, OpenSearch and the DynamoDB tables."""
     kafka = partial(metric, "AWS/Kafka", dimensions={"Cluster Name": data.kafka.name})
-    for name, what, of, threshold, below in (
+    for name, description, of, threshold, below in (
         ("controller", "Kafka has no controller, or several.", kafka("ActiveControllerCount", "Average"), 0.3, True),
         ("offline", "Partitions of Kafka have no leader.", kafka("OfflinePartitionsCount", "Maximum"), 1, False),
         ("storage", "A broker's disk is 80 % full.", kafka("KafkaDataLogsDiskUsed", "Maximum"), 80, False),
     ):
-        yield Watch(f"kafka-{name}", "kafka", what, of, threshold, below=below)
+        yield Watch(f"kafka-{name}", "kafka", description, of, threshold, below=below)
     domain = partial(metric, "AWS/ES", dimensions={"DomainName": data.directory.name, "ClientId": account})
-    for name, what, of, threshold, below in (
+    for name, description, of, threshold, below in (
         (
             "red",
             "An index of the directory has lost a primary shard.",
@@ -200,22 +220,22 @@ def of_servers(data: Data, account: str) -> Iterator[Watch]:
         ("memory", "The directory's heap is full.", domain("JVMMemoryPressure", "Maximum"), 92, False),
         ("storage", "The directory's disks are full.", domain("FreeStorageSpace", "Minimum"), 5 * 1024, True),
     ):
-        yield Watch(f"directory-{name}", "directory", what, of, threshold, below=below)
+        yield Watch(f"directory-{name}", "directory", description, of, threshold, below=below)
     for name, table in data.tables.items():
         refused = metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", {"TableName": table.table_name})
-        what = f"DynamoDB throttles writes to {name}."
-        yield Watch(f"{name}-throttled", "throttles", what, refused, 10, most=3)
+        description = f"DynamoDB throttles writes to {name}."
+        yield Watch(f"{name}-throttled", "throttles", description, refused, 10, most=3)
 
 
 def of_databases(databases: Iterable[Database]) -> Iterator[Watch]:
-    """CPU and storage of the PostgreSQL databases."""
+    """Return alarms on CPU and storage of the PostgreSQL databases."""
     for database in databases:
         figure = partial(metric, "AWS/RDS", dimensions={"DBInstanceIdentifier": database.instance.instance_identifier})
-        said, busy, free = f"The {database.name} database", "CPUUtilization", "FreeStorageSpace"
+        subject, busy, free = f"The {database.name} database", "CPUUtilization", "FreeStorageSpace"
         yield Watch(
             f"{database.name}-database-cpu",
             "database",
-            f"{said} uses 90 % CPU.",
+            f"{subject} uses 90 % CPU.",
             figure(busy, "Average"),
             90,
             minutes=15,
@@ -223,7 +243,7 @@ def of_databases(databases: Iterable[Database]) -> Iterator[Watch]:
         yield Watch(
             f"{database.name}-database-storage",
             "database",
-            f"{said} has less than 10 GiB of free storage.",
+            f"{subject} has less than 10 GiB of free storage.",
             figure(free, "Minimum"),
             10 * _GIB,
             below=True,
@@ -231,44 +251,46 @@ def of_databases(databases: Iterable[Database]) -> Iterator[Watch]:
 
 
 def of_services(cdc: CdcStack, registry: RegistryStack, metrics: MetricsStack) -> Iterator[Watch]:
-    """The services that must always run: each generation's connector, the schema registry and the streaming job."""
+    """Return alarms on the services that must always run: Debezium's connectors, the schema registry and the
+    streaming job.
+    """
     for number, (generation, connector) in enumerate(cdc.debezium.names.items()):
         tasks = metric("AWS/KafkaConnect", "RunningTaskCount", "Minimum", {"ConnectorName": connector})
-        what = "The connector has no running task: the directory becomes stale, and sends to unknown users wait."
+        description = "The connector has no running task: the directory becomes stale, and sends to unknown users wait."
         name = "change-data-capture" if number == 0 else f"change-data-capture-{generation}"
-        yield Watch(name, "change-data-capture", what, tasks, 1, below=True, silence_is_bad=True)
+        yield Watch(name, "change-data-capture", description, tasks, 1, below=True, missing_data_alarms=True)
     service = registry.service.service
     dimensions = {"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name}
     running = metric("ECS/ContainerInsights", "RunningTaskCount", "Minimum", dimensions)
-    what = "No task of the schema registry runs: functions that start now cannot decode."
-    yield Watch("schema-registry", "schema-registry", what, running, 1, below=True, silence_is_bad=True)
+    description = "No task of the schema registry runs: functions that start now cannot decode."
+    yield Watch("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
     job = metric(NAMESPACE, JOB_RUNNING.name, "Maximum", {JOB_RUNNING.dimensions[0]: metrics.job.name})
-    what = "The streaming job does not run: metrics become stale, and records wait in Kafka."
-    yield Watch("streaming-job", "streaming-job", what, job, 1, minutes=10, below=True, silence_is_bad=True)
+    description = "The streaming job does not run: metrics become stale, and records wait in Kafka."
+    yield Watch("streaming-job", "streaming-job", description, job, 1, minutes=10, below=True, missing_data_alarms=True)
 
 
 def of_api(environment: Environment, api: ApiStack) -> Iterator[Watch]:
-    """Errors and latency of the REST API, and long polls that cannot be counted."""
+    """Return alarms on errors and latency of the REST API, and on long polls that cannot be counted."""
     name = {"ApiName": api.rest.api.rest_api_name}
     failing = metric("AWS/ApiGateway", "5XXError", "Average", name)
     yield Watch("api-errors", "api-errors", "More than 2 % of the API's requests end in a 5xx.", failing, 0.02)
     route = {**name, "Stage": STAGE, "Method": "GET", "Resource": "/v1/metrics"}
-    what = "One in a hundred metrics requests takes more than three seconds; long polls are not included."
-    yield Watch("api-slow", "api-errors", what, metric("AWS/ApiGateway", "Latency", "p99", route), 3000)
+    description = "One in a hundred metrics requests takes more than three seconds; long polls are not included."
+    yield Watch("api-slow", "api-errors", description, metric("AWS/ApiGateway", "Latency", "p99", route), 3000)
     uncounted = ours(environment, POLLS_UNCOUNTED, "metrics_handler")
-    what = "Open polls cannot be counted: long polls return at once, and dashboards repeat them at once."
-    yield Watch("polls-uncounted", "throttles", what, uncounted, 10, most=3)
+    description = "Open polls cannot be counted: long polls return at once, and dashboards repeat them at once."
+    yield Watch("polls-uncounted", "throttles", description, uncounted, 10, most=3)
 
 
 def of_providers(environment: Environment) -> Iterator[Watch]:
-    """The account's reputation in SES, and failed pushes in SNS."""
+    """Return alarms on the account's reputation in SES, and on failed pushes in SNS."""
     for name, figure, threshold in (
         ("bounces", "Reputation.BounceRate", _BOUNCES),
         ("complaints", "Reputation.ComplaintRate", _COMPLAINTS),
     ):
-        what = f"E-mail {name} are near the rate at which SES pauses sending."
+        description = f"E-mail {name} are near the rate at which SES pauses sending."
         rate = metric("AWS/SES", figure, "Average", {})
-        yield Watch(f"email-{name}", "email-reputation", what, rate, threshold, minutes=15, most=1)
+        yield Watch(f"email-{name}", "email-reputation", description, rate, threshold, minutes=15, most=1)
     for platform, kind in environment.platforms:
         dimensions = {"Application": f"{environment.prefix}-{platform}", "Platform": kind}
         failed = metric("AWS/SNS", "NumberOfNotificationsFailed", "Sum", dimensions)
@@ -276,13 +298,13 @@ def of_providers(environment: Environment) -> Iterator[Watch]:
 
 
 def lag(data: Data, *, group: str, topic: str) -> cloudwatch.Metric:
-    """Seconds that the oldest record of a topic has waited for a consumer group."""
+    """Return a metric: the seconds that the oldest record of a topic has waited for a consumer group."""
     dimensions = {"Cluster Name": data.kafka.name, "Consumer Group": group, "Topic": topic}
     return metric("AWS/Kafka", "EstimatedMaxTimeLag", "Maximum", dimensions)
 
 
 def longest_lag_s(entry: FunctionEntry, topic: str) -> int:
-    """The alarm threshold for the lag of a function's topic, in seconds."""
+    """Return the alarm threshold for the lag of a function's topic in seconds."""
     if entry.lane is Lane.CRITICAL:
         return _CRITICAL_LAG_S
     if lane_of(topic) is Lane.SMALL:

@@ -7,9 +7,12 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.profiles import API_KEYS
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.rest_api import RestApi
+from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
 from infra.cdk.stacks.network import NetworkStack
 
@@ -18,12 +21,18 @@ class ApiStack(Stack):
     """The stack of the REST API.
 
     Attributes:
-        rest: the API.
-        authorizer: the function that authorizes its requests.
+        rest: The REST API.
+        authorizer: The function that authorizes its requests.
     """
 
     def __init__(
-        self, scope: Construct, *, environment: Environment, base: NetworkStack, functions: FunctionsStack
+        self,
+        scope: Construct,
+        *,
+        environment: Environment,
+        base: NetworkStack,
+        data: DataStack | ExternalDataStack,
+        functions: FunctionsStack,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-api", env={"region": environment.region})
         keys = secretsmanager.Secret(
@@ -39,13 +48,15 @@ class ApiStack(Stack):
             "digests of API keys: a key's owner replaces it; the old digest stays until then",
             "SMG4",
         )
+        table = data.tables[API_KEYS]
         self.authorizer = Handler(
             self,
             module="authorizer",
             environment=environment,
             key=base.key,
-            variables={"KEYS_SECRET_ARN": keys.secret_arn},
+            variables={"KEYS_SECRET_ARN": keys.secret_arn, "API_KEYS_TABLE": table.table_name},
             statements=[
+                iam.PolicyStatement(actions=["dynamodb:GetItem", "dynamodb:UpdateItem"], resources=[table.table_arn]),
                 iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[keys.secret_arn]),
                 iam.PolicyStatement(actions=["kms:Decrypt"], resources=[base.key.key_arn]),
             ],

@@ -20,6 +20,7 @@ from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
 from infra.cdk.stacks.network import NetworkStack
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.kafka.topics import chain_topics, lane_of
 
@@ -28,9 +29,9 @@ class FunctionsStack(Stack):
     """The stack of the functions.
 
     Attributes:
-        functions: by their names in functions.yaml.
-        event_sources: the event source mappings of each function that has any.
-        missed: the dead-letter queues of schedules and receipt triggers, by function.
+        functions: The functions by their names in functions.yaml.
+        event_sources: The event source mappings of each function that has any.
+        missed: The dead-letter queues of schedules and receipt triggers, by function.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class FunctionsStack(Stack):
         return function
 
     def _variables(self, entry: FunctionEntry) -> dict[str, str]:
-        """The environment variables that masscomm.environment reads; none is a secret."""
+        """Return the environment variables that masscomm.environment reads; none is a secret."""
         environment, data, profile = self._environment, self._data, PROFILES[entry.package]
         variables = {
             "LOG_LEVEL": "INFO",
@@ -107,7 +108,7 @@ class FunctionsStack(Stack):
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),
                 "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
             }
-        # The adapters of masscomm read their table names from these variables.
+        # The classes in masscomm that use tables read the table names from these variables.
         variables |= {
             f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)
         }
@@ -131,7 +132,7 @@ class FunctionsStack(Stack):
         return variables
 
     def _shares(self, entry: FunctionEntry) -> dict[str, str]:
-        """The initial sending rates of one execution environment of the function.
+        """Return the initial sending rates of one execution environment of the function, in messages per second.
 
         A rate is the lane's share of the account's quota, divided by the maximum number of concurrent environments for
         one tenant's broadcast and for small sends. Several broadcasting tenants each begin with this rate; the
@@ -151,12 +152,14 @@ class FunctionsStack(Stack):
             min(partitions_of(topic, environment), environment.pollers * INVOCATIONS_A_POLLER) for topic in topics
         )
         return {
-            f"{channel}_RATE_PER_S": f"{quota * percent / 100 / invoked:.3g}"
-            for channel, quota in (("PUSH", providers.push_per_s), ("EMAIL", providers.email_per_s))
+            CHANNELS[name].rate_setting: f"{quota * percent / 100 / invoked:.3g}"
+            for name, quota in providers.per_s.items()
         }
 
     def _applications(self) -> dict[str, str]:
-        """ARNs of the SNS platform applications, by platform. An operator creates them with their credentials."""
+        """Return the ARNs of the SNS platform applications by platform. An operator creates the applications with
+        their credentials.
+        """
         prefix = self._environment.prefix
         return {
             platform: self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{prefix}-{platform}")
@@ -180,7 +183,8 @@ class FunctionsStack(Stack):
             "schedule",
             schedule=events.Schedule.rate(every),
             targets=[
-                # The next sweep covers a missed one. The queue only makes missed sweeps visible.
+                # A missed sweep of due records needs no retry, because the next sweep finds the same records. The queue
+                # only makes missed sweeps visible.
                 targets.LambdaFunction(
                     function.alias, dead_letter_queue=missed, retry_attempts=0, max_event_age=Duration.seconds(60)
                 )

@@ -1,4 +1,4 @@
-"""The permissions of each function, from schemas/topics.yaml and its profile."""
+"""Grants each function its permissions, computed from schemas/topics.yaml and the function's profile."""
 
 from collections.abc import Iterable
 
@@ -14,10 +14,10 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.receipts import configuration_set
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import (
     CDC_PROGRESS_GROUP,
-    CDC_TABLES,
     SOURCE_RECORDS_GROUP,
     base_of,
     cdc_topic,
@@ -28,12 +28,16 @@ from masscomm.kafka.topics import (
 )
 
 CDC_CONSUMER = "cdc_consumer"
-_TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
-_TABLE_READS = ("GetItem", "Query")
+# DynamoDB actions on a table. TransactWriteItems has no action of its own: it needs those of its items (AWS
+# documentation, DynamoDB developer guide, "Using IAM with DynamoDB transactions").
+_TABLE_ACTIONS = ("BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+_TABLE_READS = ("BatchGetItem", "GetItem", "Query")
 
 
 def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
-    """The topics that the function produces to by schemas/topics.yaml; of a function with lanes, those of its lane."""
+    """Return the topics to which the function produces according to schemas/topics.yaml; a function with lanes has
+    those of its lane (kind of send).
+    """
     return [
         topic.name
         for topic in chain_topics()
@@ -49,7 +53,7 @@ def grant_profile(
     lanes: int,
     applications: Iterable[str],
 ) -> None:
-    """Grant the function the permissions that its topics and its profile need, and no others."""
+    """Grant the function exactly the permissions that its topics and its profile need."""
     profile = PROFILES[function.entry.package]
     function.grant(_kafka(function.entry, profile, data, environment, lanes))
     function.grant(_directory(profile, data, environment))
@@ -57,7 +61,7 @@ def grant_profile(
     applications = list(applications)
     function.grant(_provider(profile, Stack.of(function), environment, applications))
     if profile.push or profile.registers_endpoints:
-        # The finding contains <AWS::AccountId> literally; the other parts are known at synthesis.
+        # The text of the finding contains <AWS::AccountId> literally; the other parts are known at synthesis.
         names = [arn.split(":app/")[1] for arn in applications]
         prefix = f"IAM5[Resource::arn:aws:sns:{environment.region}:<AWS::AccountId>:endpoint"
         explain(
@@ -76,7 +80,7 @@ def _kafka(
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
     if not profile.asks_cdc:
         return data.kafka.statements(writes=writes, reads=reads, asks=[SOURCE_RECORDS_GROUP] if reads else [])
-    tables = [cdc_topic(table, each) for each in generations(environment.generation) for table in CDC_TABLES]
+    tables = [cdc_topic(table, each) for each in generations(environment.generation) for table in captured_tables()]
     groups = [CDC_PROGRESS_GROUP] + [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
 

@@ -13,10 +13,10 @@ from devstack.provision import create_indices
 from erasure.person import ERASED_USER, Person
 from erasure.search_indices import SearchIndices
 from functions.receipts.sent_messages import MESSAGES, OpenSearchSentMessages, OutcomeWithTrace
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain import suppressions
 from masscomm.errors import Retry
-from masscomm.kafka.topics import CDC_TABLES
 from tests.support.contracts.sent_messages import outcome
 from tests.support.servers.opensearch_client import TestClient
 
@@ -24,13 +24,13 @@ OLD, SERVING = "erasing1", "erasing2"
 ADDRESS = "ada.erased@example.org"
 ARN, SHARED_ARN, OTHER_ARN = (f"arn:aws:sns:::endpoint/GCM/x/{name}" for name in ("own", "shared", "moved"))
 EVERYWHERE = ",".join(
-    [f"{table}-{generation}" for table in CDC_TABLES for generation in (OLD, SERVING)]
+    [f"{table}-{generation}" for table in captured_tables() for generation in (OLD, SERVING)]
     + ["device_state", MESSAGES, "suppressions"]
 )
 
 
 class Endpoints:
-    """deleted: what was asked for; gone: what there is none of; failing: raised by each call."""
+    """A fake of SNS. deleted: ARNs of the calls; gone: ARNs that do not exist; failing: error code of each call."""
 
     def __init__(self) -> None:
         self.deleted: list[str] = []
@@ -47,11 +47,11 @@ def client(opensearch: StackConfig) -> Iterator[TestClient]:
     with (opensearch.state_dir / "directory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         client = TestClient(opensearch.opensearch_url, timeout_s=60)
-        # Look-ups go by aliases, which an index of that name would take.
-        client.indices.delete(index=f"{EVERYWHERE},{','.join(CDC_TABLES)}", ignore_unavailable=True)
+        # Look-ups use aliases, so no index may have such a name.
+        client.indices.delete(index=f"{EVERYWHERE},{','.join(captured_tables())}", ignore_unavailable=True)
         for generation in (OLD, SERVING):
             create_indices(opensearch.opensearch_url, generation)
-        actions = [{"add": {"index": f"{table}-{SERVING}", "alias": table}} for table in CDC_TABLES]
+        actions = [{"add": {"index": f"{table}-{SERVING}", "alias": table}} for table in captured_tables()]
         client.indices.update_aliases(body={"actions": actions})
         yield client
         client.indices.delete(index=EVERYWHERE, ignore_unavailable=True)
@@ -64,8 +64,9 @@ def put(client: TestClient, index: str, name: str, version: int = 5, **source: A
 
 @pytest.fixture
 def person(client: TestClient) -> Person:
-    """User 7 of club 3 has devices 70, 71 and 72; the serving generation says that 71 is user 8's, and 8 has the token
-    of 72 on device 80, too."""
+    """User 7 of club 3 has devices 70, 71 and 72. In the serving generation 71 belongs to user 8, whose device 80 also
+    has the token of 72.
+    """
     for generation in (OLD, SERVING):
         for user_id in (7, 8):
             put(client, f"users-{generation}", str(user_id), club_id=3, email=f"{user_id}.{ADDRESS}", first_name="Ada")
@@ -97,20 +98,20 @@ def test_rows_of_every_generation_are_erased(client: TestClient, person: Person)
     indices = SearchIndices(client, Endpoints(), now_ms=lambda: 99)
     assert indices.learn(person)
     assert (person.clubs, person.addresses) == ({3}, {f"7.{ADDRESS}"})
-    # 70 and 72 of both generations, and 71 of the old one.
+    # Devices 70 and 72 of both generations, and 71 of the old one.
     assert indices.erase_rows(person) == 2 + 2 + 5
     assert f"7.{ADDRESS}" not in everything(client)
     assert f"8.{ADDRESS}" in everything(client)
     assert not indices.learn(Person(user_id=7, club_id=3))
     assert indices.erase_rows(person) == 0
-    # A change that is older than what was erased comes again, and stays away; a later one is the monolith's word.
+    # A redelivered change that is older than the erased row is ignored; a later change is the monolith's decision.
     put(client, f"users-{SERVING}", "7", version=4, club_id=3, email=ADDRESS)
     assert client.get(index=f"users-{SERVING}", id="7")["_source"] == {"deleted": True, "deleted_at_ms": 99}
 
 
 @pytest.mark.guarantee("erasure.shared_endpoint_stays")
 @pytest.mark.kills(guard="erasure.other_users_endpoints")
-def test_endpoints_go_but_those_of_other_users_stay(client: TestClient, person: Person) -> None:
+def test_only_endpoints_without_other_users_are_deleted(client: TestClient, person: Person) -> None:
     endpoints = Endpoints()
     indices = SearchIndices(client, endpoints)
     assert indices.erase_endpoints(person) == 2
@@ -125,7 +126,7 @@ def test_endpoints_go_but_those_of_other_users_stay(client: TestClient, person: 
     assert endpoints.deleted == [ARN]
 
 
-def test_endpoint_that_cannot_be_deleted_stays_known(client: TestClient, person: Person) -> None:
+def test_endpoint_with_a_failed_deletion_keeps_its_state(client: TestClient, person: Person) -> None:
     endpoints = Endpoints()
     endpoints.failing = "Throttled"
     with pytest.raises(Retry):
@@ -136,7 +137,7 @@ def test_endpoint_that_cannot_be_deleted_stays_known(client: TestClient, person:
 
 
 def test_messages_keep_ids_and_positions_without_the_user(client: TestClient, person: Person) -> None:
-    """A receipt that comes afterwards still belongs to its position, and is counted."""
+    """A later receipt still belongs to its position and is counted."""
     messages = OpenSearchSentMessages(client)
     sent = [
         OutcomeWithTrace(outcome("own", [["m1"], ["m2"]], user_ids=[7, 8], club_id=3)),
@@ -156,7 +157,7 @@ def test_messages_keep_ids_and_positions_without_the_user(client: TestClient, pe
 
 
 def test_suppressions_of_known_addresses_are_erased(client: TestClient, person: Person) -> None:
-    """Another club's stay, and those of earlier versions, which name no club."""
+    """Suppressions of another club stay, and so do those of earlier versions, which have no club."""
     person.addresses = {ADDRESS, "never@example.org"}
     own, earlier = suppressions.ids_of(3, ADDRESS)
     another_clubs, _ = suppressions.ids_of(4, ADDRESS)

@@ -1,4 +1,4 @@
-"""What one run refuses, does after a failure, and says is still kept."""
+"""The erase command: refused runs, runs after a failure, and the report of remaining data."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -7,7 +7,7 @@ import pytest
 
 from erasure.command import check, erase
 from erasure.person import Person
-from erasure.remains import what_remains
+from erasure.remains import remaining_data
 from masscomm.errors import Retry, Stop
 from masscomm.kafka.topics import cdc_topics, chain_topics
 
@@ -61,7 +61,7 @@ def test_failing_store_keeps_the_directory_rows_and_is_reported() -> None:
 
 def test_every_topic_and_backup_is_named_with_its_end() -> None:
     now = datetime(2026, 11, 22, 12, tzinfo=UTC)
-    lines = what_remains([*chain_topics(), *cdc_topics("g1")], {"database backups": 14}, now)
+    lines = remaining_data([*chain_topics(), *cdc_topics("g1")], {"database backups": 14}, now)
     assert [line for line in lines if "database backups" in line] == ["until 2026-12-06 12:00 UTC: database backups"]
     assert next(line for line in lines if "topic delivery" in line).startswith("until 2026-11-25 12:00 UTC")
     assert "topic dead-letter" in next(line for line in lines if "2026-12-22" in line)

@@ -1,4 +1,4 @@
-"""Callers of the API cannot take the environments that records are processed with.
+"""Callers of the API cannot use up the concurrency of the functions that process records.
 
 Lambda keeps 100 of an account's concurrency unreserved, and refuses a reservation or provisioned concurrency that would
 leave less: https://docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html. Provisioned concurrency of a
@@ -21,12 +21,12 @@ from masscomm.kafka.topics import cdc_topics, chain_topics
 from tests.support.cdk.templates import SynthesisedEnvironment
 
 NAMES = sorted(ENVIRONMENTS)
-# Behind routes, and before them: a caller whose key does not exist has the authorizer invoked, too.
+# The functions behind routes and the authorizer, which is also invoked for callers with an unknown key.
 OF_THE_API = {"metrics_stream", "metrics_handler", "send_handler", "authorizer"}
 
 
 def invoked_by_kafka(environment: Environment) -> dict[str, int]:
-    """Function → how many of its environments its mappings' pollers can occupy at a time."""
+    """Function → the number of its environments that its mappings' pollers can occupy at a time."""
     topics = {topic.name: topic for topic in [*chain_topics(), *cdc_topics(environment.generation)]}
     return {
         entry.name: sum(
@@ -39,7 +39,7 @@ def invoked_by_kafka(environment: Environment) -> dict[str, int]:
 
 
 def provisioned(environment: Environment) -> dict[str, int]:
-    """Function → environments that are kept warm."""
+    """Function → number of environments that are kept warm."""
     found = {}
     for entry in read_catalogue(generation=environment.generation):
         profile = PROFILES[entry.package]
@@ -88,7 +88,7 @@ def test_maxima_are_deployed(synthesised: dict[str, SynthesisedEnvironment], nam
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_key_can_open_all_polls(name: str) -> None:
+def test_one_key_may_open_at_most_half_of_all_polls(name: str) -> None:
     environment = ENVIRONMENTS[name]
     assert 0 < environment.api.open_polls * 2 <= environment.concurrency.metrics_stream
 

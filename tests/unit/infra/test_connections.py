@@ -1,4 +1,4 @@
-"""How the parts reach MSK Connect and the metrics database, by the rules that AWS documents for both."""
+"""Connections of MSK Connect and of the metrics database's clients, by the rules that AWS documents for both."""
 
 import ast
 import base64
@@ -47,11 +47,11 @@ REFUSED = {
 
 
 def unsupported(names: set[str]) -> set[str]:
-    """The properties that MSK Connect does not take in a worker's configuration."""
+    """The properties that MSK Connect rejects in a worker's configuration."""
     found = {name for name in names if name in REFUSED or name.startswith(REFUSED_PREFIXES)}
     for prefix, known in (("producer.", PRODUCER), ("consumer.", CONSUMER)):
         found |= {name for name in names if name.startswith(prefix) and name.removeprefix(prefix) not in known}
-    # Logging is not a worker's: such lines have no effect.
+    # Logging properties have no effect in a worker's configuration.
     return found | {name for name in names if name.startswith(("log4j.", "log4j2."))}
 
 
@@ -75,13 +75,13 @@ def test_an_unsupported_worker_property_is_found(name: str) -> None:
 
 
 def test_a_connector_overrides_no_client(environment: SynthesisedEnvironment) -> None:
-    """Overrides need the policy that MSK Connect does not take."""
+    """Overrides need a client configuration policy that MSK Connect rejects."""
     (connector,) = environment.resources("AWS::KafkaConnect::Connector")
     configuration = connector.properties["ConnectorConfiguration"]
     assert [name for name in configuration if re.match(r"(producer|consumer|admin)\.override\.", name)] == []
 
 
-def test_a_change_waits_for_no_other_wherever_connect_runs(environment: SynthesisedEnvironment) -> None:
+def test_connect_sends_changes_without_batching_delay(environment: SynthesisedEnvironment) -> None:
     (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")
     deployed = _properties(base64.b64decode(worker.properties["PropertiesFileContent"]).decode())
     assert deployed["producer.linger.ms"] == _properties(LOCAL_WORKER)["producer.linger.ms"] == "0"
@@ -91,7 +91,7 @@ def test_a_change_waits_for_no_other_wherever_connect_runs(environment: Synthesi
 
 
 def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
-    """Who connects → METRICS_DATABASE_URL, references in braces."""
+    """METRICS_DATABASE_URL by client, references in braces."""
     found = {}
     for function in environment.resources("AWS::Lambda::Function"):
         variables = function.properties.get("Environment", {}).get("Variables", {})
@@ -127,7 +127,7 @@ def test_no_connection_string_has_start_up_options(synthesised: dict[str, Synthe
     found = [url for environment in synthesised.values() for url in _urls(environment).values()]
     assert found
     for url in found:
-        # libpq's parameters that are no message of the start-up.
+        # Parameters of libpq that are not sent in the start-up message.
         assert parse_qs(urlsplit(url).query).keys() <= {"sslmode", "sslrootcert", "passfile", "connect_timeout"}, url
 
 
@@ -142,7 +142,7 @@ def _connections() -> Iterator[tuple[Path, ast.Call]]:
 
 
 _CONNECTING = {"psycopg.connect", "ConnectionPool", "psycopg.Connection.connect", "psycopg.AsyncConnection.connect"}
-# What psycopg sends at the start of a session, and RDS Proxy takes.
+# Arguments of psycopg that send no parameter which RDS Proxy rejects.
 _ARGUMENTS = {
     *("autocommit", "connect_timeout", "application_name", "min_size", "max_size", "timeout", "reconnect_timeout"),
     *("check", "configure", "kwargs", "open", "row_factory"),
@@ -150,7 +150,7 @@ _ARGUMENTS = {
 
 
 def test_no_connection_is_made_with_start_up_options() -> None:
-    """What a session begins with is set by role: schemas/tables/00_session.sql and provisioning/database.py."""
+    """The settings of a session are set by role: schemas/tables/00_session.sql and provisioning/database.py."""
     found = list(_connections())
     assert len(found) >= 4
     for path, call in found:
@@ -191,8 +191,8 @@ def _sign_ins(environment: SynthesisedEnvironment) -> dict[tuple[str, str], set[
     return found
 
 
-def test_callers_sign_in_where_they_connect(environment: SynthesisedEnvironment) -> None:
-    """Functions on the proxy's id, the job on the instance's; nobody as another user.
+def test_callers_may_sign_in_only_at_their_endpoint(environment: SynthesisedEnvironment) -> None:
+    """Functions connect with the proxy's id, the job with the instance's, and each with its own user only.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.IAMPolicy.html
     """

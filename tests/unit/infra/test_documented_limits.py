@@ -1,4 +1,4 @@
-"""Limits that services document for what the templates set: each is refused during a deployment, and by no linter."""
+"""Documented limits of services for template properties: a deployment fails beyond them, and no linter checks them."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tests.support.cdk.templates import SynthesisedEnvironment, as_list, flat
 def environment(
     request: pytest.FixtureRequest, synthesised: dict[str, SynthesisedEnvironment]
 ) -> SynthesisedEnvironment:
-    """One environment after the other; with two generations it is nearest to its limits."""
+    """Each environment in turn; `replacing` with its two generations is nearest to the limits."""
     return synthesised[str(request.param)]
 
 
@@ -22,7 +22,7 @@ def environment(
 
 
 def _widgets(environment: SynthesisedEnvironment) -> dict[str, list[dict[str, Any]]]:
-    """Dashboard → its widgets, references as text."""
+    """Widgets by dashboard, references as text."""
     return {
         str(each): json.loads(flat(each.properties["DashboardBody"]))["widgets"]
         for each in environment.resources("AWS::CloudWatch::Dashboard")
@@ -65,7 +65,7 @@ def test_the_dashboard_shows_every_alarm_once(environment: SynthesisedEnvironmen
 
 
 def test_alarms_keep_the_limits_of_actions_and_periods(environment: SynthesisedEnvironment) -> None:
-    """Five actions a state, an evaluation of at most a day.
+    """An alarm has at most five actions a state, and evaluates at most a day.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_limits.html
     """
@@ -94,7 +94,7 @@ def test_logs_are_kept_for_days_that_cloudwatch_knows(
     assert {each.properties["RetentionInDays"] for each in groups} <= RETENTION_DAYS
 
 
-# Property that holds a policy → characters that its service takes.
+# Property with a policy → maximum number of characters that its service accepts.
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html (trust 2,048; inline is tested by role)
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/cloudwatch_limits_cwl.html (5,120)
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucket-policies.html (20 kB)
@@ -115,7 +115,7 @@ def test_no_policy_is_longer_than_its_service_takes(environment: SynthesisedEnvi
     for resource in environment.resources():
         for (kind, name), longest in POLICY_CHARACTERS.items():
             if resource.type == kind:
-                # References are longer as they stand here than the ARNs that replace them.
+                # References are longer in the template than the ARNs that replace them.
                 text = re.sub(r"\s", "", json.dumps(resource.properties[name]))
                 assert len(text) <= longest, (str(resource), len(text))
                 found.add((kind, name))
@@ -127,7 +127,7 @@ def test_no_policy_is_longer_than_its_service_takes(environment: SynthesisedEnvi
 
 @pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
 def test_functions_keep_the_quotas_of_lambda(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
-    """4 kB of variables; 128 to 10,240 MB; 900 s; 29 s behind a REST API.
+    """Limits of a function: 4 kB of variables; 128 to 10,240 MB; 900 s; 29 s behind a REST API.
 
     https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
     https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-execution-service-limits-table.html
@@ -138,7 +138,7 @@ def test_functions_keep_the_quotas_of_lambda(synthesised: dict[str, SynthesisedE
         assert sum(len(key) + len(flat(value)) for key, value in variables.items()) <= 4_096, function
         assert 128 <= properties.get("MemorySize", 128) <= 10_240, function
         assert 1 <= properties.get("Timeout", 3) <= 900, function
-        # Lambda's own names may not be set.
+        # Lambda's reserved variables may not be set.
         assert not {key for key in variables if key.startswith(("AWS_LAMBDA_", "_HANDLER", "LAMBDA_"))}, function
         assert "AWS_REGION" not in variables, function
 
@@ -160,9 +160,10 @@ def test_snapstart_has_no_provisioned_concurrency_or_storage(environment: Synthe
 
 
 def test_mappings_keep_the_limits_of_kafka_event_sources(environment: SynthesisedEnvironment) -> None:
-    """One topic; a window of 0 to 300 s; 1 to 10,000 records; 1 to 200 and 1 to 2,000 pollers, 2,000 a group, which has
-    at most 100 mappings; a Kafka topic as a destination only in provisioned mode.
+    """A mapping has one topic; a window of 0 to 300 s; 1 to 10,000 records; 1 to 200 minimum and 1 to 2,000 maximum
+    pollers.
 
+    A group has at most 2,000 pollers and 100 mappings; a Kafka topic is a destination only in provisioned mode.
     https://docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html
     https://docs.aws.amazon.com/lambda/latest/api/API_ProvisionedPollerConfig.html
     https://docs.aws.amazon.com/lambda/latest/dg/kafka-scaling-modes.html
@@ -189,7 +190,7 @@ def test_mappings_keep_the_limits_of_kafka_event_sources(environment: Synthesise
 
 # --- servers ----------------------------------------------------------------------------------------------------------
 
-# https://docs.aws.amazon.com/msk/latest/developerguide/msk-configuration-properties.html, as far as they are set
+# https://docs.aws.amazon.com/msk/latest/developerguide/msk-configuration-properties.html, the properties that we set
 MSK_PROPERTIES = {
     *("auto.create.topics.enable", "compression.type", "connections.max.idle.ms", "default.replication.factor"),
     *("delete.topic.enable", "group.initial.rebalance.delay.ms", "group.max.session.timeout.ms"),
@@ -217,7 +218,8 @@ def test_brokers_have_only_properties_that_msk_takes(environment: SynthesisedEnv
 
 
 def test_directory_options_are_allowed_for_its_instances(environment: SynthesisedEnvironment) -> None:
-    """Fine-grained access needs HTTPS, encryption at rest and between nodes, and no t2; audit logs need it in turn.
+    """Fine-grained access control needs HTTPS, encryption at rest and between nodes, and no t2; audit logs need it in
+    turn.
 
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/fgac.html
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/audit-logs.html
@@ -231,7 +233,8 @@ def test_directory_options_are_allowed_for_its_instances(environment: Synthesise
     assert properties["DomainEndpointOptions"]["EnforceHTTPS"] is True
     cluster = properties["ClusterConfig"]
     assert not cluster["InstanceType"].startswith("t2.")
-    # Burstable instances: 10 nodes at most, 200 GiB each; others of the sizes in config.py take at least 1 TiB.
+    # Burstable instances: at most 10 nodes of 200 GiB each; other instances of the sizes in config.py accept at least 1
+    # TiB.
     largest = 200 if cluster["InstanceType"].startswith("t3.") else 1_024
     assert 10 <= properties["EBSOptions"]["VolumeSize"] <= largest
     assert cluster["InstanceCount"] % cluster["ZoneAwarenessConfig"]["AvailabilityZoneCount"] == 0
@@ -239,14 +242,15 @@ def test_directory_options_are_allowed_for_its_instances(environment: Synthesise
 
 
 def test_emr_serverless_workers_have_a_size_that_exists(environment: SynthesisedEnvironment) -> None:
-    """2 vCPU take 4 to 16 GB with the overhead of a tenth, in steps of 1 GB; capacity is written `N vCPU`, `N GB`.
+    """A worker of 2 vCPU has 4 to 16 GB, including an overhead of 10 %, in steps of 1 GB; capacity is written `N vCPU`,
+    `N GB`.
 
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/worker-configs.html
     """
     memory = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
     requests = [flat(parameter.properties["Value"]) for parameter in environment.resources("AWS::SSM::Parameter")]
     applications = list(environment.resources("AWS::EMRServerless::Application"))
-    assert len(requests) == len(applications) == 2  # the stream, and the job that erases a person
+    assert len(requests) == len(applications) == 2  # the streaming job, and the job that erases a person
     for request in requests:
         for place in ("driver", "executor"):
             cores = int(re.findall(rf"spark\.{place}\.cores=(\d+)", request)[0])
@@ -272,7 +276,7 @@ def test_rules_run_at_rates_that_eventbridge_knows(environment: SynthesisedEnvir
 
 
 def test_databases_have_a_size_and_backups_that_rds_takes(environment: SynthesisedEnvironment) -> None:
-    """gp3 of PostgreSQL: 20 GiB to 64 TiB; scaling to at least a tenth more; 0 to 35 days of backups.
+    """gp3 of PostgreSQL: 20 GiB to 64 TiB; the autoscaling limit is at least 10 % higher; 0 to 35 days of backups.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_CreateDBInstance.html
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/USER_PIOPS.Autoscaling.html
@@ -283,11 +287,11 @@ def test_databases_have_a_size_and_backups_that_rds_takes(environment: Synthesis
         assert 20 <= size <= 65_536, instance
         assert size * 1.1 <= properties["MaxAllocatedStorage"] <= 65_536, instance
         assert 0 <= properties["BackupRetentionPeriod"] <= 35, instance
-        # `admin`, `rdsadmin` and other words of the engine's are refused.
+        # RDS rejects `admin`, `rdsadmin` and other reserved words of the engine.
         assert properties.get("MasterUsername") not in ("admin", "postgres", "rdsadmin", "rds_superuser"), instance
 
 
-# Broker → partitions with their replicas up to which MSK still updates a cluster.
+# Broker type → maximum number of partitions, replicas included, with which MSK still updates a cluster.
 # https://docs.aws.amazon.com/msk/latest/developerguide/bestpractices.html#partitions-per-broker
 PARTITIONS_A_BROKER = {"kafka.t3.small": 300, "kafka.m7g.large": 1_500, "kafka.m7g.xlarge": 1_500}
 
@@ -334,7 +338,8 @@ def test_health_checks_end_before_the_next_begins(environment: SynthesisedEnviro
 
 
 def test_events_are_kept_and_retried_within_limits(environment: SynthesisedEnvironment) -> None:
-    """A rule's target: 60 s to a day, 185 attempts; an asynchronous invocation: 60 s to 6 h, 2; a queue: 14 days.
+    """Retries end after: 60 s to a day and 185 attempts for a rule's target; 60 s to 6 h and 2 attempts for an
+    asynchronous invocation; 14 days for a queue.
 
     https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_RetryPolicy.html
     https://docs.aws.amazon.com/lambda/latest/api/API_PutFunctionEventInvokeConfig.html
@@ -352,8 +357,8 @@ def test_events_are_kept_and_retried_within_limits(environment: SynthesisedEnvir
         assert 60 <= queue.properties["MessageRetentionPeriod"] <= 1_209_600, queue
 
 
-def test_objects_move_when_their_class_takes_them(environment: SynthesisedEnvironment) -> None:
-    """To infrequent access after 30 days or more, and before they end.
+def test_objects_move_to_infrequent_access_after_30_days(environment: SynthesisedEnvironment) -> None:
+    """Objects move to infrequent access after 30 days or more, and before they expire.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/lifecycle-transition-general-considerations.html
     """
@@ -394,7 +399,7 @@ def test_job_requests_keep_the_limits_of_emr_serverless(environment: Synthesised
 def test_templates_are_no_larger_than_cloudformation_takes(
     synthesised: dict[str, SynthesisedEnvironment], name: str
 ) -> None:
-    """500 resources, 200 outputs, 1 MB from S3.
+    """A stack has at most 500 resources, 200 outputs, and a template of 1 MB from S3.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
     """

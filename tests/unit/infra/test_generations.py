@@ -1,4 +1,4 @@
-"""An environment with two snapshot generations (`g1,g2`): each is captured, fed and watched.
+"""An environment with two snapshot generations (`g1,g2`): each is captured, consumed and watched.
 
 https://docs.aws.amazon.com/msk/latest/developerguide/mkc-monitoring-overview.html (RunningTaskCount, by ConnectorName)
 https://docs.aws.amazon.com/msk/latest/developerguide/consumer-lag.html (EstimatedMaxTimeLag, by group and topic)
@@ -9,8 +9,9 @@ from collections import Counter
 from typing import Any
 
 from infra.cdk.resources.event_sources import consumer_group
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic
-from masscomm.kafka.topics import CDC_TABLES, cdc_topic, cdc_topics
+from masscomm.kafka.topics import cdc_topic, cdc_topics
 from tests.support.cdk.templates import SynthesisedEnvironment, flat, statements, targets
 
 GENERATIONS = ("g1", "g2")
@@ -26,7 +27,7 @@ def _alarms_on(environment: SynthesisedEnvironment, metric: str) -> list[dict[st
 
 
 def _connectors(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]:
-    """Connector by the name that CloudWatch knows it by."""
+    """Connectors by their name in CloudWatch."""
     return {
         each.properties["ConnectorName"]: each.properties["ConnectorConfiguration"]
         for each in environment.resources("AWS::KafkaConnect::Connector")
@@ -49,7 +50,7 @@ def test_functions_read_every_generations_topics(replacing: SynthesisedEnvironme
         for mapping in replacing.resources("AWS::Lambda::EventSourceMapping")
         for topic in mapping.properties["Topics"]
     )
-    tables = {cdc_topic(table, each) for table in CDC_TABLES for each in GENERATIONS}
+    tables = {cdc_topic(table, each) for table in captured_tables() for each in GENERATIONS}
     devices = {cdc_topic("devices", each) for each in GENERATIONS}
     others = {cdc_topic(name, each) for name in ("notification", "heartbeat") for each in GENERATIONS}
     assert {topic: read[topic] for topic in tables | others} == {

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -16,7 +16,7 @@ ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
 
 @pytest.fixture
 def secret(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """What the secret holds, under `text`; `read` counts."""
+    """The secret's value is under `text`; `read` counts its reads."""
     content = {"text": "{}", "read": ""}
 
     class Secrets:
@@ -67,6 +67,45 @@ def test_absent_unknown_or_clubless_key_is_denied(secret: dict[str, str], key: s
     assert effect(asked(digest("one"))) == "Deny"
 
 
+@pytest.mark.guarantee("api_keys.without_scopes_reads_only")
+def test_a_key_has_its_scopes_or_read(secret: dict[str, str]) -> None:
+    secret["text"] = json.dumps(
+        {digest("one"): {"clubs": "1,2", "scopes": "send read"}, digest("two"): {"clubs": "*"}, digest("old"): "3"}
+    )
+    assert asked("one")["context"] == {"club_ids": "1,2", "scopes": "send read"}
+    assert asked("two")["context"] == {"all_clubs": "true", "scopes": "read"}
+    assert asked("old")["context"] == {"club_ids": "3"}
+
+
+@pytest.mark.guarantee("api_keys.expired_key_is_denied")
+@pytest.mark.parametrize(("until", "expected"), [(timedelta(hours=1), "Allow"), (timedelta(0), "Deny")])
+def test_a_key_is_denied_from_its_end(secret: dict[str, str], until: timedelta, expected: str) -> None:
+    end = (datetime.now(UTC) + until).isoformat()
+    secret["text"] = json.dumps({digest("one"): {"clubs": "1", "scopes": "read", "expires_at": end}})
+    assert effect(asked("one")) == expected
+    assert "expires_at" not in asked("one")["context"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"clubs": ""},
+        {"clubs": 1},
+        {"clubs": "1", "scopes": ["send"]},
+        {"clubs": "1", "scopes": None},
+        {"clubs": "1", "scope": "send"},
+        {"clubs": "1", "expires_at": "2999-01-01T00:00:00"},
+        {"clubs": "1", "expires_at": 99_999_999_999},
+        {"clubs": "1", "expires_at": "never"},
+    ],
+)
+def test_a_malformed_entry_denies_its_key_alone(secret: dict[str, str], entry: dict[str, Any]) -> None:
+    """A misspelt name must not grant more than it was meant to."""
+    secret["text"] = json.dumps({digest("one"): entry, digest("two"): "2"})
+    assert [effect(asked(key)) for key in ("one", "two")] == ["Deny", "Allow"]
+
+
 @pytest.mark.parametrize("text", ["q7f!made by the deployment", "[]", '"*"', "null", '{"a": ["*"], "b": 1}'])
 def test_malformed_secret_denies_every_key(secret: dict[str, str], text: str) -> None:
     secret["text"] = text
@@ -80,7 +119,7 @@ JOB = {"applicationId": "application", "name": "masscomm-new"}
 
 
 class Emr:
-    """EMR Serverless's runs: id → (name, state)."""
+    """Runs of a fake EMR Serverless: id → (name, state)."""
 
     def __init__(self, **runs: tuple[str, str]) -> None:
         self.runs = dict(runs)
@@ -109,7 +148,7 @@ class Emr:
 
 
 @pytest.mark.parametrize("over", ["FAILED", "CANCELLED", "SUCCESS"])
-def test_a_run_that_is_over_is_started_again(over: str) -> None:
+def test_ended_run_is_started_again(over: str) -> None:
     emr = Emr(old=("masscomm-new", over))
     assert keep_job.keep(emr, JOB) == "started"
     assert keep_job.keep(emr, JOB) == "running"

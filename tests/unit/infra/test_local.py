@@ -1,4 +1,4 @@
-"""The environment on external servers, and what no other synthesised environment has: packages, a domain."""
+"""The environment on external servers, which alone has packages and a domain name."""
 
 import hashlib
 import json
@@ -8,6 +8,7 @@ import pytest
 
 from functions.catalogue import read_catalogue
 from infra.cdk.config import ENVIRONMENTS, PROD, Environment, environment_of
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.kafka.topics import chain_topics, lane_of
 from tests.support.cdk.synthesise import CERTIFICATE, DOMAIN, SERVERS
@@ -126,12 +127,11 @@ def test_initial_rates_of_both_lanes_add_up_to_the_quotas(
 ) -> None:
     environment = ENVIRONMENTS[name]
     deployed = functions(synthesised[name])
-    for channel, quota in (
-        ("PUSH", environment.providers.push_per_s),
-        ("EMAIL", environment.providers.email_per_s),
-    ):
+    for channel, quota in environment.providers.per_s.items():
         shares = {
-            entry.lane: float(deployed[entry.name].properties["Environment"]["Variables"][f"{channel}_RATE_PER_S"])
+            entry.lane: float(
+                deployed[entry.name].properties["Environment"]["Variables"][CHANNELS[channel].rate_setting]
+            )
             * sum(_environments(topic, environment) for topic in entry.event_source.topics if not _further(topic))
             for entry in CATALOGUE
             if entry.package == "delivery" and entry.event_source is not None
@@ -140,13 +140,18 @@ def test_initial_rates_of_both_lanes_add_up_to_the_quotas(
         assert shares[Lane.CRITICAL] == pytest.approx(quota * environment.providers.critical_percent / 100, rel=0.01)
 
 
+def _variables(function: Resource) -> dict[str, str]:
+    variables: dict[str, str] = function.properties["Environment"]["Variables"]
+    return variables
+
+
 def _further(topic: str) -> bool:
-    """Whether it is a further queue of broadcasts: as long as one tenant broadcasts, nobody is at it."""
+    """Whether the topic is a further broadcast queue: it is empty while only one tenant broadcasts."""
     return lane_of(topic) in BROADCASTS[1:]
 
 
 def _environments(topic: str, environment: Environment) -> int:
-    """Invocations at a time: one a partition, and five a poller."""
+    """Concurrent invocations: one a partition, and five a poller."""
     (partitions,) = (each.partitions for each in chain_topics() if each.name == topic)
     return min(partitions * environment.kafka.partitions_factor, environment.pollers * 5)
 

@@ -1,4 +1,4 @@
-"""The templates: what must hold of every resource that anybody will ever add."""
+"""Rules for the templates that also apply to any future resource."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ import pytest
 from devstack.config import ROOT
 from functions.catalogue import read_catalogue
 from infra.cdk.config import ENVIRONMENTS
-from infra.cdk.profiles import PROFILES
+from infra.cdk.profiles import API_KEYS, PROFILES
 from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import cdc_topics, chain_topics, in_lane
@@ -22,14 +22,14 @@ from tests.support.inputs import receipt_events
 
 KAFKA_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1") if entry.event_source is not None}
 ALL_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1")}
-# Calls that take no resource: nothing of a caller's own could be named.
+# Actions without resource-level permissions.
 WITHOUT_RESOURCE = re.compile(
     r"ec2:(Create|Delete|Describe)NetworkInterfaces?|ec2:Describe(SecurityGroups|Subnets|Vpcs)"
     r"|ec2:(Assign|Unassign)PrivateIpAddresses|xray:Put(TelemetryRecords|TraceSegments)|ecr:GetAuthorizationToken"
 )
 
 
-def test_nothing_is_looked_up(environment: SynthesisedEnvironment) -> None:
+def test_synthesis_needs_no_look_up(environment: SynthesisedEnvironment) -> None:
     assert "missing" not in environment.manifest
     assert "env" not in json.dumps(list(environment.templates()))
 
@@ -37,7 +37,7 @@ def test_nothing_is_looked_up(environment: SynthesisedEnvironment) -> None:
 def test_every_finding_is_explained(environment: SynthesisedEnvironment) -> None:
     report = json.loads((environment.folder / "validation-report.json").read_text())
     assert [finding for plugin in report["pluginReports"] for finding in plugin["violations"]] == []
-    # An unexplained finding of AwsSolutions ends the synthesis; what was explained stands in the templates.
+    # An unexplained finding of AwsSolutions fails the synthesis; the templates list the explained ones.
     explained = [
         rule
         for resource in environment.resources()
@@ -47,13 +47,13 @@ def test_every_finding_is_explained(environment: SynthesisedEnvironment) -> None
     assert [rule for rule in explained if len(rule["reason"].split()) < 5] == []
 
 
-def test_synthesis_warns_of_nothing(environment: SynthesisedEnvironment) -> None:
+def test_synthesis_has_no_warnings(environment: SynthesisedEnvironment) -> None:
     said = [entry for path in environment.folder.glob("*.json") for entry in _annotations(json.loads(path.read_text()))]
     assert said == []
 
 
 def _annotations(document: Any) -> Iterator[Any]:
-    """What constructs say to whoever synthesises, wherever the assembly keeps it."""
+    """Messages of constructs to the developer, anywhere in the assembly."""
     if isinstance(document, dict):
         if str(document.get("type", "")) in ("aws:cdk:warning", "aws:cdk:error", "aws:cdk:info"):
             yield document
@@ -99,7 +99,7 @@ def _functions(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]
     return {
         str(each.properties["FunctionName"]).removeprefix(prefix): each.properties
         for each in environment.resources("AWS::Lambda::Function")
-        if each.stack == "functions" and "FunctionName" in each.properties  # not the library's own
+        if each.stack == "functions" and "FunctionName" in each.properties  # not the library's own functions
     }
 
 
@@ -117,7 +117,7 @@ def test_every_function_of_the_catalogue_is_deployed(environment: SynthesisedEnv
 def test_each_function_logs_to_a_declared_log_group(
     environment: SynthesisedEnvironment,
 ) -> None:
-    """So too the functions that CDK adds for its own resources."""
+    """The rule also applies to the functions that CDK adds for its own resources."""
     groups = {(each.stack, f"{{{each.id}}}") for each in environment.resources("AWS::Logs::LogGroup")}
     functions = list(environment.resources("AWS::Lambda::Function"))
     assert {each.stack for each in functions} == {"api", "data", "functions", "metrics"}
@@ -129,7 +129,7 @@ def test_each_function_logs_to_a_declared_log_group(
 def test_log_groups_of_services_are_declared(
     environment: SynthesisedEnvironment,
 ) -> None:
-    """A service would create its own log group without a retention period."""
+    """Otherwise a service would create its own log group without a retention period."""
     named = {
         flat(each.properties.get("LogGroupName", "")): each.id for each in environment.resources("AWS::Logs::LogGroup")
     }
@@ -173,10 +173,11 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
         properties = mapping.properties
         assert properties["FunctionResponseTypes"] == ["ReportBatchItemFailures"], mapping
         assert properties["ProvisionedPollerConfig"]["MinimumPollers"] == 1, mapping
-        assert properties["MaximumBatchingWindowInSeconds"] == 0, mapping
         assert properties["StartingPosition"] == "TRIM_HORIZON", mapping
         assert "FilterCriteria" not in properties, mapping
         (topic,) = properties["Topics"]
+        # A window delays each notification, except in receipts.
+        assert properties["MaximumBatchingWindowInSeconds"] == (1 if topic in ("outcome", "receipt") else 0), mapping
         groups[properties["AmazonManagedKafkaEventSourceConfig"]["ConsumerGroupId"]] += 1
         destination = properties.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
         if destination is None:
@@ -300,12 +301,12 @@ def test_failed_events_of_receipts_reach_a_queue(environment: SynthesisedEnviron
     assert queue in sends
 
 
-# What each stands for in a policy: half of the cluster's ARN, an ARN, an account or a partition.
+# Characters that replace each intrinsic function: half of the cluster's ARN, an ARN, an account or a partition.
 _LENGTHS = {"Fn::Select": 55, "Fn::ImportValue": 100, "Fn::GetAtt": 100, "Ref": 20}
 
 
 def _rendered(value: Any) -> Any:
-    """A policy as long as IAM will see it."""
+    """A policy with the length that IAM will count."""
     match value:
         case {"Fn::Join": [separator, parts]}:
             return str(separator).join(map(_rendered, parts))
@@ -322,7 +323,7 @@ def _rendered(value: Any) -> Any:
 
 
 def test_inline_policies_of_a_role_fit_into_iams_limit(environment: SynthesisedEnvironment) -> None:
-    """10,240 characters for all inline policies of a role: a topic more is a line more in several."""
+    """A role has 10,240 characters for all inline policies: each topic adds a line to several of them."""
     lengths: Counter[str] = Counter()
     for policy in environment.resources("AWS::IAM::Policy"):
         text = json.dumps(_rendered(policy.properties["PolicyDocument"]), separators=(",", ":"))
@@ -344,7 +345,7 @@ def test_no_variable_holds_a_secret(environment: SynthesisedEnvironment) -> None
 def test_templates_neither_hold_nor_resolve_a_secret(environment: SynthesisedEnvironment) -> None:
     for stack, template in environment.templates().items():
         text = json.dumps(template)
-        # What CloudFormation would resolve stands in the resource, for whoever may describe it.
+        # A resolved reference would be visible in the resource to everyone with permission to describe it.
         assert "resolve:secretsmanager" not in text, stack
         assert "resolve:ssm-secure" not in text, stack
         assert not re.search(r'"(MasterUserPassword|SecretString)"', text), stack
@@ -387,7 +388,7 @@ def test_the_registry_is_reached_by_its_name_through_tls_alone(environment: Synt
 def test_variables_of_a_function_fit_into_lambdas_limit(environment: SynthesisedEnvironment) -> None:
     for function in environment.resources("AWS::Lambda::Function"):
         variables = function.properties.get("Environment", {}).get("Variables", {})
-        # Half of the 4 kB: an address that is known only when it is there may be longer than its name.
+        # Half of the 4 kB: references are resolved at deployment and may be longer than in the template.
         assert sum(len(name) + len(flat(value)) for name, value in variables.items()) < 2048, function
 
 
@@ -398,7 +399,7 @@ def test_statements_name_each_action_and_resource(environment: SynthesisedEnviro
     """Only actions without resource-level permissions have the resource "*"."""
     for resource, statement in statements(environment):
         if resource.type == "AWS::KMS::Key":
-            continue  # its own policy: the key itself is meant
+            continue  # the key's own policy: "*" is the key itself
         if statement["Effect"] == "Deny":
             continue
         assert "NotAction" not in statement, resource
@@ -419,7 +420,7 @@ def test_a_function_reaches_its_own_topics_and_groups_only(environment: Synthesi
     roles = {
         str(each.properties["FunctionName"]).split("-", 2)[2]: each.properties["Role"]["Fn::GetAtt"][0]
         for each in environment.resources("AWS::Lambda::Function")
-        if each.stack == "functions" and "FunctionName" in each.properties  # not the library's own
+        if each.stack == "functions" and "FunctionName" in each.properties  # not the library's own functions
     }
     for name, entry in entries.items():
         lane = name.endswith("-critical")
@@ -442,7 +443,7 @@ def test_a_function_reaches_its_own_topics_and_groups_only(environment: Synthesi
         assert "kafka-cluster:DeleteTopic" not in allowed[roles[name]], name
 
 
-# --- what holds data --------------------------------------------------------------------------------------------------
+# --- storage ---
 
 STATEFUL = {
     "AWS::MSK::Cluster": None,
@@ -511,7 +512,7 @@ def test_services_may_use_the_key_for_this_account_only(
     assert all("AWS::AccountId" in condition for condition in may.values())
 
 
-def test_nothing_is_open_to_the_world(environment: SynthesisedEnvironment) -> None:
+def test_no_group_or_gateway_is_open_to_the_world(environment: SynthesisedEnvironment) -> None:
     for kind in ("AWS::EC2::SecurityGroup", "AWS::EC2::SecurityGroupIngress"):
         for resource in environment.resources(kind):
             for rule in as_list(resource.properties.get("SecurityGroupIngress", resource.properties)):
@@ -619,7 +620,7 @@ def test_each_route_needs_authorisation_and_an_api_key(environment: SynthesisedE
 # --- change data capture and the job ----------------------------------------------------------------------------------
 
 
-def test_the_connector_is_the_local_one_with_another_database(environment: SynthesisedEnvironment) -> None:
+def test_connector_equals_the_local_one_but_for_its_database(environment: SynthesisedEnvironment) -> None:
     (connector,) = environment.resources("AWS::KafkaConnect::Connector")
     configuration = connector.properties["ConnectorConfiguration"]
     for name, value in debezium_config("g1").items():
@@ -655,7 +656,7 @@ def test_job_is_a_stream_with_its_jars_and_archive(environment: SynthesisedEnvir
 
 
 def test_person_is_erased_by_a_job_of_its_own_application(environment: SynthesisedEnvironment) -> None:
-    """keep_job cancels whatever else runs in the streaming job's application; only this role deletes everywhere."""
+    """keep_job cancels all other runs of the streaming job's application; only this role may delete in every store."""
     erase, stream = _job(environment, "erase-job"), _job(environment, "streaming-job")
     assert '"mode":"BATCH"' in erase
     assert '"entryPointArguments":[]' in erase
@@ -691,6 +692,8 @@ def test_profiles_agree_with_catalogue_and_table_schemas() -> None:
         path.stem: {writer.strip() for writer in json.loads(path.read_text())["writer"].split(",")}
         for path in (ROOT / "schemas" / "dynamodb").glob("*.json")
     }
+    # The authorizer is no function of the catalogue.
+    assert writers.pop(API_KEYS) == {"authorizer"}
     assert {
         table: {name for name, profile in PROFILES.items() if table in profile.tables} for table in writers
     } == writers

@@ -1,7 +1,7 @@
-"""No connection string, setting or client anywhere encrypts without verifying who answers.
+"""Every connection string, setting and client that encrypts also verifies the server.
 
 Amazon RDS user guide, "Using SSL/TLS to encrypt a connection": verify-full compares certificate and host; `require`
-takes any certificate. Amazon MSK developer guide, "Encryption": brokers are reached by TLS alone.
+accepts any certificate. Amazon MSK developer guide, "Encryption": brokers are reached by TLS alone.
 """
 
 import ast
@@ -23,7 +23,7 @@ from masscomm.kafka import topics
 from schemas import read_text
 from tests.support.cdk.templates import SynthesisedEnvironment, flat
 
-# What turns verification off, in the terms of libpq, pgjdbc, librdkafka, Java, urllib3, requests, httpx and ssl.
+# Settings that disable verification in libpq, pgjdbc, librdkafka, Java, urllib3, requests, httpx and ssl.
 UNVERIFIED = re.compile(
     r"sslmode=(?!verify-full)\w"
     r"|NonValidatingFactory|trust_?all|insecure_?skip"
@@ -38,7 +38,7 @@ UNVERIFIED = re.compile(
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every text in a template, with what intrinsic functions join."""
+    """Every text in a template, with intrinsic functions joined."""
     if isinstance(value, dict):
         if "Fn::Join" in value:
             yield flat(value)
@@ -59,7 +59,7 @@ def test_no_template_has_an_unverified_connection(environment: SynthesisedEnviro
     assert [text for text in strings if UNVERIFIED.search(text)] == []
 
 
-def test_every_address_of_a_server_is_of_tls(environment: SynthesisedEnvironment) -> None:
+def test_every_server_address_uses_tls(environment: SynthesisedEnvironment) -> None:
     found = [
         (name, flat(address))
         for function in environment.resources("AWS::Lambda::Function")
@@ -72,7 +72,7 @@ def test_every_address_of_a_server_is_of_tls(environment: SynthesisedEnvironment
 
 
 def test_the_connector_verifies_the_monoliths_database(environment: SynthesisedEnvironment) -> None:
-    """Its worker has no file of ours: the authority is a field of the secret."""
+    """The connector's worker has no files of ours: the authority is a field of the secret."""
     (connector,) = environment.resources("AWS::KafkaConnect::Connector")
     configuration = connector.properties["ConnectorConfiguration"]
     assert configuration["database.sslmode"] == "verify-full"
@@ -81,7 +81,7 @@ def test_the_connector_verifies_the_monoliths_database(environment: SynthesisedE
 
 
 def test_the_registry_verifies_its_database(environment: SynthesisedEnvironment) -> None:
-    """By the authority that the template gives its database."""
+    """The registry trusts the authority that the template gives its database."""
     (task,) = environment.resources("AWS::ECS::TaskDefinition")
     variables = {
         each["Name"]: flat(each["Value"])
@@ -97,8 +97,8 @@ def test_the_registry_verifies_its_database(environment: SynthesisedEnvironment)
 
 
 @pytest.mark.parametrize("region", sorted({each.region for each in ENVIRONMENTS.values()}))
-def test_the_authorities_of_each_region_are_there(region: str) -> None:
-    """docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.SSL.html: one set a region."""
+def test_certificate_authorities_of_each_region_exist(region: str) -> None:
+    """docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.SSL.html: one set of authorities for each region."""
     text = read_text("certificates/postgres.pem")
     for kind in ("RSA2048", "RSA4096", "ECC384"):
         assert f"# Amazon RDS {region} Root CA {kind} G1\n" in text
@@ -125,7 +125,7 @@ def _code() -> Iterator[tuple[Path, str]]:
                     yield path.relative_to(ROOT), path.read_text()
 
 
-# Servers on this machine, by plain text on the loopback address.
+# Local servers use plain text on the loopback address.
 _LOCAL = re.compile(r"listener\.security\.protocol\.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT")
 
 
@@ -134,13 +134,13 @@ def test_no_code_turns_verification_off() -> None:
     assert found == []
 
 
-# Who makes a connection to Postgres → the functions through which its address must have come.
+# Functions that open a connection to Postgres, and the functions that return a verified address.
 _CONNECTING = {"psycopg.connect", "ConnectionPool"}
 _VERIFIED = {"address_now", "database_url", "connection_pool"}
 
 
 def test_every_connection_to_the_metrics_database_is_verified() -> None:
-    """Its address comes from one function, which insists on verify-full."""
+    """The address comes from a function that requires verify-full."""
     found = []
     for path, text in _code():
         if path.parts[0] not in ("functions", "spark_metrics") or path.suffix != ".py":
