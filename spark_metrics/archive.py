@@ -2,13 +2,14 @@
 
     <folder>/date=2026-11-21/hour=09/batch=<attempt>/part-….parquet
 
-A row holds the columns of a record that counting needs: never its value or headers, so no text, address or one-time
-password. The users of outcomes are there only while the log of recipients is on, which is counted from them. A record
-that cannot be counted lies under the time it was produced, with its position and problem. Earlier versions wrote value
-and headers, too: spark_metrics.archived_records reads both forms, and rewriting a folder removes the bytes.
+A row has the columns of a record that counting needs: never its value or headers, so no text, address or one-time
+password. The users of outcomes are included only while the log of recipients is enabled, which is counted from them. A
+record that cannot be counted is stored under the time of its production, with its position and problem. Earlier
+versions also wrote value and headers: spark_metrics.archived_records reads both forms, and rewriting a folder removes
+the bytes.
 
-`batch` is the number of the attempt that wrote it. The transaction that counts a batch says so in archive_batches;
-folders of attempts that never were counted are removed before the next one is written, and nobody reads them meanwhile.
+`batch` is the number of the attempt that wrote the files. The transaction that counts a batch records it in
+archive_batches; readers ignore the folders of uncounted attempts, which are removed before the next batch is written.
 """
 
 import logging
@@ -34,15 +35,15 @@ ARCHIVED = (
     *("timestamp_ms", "source", "schema_id", "problem", "record_id", "send_id", "club_id", "type", "at_ms"),
     *("chunk_index", "chunk_count", "counts", "run", "listed"),
 )
-# Of facts made for the log of recipients.
+# Columns of facts made for the log of recipients.
 OF_RECIPIENTS = ("user_ids", "result_index")
 type Rows = Callable[[DataFrame], DataFrame]
-# A date and an hour of it (UTC), as folders spell them.
+# A UTC date and an hour of it, in the form of the folders' names.
 type Hour = tuple[str, str]
 
 _BATCH = "batch="
-# Half the size of snappy's files, in the same time. What is kept in memory of a file until it is written: Parquet's own
-# 128 MB would be a quarter of a small driver.
+# Half the size of snappy's files, in the same time. A block is kept in memory until it is written: Parquet's default of
+# 128 MB would be a quarter of a small driver's memory.
 _PARQUET = {"compression": "zstd", "parquet.block.size": str(32 << 20)}
 _MARK = "_archive_id"
 
@@ -58,22 +59,24 @@ class Folder:
 
 
 class Archive:
-    """folder: a path or URL that Hadoop's file systems take (s3://… in AWS).
+    """folder: a path or URL of one of Hadoop's file systems (s3://… in AWS).
 
-    Errors: those of Spark and, where a connection is asked for, of psycopg.
+    Errors: those of Spark and, for methods with a connection, of psycopg.
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = folder.rstrip("/")
-        # Who commits files tidies up in the whole folder.
+        # Spark's committer removes temporary files of the whole folder, including those of a concurrent writer.
         self._alone = threading.Lock()  # guard: archive.one_writer
         # Its thread begins with the first batch.
         self._beside = ThreadPoolExecutor(1, "archive")
 
     def write(self, facts: DataFrame, attempt: Attempt, *, files: int = 1) -> None:
-        """Write a batch's records; they are not read before the attempt is committed. files: at most so many an hour,
-        each by a task of its own."""
+        """Write a batch's records; readers ignore them until the attempt is committed.
+
+        files: maximum number of files an hour, each written by one task.
+        """
         with self._alone:
             (
                 self.rows(facts, attempt)
@@ -86,20 +89,20 @@ class Archive:
 
     @contextmanager
     def written_beside(self, facts: DataFrame, attempt: Attempt, *, files: int = 1) -> Iterator[None]:
-        """`write`, on a thread of its own, while the caller does something else; done at the end, however it ends."""
+        """Run `write` on another thread during the block. The block ends after the write, also if the block fails."""
         writing = self._beside.submit(self.write, facts, attempt, files=files)
         try:
             yield
         except BaseException:
-            # Another attempt may begin after this, and nothing of this one may be written then.
+            # Another attempt may begin after this block; this one must not write at that time.
             wait([writing])  # guard: archive.concurrent_write
             if (error := writing.exception()) is not None:
-                _log.warning("nor could the batch be archived: %s", error)
+                _log.warning("the batch could not be archived either: %s", error)
             raise
         writing.result()  # guard: archive.failed_write
 
     def rows(self, facts: DataFrame, attempt: Attempt) -> DataFrame:
-        """A batch's records as they are written."""
+        """A batch's records in the form of the archive."""
         at = F.when(F.col("problem").isNull(), F.col("at_ms")).otherwise(F.col("timestamp_ms"))
         moment = F.timestamp_millis(at)
         return facts.select(
@@ -107,7 +110,7 @@ class Archive:
             *[name for name in OF_RECIPIENTS if name in facts.columns],
             _own_number(attempt.number).alias("attempt"),
             _own_number(round(attempt.counted_at.timestamp() * 1_000_000)).alias("counted_us"),
-            # A date is spelt out once a folder, where a text would be once a record.
+            # A date is formatted once a folder; a text would be formatted once a record.
             F.to_date(moment).alias("date"),
             F.lpad(F.hour(moment).cast("string"), 2, "0").alias("hour"),
             _own_number(attempt.number).alias("batch"),
@@ -121,13 +124,15 @@ class Archive:
                     self._delete(folder.path)
 
     def remove_all(self) -> None:
-        """Remove the folder with all that is in it."""
+        """Remove the folder with its contents."""
         self._delete(self._folder)
 
     def folders(
         self, connection: psycopg.Connection[Any], first: date | None = None, end: date | None = None
     ) -> list[str]:
-        """The paths that hold each counted record of the days [first, end) once, as the connection sees them now."""
+        """The paths that contain each counted record of the days [first, end) once, in the connection's
+        present state.
+        """
         committed = {batch for (batch,) in connection.execute(_COMMITTED)}
         replaced: dict[tuple[str, str], set[int]] = {}
         for day, hour, holds in connection.execute("select date::text, hour, holds from archive_compactions"):
@@ -145,7 +150,8 @@ class Archive:
         ]
 
     def remembers_since(self, connection: psycopg.Connection[Any], window_s: int) -> DataFrame:
-        """Since when ids were remembered as a batch was counted, of the batches where it is not a window before that.
+        """The time since which ids were remembered when a batch was counted, for batches where it is not the window's
+        beginning.
 
         Columns: attempt, since_us.
         """
@@ -153,7 +159,7 @@ class Archive:
         return self._spark.createDataFrame(rows, "attempt long, since_us long")
 
     def read(self, paths: list[str]) -> DataFrame:
-        """The rows of these paths, with the columns of SCHEMA; one that its file lacks is null."""
+        """The rows of these paths, with the columns of SCHEMA; a column that a file lacks is null."""
         return (
             (
                 self._spark.read.option("basePath", self._folder)
@@ -173,12 +179,13 @@ class Archive:
         before: datetime,
         at_least: int = 2,
     ) -> int:
-        """Write each hour before a time that lies in `at_least` folders or more as one; how many hours.
+        """Rewrite each hour before a time that has `at_least` folders or more as one folder. Returns the number of
+        hours.
 
-        rows: what is written of the rows that `read` gives.
+        rows: transforms the rows of `read` before they are written.
 
         Readers see the old folders until the new one is committed, then the new one. One compaction runs at a time, and
-        a reader that has begun (recompute) is waited for, since the old folders are then removed.
+        waits for readers that have begun (recompute), since it then removes the old folders.
         """
         last = before.astimezone(UTC).strftime("%Y-%m-%d %H")
         with self._locked(connection):
@@ -193,7 +200,7 @@ class Archive:
             )
 
     def rewrite(self, connection: psycopg.Connection[Any], rows: Rows, wanted: Column) -> int:
-        """Write each hour that holds a wanted row as one folder, as `compact` does; how many hours."""
+        """Rewrite each hour that has a wanted row as one folder, as `compact` does. Returns the number of hours."""
         with self._locked(connection):
             hours = self._hours(connection)
             everything = [path for paths in hours.values() for path in paths]
@@ -228,7 +235,7 @@ class Archive:
         row = connection.execute("select nextval('staging_attempt_numbers')").fetchone()
         number = int(row[0]) if row else 0
         target = f"{self._folder}/date={day}/hour={hour}/{_BATCH}{number}"
-        # A folder of its own: a committer of the stream must not tidy up after this one.
+        # A folder of its own: this committer may remove temporary files of its whole folder, and so may the stream's.
         written = rows(self.read(paths)).drop("date", "hour", "batch")  # guard: archive.values_of_earlier_versions
         written.coalesce(1).write.options(**_PARQUET).parquet(target)
         with connection.transaction():
@@ -251,15 +258,15 @@ class Archive:
 
     @property
     def folder(self) -> str:
-        """Where it is."""
+        """The path or URL of the folder."""
         return self._folder
 
     def is_empty(self) -> bool:
-        """Whether it holds no records, counted or not."""
+        """Whether the folder has no records, counted or not."""
         return not list(self._files_at(self._folder).globStatus(self._path(f"{self._folder}/date=*")) or ())
 
     def mark(self) -> str | None:
-        """What write_mark wrote."""
+        """The text that write_mark wrote."""
         path = self._path(f"{self._folder}/{_MARK}")
         files = self._files_at(self._folder)
         if not files.exists(path):
@@ -271,7 +278,7 @@ class Archive:
             stream.close()
 
     def write_mark(self, text: str) -> None:
-        """Keep a text beside the records, in a file that Spark does not take for one of them."""
+        """Store a text in the folder, in a file that Spark does not read as records."""
         stream = self._files_at(self._folder).create(self._path(f"{self._folder}/{_MARK}"), True)
         try:
             stream.write(bytearray(text.encode()))
@@ -286,7 +293,7 @@ class Archive:
         self._files_at(path).delete(self._path(path), True)
 
     def _path(self, path: str) -> Any:
-        # By its whole name: each part of `jvm.org.apache…` would be looked for as a class in every jar.
+        # Use the full name: PySpark would look for each part of `jvm.org.apache…` as a class in every jar.
         made: Any = getattr(self._spark.sparkContext._jvm, "org.apache.hadoop.fs.Path")
         return made(path)
 
@@ -296,8 +303,11 @@ class Archive:
 
 
 def _own_number(number: int) -> Column:
-    """A number of this batch alone, as a text that Spark cannot take for a constant: it would write a number into the
-    code it compiles, and so compile, keep and warm up that code for every batch anew."""
+    """A number of this batch alone, in a form that Spark cannot fold into a constant.
+
+    Spark would write a constant into its generated code, and so compile, cache and warm up that code for every batch
+    again.
+    """
     begin = F.spark_partition_id() * 0 + 1
     return F.substr(F.lit(str(number)), begin, F.lit(20)).cast("long")
 
@@ -307,10 +317,10 @@ def _folder(path: str) -> Folder:
     return Folder(path, day.removeprefix("date="), hour.removeprefix("hour="), int(batch.removeprefix(_BATCH)))
 
 
-# A lock of Postgres: held by a compaction, and shared by those who read for long.
+# A lock of Postgres: exclusive for a compaction, shared for long reads.
 LOCK = 4_602_678_819
 
-# value and headers: null but in files of earlier versions.
+# value and headers: null except in files of earlier versions.
 SCHEMA = (
     "topic string, partition int, kafka_offset long, timestamp_ms long, value binary,"
     " headers array<struct<key: string, value: binary>>, source string, schema_id long, problem string,"

@@ -1,7 +1,7 @@
-"""Whether an archive and a database are two accounts of the same records: each carries the same mark.
+"""Checks that an archive and a database belong together: both have the same mark.
 
-An archive that misses what the database has counted, or holds what another database counted, would make recompute
-report differences that are none, and --swap serve them.
+If the archive lacked records that the database has counted, or had records of another database, recompute would
+report false differences, and --swap would serve them.
 """
 
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from spark_metrics.sink import STREAM
 
 
 class Markable(Protocol):
-    """What an archive has to do with its mark; spark_metrics.archive.Archive is one."""
+    """The methods of spark_metrics.archive.Archive that the mark needs."""
 
     @property
     def folder(self) -> str: ...
@@ -27,16 +27,16 @@ class Markable(Protocol):
 
 
 def claim(connection: psycopg.Connection[Any], archive: Markable | None) -> None:
-    """Tie an archive and a database that are both new to each other, or see that they belong together.
+    """Give a new archive and a new database the same mark, or check that they have the same.
 
-    archive: None where nothing is archived; that suits a database that was never archived. Errors: Stop.
+    archive: None if no archive is configured; the database must then never have been archived. Errors: Stop.
     """
     known, counted = _of_database(connection)
     if archive is None:
         if known is not None:
             raise Stop(
-                "SPARK_ARCHIVE_DIR is not set, and what this database counts is archived: what would be counted now"
-                " could never be counted again. Set it; or give the archive up with"
+                "SPARK_ARCHIVE_DIR is not set, but this database has an archive. Records counted without it could"
+                " never be recomputed. Set it; or end the archive with"
                 " `update stream_status set archive_id = null`."
             )
         return
@@ -52,18 +52,18 @@ def claim(connection: psycopg.Connection[Any], archive: Markable | None) -> None
         known = str(uuid4())
         connection.execute("update stream_status set archive_id = %s where stream = %s", [known, STREAM])
     if found is None and not counted and archive.is_empty():
-        # New, or cut off between the two marks.
+        # Both are new, or the previous run was interrupted between the two marks.
         archive.write_mark(known)
         return
     check(connection, archive)
 
 
 def check(connection: psycopg.Connection[Any], archive: Markable) -> None:
-    """Errors: Stop, where the archive does not hold what the database counts."""
+    """Check that both have the same mark. Errors: Stop, if they do not."""
     known, _ = _of_database(connection)
     found = archive.mark()
     if known is None:
-        raise Stop(f"What this database counts is not archived, neither in {archive.folder} nor elsewhere.")
+        raise Stop(f"The records of this database are not archived, neither in {archive.folder} nor elsewhere.")
     if found is None:
         raise Stop(f"{archive.folder} holds no archive, or has lost its mark: this database's archive is {known}.")
     if found != known:
@@ -71,7 +71,7 @@ def check(connection: psycopg.Connection[Any], archive: Markable) -> None:
 
 
 def _of_database(connection: psycopg.Connection[Any]) -> tuple[str | None, bool]:
-    """The mark, and whether anything was counted."""
+    """The mark, and whether any record was counted."""
     row = connection.execute(
         "select (select archive_id::text from stream_status where stream = %s), exists (select from stream_offsets)",
         [STREAM],

@@ -1,8 +1,9 @@
-"""The streaming job: `python -m spark_metrics.job`. Kafka in, Postgres out; what lies between stands in transforms.py.
+"""The streaming job: `python -m spark_metrics.job`. It reads Kafka and writes Postgres; spark_metrics.transforms
+counts.
 
-Settings come from the environment (spark_metrics.settings). It waits for what is not there yet, goes on from what
-Postgres says is counted, and stops on SIGTERM or Ctrl-C with status 0. Status 1: something stayed away too long, or is
-wrong; the last line says what.
+Settings come from the environment (spark_metrics.settings). The job waits for missing dependencies, continues at the
+offsets stored in Postgres, and stops on SIGTERM or Ctrl-C with status 0. Status 1: a dependency stayed down too long,
+or a setting is wrong; the last log line has the reason.
 """
 
 import gc
@@ -27,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from masscomm.aws.authentication import kafka_client_config, spark_kafka_options
+from masscomm.domain.grains import Grain
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import HttpSchemaRegistry
@@ -63,7 +65,8 @@ from spark_metrics.writers import KnownWriters, registered_ids
 _log = logging.getLogger("spark_metrics")
 
 _TABLES = (
-    *("counts_minute", "counts_hour", "counts_day", "sends", "send_totals", "send_states", "stream_status"),
+    *(grain.table for grain in Grain),
+    *("sends", "send_totals", "send_states", "stream_status"),
     *("archive_batches", "stream_views", "recipient_log", "staging_attempts", "stream_topics"),
 )
 _LOOK_EVERY_S = 0.5
@@ -74,8 +77,8 @@ _POLL_RECORDS = 5_000
 _FORGET_EVERY_S = 600.0
 _TELL_AGE_EVERY_S = 60.0
 
-# A corrupt length must not be believed: one record of a few bytes could otherwise ask for gigabytes and end the
-# process. Records are at most 1 MiB, and no item takes less than a byte. The fast reader decodes in a third less time.
+# Do not trust a corrupt length: a record of a few bytes could otherwise request gigabytes and end the
+# process. Records have at most 1 MiB, and an item has at least one byte. The fast reader needs a third less time.
 AVRO_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
@@ -83,8 +86,8 @@ AVRO_OPTIONS = (
     " -Dorg.apache.avro.fastread=true"
 )
 
-# PySpark asks the JVM what these names are whenever it uses one, hundreds of times a batch; those without a package are
-# looked for in every jar besides.
+# PySpark resolves these names in the JVM at each use, hundreds of times a batch, and looks for names without a package
+# in every jar.
 _CLASSES = (
     "org.apache.spark.api.python.PythonRDD",
     "org.apache.spark.api.python.PythonUtils",
@@ -99,45 +102,48 @@ _CLASSES = (
 
 
 class NewWriters(Exception):
-    """The batch holds records of schemas that were learned just now: it must be read again."""
+    """The batch has records of newly learned schemas: it must be read again."""
 
 
 def topic_names() -> list[str]:
-    """Every topic the job reads."""
+    """Every topic that the job reads."""
     return [topic for source in SOURCES for topic in source.topics()]
 
 
 def spark_session(settings: Settings) -> SparkSession:
-    """A small Spark: no UI, loopback only, two shuffle partitions. On EMR, what was submitted says where it runs."""
+    """A small Spark: no UI, loopback only, two shuffle partitions. On EMR, the job's submission defines its
+    resources.
+    """
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
-        # Ids and positions are collected into lists, a group a partition or block: sorting first is slower.
+        # Ids and positions are collected into lists, one group a partition or block: sorting first would be slower.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
         "spark.sql.adaptive.enabled": "false",
-        # Of a header that stands in a record twice the last counts.
+        # If a record has a header twice, the last one counts.
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        # A value that does not fit becomes null and is quarantined; an exception would stop the stream at one record.
+        # A value outside of its range becomes null and is quarantined; an exception would stop the stream at one
+        # record.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
-        # What a UI would show of jobs that are over, half a megabyte a batch.
+        # Limit the data of finished jobs for the UI, which is half a megabyte a batch.
         "spark.sql.ui.retainedExecutions": "10",
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
         "spark.ui.dagGraph.retainedRootRDDs": "10",
-        # The plan as a text, written for a UI that is off.
+        # The plan as text for the UI, which is disabled.
         "spark.sql.maxPlanStringLength": "1000",
         "spark.sql.debug.maxToStringFields": "5",
-        # A stack trace for every expression of every batch, for messages that nobody reads here; the second one, of
-        # Python's stack, takes a dozen calls into the JVM each.
+        # Stack traces for every expression of every batch, only used in error messages; Python's part takes a dozen
+        # calls into the JVM for each expression.
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # The checkpoint lies on one disk, and no file of it outlives a run. The default manager starts a `readlink` for
-        # each side of each renaming: sixteen processes a batch.
+        # The checkpoint is on one disk and is not used after the run. The default manager starts a `readlink` process
+        # for each side of each renaming: sixteen processes a batch.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
         ),
@@ -147,7 +153,7 @@ def spark_session(settings: Settings) -> SparkSession:
         builder = builder.master(settings.master)
         options |= _on_one_machine(settings)
     if settings.master.startswith("local"):
-        # Executors are children of this very process; "python3" may be another one.
+        # Executors are children of this process; "python3" may be another interpreter.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in options.items():
         builder = builder.config(name, value)
@@ -157,7 +163,7 @@ def spark_session(settings: Settings) -> SparkSession:
 
 
 def _know_classes(jvm: Any) -> None:
-    """Have PySpark find classes where it looks first, in an attribute of Python's."""
+    """Store classes as Python attributes, where PySpark looks first."""
     for name in _CLASSES:
         found = getattr(jvm, name)
         setattr(jvm, name, found)
@@ -174,25 +180,27 @@ def _on_one_machine(settings: Settings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
-        # What is exchanged are ids above all, which cannot be compressed, and it goes nowhere.
+        # The shuffle contains mainly ids, which cannot be compressed, and stays on this machine.
         "spark.shuffle.compress": "false",
         **({"spark.jars": settings.jars} if settings.jars else {}),
     }
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:
-    """Of Spark's Kafka source: every topic the job reads, and what is committed of them."""
+    """Options of Spark's Kafka source: every topic that the job reads, committed records only."""
     return {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "subscribe": ",".join(topic_names()),
-        # What a producer's transaction took back was said by nobody: the chain does not see it. Spark would, by itself.
+        # The chain ignores the records of an aborted transaction; Spark would read them by default.
         "kafka.isolation.level": "read_committed",  # guard: metrics.read_committed
         **spark_kafka_options(topics.SPARK_GROUP),
     }
 
 
 def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
-    """The stream of all topics' records; starting: where it begins without a checkpoint, as Spark's startingOffsets."""
+    """The stream of all topics' records; starting: its first offsets without a checkpoint, as Spark's
+    startingOffsets.
+    """
     return (
         spark.readStream.format("kafka")
         .options(**kafka_options(settings))
@@ -200,13 +208,13 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("failOnDataLoss", settings.fail_on_data_loss)
         .option("includeHeaders", True)
-        # A consumer asks where its partition ends after each fetch, and the broker answers a connection in order: the
-        # default of 500 ms at the end of a partition would be spent once a partition and batch.
+        # A consumer requests the end offset after each fetch, and the broker answers a connection in order: the
+        # default wait of 500 ms at the end of a partition would be added once a partition and batch.
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
-        # Spark's reader polls whenever it has gone through what the last poll gave: as much as one fetch may bring.
+        # Spark's reader polls again after the records of the last poll: allow as many as one fetch returns.
         .option("kafka.max.poll.records", _POLL_RECORDS)
         .load()
-        # All that is read of a record; each column that a batch is handed over with is copied.
+        # Only the columns in use; each column of a batch is copied.
         .select("topic", "partition", "offset", "timestamp", "value", "headers")
     )
 
@@ -225,24 +233,26 @@ class Job:
             views=load_views(settings.views),
             recipients=settings.recipient_log,
         )
-        # Batches are staged on one thread, merged on another and told of on a third; a connection belongs to one.
+        # Staging, merging and status use three threads; a connection belongs to one thread.
         self._staging_sink = self._sink
         self._status_sink = PostgresSink(settings.database_url)
         self._staging = Staging()
         self._facts: Facts | None = None
         self._forgot = time.monotonic()
-        # By Spark's number of a batch that Postgres refused: what is left out of it, None until that is found.
+        # Spark's number of a batch that Postgres rejected → places left out of it; None until they are found.
         self._unstorable: dict[int, list[Place] | None] = {}
         self._looked: tuple[float, int] | None = None
 
     def stop(self) -> None:
-        """End after the batches that are running; may be called from a signal handler."""
+        """End after the running batches; may be called from a signal handler."""
         self._stop.set()
 
     def run(self) -> None:
-        """Until stop() is called. Errors: Retry (something stayed away), Stop (something is wrong)."""
+        """Run until stop() is called. Errors: Retry (a dependency stayed down), Stop (a setting or the installation is
+        wrong).
+        """
         began = time.monotonic()
-        # The slowest first: Spark needs nobody to come up, and the rest comes up meanwhile.
+        # Spark is the slowest to start and needs no server; the servers start meanwhile.
         spark = spark_session(self._settings)
         try:
             for view in self._sink.views:
@@ -252,7 +262,7 @@ class Job:
             self._staging_sink = self._sink.beside()
             status = StatusWriter(self._status_sink, epoch)
             self._await("Kafka and its topics", self._topics_are_there)
-            # This driver is the only one by now: what is merged stays as it is until it merges.
+            # Only this driver can merge from now on: the merged offsets stay until it merges.
             begin = self._where_it_begins()
             archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
             self._await("Postgres", lambda: claim(self._sink.connected(), archive))
@@ -266,9 +276,9 @@ class Job:
             self._await("the schema registry", lambda: writers.learn(known))
             self._await("Postgres", lambda: self._rehearse(spark, writers, archive))
             with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
-                # So many come at once: what is known before the first batch of how large it is.
+                # The records that wait now show how large the first batch is.
                 self._staging.last_records = begin.records_up_to(self._ends())
-                # What is here by now stays: what is collected after each batch need not be looked for among it.
+                # Exclude the present objects from the garbage collection after each batch.
                 gc.collect()
                 gc.freeze()
                 pipeline = self._pipeline(writers, archive)
@@ -286,11 +296,12 @@ class Job:
     # --- the stream -------------------------------------------------------------------------------------------------
 
     def _start(self, spark: SparkSession, pipeline: Pipeline, begin: Start, checkpoint: Path) -> StreamingQuery:
-        # What a batch is handed to us as cannot be planned with what we make of it: nothing is made of it before.
+        # The plan of foreachBatch's frame cannot include our transforms, so they are applied to each batch.
         stream = kafka_records(spark, self._settings, begin.for_spark())
         return (
             stream.writeStream.foreachBatch(pipeline.put)
-            # Of this run only: what Spark has done with may be staged and not yet merged. On the driver's own disk.
+            # The checkpoint is valid for this run only: Spark may have finished a batch that is staged but not merged.
+            # On the driver's own disk.
             .option("checkpointLocation", checkpoint.as_uri())
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
             .start()
@@ -311,14 +322,14 @@ class Job:
         archive: Archive | None,
     ) -> Staged:
         def learn(unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
-            # _await ends the job when its time is over: what the registry denies is asked for again here.
+            # _await ends the job at its time-out; schemas that the registry denies are retried here.
             while (learned := self._await("the schema registry", lambda: writers.learn(unknown))).asked_again:
                 if learned.added or self._stop.wait(_PAUSE_S):
                     break
             if learned.added:
                 raise NewWriters
             if learned.asked_again:
-                raise Retry("the job stops before the registry was asked again")
+                raise Retry("the job stops before it has called the registry again")
             return learned.refused
 
         def staged(some: DataFrame, archive: Archive | None, **more: Any) -> Staged:
@@ -367,21 +378,21 @@ class Job:
                 merged = merge_batch(staged, sink=self._sink)
         except RefusedByPostgres as error:
             self._find_unstorable(staged.batch_id, error)
-            raise Retry(f"the batch is staged again without what Postgres refuses: {error}") from error
+            raise Retry(f"the batch is staged again without the records that Postgres rejects: {error}") from error
         self._unstorable.pop(staged.batch_id, None)
         return merged
 
     def _find_unstorable(self, number: int, error: RefusedByPostgres) -> None:
-        """Have the next staging of a batch look for the records that Postgres refuses.
+        """Make the next staging of a batch find the records that Postgres rejects.
 
-        Errors: RefusedByPostgres, where that is what it was doing.
+        Errors: RefusedByPostgres, if the last staging of the batch searched for them.
         """
         if number in self._unstorable and self._unstorable[number] is None:
             raise error
         self._unstorable[number] = None
 
     def _known_facts(self, writers: KnownWriters) -> Facts:
-        """What reads every batch until a writer's schema is learned."""
+        """The transform that decodes every batch, until a writer's schema is learned."""
         if self._facts is None:
             self._facts = Facts(
                 writers=writers.known,
@@ -401,7 +412,7 @@ class Job:
                 try:
                     self._tell_progress(query, pipeline, status, watermark)
                 except (Retry, psycopg.OperationalError) as error:
-                    _log.warning("progress cannot be told: %s", _first_line(error))
+                    _log.warning("progress cannot be stored: %s", _first_line(error))
             pipeline.check()
         except MasscommError:
             raise
@@ -414,7 +425,7 @@ class Job:
         self, query: StreamingQuery, pipeline: Pipeline, status: StatusWriter, watermark: Watermark
     ) -> None:
         ends = self._broker.ends(topic_names())
-        # Read before what is merged: what it says of a batch is true once that is.
+        # Read before the merged offsets: its batch is then merged already.
         progress = query.lastProgress
         merged_up_to = pipeline.merged_up_to
         consumed = _flat(self._status_sink.next_offsets())
@@ -436,7 +447,7 @@ class Job:
         self._tell_age(watermark)
 
     def _tell_age(self, watermark: Watermark) -> None:
-        """How old what is counted is: once a minute, a line of the driver's log that CloudWatch takes for a metric."""
+        """Log the age of the counts once a minute; CloudWatch reads the line as a metric."""
         now = time.monotonic()
         if watermark.ms is not None and (self._told_age is None or now - self._told_age >= _TELL_AGE_EVERY_S):
             self._told_age = now
@@ -444,13 +455,13 @@ class Job:
             metrics.write("spark_metrics")
 
     def _rate(self, consumed: int) -> float:
-        """Records a second since the last look."""
+        """Records a second since the last call."""
         now, before = time.monotonic(), self._looked
         self._looked = now, consumed
         return max(0.0, (consumed - before[1]) / (now - before[0])) if before else 0.0
 
     def _finish(self, query: StreamingQuery, pipeline: Pipeline) -> None:
-        """Let the running batches end, then stop; a batch cut off would only be done again."""
+        """Let the running batches end, then stop; an interrupted batch would have to be repeated."""
         deadline = time.monotonic() + _FINISH_BATCH_S
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -459,7 +470,7 @@ class Job:
         try:
             pipeline.drain(max(0.0, deadline - time.monotonic()))
         except Retry as error:
-            _log.warning("the last batch is left to the next start: %s", error)
+            _log.warning("the next start repeats the last batch: %s", error)
 
     # --- before the stream ------------------------------------------------------------------------------------------
 
@@ -509,7 +520,7 @@ class Job:
             Path(self._settings.ready_file).write_text(f"{time.time():.3f}\n")
 
     def _await[T](self, what: str, attempt: Callable[[], T]) -> T:
-        """Call until it succeeds, for at most wait_s. Errors: Retry, when that has passed or the job must stop."""
+        """Call until it succeeds, for at most wait_s. Errors: Retry, after that time or when the job must stop."""
         deadline = time.monotonic() + self._settings.wait_s
         said = ""
         while True:
@@ -518,7 +529,7 @@ class Job:
             except (Retry, StagingLost, psycopg.OperationalError) as error:
                 reason = _first_line(error)
                 if self._stop.is_set() or time.monotonic() > deadline:
-                    raise Retry(f"{what} stayed away for {self._settings.wait_s:.0f} s: {reason}") from error
+                    raise Retry(f"{what} stayed down for {self._settings.wait_s:.0f} s: {reason}") from error
                 if reason != said:
                     _log.warning("waiting for %s: %s", what, reason)
                     said = reason
@@ -526,12 +537,12 @@ class Job:
 
 
 def passed(progress: Mapping[str, Any] | None, merged_up_to: int) -> dict[str, dict[int, int]]:
-    """Where the last merged batch ended, by Spark's progress: it also passes what is no record (transaction markers).
+    """The end of the last merged batch by Spark's progress, which also passes transaction markers.
 
-    merged_up_to: its number; Spark may have gone on to the next one.
+    merged_up_to: the batch's number; Spark may have begun the next one.
     """
     found: dict[str, dict[int, int]] = {}
-    # A batch that is two ahead begins where one ends that is not merged.
+    # The start of a batch two ahead is the end of an unmerged batch.
     if progress is None or progress["batchId"] > merged_up_to + 1:
         return found
     side = "endOffset" if progress["batchId"] <= merged_up_to else "startOffset"  # guard: metrics.watermark
@@ -542,10 +553,10 @@ def passed(progress: Mapping[str, Any] | None, merged_up_to: int) -> dict[str, d
 
 
 def _refused(records: DataFrame, fits: Callable[[DataFrame], bool]) -> list[Place]:
-    """The places of a batch's records that Postgres refuses. fits: whether it takes some of the records."""
+    """The places of a batch's records that Postgres rejects. fits: whether it accepts a subset of the records."""
     places = places_of(records)
     found = refused_places(places, lambda n, without: fits(first_of(records, places[:n], without)))
-    _log.warning("Postgres refuses %d records of %d: %s", len(found), len(places), found[:10])
+    _log.warning("Postgres rejects %d records of %d: %s", len(found), len(places), found[:10])
     return found
 
 
@@ -554,10 +565,10 @@ def _flat(offsets: dict[str, dict[int, int]]) -> dict[tuple[str, int], int]:
 
 
 def parses(jvm: Any, schema: str) -> bool:
-    """Whether the Avro library that Spark decodes with takes the schema, and it is a record."""
+    """Whether Spark's Avro library parses the schema, and it is a record."""
     try:
         parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
-        # Also as JSON: a field is added to it for decoding.
+        # Decoding adds a field to the schema's JSON, so that must be readable, too.
         return bool(parsed.getType().getName() == "record") and isinstance(json.loads(schema).get("fields"), list)
     except Py4JJavaError:
         return False
@@ -565,7 +576,7 @@ def parses(jvm: Any, schema: str) -> bool:
 
 @contextmanager
 def _postgres_errors() -> Iterator[None]:
-    """Postgres' errors, also those that executors got: RefusedByPostgres, or one that waiting may help."""
+    """Convert Postgres' errors, also those of executors: RefusedByPostgres, or an error that is worth a retry."""
     try:
         yield
     except (psycopg.Error, Py4JJavaError, PySparkException) as error:
@@ -574,12 +585,12 @@ def _postgres_errors() -> Iterator[None]:
         if isinstance(error, psycopg.Error):
             raise
         if "psycopg." in str(error):
-            raise Retry(f"Postgres does not take the staged rows: {_psycopg_line(error)}") from error
+            raise Retry(f"Postgres cannot store the staged rows: {_psycopg_line(error)}") from error
         raise
 
 
 def _psycopg_line(error: Exception) -> str:
-    """What psycopg said, of the stack traces of two languages around it."""
+    """psycopg's line in an error, without the stack traces of two languages."""
     if isinstance(error, psycopg.Error):
         return _first_line(error)
     return next(line for line in str(error).splitlines() if "psycopg." in line).strip()[:300]
@@ -590,7 +601,7 @@ def _first_line(error: object) -> str:
 
 
 def main() -> int:
-    """Run the job; the process's exit status."""
+    """Run the job. Returns the process's exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     mask_root_logger()
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -1,8 +1,8 @@
-"""Plans that are made once and used for every batch, as a database uses a prepared statement.
+"""Query plans that are made once and used for every batch, like a database's prepared statements.
 
-What is made of a batch is always the same, only its rows are new; yet Spark would analyse, optimize and plan it anew
-each time, half a second whatever the batch holds. Here the physical plan is kept, and copied with the batch's rows in
-the place of the first one's. docs/decisions/073 says when it cannot be.
+The transform of a batch is always the same, only its rows are new; yet Spark would analyse, optimize and plan it again
+for each batch, which takes half a second for any number of rows. Instead the physical plan is kept, and copied with the
+batch's rows in place of the first one's. docs/decisions/073 lists the plans that cannot be copied.
 """
 
 import logging
@@ -15,21 +15,21 @@ from pyspark.sql import DataFrame
 
 _log = logging.getLogger(__name__)
 
-# Makes one frame of some.
+# Transforms several frames into one.
 type Transform = Callable[..., DataFrame]
 
 
 def leaf(frame: DataFrame) -> DataFrame:
-    """The same rows, of a plan that is a leaf. A row is copied once more for it.
+    """The same rows with a plan of a single node; each row is copied once more.
 
-    What is built on a frame is analysed with all that lies below it, and compared with all that is kept.
+    Spark analyses a frame together with all frames that it is made of, and compares it with every cached one.
     """
     plain: Any = frame
     return _frame(frame.sparkSession, plain._jdf.queryExecution().toRdd(), plain._jdf.schema())
 
 
 def is_repeatable(frame: DataFrame) -> bool:
-    """Whether the same rows always give the same: nothing of its plan asks for the time, the user or chance."""
+    """Whether equal rows always give equal results: the plan uses no time, user or random number."""
     plain: Any = frame
     plan, jvm = plain._jdf.queryExecution().analyzed(), frame.sparkSession.sparkContext._jvm
     patterns: Any = getattr(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
@@ -43,11 +43,13 @@ class PreparedPlans:
         self._plans: dict[Hashable, _Plan | None] = {}
 
     def frame(self, name: Hashable, sources: Sequence[DataFrame], transform: Transform) -> DataFrame:
-        """What a transform makes of frames, as a leaf: their rows as they are now, or, of persisted ones, as kept.
+        """The result of a transform, with a plan of a single node.
 
-        name: of the transform, and of the configuration that Spark plans it by; under the same name it is not called
-        again. It must be a function of the sources' rows (is_repeatable). Where its plan reads something else as well,
-        it is planned every time.
+        Persisted sources are read from their cache, others are computed.
+
+        name: identifies the transform and Spark's configuration for its plan; the transform is called once for each
+        name. It must be a function of the sources' rows (is_repeatable). A plan that reads anything else is made every
+        time.
         """
         leaves = [_leaf(source) for source in sources]
         known = self._plans.get(name)
@@ -60,15 +62,15 @@ class PreparedPlans:
             plan = self._plans[name] = _plan(made, leaves)
             return leaf(made) if plan is None else plan.frame(leaves)
         except Py4JError as error:
-            # Nothing of this is promised, and there are others' Sparks.
+            # These are internals of Spark, and other builds of Spark exist.
             self._plans[name] = None
-            _log.warning("Spark lets no plan be copied, each batch is planned anew: %s", error)
+            _log.warning("Spark cannot copy the plan, so each batch is planned anew: %s", error)
             return leaf(made)
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A frame that is a leaf. rows: an RDD, or what builds the columns in which they are kept."""
+    """A frame whose plan is a single node. rows: an RDD, or the builder of cached columns."""
 
     frame: DataFrame
     rows: Any
@@ -90,14 +92,14 @@ def _leaf(frame: DataFrame) -> _Leaf:
 
 @dataclass(frozen=True)
 class _Node:
-    """One of a physical plan. source: the number of the source whose rows it gives, of leaves that give any."""
+    """A node of a physical plan. source: for leaves with rows, the number of the source that they read."""
 
     node: Any
     below: tuple["_Node", ...] = ()
     source: int | None = None
 
     def copied(self, leaves: Sequence[_Leaf], to_seq: Callable[[list[Any]], Any]) -> Any:
-        """With the rows of these."""
+        """The node with the rows of these leaves."""
         if self.source is not None:
             return _scan(self.node, leaves[self.source])  # guard: prepared_plans.own_rows
         if not self.below:
@@ -106,7 +108,7 @@ class _Node:
 
 
 def _scan(node: Any, leaf: _Leaf) -> Any:
-    """A scan of other rows. What stands above it knows its columns by numbers that stay as they are."""
+    """A scan of other rows. The nodes above refer to columns by ids, which stay the same."""
     if leaf.kept:
         kept = node.relation()
         relation = kept.copy(kept.output(), leaf.rows, kept.outputOrdering())
@@ -123,27 +125,27 @@ class _Plan:
     sources: Sequence[tuple[bool, Any]]
 
     def reads(self, leaves: Sequence[_Leaf]) -> bool:
-        """Whether it can be used for these."""
+        """Whether the plan can be used for these leaves."""
         return all(
             kept == leaf.kept and schema.equals(leaf.schema)
             for (kept, schema), leaf in zip(self.sources, leaves, strict=True)
         )
 
     def frame(self, leaves: Sequence[_Leaf]) -> DataFrame:
-        """What it makes of these."""
+        """The result of the plan for these leaves."""
         session: Any = leaves[0].frame.sparkSession
         jvm: Any = session._jvm
-        # A node of a plan belongs to the session that is its thread's.
+        # A plan's node uses the active session of the current thread.
         getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
         plan = self.top.copied(leaves, getattr(jvm, "org.apache.spark.api.python.PythonUtils").toSeq)
-        # As QueryExecution.toRdd does.
+        # The same steps as QueryExecution.toRdd.
         wrapped = getattr(jvm, "org.apache.spark.sql.execution.SQLExecutionRDD")
         rows = wrapped(plan.execute(), session._jsparkSession.sessionState().conf())
         return _frame(session, rows, self.schema)
 
 
 def _plan(made: DataFrame, leaves: Sequence[_Leaf]) -> _Plan | None:
-    """The plan of what was made of these; None: it cannot be used again."""
+    """The plan of this frame; None if it cannot be used again."""
     plain: Any = made
     top = _node(plain._jdf.queryExecution().executedPlan(), leaves)
     if top is None:
@@ -152,7 +154,7 @@ def _plan(made: DataFrame, leaves: Sequence[_Leaf]) -> _Plan | None:
 
 
 def _node(node: Any, leaves: Sequence[_Leaf]) -> _Node | None:
-    # A query within an expression is asked once, and its answer stays.
+    # A subquery runs once and keeps its result.
     if not node.subqueries().isEmpty():  # guard: prepared_plans.subqueries
         return None
     below = [_node(each, leaves) for each in _each(node.children())]

@@ -1,17 +1,18 @@
 """Count again from the archive: `python -m spark_metrics.recompute --from 2026-11-21T09:30Z --to 2026-11-22 [--swap]`.
 
---from, --to: instants (RFC 3339) or days of UTC, the second one excluded; without one the span is open on that side. A
-bucket that the span cuts is counted again as a whole, in each grain: of the span above the minutes from 09:30 on, the
-hours from 09:00 on, and the whole day. Sends are those requested in the span itself; what is counted of a send without
-any of its chunks lies in no span but that of everything.
+--from, --to: instants (RFC 3339) or days of UTC, the end excluded; without one the span is open on that side. A
+bucket that overlaps the span is counted as a whole, in each grain: for the span above the minutes from 09:30 on, the
+hours from 09:00 on, and the whole day. Sends are those requested in the span itself; counts of a send without
+any of its chunks are included only if the span is open on both sides.
 
-All three grains and the totals of the sends are made anew, from the archived rows, with the stream's own sums and its
-rule for duplicates, and compared with what is served; the stream may run meanwhile. Prints the rows that differ; status
-0 if none does, 1 if some do, 2 if it could not be found out.
+All three grains and the totals of the sends are computed from the archived rows, with the stream's own sums and its
+rule for duplicates, and compared with the served tables; the stream may run meanwhile. Prints the rows that differ;
+status 0 if none does, 1 if some do, 2 after an error.
 
---swap makes what is served what was recomputed, in one transaction. --check-topics also compares the archive, position
-by position, with what the topics still hold: every archived column that is counted, made anew from the record.
---compact first writes each past hour of the archive as one file.
+--swap replaces the served rows by the recomputed ones, in one transaction. --check-topics also compares the archive,
+position
+by position, with the records that the topics still have: every archived column that is counted, decoded again.
+--compact first rewrites each past hour of the archive as one file.
 
 Settings come from the environment, as the job's.
 """
@@ -27,6 +28,7 @@ import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import MasscommError, Stop
 from masscomm.untrusted import mask_root_logger
@@ -37,7 +39,7 @@ from spark_metrics.archived_records import archived_facts, decoded_again, writer
 from spark_metrics.database import connect
 from spark_metrics.decode import Writers
 from spark_metrics.job import kafka_options, spark_session
-from spark_metrics.served import TABLES, Served, log_of, tables_of
+from spark_metrics.served import Served, log_of, tables_of
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.span import Span, instant
 from spark_metrics.states import blocks_of
@@ -46,16 +48,16 @@ from spark_metrics.views import complete, kept_since, load_views, maintained_sin
 
 _log = logging.getLogger("spark_metrics.recompute")
 
-# Of a counted record: what the archive and its topic must agree on.
+# Columns of a counted record in which the archive and its topic must agree.
 _COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem"))
 
 
 def positions_refused(archived: DataFrame, window_s: int, remembered: DataFrame) -> DataFrame:
     """The positions (topic, partition, kafka_offset) of records that were counted before, by the stream's own rule.
 
-    An id is counted where it was not counted inside the window before: batches in their order, positions in theirs, and
-    what is refused does not begin a new window. remembered: Archive.remembers_since, of batches that were counted with
-    another window, or when ids inside of it had been forgotten.
+    An id is counted if it was not counted within the window before it, in the order of batches and positions; a
+    refused record does not begin a new window. remembered: Archive.remembers_since, for batches that were counted with
+    another window, or after ids within it had been forgotten.
     """
     archived = archived.join(F.broadcast(remembered), "attempt", "left").withColumn(
         "since_us",
@@ -96,7 +98,7 @@ class Recompute:
         self._archive = Archive(spark, settings.archive_dir)
 
     def run(self, *, swap: bool = False, check_topics: bool = False, compact: bool = False) -> int:
-        """How many rows differ, after saying which."""
+        """Compare, log the rows that differ, and return their number."""
         with connect(self._settings.database_url, "spark_metrics recompute") as connection:
             check(connection, self._archive)
             logged, logged_since = maintained_since(connection, recipient_log.NAME)
@@ -107,7 +109,7 @@ class Recompute:
             connection.execute("select pg_advisory_lock_shared(%s)", [LOCK])
             tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
             served = Served(connection, self._span, tables)
-            # One state: what is served, and the batches that it counts.
+            # One snapshot: the served rows, and the batches that they include.
             with connection.transaction():
                 connection.execute("set transaction isolation level repeatable read")
                 served.remember()
@@ -127,7 +129,7 @@ class Recompute:
                 print(line)  # noqa: T201 - the command's answer
             if swap and differing:
                 served.swap()
-                print(f"swapped: {differing} rows are now what the archive says")  # noqa: T201
+                print(f"swapped: {differing} served rows now equal the archive")  # noqa: T201
             if swap and self._span == Span():
                 complete(connection, [view.table for view in self._views])
             print(f"{differing} differing rows")  # noqa: T201
@@ -147,8 +149,8 @@ class Recompute:
 
     def _rebuild(self, served: Served, counted: DataFrame) -> None:
         summed = counted.transform(exploded).transform(sums).persist()
-        for table in ("counts_minute", "counts_hour", "counts_day"):
-            step = TABLES[table].step_s
+        for grain in Grain:
+            step = grain.seconds
             rows = (
                 summed.where(_within(F.col("minute_s") * 1000, self._span.whole(step)) & (F.col("count_total") > 0))
                 .groupBy(
@@ -156,7 +158,7 @@ class Recompute:
                 )
                 .agg(F.sum("count_total").alias("count_total"))
             )
-            served.rebuilt(table, ((datetime.fromtimestamp(r[0], UTC), *r[1:]) for r in rows.toLocalIterator()))
+            served.rebuilt(grain.table, ((datetime.fromtimestamp(r[0], UTC), *r[1:]) for r in rows.toLocalIterator()))
         sent = F.col("source") == "send"
         sends = (
             summed.groupBy("send_id")
@@ -219,7 +221,9 @@ class Recompute:
         served.rebuilt(recipient_log.NAME, map(tuple, rows.toLocalIterator()))
 
     def _topics_differ(self, archived: DataFrame, offsets: Sequence[tuple[str, int, int]]) -> int:
-        """Positions that stand in the topics below the stream's offsets and not, or not so, in the archive."""
+        """Number of positions below the stream's offsets that differ between the topics and the archive, or that only
+        one has.
+        """
         if not offsets:
             return 0
         options = kafka_options(self._settings)
@@ -246,13 +250,13 @@ class Recompute:
         stored = (
             archived.join(F.broadcast(first), ["topic", "partition"])
             .where(F.col("kafka_offset") >= F.col("first"))
-            # Of a record that is not counted its position is all there is to compare.
+            # For a record that is not counted, only the position is compared.
             .select(*PLACE, F.when(F.col("problem").isNull(), digest).alias("stored"))
             .withColumn("in_archive", F.lit(True))
             .persist()
         )
         same = F.col("in_topic") & F.col("in_archive") & F.coalesce(F.col("held") == F.col("stored"), F.lit(True))
-        # A position that stands in the archive twice joins twice, and is told by the count of distinct ones.
+        # A position that the archive has twice joins twice; the count of distinct positions shows it.
         twice = stored.count() - stored.select(*PLACE).distinct().count()
         return held.join(stored, list(PLACE), "full").where(~F.coalesce(same, F.lit(False))).count() + twice
 
@@ -268,13 +272,13 @@ def _within(at_ms: Column, span: Span) -> Column:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the process's exit status."""
+    """Run the command. Returns the process's exit status."""
     parser = argparse.ArgumentParser(prog="spark_metrics.recompute", description="Count again from the archive.")
     parser.add_argument(
         "--from", dest="first", type=instant, help="the first instant, or a UTC day; else the first of all"
     )
-    parser.add_argument("--to", dest="end", type=instant, help="what the span ends before; else open")
-    parser.add_argument("--swap", action="store_true", help="serve what was recomputed")
+    parser.add_argument("--to", dest="end", type=instant, help="the end of the span, excluded; else open")
+    parser.add_argument("--swap", action="store_true", help="serve the recomputed rows")
     parser.add_argument("--check-topics", action="store_true", help="compare the archive with the topics too")
     parser.add_argument("--compact", action="store_true", help="write each past hour as one file first")
     chosen = parser.parse_args(arguments)

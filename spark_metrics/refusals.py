@@ -1,4 +1,6 @@
-"""Records that Postgres refuses for good (a constraint, a range), found in the batch that it refused as a whole."""
+"""Records that Postgres rejects permanently (a constraint, a range), searched in a batch that it rejected as
+a whole.
+"""
 
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -10,18 +12,18 @@ from pyspark.sql import functions as F
 # Topic, partition, offset.
 type Place = tuple[str, int, int]
 
-# What waiting does not help: SQLSTATE classes 22 (data), 23 (constraints) and 54 (limits). Source: PostgreSQL's
+# Permanent errors: SQLSTATE classes 22 (data), 23 (constraints) and 54 (limits). Source: PostgreSQL's
 # documentation, appendix "PostgreSQL Error Codes".
 _PERMANENT = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 _NAMED = re.compile(r"psycopg\.errors\.(\w+)")
 
 
 class RefusedByPostgres(Exception):
-    """Postgres will never take what was sent to it."""
+    """Postgres permanently rejects the rows."""
 
 
 def is_permanent(error: Exception) -> bool:
-    """Whether it is such an error, also where it is quoted in one of Spark's."""
+    """Whether the error is permanent, also if one of Spark's errors quotes it."""
     if isinstance(error, psycopg.Error):
         return isinstance(error, _PERMANENT)
     named = _NAMED.search(str(error))
@@ -30,16 +32,16 @@ def is_permanent(error: Exception) -> bool:
 
 
 def refused_places(places: Sequence[Place], fits: Callable[[int, Sequence[Place]], bool]) -> list[Place]:
-    """The places without which Postgres takes the others; each costs as many trials as halves lead to it.
+    """The places without which Postgres accepts the others, by bisection: each takes a logarithmic number of trials.
 
-    fits: whether it takes the first n of the places, without those given. Errors: RefusedByPostgres, where it refuses
-    what holds none of them.
+    fits: whether it accepts the first n places, without the given ones. Errors: RefusedByPostgres, if it rejects a
+    batch without any record.
     """
     refused: list[Place] = []
     taken = 0
     while not fits(len(places), refused):
         if taken == len(places):
-            raise RefusedByPostgres("Postgres refuses a batch for no record of it")
+            raise RefusedByPostgres("Postgres rejects a batch without any record")
         not_taken = len(places)
         while not_taken - taken > 1:
             middle = (taken + not_taken) // 2
@@ -53,12 +55,12 @@ def refused_places(places: Sequence[Place], fits: Callable[[int, Sequence[Place]
 
 
 def places_of(records: DataFrame) -> list[Place]:
-    """Where Kafka's records stand, in order."""
+    """The positions of Kafka's records, in order."""
     return sorted(tuple(row) for row in records.select("topic", "partition", "offset").collect())
 
 
 def first_of(records: DataFrame, places: Sequence[Place], without: Collection[Place]) -> DataFrame:
-    """The records at these places, which are the first of each partition, but for some."""
+    """The records at these places, which are the first of each partition, without some of them."""
     ends = {f"{topic}/{partition}": offset for topic, partition, offset in places}
     ends_of = F.create_map(*[F.lit(each) for pair in ends.items() for each in pair])
     end = F.try_element_at(ends_of, F.concat_ws("/", "topic", "partition")) if ends else F.lit(None)

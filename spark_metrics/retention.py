@@ -1,11 +1,11 @@
-"""Delete what is old enough: `python -m spark_metrics.retention [--recipient-log-days 30] [--quarantine-days 180]`.
+"""Delete old rows: `python -m spark_metrics.retention [--recipient-log-days 30] [--quarantine-days 180]`.
 
-Dropped are the days of the log of recipients, by when they were counted; buckets of the views that say how long they
-are kept; and quarantined positions. What is deleted is remembered in stream_views, so that recompute and the API do not
-take it for never counted. Counts, sends and the archive are not touched. It may run at any time, beside the stream, and
-be cut off: the next run goes on. Run it once a day.
+It drops the days of the log of recipients, by their time of counting; buckets of views with a retention; and
+quarantined positions. stream_views records the deleted span, so that recompute and the API do not take it for never
+counted. Counts, sends and the archive stay. The command may run at any time, concurrently with the stream, and be
+interrupted: the next run continues. Run it once a day.
 
-METRICS_DATABASE_URL and SPARK_VIEWS as for the job. Status 0: done; 2: the database is away or another run holds on.
+METRICS_DATABASE_URL and SPARK_VIEWS as for the job. Status 0: done; 2: the database is down or a lock timed out.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from spark_metrics.views import View, load_views
 
 _log = logging.getLogger("spark_metrics.retention")
 
-# Dropping a day's table waits for whoever reads it; meanwhile new readers would wait behind it.
+# Dropping a day's table waits for its readers; meanwhile new readers would wait as well.
 _LOCK_TIMEOUT = b"set lock_timeout = '10s'"
 
 
 def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[date]:
-    """Drop the log's days (UTC) before one; which. The connection must be in autocommit."""
+    """Drop the log's days (UTC) before a day. Returns them. The connection must be in autocommit."""
     connection.execute(
         "update stream_views set kept_since = greatest(kept_since, %s) where view = %s",
         [datetime(before.year, before.month, before.day, tzinfo=UTC), recipient_log.NAME],
@@ -43,7 +43,7 @@ def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[d
         if day >= before:
             continue
         names = {"day": sql.Identifier(recipient_log.table_of(day))}
-        # Two steps, so that readers of the other days never wait; a run that was cut off between them is finished.
+        # Two steps, so that readers of the other days never wait; an interrupted run is finished here.
         if pending:
             connection.execute(sql.SQL("alter table recipient_log detach partition {day} finalize").format(**names))
         elif attached:
@@ -54,7 +54,7 @@ def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[d
 
 
 def delete_buckets(connection: psycopg.Connection[Any], view: View, now: datetime) -> int:
-    """Delete a view's buckets that are older than it says, to the whole day (UTC); how many rows."""
+    """Delete a view's buckets beyond its retention, by whole days (UTC). Returns the number of rows."""
     if view.keep is None:
         return 0
     before = (now - view.keep).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -67,16 +67,18 @@ def delete_buckets(connection: psycopg.Connection[Any], view: View, now: datetim
 
 
 def delete_quarantined(connection: psycopg.Connection[Any], days: int) -> int:
-    """Delete positions that were put aside longer ago; how many."""
+    """Delete positions that were quarantined more than `days` days ago. Returns their number."""
     return connection.execute(
         "delete from quarantine where quarantined_at < now() - make_interval(days => %s)", [days]
     ).rowcount
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Run the command; the process's exit status."""
+    """Run the command. Returns the process's exit status."""
     parser = argparse.ArgumentParser(prog="spark_metrics.retention", description="Delete what is old enough.")
-    parser.add_argument("--recipient-log-days", type=_days, default=30, help="whole days to keep beside today; 30")
+    parser.add_argument(
+        "--recipient-log-days", type=_days, default=30, help="whole days to keep in addition to today; 30"
+    )
     parser.add_argument("--quarantine-days", type=_days, default=180, help="days to keep; 180")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -1,4 +1,4 @@
-"""What is served beside what was recomputed: compared, and swapped while the stream goes on counting."""
+"""Compares served rows with recomputed ones, and swaps them while the stream continues to count."""
 
 from array import array
 from collections import Counter
@@ -10,6 +10,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
+from masscomm.domain.grains import Grain
 from masscomm.errors import Retry
 from spark_metrics import recipient_log
 from spark_metrics.sink import STREAM
@@ -20,11 +21,15 @@ from spark_metrics.views import View
 
 @dataclass(frozen=True)
 class Table:
-    """One table that is compared.
+    """A table that is compared.
 
-    key, sums: columns; scope: which rows a span touches; other: columns that are set, not added to; step_s: of buckets,
-    of which a span touches whole ones, else 0; kept_since: what is older is served no more;
-    query: what is compared where it is no table itself, and then never swapped.
+    Attributes:
+        key, sums: its columns.
+        scope: the rows in a span.
+        other: columns that are replaced instead of added to.
+        step_s: length of the table's buckets, of which whole ones are compared; 0: no buckets.
+        kept_since: older rows are no longer served.
+        query: the compared rows, if they are not a table; such rows are never swapped.
     """
 
     key: tuple[str, ...]
@@ -36,7 +41,7 @@ class Table:
     query: LiteralString = ""
 
     def touched(self, span: Span) -> Span:
-        """The span that is compared."""
+        """The compared span."""
         return span.whole(self.step_s).since(self.kept_since) if self.step_s else span
 
 
@@ -48,14 +53,12 @@ def _buckets(step_s: int) -> Table:
     return Table(key, ("count_total",), _BUCKETS, step_s=step_s)
 
 
-# What of a send is counted before any of its chunks lies in no span but that of everything.
+# Rows of a send without any chunk are only in the span that is open on both sides.
 _OF_SENDS = (
     "{everything} or send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
 )
 TABLES = {
-    "counts_minute": _buckets(60),
-    "counts_hour": _buckets(3_600),
-    "counts_day": _buckets(86_400),
+    **{grain.table: _buckets(grain.seconds) for grain in Grain},
     "sends": Table(
         ("send_id",),
         ("chunks",),
@@ -71,7 +74,7 @@ _SHOWN = 20
 
 
 def tables_of(views: Iterable[View], kept: Mapping[str, datetime]) -> dict[str, Table]:
-    """What is compared: TABLES, and the views' own. kept: {view: since when it is kept}, where not all is."""
+    """The compared tables: TABLES and the views'. kept: {view: time since which it is kept}, if a part was deleted."""
     return TABLES | {
         view.table: Table(view.keys, view.sums, _BUCKETS, step_s=view.step_s, kept_since=kept.get(view.table))
         for view in views
@@ -79,15 +82,15 @@ def tables_of(views: Iterable[View], kept: Mapping[str, datetime]) -> dict[str, 
 
 
 def log_of(since: datetime | None) -> dict[str, Table]:
-    """The log of recipients, of what was counted since."""
+    """The log of recipients, from rows counted since a time."""
     log = Table(recipient_log.KEY, recipient_log.SUMS, "true", kept_since=since, query=recipient_log.COMPARED)
     return {recipient_log.NAME: log}
 
 
 class Served:
-    """One comparison over a span; everything is kept in temporary tables of the connection.
+    """One comparison over a span, in temporary tables of the connection.
 
-    was_T holds what was served of table T, now_T what was recomputed.
+    was_T has the rows that were served of table T, now_T the recomputed ones.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], span: Span, tables: Mapping[str, Table] = TABLES) -> None:
@@ -96,20 +99,20 @@ class Served:
         self.tables = tables
 
     def remember(self) -> None:
-        """Keep what is served now."""
+        """Copy the rows that are served now."""
         for name in self.tables:
             self._run("create temp table {was} as select {columns} from {rows} where {scope}", name)
             self._run("create temp table {now} as select {columns} from {was} limit 0", name)
 
     def rebuilt(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Take the recomputed rows of a table: key, sums, other columns."""
+        """Store the recomputed rows of a table: key, sums, other columns."""
         statement = self._statement("copy {now} ({columns}) from stdin", name)
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def rebuilt_states(self, blocks: Iterable[tuple[BlockKey, array[int]]]) -> None:
-        """Take the recomputed blocks, and with them the sends' totals."""
+        """Store the recomputed blocks, and the sends' totals computed from them."""
         totals: Counter[tuple[str, str, str, str]] = Counter()
 
         def rows() -> Iterator[tuple[Any, ...]]:
@@ -123,30 +126,30 @@ class Served:
         self.rebuilt("send_totals", ((*key, n) for key, n in totals.items()))
 
     def differing(self) -> int:
-        """How many rows differ, over all tables."""
+        """Compare all tables. Returns the number of rows that differ."""
         for name in self.tables:
             self._run(_DIFFERING, name)
         counts = [self._run("select count(*) from {diff}", name).fetchone() for name in self.tables]
         return sum(row[0] for row in counts if row)
 
     def report(self) -> Iterator[str]:
-        """A line a differing row, at most twenty a table: what is served, what was recomputed."""
+        """One line for each differing row with both values, at most twenty a table."""
         for name in self.tables:
             for was, now in self._run("select was::text, now::text from {diff} order by 1, 2 limit {shown}", name):
                 yield f"{name}: served {was}, recomputed {now}"
 
     def swap(self) -> None:
-        """Serve what was recomputed, and what the stream has counted since, in one transaction.
+        """Replace the served rows by the recomputed ones and the stream's counts since then, in one transaction.
 
-        Errors: Retry, where the stream has changed a differing block since; nothing is then done.
+        Errors: Retry, if the stream has changed a differing block meanwhile; then nothing is replaced.
         """
         connection = self._connection
         with connection.transaction():
-            # No batch is merged meanwhile; the stream waits for it as for any other row.
+            # The lock keeps the stream from merging a batch meanwhile.
             connection.execute("select 1 from stream_status where stream = %s for update", [STREAM])
             changed = self._run(_CHANGED, "send_states").fetchone()
             if changed and changed[0]:
-                raise Retry("the stream has changed what differs meanwhile: run it again")
+                raise Retry("the stream has changed a differing block meanwhile: run it again")
             for name, table in self.tables.items():
                 if table.query:
                     continue
@@ -228,7 +231,7 @@ select count(*) from {diff} as d left join {served} on {same}
 where {served}.codes is distinct from (d.was).codes
 """
 
-# What the stream has added since stays: only the difference to what was served then is added.
+# Keep the stream's counts since remember(): add only the difference to the remembered rows.
 _ADD = """
 insert into {served} as s ({columns}) select {inserted} from {diff} on conflict ({key}) do update set {updated}
 """

@@ -1,16 +1,17 @@
-"""What the job reads from its environment."""
+"""The job's settings, from environment variables."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from masscomm.domain.limits import FAR_FUTURE_MS
+from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
-from masscomm.kafka.denied_ids import RETRY_S
 
-# SPARK_MASTER where EMR submits the job: the session is there already, and nothing is to be said of its machines.
+# SPARK_MASTER if EMR submits the job: the session exists, and its resources are not configured here.
 EMR = "emr"
-# Small on purpose: beside the broker, OpenSearch and the rest on one machine. A cluster brings its own options.
+# Small on purpose, to run on one machine with the broker, OpenSearch and the other servers. A cluster has its own
+# options.
 DEFAULT_JAVA_OPTIONS = (
     "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods -XX:ReservedCodeCacheSize=96m"
     " -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:-UsePerfData"
@@ -19,19 +20,27 @@ DEFAULT_JAVA_OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where everything is, and how the stream runs.
+    """Addresses of the servers, and options of the stream.
 
-    database_url: libpq's, postgresql://…; registry_url: the registry's Confluent API; jars: paths, comma-separated;
-    max_offsets_per_trigger: records a micro-batch, over all partitions; wait_s: how long a dependency may be away, at
-    the start and later; denied_schema_retry_s: how long a schema that the registry denies is asked for again before its
-    records are quarantined; far_future_s: a timestamp further than that after the record was produced is quarantined;
-    grace_s: how long after its end a bucket is complete at the earliest;
-    redelivery_window_s: how long a record id is remembered, so that the same record produced again adds nothing;
-    views: what else is kept, module:VARIABLE of a spark_metrics.views.View each (SPARK_VIEWS: with commas, or none);
-    rehearse: whether batches of made-up records are counted and undone before the stream begins, so that its first ones
-    are compiled; recipient_log: whether a row a recipient is kept (spark_metrics.recipient_log);
-    archive_dir: where records are archived (a folder, s3://…), nowhere if empty; ready_file: written when the query
-    runs.
+    Attributes:
+        database_url: in libpq's form, postgresql://…
+        registry_url: the registry's Confluent API.
+        jars: paths, comma-separated.
+        max_offsets_per_trigger: records a micro-batch, over all partitions.
+        wait_s: maximum time that a dependency may be down, at the start and later.
+        denied_schema_retry_s: time for which a schema that the registry denies is retried before its records are
+            quarantined.
+        far_future_s: a timestamp later than this after the record's production is quarantined.
+        grace_s: minimum time after its end until a bucket is complete.
+        redelivery_window_s: time for which record ids are remembered, so that the same record produced again adds
+            nothing.
+        views: further tables, each module:VARIABLE of a spark_metrics.views.View (SPARK_VIEWS: comma-separated, or
+            none).
+        rehearse: whether generated batches are counted and undone before the stream begins, so that the first real ones
+            are compiled.
+        recipient_log: whether a row for each recipient is stored (spark_metrics.recipient_log).
+        archive_dir: the archive's location (a folder, s3://…); empty: no archive.
+        ready_file: written when the query runs.
     """
 
     bootstrap_servers: str
@@ -41,7 +50,7 @@ class Settings:
     trigger_ms: int = 1000
     max_offsets_per_trigger: int = 200_000
     wait_s: float = 120.0
-    denied_schema_retry_s: float = RETRY_S
+    denied_schema_retry_s: float = DENIED_SCHEMA_RETRY_S
     far_future_s: int = FAR_FUTURE_MS // 1000
     grace_s: int = 30
     redelivery_window_s: int = 7 * 86_400
@@ -50,21 +59,21 @@ class Settings:
     rehearse: bool = True
     archive_dir: str = ""
     master: str = "local[2]"
-    driver_memory: str = "512m"  # Spark refuses a heap below 450 MB
+    driver_memory: str = "512m"  # Spark rejects a heap below 450 MB
     java_options: str = DEFAULT_JAVA_OPTIONS
     fail_on_data_loss: bool = True
     ready_file: str = ""
 
 
 def view_names(text: str) -> tuple[str, ...]:
-    """What SPARK_VIEWS lists, with commas; "none" is none."""
+    """The comma-separated names of SPARK_VIEWS; "none" is empty."""
     return tuple(name.strip() for name in text.split(",")) if text != "none" else ()
 
 
 def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings of an environment.
 
-    Errors: Stop, naming every variable that is missing or not a number.
+    Errors: Stop, with the name of every variable that is missing or not a number.
     """
     wrong = []
 

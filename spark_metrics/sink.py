@@ -1,16 +1,16 @@
-"""The sink: what a micro-batch counts, staged by the executors, then merged into what is served in one transaction.
+"""The sink: the executors stage the counts of a micro-batch, then one transaction merges them into the served tables.
 
-What makes the numbers exact, however often a batch or a record comes:
+These rules keep the numbers exact, however often a batch or a record is repeated:
 
-  stream_offsets    positions below the recorded ones are replays (a restart, a lost checkpoint): they are left out
-  counted_ids       a record id that was counted inside the redelivery window is a redelivery: it is left out
-  epoch             a driver that another has replaced can merge nothing
-  staging_attempts  staged rows that a crash of the server emptied are staged again, never taken for "nothing to count"
-  staging_tasks     of a task that ran twice one run counts
+  stream_offsets    positions below the stored ones are replays (a restart, a lost checkpoint) and are skipped
+  counted_ids       a record id that was counted within the redelivery window is a redelivery and is skipped
+  epoch             a driver that another has replaced cannot merge
+  staging_attempts  rows lost in a crash of the server are staged again, and not taken for an empty batch
+  staging_tasks     if a task ran twice, one run counts
 
-Staged sums cannot be taken apart. So a batch is staged as if nothing in it had been counted before, which is nearly
-always so; where it is not, the merge undoes itself and says what is to be left out (Repeated), and the batch is staged
-again.
+Staged sums cannot be separated. So a batch is staged as if none of it had been counted before, which is nearly
+always right; otherwise the merge rolls back and reports the counted records (Repeated), and the batch is staged
+again without them.
 """
 
 import logging
@@ -25,6 +25,7 @@ from typing import Any, cast
 import psycopg
 from psycopg.types.json import Jsonb
 
+from masscomm.domain.grains import SMALLEST, Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import Stop
 from spark_metrics import counted_ids, recipient_log
@@ -43,7 +44,7 @@ STREAM = "metrics"
 type Floor = dict[tuple[str, int], int]
 
 
-# The part of an attempt that no task of Spark's stages.
+# The part number of rows that no Spark task stages.
 _NO_PART = -1
 
 # {topic: {partition: offset or number of records}}
@@ -52,17 +53,19 @@ type Offsets = dict[str, dict[int, int]]
 
 @dataclass(frozen=True)
 class Attempt:
-    """A number, higher than any before it, and the time of Postgres at which its records are counted."""
+    """A number, higher than any before it, and Postgres' time at which its records are counted."""
 
     number: int
     counted_at: datetime
 
 
 class Repeated(Exception):
-    """The batch holds what is counted already, and must be staged again without it.
+    """The batch contains counted records, and must be staged again without them.
 
-    floor: where some positions are replays, else empty; ids: (source, record id) that were counted inside the window;
-    twice: those that stand in the batch more than once, of which the first position is to be counted.
+    Attributes:
+        floor: if some positions are replays: the first offset that is not; else empty.
+        ids: (source, record id) that were counted within the window.
+        twice: those that the batch has more than once; the first position counts.
     """
 
     def __init__(self, floor: Floor, ids: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> None:
@@ -73,7 +76,7 @@ class Repeated(Exception):
 
 
 class StagingLost(Exception):
-    """The server emptied the staged rows (a crash): the batch must be staged again."""
+    """The server emptied the staged rows in a crash: the batch must be staged again."""
 
 
 class Fenced(Stop):
@@ -82,10 +85,14 @@ class Fenced(Stop):
 
 @dataclass(frozen=True)
 class Merged:
-    """What one merge did, in Kafka records.
+    """The result of one merge, in numbers of Kafka records.
 
-    records: staged and not merged before; refused: of them, ids counted before; quarantined: of them, not countable;
-    replayed: staged, and consumed by an earlier merge; late: counted in a minute that was complete.
+    Attributes:
+        records: staged and not merged before.
+        refused: of these, with ids counted before.
+        quarantined: of these, not countable.
+        replayed: staged, but consumed by an earlier merge.
+        late: counted in a minute that was complete.
     """
 
     records: int
@@ -96,14 +103,14 @@ class Merged:
 
 
 class _Counted(Exception):
-    """Not every staged id is new; ends the transaction."""
+    """Not every staged id is new; rolls the transaction back."""
 
 
 class PostgresSink:
     """Writes the metrics database; used by one thread at a time.
 
-    database_url: libpq's. Every method may raise psycopg.OperationalError where the server is away; nothing is then
-    half done, and the same call can be made again.
+    database_url: in libpq's form. Every method may raise psycopg.OperationalError if the server is down; then nothing
+    is changed, and the call can be repeated.
     """
 
     def __init__(
@@ -115,10 +122,15 @@ class PostgresSink:
         recipients: bool = False,
         tasks_end_s: int = 10,
     ) -> None:
-        """window_s: how long an id is remembered; views, recipients (their log): what is merged beside the counts.
+        """The first call that needs the database connects.
 
-        tasks_end_s: how long a merge waits for a task that its job has forgotten and that still stages. Of one that
-        never ends nothing is to be hoped for, and the batch is staged anew.
+        Args:
+            database_url: in libpq's form.
+            window_s: time for which an id is remembered.
+            views: further tables to merge.
+            recipients: whether to merge the log of recipients.
+            tasks_end_s: time that a merge waits for a task of an abandoned job that still stages rows; after it the
+                batch is staged again.
         """
         self.views = views
         self.recipients = recipients
@@ -131,27 +143,27 @@ class PostgresSink:
         self._vacuumed = time.monotonic()
 
     def beside(self) -> "PostgresSink":
-        """Another of the same driver, for another thread; made after take_over."""
+        """Another sink of the same driver, for another thread; call it after take_over."""
         other = PostgresSink(self._url, window_s=self._window_s, views=self.views, recipients=self.recipients)
         other._epoch = self._epoch
         return other
 
     def connected(self) -> psycopg.Connection[Any]:
-        """The connection, made anew where it is broken."""
+        """The connection, opened again if it is broken."""
         if self._connection is None or self._connection.broken or self._connection.closed:
             self._ids_loaded = False
             self._connection = connect(self._url, "spark_metrics")
         return self._connection
 
     def close(self) -> None:
-        """Give the connection back; a later call makes another."""
+        """Close the connection; a later call opens another."""
         if self._connection is not None:
             self._connection.close()
 
     def take_over(self) -> int:
-        """Become the stream's only driver: the epoch is raised, and what earlier drivers left staged is dropped."""
+        """Become the stream's only driver: increment the epoch, and delete the staged rows of earlier drivers."""
         with self.connected().transaction():
-            # Waits for whoever holds the stream, however weakly.
+            # Waits for every transaction that holds the stream, also weakly.
             self.connected().execute("select from stream_status where stream = %s for update", [STREAM])
             row = self.connected().execute(_TAKE_OVER, {"stream": STREAM}).fetchone()
             self._epoch = int(row[0]) if row else 0
@@ -161,7 +173,7 @@ class PostgresSink:
         return self._epoch
 
     def next_offsets(self) -> dict[str, dict[int, int]]:
-        """{topic: {partition: the first offset that is not merged}}."""
+        """The first unmerged offset by topic and partition."""
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition, offset in self.connected().execute(
             "select topic, partition, next_offset from stream_offsets"
@@ -174,7 +186,7 @@ class PostgresSink:
         return dict(self.connected().execute("select topic, topic_id from stream_topics").fetchall())
 
     def know_topics(self, topic_ids: Mapping[str, str]) -> None:
-        """These are the topics that are counted from now on. Errors: Fenced."""
+        """Store the ids of the counted topics. Errors: Fenced."""
         with self.connected().transaction():
             self._hold_the_stream(_WEAKLY)
             self.connected().cursor().executemany(
@@ -184,7 +196,8 @@ class PostgresSink:
             )
 
     def begin(self, beside: Collection[int] = ()) -> Attempt:
-        """A new attempt, under which rows are then staged; what earlier ones staged is dropped, but for those `beside`.
+        """Begin an attempt, under which rows are then staged; delete earlier attempts' staged rows, except those
+        `beside`.
 
         Errors: Fenced.
         """
@@ -194,20 +207,22 @@ class PostgresSink:
             connection.execute(_DROP_OTHERS, {"beside": list(beside)})  # guard: metrics.concurrent_attempts
             row = connection.execute(_BEGIN).fetchone()
         if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
-            # Every statement reads past what is dead. To truncate takes longer than a small batch's whole merge.
+            # Every statement reads dead rows. TRUNCATE takes longer than the whole merge of a small batch.
             self._vacuumed = time.monotonic()
             connection.execute(_VACUUM)
         assert row is not None  # noqa: S101 - an insert returns its row
         return Attempt(*row)
 
     def floor(self, attempt: Attempt) -> Floor:
-        """Up to where staged positions were consumed before, of the partitions where some were."""
+        """The next unconsumed offset of each partition with staged replays."""
         rows = self.connected().execute(_REPLAYS, {"attempt": attempt.number})
         return {(topic, partition): offset for topic, partition, offset in rows}
 
     def archiving(self, attempt: Attempt, beside: Collection[int] = ()) -> list[int]:
-        """Say that the attempt is about to be archived; earlier batches that were archived and never counted, but for
-        those `beside`, which still may be."""
+        """Record that the attempt is about to be archived.
+
+        Returns the batches that were archived and never counted, except those `beside`, which may still be counted.
+        """
         with self.connected().transaction():
             self._hold_the_stream(_WEAKLY)
             left = self.connected().execute(
@@ -215,7 +230,7 @@ class PostgresSink:
                 [list(beside)],
             )
             batches = [batch for (batch,) in left]
-            # With the leftovers, until they are surely gone: the removal itself can be cut off.
+            # The uncounted batches stay recorded until their files are removed: the removal itself can be interrupted.
             self.connected().cursor().executemany(
                 "insert into archive_batches (batch, counted_at) values (%s, %s) on conflict do nothing",
                 [(batch, attempt.counted_at) for batch in (*batches, attempt.number)],
@@ -223,11 +238,11 @@ class PostgresSink:
         return batches
 
     def archive_removed(self, batches: Collection[int]) -> None:
-        """The files of these batches, which were never counted, are gone."""
+        """Record that the files of these batches, which were never counted, are removed."""
         self.connected().execute("delete from archive_batches where batch = any(%s)", [list(batches)])
 
     def staged_again(self, attempt: Attempt) -> None:
-        """Drop what is staged; the attempt goes on, with its number and time."""
+        """Delete the attempt's staged rows; it continues with its number and time."""
         with self.connected().transaction():
             for table in ("staging_tasks", *TABLES):
                 self.connected().execute(_DELETE[table], [attempt.number])
@@ -241,7 +256,7 @@ class PostgresSink:
         return [(source, schema_id) for source, schema_id in rows]
 
     def refuse_schemas(self, attempt: Attempt, schemas: set[tuple[str, int]]) -> None:
-        """Their staged records will be quarantined: the registry has no such schemas."""
+        """Mark the staged records of these schemas as to be quarantined: the registry does not have the schemas."""
         for source, schema_id in schemas:
             self.connected().execute(
                 "update staging_problems set problem = %s"
@@ -250,7 +265,7 @@ class PostgresSink:
             )
 
     def quarantine(self, attempt: Attempt, places: Collection[tuple[str, int, int]]) -> None:
-        """Stage these positions as consumed and not countable; their records are not staged."""
+        """Stage these positions as consumed and not countable, without their records."""
         kinds = {topic: source.kind for source in SOURCES for topic in source.topics()}
         with self.connected().transaction():
             copy_rows(
@@ -270,11 +285,11 @@ class PostgresSink:
     def merge(
         self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0, rehearsal: bool = False
     ) -> Merged:
-        """Count what an attempt staged, once; the next one to begin drops it.
+        """Count the staged rows of an attempt, once; the next attempt that begins deletes them.
 
-        replayed: records that were left out of staging; rehearsal: undo it all at the end.
+        replayed: skipped records that were not staged; rehearsal: roll back at the end.
 
-        Errors: Repeated (nothing is done), StagingLost, Fenced.
+        Errors: Repeated (nothing is counted), StagingLost, Fenced.
         """
         done = {"batch_id": batch_id, "batch_ms": batch_ms, "replayed": replayed}
         try:
@@ -283,7 +298,7 @@ class PostgresSink:
             repeated = self._repeated(attempt)
         if repeated.ids or repeated.twice:
             raise repeated
-        # What stood in the way was older than the window.
+        # The conflicting ids were older than the window and are forgotten now.
         return self._merged(attempt, done, rehearsal=rehearsal)
 
     def _merged(self, attempt: Attempt, done: dict[str, int], *, rehearsal: bool) -> Merged:
@@ -311,7 +326,7 @@ class PostgresSink:
                 names["new"] = counted_ids.remember(connection, attempt.number, attempt.counted_at)
             except psycopg.errors.UniqueViolation as error:
                 raise _Counted from error
-            # Nothing is known of rows that are seconds old; the planner takes them for few, and nested loops for cheap.
+            # Rows that are seconds old have no statistics; the planner would assume few rows and choose nested loops.
             connection.execute("set local enable_nestloop = off")
             records, quarantined, new, late = connection.execute(_MERGE, names).fetchone() or (0, 0, 0, 0)
             self._merge_states(connection, attempt)
@@ -327,13 +342,13 @@ class PostgresSink:
         return merged
 
     def _hold_the_stream(self, how: bytes) -> None:
-        """Until the transaction ends no other driver can begin. Errors: Fenced, where one has."""
+        """Keep other drivers from taking over until the transaction ends. Errors: Fenced, if one has."""
         row = self.connected().execute(_HELD + how, [STREAM]).fetchone()
         if row is None or row[0] != self._epoch:
             raise Fenced(f"another driver has taken the stream over (epoch {row and row[0]}, ours {self._epoch})")
 
     def _leave_one_run_a_task(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
-        """A run of a task is staged as a whole or not at all: of two, the first counts."""
+        """Delete the rows of repeated runs: a run of a task stages all its rows or none, and the first run counts."""
         again = connection.execute(
             "select part, min(try) from staging_tasks where attempt = %s group by part having count(*) > 1",
             [attempt.number],
@@ -378,7 +393,7 @@ class PostgresSink:
                     cursor.execute("delete from send_totals where count_total = 0 and send_id = any(%s)", [list(left)])
 
     def forget(self, attempt: Attempt) -> int:
-        """Delete ids that are older than the window was when the attempt began; how many. Errors: Fenced."""
+        """Delete ids that were older than the window when the attempt began. Returns their number. Errors: Fenced."""
         with self.connected().transaction():
             self._hold_the_stream(_ALONE)
             before = attempt.counted_at - timedelta(seconds=self._window_s)
@@ -387,9 +402,9 @@ class PostgresSink:
 
 
 class StatusWriter:
-    """Tells through the tables stream_status and stream_watermark how far the stream is.
+    """Writes the stream's progress to the tables stream_status and stream_watermark.
 
-    sink: one of its own, since it writes from another thread than the batches; epoch: this driver's.
+    sink: a separate one, since another thread than the batches' uses it; epoch: this driver's.
     """
 
     def __init__(self, sink: PostgresSink, epoch: int) -> None:
@@ -397,7 +412,7 @@ class StatusWriter:
         self._epoch = epoch
 
     def state(self, state: str) -> None:
-        """waiting, running or stopped; a replaced driver says nothing."""
+        """Set the state: waiting, running or stopped. A replaced driver changes nothing."""
         self._sink.connected().execute(
             "update stream_status set state = %(state)s,"
             " ready_at = case when %(state)s = 'running' then now() else ready_at end"
@@ -415,11 +430,14 @@ class StatusWriter:
         grace_ms: int = 0,
         input_rate: float | None = None,
     ) -> None:
-        """How far the stream is.
+        """Store the progress of the stream.
 
-        watermark_ms: since the epoch, None where none is reached yet; lag, lags: records not merged, in all and by
-        partition; end_offsets: the topics' ends; grace_ms: how long after its end a bucket may be complete; input_rate:
-        records a second.
+        Args:
+            watermark_ms: since the epoch; None before the first.
+            lag, lags: unmerged records, in total and by partition.
+            end_offsets: the topics' ends.
+            grace_ms: minimum time after its end until a bucket is complete.
+            input_rate: records a second.
         """
         with self._sink.connected().transaction():
             self._sink.connected().execute(
@@ -446,7 +464,7 @@ set batch_id = %(batch_id)s, finished_at = clock_timestamp(), batch_ms = %(batch
 where stream = %(stream)s
 """
 
-# greatest: a driver whose clock is behind its predecessor's must not take back what was said.
+# greatest: a driver whose clock is behind its predecessor's must not lower the watermark.
 _WATERMARK = """
 insert into stream_watermark (stream, watermark, updated_at, grace_ms)
 values (%(stream)s, to_timestamp(%(ms)s / 1000.0), now(), %(grace_ms)s)
@@ -455,7 +473,7 @@ on conflict (stream) do update
         grace_ms = excluded.grace_ms
 """
 
-# Two merges, or a merge and a swap, wait for each other; who only stages waits for a swap or another driver.
+# Two merges, or a merge and a swap, exclude each other; staging waits only for a swap or another driver's start.
 _HELD = b"select epoch from stream_status where stream = %s "
 _ALONE, _WEAKLY = b"for no key update", b"for key share"  # guard: metrics.second_driver
 
@@ -466,7 +484,7 @@ _STAGED = ("staging_tasks", *TABLES)
 _TRUNCATE = b"truncate " + ", ".join(("staging_attempts", *_STAGED)).encode()
 _DROP_OTHER = "of_{table} as (delete from {table} where attempt <> all(%(beside)s))"
 _DROP_OTHERS = f"with {', '.join(_DROP_OTHER.format(table=table) for table in _STAGED)} select".encode()
-# To give pages back would mean to wait for everybody.
+# VACUUM without truncation, which would need an exclusive lock.
 _VACUUM = b"vacuum (truncate false) " + ", ".join(_STAGED).encode()
 
 _DELETE = {
@@ -523,6 +541,17 @@ select * from unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[
 on conflict (send_id, channel, status, reason) do update set count_total = t.count_total + excluded.count_total
 """
 
+# The counts of a grain, summed from the smallest one's.
+_INTO_GRAIN = """
+into_{table} as (
+    insert into {table} as c (bucket, club_id, type, channel, measure, count_total)
+    select date_bin('{seconds} seconds', bucket, timestamptz 'epoch'), club_id, type, channel, measure, sum(count_total)
+    from minutes
+    group by 1, 2, 3, 4, 5
+    on conflict (bucket, club_id, type, channel, measure)
+        do update set count_total = c.count_total + excluded.count_total
+),
+""".strip()
 # One statement, so that every part sees the same staged rows.
 _MERGE = """
 with counted as materialized (
@@ -535,27 +564,12 @@ minutes as materialized (
     group by 1, 2, 3, 4, 5
 ),
 into_minutes as (
-    insert into counts_minute as c (bucket, club_id, type, channel, measure, count_total)
+    insert into {SMALLEST} as c (bucket, club_id, type, channel, measure, count_total)
     select bucket, club_id, type, channel, measure, count_total from minutes
     on conflict (bucket, club_id, type, channel, measure)
         do update set count_total = c.count_total + excluded.count_total
 ),
-into_hours as (
-    insert into counts_hour as c (bucket, club_id, type, channel, measure, count_total)
-    select date_trunc('hour', bucket, 'UTC'), club_id, type, channel, measure, sum(count_total)
-    from minutes
-    group by 1, 2, 3, 4, 5
-    on conflict (bucket, club_id, type, channel, measure)
-        do update set count_total = c.count_total + excluded.count_total
-),
-into_days as (
-    insert into counts_day as c (bucket, club_id, type, channel, measure, count_total)
-    select date_trunc('day', bucket, 'UTC'), club_id, type, channel, measure, sum(count_total)
-    from minutes
-    group by 1, 2, 3, 4, 5
-    on conflict (bucket, club_id, type, channel, measure)
-        do update set count_total = c.count_total + excluded.count_total
-),
+{INTO_LARGER_GRAINS}
 late as materialized (
     select to_timestamp(minute_s) as minute, club_id, sum(records) as records, coalesce(sum(count_total), 0) as total
     from counted, stream_watermark as w
@@ -625,4 +639,7 @@ select
     (select count(*) from staging_problems where attempt = %(attempt)s),
     %(new)s::bigint,
     (select coalesce(sum(records), 0)::bigint from late)
-"""
+""".replace(
+    "{INTO_LARGER_GRAINS}",
+    "\n".join(_INTO_GRAIN.format(table=each.table, seconds=each.seconds) for each in Grain if each is not SMALLEST),
+).replace("{SMALLEST}", SMALLEST.table)

@@ -1,4 +1,4 @@
-"""Where a stream begins: at the offsets that are merged, and only if the topics still are those that were counted."""
+"""The start of a stream: at the merged offsets, and only if the topics are those that were counted."""
 
 import json
 import logging
@@ -14,66 +14,71 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Start:
-    """offsets: the first that is read, of each partition; None: all of them from their beginning."""
+    """The start of a stream.
+
+    offsets: the first offset to read of each partition; None: all partitions from their beginning.
+    """
 
     offsets: Mapping[tuple[str, int], int] | None
 
     def records_up_to(self, ends: Ends) -> int:
-        """How many records wait for a stream that begins here."""
+        """Number of records that wait for a stream that begins here."""
         begun = self.offsets or {}
         return sum(max(0, end - begun.get(place, ends.first.get(place, 0))) for place, end in ends.end.items())
 
     def for_spark(self) -> str:
-        """What Spark takes as startingOffsets."""
+        """The value of Spark's option startingOffsets."""
         if self.offsets is None:
             return "earliest"
         return json.dumps(by_topic(self.offsets))
 
 
 def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Mapping[tuple[str, int], int]) -> None:
-    """Whether topics are those that were counted, whatever their offsets say.
+    """Check that topics are those that were counted, whatever their offsets are.
 
-    counted, found: their ids when they were first read and now; known: as start_of.
+    counted, found: their ids when they were first read and now; known: as in start_of.
 
-    Errors: Stop, where one was deleted and made again.
+    Errors: Stop, if one was deleted and created again.
     """
     for topic in sorted({topic for topic, _ in known}):
         before, now = counted.get(topic), found.get(topic)
-        # Below the offsets of the one before, records of this one would be left out without a word.
+        # Records below the old topic's offsets would be skipped silently.
         if before is not None and now is not None and before != now:  # guard: metrics.topic_id
             raise Stop(
                 f"{topic} was deleted and made again since it was counted (its id was {before} and is {now}):"
-                " these are not the topics that were counted. Empty the metrics database, or name their brokers."
+                " these are not the topics that were counted. Empty the metrics database, or configure the brokers of"
+                " those topics."
             )
 
 
 def start_of(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool) -> Start:
-    """Where a stream begins.
+    """The start of a stream.
 
-    known: the first offset of each partition that is not merged; ends: of every partition that is read; may_be_lost:
-    go on, and say so, where records that were not counted are gone.
+    Args:
+        known: the first unmerged offset of each partition.
+        ends: of every partition that is read.
+        may_be_lost: continue with a warning if uncounted records no longer exist.
 
-    Errors: Stop, where these are not the topics that were counted, or records were deleted before they were counted.
+    Errors: Stop, if these are not the topics that were counted, or records were deleted before they were counted.
     """
     for (topic, partition), offset in known.items():
         end = ends.end.get((topic, partition), 0)
-        # Counting on would leave out everything below, without a word.
+        # Continuing would skip every record below silently.
         if offset > end:
             raise Stop(
-                f"stream_offsets says that {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"
-                " these are not the topics that were counted. Empty the metrics database, or name their brokers."
+                f"By stream_offsets, {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"
+                " these are not the topics that were counted. Empty the metrics database, or configure the brokers of"
+                " those topics."
             )
     if not known:
         return Start(None)
     gone = {place: first for place, first in ends.first.items() if first > known.get(place, first)}
     for (topic, partition), first in gone.items():
-        gap = (
-            f"{topic}-{partition} is counted up to {known[topic, partition]}, and what is left of it begins at {first}"
-        )
+        gap = f"{topic}-{partition} is counted up to {known[topic, partition]}, but its records now begin at {first}"
         if not may_be_lost:
             raise Stop(
-                f"{gap}: records were deleted before they were counted. To go on without them, set"
+                f"{gap}: records were deleted before they were counted. To continue without them, set"
                 " SPARK_FAIL_ON_DATA_LOSS=false."
             )
-        _log.error("%s: what lay between is not counted", gap)
+        _log.error("%s: the records between are lost", gap)
     return Start({place: max(first, known.get(place, first)) for place, first in ends.first.items()})

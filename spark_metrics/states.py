@@ -1,10 +1,9 @@
-"""What is known of each notification, two bytes each, and how two accounts of one become one.
+"""The state of each notification in two bytes, and the merge of two states.
 
-A code is 256 times the status' rank (one more than masscomm.domain.statuses.RANK, so that 0 says "nothing known")
-and the reason's number. The merge of two codes is the higher one: that is masscomm.domain.statuses.merge, and
-between two reasons of one status the higher number stays, so that the order in which records come never matters.
-
-A block is the codes of BLOCK consecutive positions of one chunk on one channel; docs/decisions/024 says what it costs.
+A code is 256 times the status' rank (one more than masscomm.domain.statuses.RANK, so that 0 means unknown) plus the
+reason's number. The merge of two codes is the higher one: that is masscomm.domain.statuses.merge, and of two reasons of
+one status the higher number wins, so that the order of records does not matter. A block has the codes of BLOCK
+consecutive positions of one chunk on one channel; docs/decisions/024 has its cost.
 """
 
 import json
@@ -19,18 +18,19 @@ import numpy as np
 from masscomm.domain.statuses import RANK, Status
 
 BLOCK = 512
-# A run of positions is one number, eight bytes big-endian: the first times RUN, and how many there are.
+# A run of positions is one number, eight bytes big-endian: the first position times RUN, plus their count.
 RUN = 2**24
 _RUN_BYTES = 8
 OTHER = "other"
 
-# The numbers stand in stored blocks: add at the end only. A reason that is not listed has the code of `other`.
+# Stored blocks contain these numbers: append only. A reason that is not listed has the code of `other`.
 REASONS = (
     "",
     *("opted_out", "unknown_user", "other_tenant", "no_device", "no_address", "device_inactive"),
     *("no_template", "template_error", "provider_rejected", "dead_letter", "unknown_channel", "too_large"),
     "expired",
     *("address_suppressed", "bounced_permanent", "bounced_transient", "complained"),
+    "cancelled",
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}
@@ -42,15 +42,15 @@ _TOP_BITS = int.from_bytes(array("H", [2**15] * BLOCK).tobytes(), sys.byteorder)
 
 # Send id, chunk index, channel, block.
 type BlockKey = tuple[str, int, str, int]
-# {(send_id, channel, status, reason): how many more, or fewer}
+# {(send_id, channel, status, reason): change of the count}
 type Moves = Counter[tuple[str, str, str, str]]
-# Status, reason, the runs of positions that have it (or None), and, whatever those two are, lines of JSON (or None):
+# Status, reason, the runs of positions that have it (or None), and, independent of these, lines of JSON (or None):
 # {positions, index (into the next two, one a position), statuses, reasons}.
 type StateEntry = tuple[str, str | None, bytes | None, str | None]
 
 
 def code_of(status: str, reason: str | None) -> int:
-    """The code of a status and a reason; 0 where the status is not of the vocabulary."""
+    """The code of a status and a reason; 0 for an unknown status."""
     rank = _RANK_OF.get(status, 0)
     return rank and rank * 256 + _NUMBER_OF.get(reason or "", _OTHER)
 
@@ -78,10 +78,10 @@ def blocks_of(entries: Iterable[StateEntry]) -> dict[int, array[int]]:
 
 
 def _higher(one: array[int], other: array[int]) -> array[int]:
-    """Of each two codes the higher: a block is two numbers of 8,192 bits, which is 20 times faster than 512 pairs.
+    """The higher of each two codes, computed with two numbers of 8,192 bits: 20 times faster than 512 pairs.
 
-    The top bit of a code is never used. Set in the one before the other is subtracted, it stays where that is not
-    higher; it is then spread over the code.
+    The top bit of a code is never used. It is set in the first number before the subtraction, and stays set where the
+    second code is not higher; then it is spread over the code.
     """
     a, b = (int.from_bytes(block.tobytes(), sys.byteorder) for block in (one, other))
     stays = ((a | _TOP_BITS) - b) & _TOP_BITS
@@ -90,9 +90,9 @@ def _higher(one: array[int], other: array[int]) -> array[int]:
 
 
 def _joined(runs: bytes) -> Iterable[tuple[int, int]]:
-    """(first, end) of runs, those that touch made one."""
+    """(first, end) of runs, with adjacent ones joined."""
     if len(runs) == _RUN_BYTES:
-        # Of a small send there is one, and arrays would take as long as all else.
+        # A small send has one run, for which arrays would take longer than all other steps.
         begin, n = divmod(int.from_bytes(runs), RUN)
         return [(begin, begin + n)]
     numbers = np.sort(np.frombuffer(runs, ">i8").astype(np.int64))
@@ -116,7 +116,7 @@ def _fill(blocks: dict[int, array[int]], first: int, end: int, code: int) -> Non
 
 def _list(blocks: dict[int, array[int]], results: Mapping[str, list[Any]]) -> None:
     codes = [code_of(*result) for result in zip(results["statuses"], results["reasons"], strict=True)]
-    # A result that is not there says nothing, nor does one without a position.
+    # A missing result or position is ignored.
     for position, result in zip(results["positions"], results["index"], strict=False):
         if position >= 0 and 0 <= result < len(codes):
             number, place = divmod(position, BLOCK)
@@ -138,20 +138,20 @@ def _how_many(block: array[int]) -> Counter[int]:
 
 
 def stored(block: array[int]) -> bytes:
-    """A block as it is stored: little-endian, without what is unknown at its end."""
+    """The stored form of a block: little-endian, without the unknown positions at its end."""
     raw = block.tobytes().rstrip(b"\0")
     return raw + bytes(len(raw) % 2)
 
 
 def restored(raw: bytes) -> array[int]:
-    """A block of its stored form."""
+    """A block from its stored form."""
     return array("H", raw + bytes(2 * BLOCK - len(raw)))
 
 
 def merged(
     known: Mapping[BlockKey, array[int]], told_now: Mapping[BlockKey, array[int]]
 ) -> tuple[dict[BlockKey, array[int]], Moves]:
-    """The blocks that the merge changes, and what it moves in the sends' totals: -old, +new."""
+    """The blocks that the merge changes, and the changes of the sends' totals."""
     blocks: dict[BlockKey, array[int]] = {}
     moves: Moves = Counter()
     for key, new in told_now.items():

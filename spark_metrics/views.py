@@ -1,7 +1,7 @@
-"""Views: further sums of what is counted, each one transform, one table and one name in SPARK_VIEWS.
+"""Views: further sums of the counts, each with one transform, one table and one name in SPARK_VIEWS.
 
-A view is merged in the transaction that counts a batch, so it is as exact as the counts, and recompute compares it as
-it compares them. docs/metrics-views.md shows how one is added.
+A view is merged in the transaction that counts a batch, so it is as exact as the counts, and recompute compares it in
+the same way. docs/metrics-views.md shows how to add one.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +24,14 @@ from spark_metrics.prepared import is_repeatable
 class View:
     """A table of sums by key and time.
 
-    table      its name, the view's too
-    keys       the columns of its primary key; `bucket` (timestamptz) is among them
-    sums       its other columns, bigint: what batches add up to
-    transform  what spark_metrics.transforms.sums gives of a batch → a row a key (or several), of keys and sums; a
-               function of these rows alone, since it is planned once (spark_metrics.prepared) and counted again
-    step_s     every bucket begins at a whole multiple of so many seconds
-    keep       how long spark_metrics.retention leaves a bucket; None: for ever
+    Attributes:
+        table: its name, also the view's.
+        keys: the columns of its primary key, including `bucket` (timestamptz).
+        sums: its other columns, bigint, to which batches are added.
+        transform: makes rows of keys and sums from a batch's spark_metrics.transforms.sums; it must be a function of
+            these rows alone, since it is planned once (spark_metrics.prepared) and recomputed.
+        step_s: every bucket begins at a multiple of this number of seconds.
+        keep: time after which spark_metrics.retention deletes a bucket; None: never.
     """
 
     table: str
@@ -47,8 +48,10 @@ class View:
         )
 
     def check_transform(self, spark: SparkSession) -> None:
-        """Errors: Stop, where it does not take what it is given, gives something else than keys and sums, or asks for
-        the time or for chance."""
+        """Plan the transform once, without rows.
+
+        Errors: Stop, if it fails, returns other columns than keys and sums, or uses the time or random numbers.
+        """
         try:
             rows = self.rows_to_stage(spark.createDataFrame([], _SUMS))
         except PySparkException as error:
@@ -60,15 +63,15 @@ class View:
             )
 
     def merge(self, connection: psycopg.Connection[Any], attempt: int) -> None:
-        """Add what an attempt has staged."""
+        """Add the rows that an attempt has staged."""
         connection.execute(self._statement(_MERGE), [attempt, self.table])
 
     def check_table(self, connection: psycopg.Connection[Any]) -> None:
-        """Errors: Stop, where the table is not as the view says."""
+        """Compare the table with the view's definition. Errors: Stop, if they differ."""
         try:
             connection.execute(self._statement(_EXPLAIN), [0, self.table])
         except psycopg.ProgrammingError as error:
-            raise Stop(f"the table {self.table} is not as its view says: {error}") from error
+            raise Stop(f"the table {self.table} differs from its view: {error}") from error
 
     def _statement(self, text: LiteralString) -> sql.Composed:
         def listed(pattern: LiteralString, names: Sequence[str]) -> sql.Composed:
@@ -83,7 +86,7 @@ class View:
         )
 
 
-# Of spark_metrics.transforms.sums.
+# The columns of spark_metrics.transforms.sums.
 _SUMS = (
     "source string, send_id string, club_id long, type string, minute_s long, channel string, measure string,"
     " reason string, count_total long, records long, first_ms long, chunk_count int"
@@ -102,16 +105,16 @@ _EXPLAIN: LiteralString = "explain " + _MERGE
 
 
 def load_views(names: Sequence[str]) -> tuple[View, ...]:
-    """The views of these names, module:VARIABLE each. Errors: Stop, for one that is none."""
+    """The views of these names, each module:VARIABLE. Errors: Stop, for a name without a view."""
     views = []
     for name in names:
         module, _, variable = name.partition(":")
         try:
             view = getattr(import_module(module), variable)
         except (ImportError, AttributeError, ValueError) as error:
-            raise Stop(f"SPARK_VIEWS names {name}, which cannot be had: {error}") from error
+            raise Stop(f"SPARK_VIEWS names {name}, which cannot be imported: {error}") from error
         if not isinstance(view, View):
-            raise Stop(f"SPARK_VIEWS names {name}, which is no spark_metrics.views.View")
+            raise Stop(f"SPARK_VIEWS names {name}, which is not a spark_metrics.views.View")
         views.append(view)
     if len({view.table for view in views}) != len(views):
         raise Stop("SPARK_VIEWS names two views of one table")
@@ -119,7 +122,7 @@ def load_views(names: Sequence[str]) -> tuple[View, ...]:
 
 
 def maintained_since(connection: psycopg.Connection[Any], name: str) -> tuple[bool, datetime | None]:
-    """Whether a view (or the log of recipients) is kept, and since when; None: it has all that was ever counted."""
+    """Whether a view (or the log of recipients) is maintained, and since when; None: it has everything counted."""
     row = connection.execute(
         "select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = %s", [name]
     ).fetchone()
@@ -127,23 +130,23 @@ def maintained_since(connection: psycopg.Connection[Any], name: str) -> tuple[bo
 
 
 def kept_since(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
-    """{view: what is older was deleted}, of those from which something was."""
+    """{view: older rows were deleted}, for views with deleted rows."""
     rows = connection.execute("select view, kept_since from stream_views where kept_since > '-infinity'")
     return dict(rows.fetchall())
 
 
 def maintain(connection: psycopg.Connection[Any], names: Sequence[str]) -> None:
-    """Say in stream_views what the stream maintains from now on, and since when; what it no longer does is left out."""
+    """Record in stream_views the tables that the stream maintains from now on, and since when; remove all others."""
     connection.execute("delete from stream_views where view <> all(%s)", [list(names)])
     connection.execute(_MAINTAINED, [list(names)])
 
 
 def complete(connection: psycopg.Connection[Any], names: Sequence[str]) -> None:
-    """Say that what was counted before these views began is in them."""
+    """Record that these views include the counts from before they began."""
     connection.execute("update stream_views set since = '-infinity' where view = any(%s)", [list(names)])
 
 
-# What a database has counted before a view began is not in it; an empty one has counted nothing.
+# A view lacks the counts from before it began, unless the database had none.
 _MAINTAINED = """
 insert into stream_views (view, since)
 select name, case when exists (select from stream_offsets) then now() else '-infinity' end

@@ -1,4 +1,4 @@
-"""The writers' schemas: learned from the registry once each, before a record needs them where that is possible."""
+"""The writers' schemas: each is read from the registry once, before a record needs it if possible."""
 
 import json
 import logging
@@ -17,8 +17,13 @@ _log = logging.getLogger(__name__)
 
 
 class Learned(NamedTuple):
-    """added: how many schemas are new; refused: (kind, schema id) without a schema that can be used; asked_again:
-    whether some of these are to be asked for again before their records are quarantined."""
+    """The result of a look-up.
+
+    Attributes:
+        added: number of new schemas.
+        refused: (kind, schema id) without a usable schema.
+        asked_again: whether some of these are to be retried before their records are quarantined.
+    """
 
     added: int
     refused: set[tuple[str, int]]
@@ -26,10 +31,10 @@ class Learned(NamedTuple):
 
 
 class KnownWriters:
-    """What the stream can decode.
+    """The schemas that the stream can decode.
 
-    registry: where ids are looked up; usable: whether Spark's own Avro library takes a schema (JSON), since what one
-    parser accepts another may not, and a plan that holds such a schema fails every batch.
+    registry: the registry to read ids from; usable: whether Spark's own Avro library accepts a schema (JSON), since
+    parsers differ, and a plan with an unusable schema fails every batch.
     """
 
     def __init__(
@@ -46,9 +51,9 @@ class KnownWriters:
         return {kind: dict(schemas) for kind, schemas in self._known.items()}
 
     def learn(self, wanted: Iterable[tuple[str, int]]) -> Learned:
-        """Look (kind, schema id) pairs up; those that are refused are not remembered: the registry may know them later.
+        """Read (kind, schema id) pairs. Refused ones are not remembered: the registry may have them later.
 
-        Errors: Retry (the registry cannot be asked).
+        Errors: Retry (the registry cannot be reached).
         """
         added, refused, denied = 0, set(), set()
         for kind, schema_id in wanted:
@@ -57,7 +62,7 @@ class KnownWriters:
             try:
                 schema = json.dumps(self._registry.schema_by_id(schema_id))
             except DeadLetter as error:
-                _log.warning("schema %d cannot be had: %s", schema_id, error)
+                _log.warning("schema %d cannot be used: %s", schema_id, error)
                 refused.add((kind, schema_id))
                 if isinstance(error, UnknownSchema):
                     denied.add(schema_id)
@@ -68,13 +73,13 @@ class KnownWriters:
             self._known[kind][schema_id] = schema
             added += 1
             _log.info("learned the writer schema %d of %s records", schema_id, kind)
-        # Each must be asked about: its time begins with the first.
+        # Look up each: its retry time begins at the first denial.
         asked_again = [each for each in denied if self._denied_ids.is_retried(each)]
         return Learned(added, refused, bool(asked_again))  # guard: metrics.denied_id_is_retried
 
 
 def registered_ids(registry_url: str) -> list[tuple[str, int]]:
-    """(kind, schema id) of every version under our topics' subjects, so that a stream need not stumble over each.
+    """(kind, schema id) of every version under our topics' subjects, so that the stream need not stop for each.
 
     Source: the Confluent API's /subjects/{subject}/versions. Errors: Retry.
     """

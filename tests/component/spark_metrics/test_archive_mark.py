@@ -1,4 +1,4 @@
-"""An archive and a database that do not belong together are noticed."""
+"""The job detects an archive and a database that do not belong together."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ type Connection = psycopg.Connection[tuple[object, ...]]
 
 @dataclass
 class Folder:
-    """An archive's folder, without Spark."""
+    """The mark in an archive's folder, without Spark."""
 
     folder: str = "a folder"
     records: int = 0
@@ -53,7 +53,7 @@ def test_archive_and_database_begun_together_match(connection: Connection) -> No
     check(connection, folder)
 
 
-def test_a_driver_that_died_between_the_two_marks_is_no_stranger(
+def test_driver_killed_between_the_two_marks_can_restart(
     connection: Connection,
 ) -> None:
     folder = Folder()
@@ -80,7 +80,7 @@ def test_an_archive_that_begins_after_its_database_is_refused(
         check(connection, Folder())
 
 
-def test_an_archive_that_was_lost_or_changed_is_refused(connection: Connection) -> None:
+def test_lost_or_replaced_archive_is_refused(connection: Connection) -> None:
     folder = Folder()
     claim(connection, folder)
     counted(connection, folder)
@@ -91,7 +91,7 @@ def test_an_archive_that_was_lost_or_changed_is_refused(connection: Connection) 
         claim(connection, folder)
 
 
-def test_an_archived_database_cannot_go_on_without(connection: Connection) -> None:
+def test_archived_database_without_an_archive_is_refused(connection: Connection) -> None:
     claim(connection, None)
     claim(connection, Folder())
     with pytest.raises(Stop, match="SPARK_ARCHIVE_DIR is not set"):

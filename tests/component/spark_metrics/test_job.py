@@ -1,4 +1,4 @@
-"""The job as a process on a real broker, registry and database: its numbers are a plain count, whatever happens."""
+"""The job as a process on a real broker, registry and database: after every fault the metrics equal a plain count."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class CountedTopics(Topics):
             self.counts[at_ms, club_id, category, channel, measure] += n
 
     def a_send(self, *, times: int = 1) -> None:
-        """A send of a chunk or two with what became of it, each record produced `times` times."""
+        """A send of one or two chunks with its outcomes; each record is produced `times` times."""
         rng, now = self.rng, int(time.time() * 1000)
         send_id, club_id = str(uuid4()), rng.randrange(3)
         category = rng.choice(["news", "newsletter", "security_alert", "unheard of"])
@@ -149,7 +149,7 @@ class CountedTopics(Topics):
                 self.put(topic, value, self._quarantine)
 
     def put_refused(self, club_id: int) -> None:
-        """A send of a club that the database has a constraint against."""
+        """A send of a club that a constraint of this database rejects."""
         at_ms = int(time.time() * 1000)
         value = {"type": "news", "club_id": club_id, "timestamp": at_ms, "to_users": [1]}
 
@@ -160,7 +160,7 @@ class CountedTopics(Topics):
         self.put("send.api", self.own("send.api", "SendRequested", value), then)
 
     def allow_refused(self) -> None:
-        """Databases of other tests have no such constraint, and count these sends."""
+        """The databases of other tests lack this constraint and count these sends."""
         for position, club_id, at_ms in self.refused:
             self.quarantined.discard(position[:3])
             self.count(at_ms, club_id, "news", "push", "requested", 1)
@@ -179,7 +179,7 @@ class CountedTopics(Topics):
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Servers of this file's own: the job reads topics by their real names, and a test kills the database."""
+    """Servers for this file alone: the job reads topics by their real names, and a test kills the database."""
     config = StackConfig.on_free_ports(tmp_path_factory.mktemp("spark-metrics"))
     with Stack(config, ["kafka", "registry", "postgres"]) as running:
         yield running
@@ -226,7 +226,7 @@ def assert_is_a_plain_count(database: str, counted: CountedTopics) -> None:
 
 
 def as_the_page_says(database: str, folder: Path) -> dict[str, str]:
-    """Add the view of docs/metrics-views.md: its table, its module; the environment that has it kept."""
+    """Add the view of docs/metrics-views.md: its table and its module. Returns the environment that enables it."""
     blocks = dict(re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "metrics-views.md").read_text(), re.DOTALL))
     with psycopg.connect(database) as connection:
         connection.execute(blocks["sql"].encode())
@@ -275,21 +275,21 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     retry_s = {"SPARK_DENIED_SCHEMA_RETRY_S": "8"}
     job = start_job(**as_the_page_says(database, tmp_path), **retry_s, SPARK_REHEARSE="true")
     wait_until("the ready file", lambda: query_value(job.database, "select state from stream_status") == "running", job)
-    # What was rehearsed has left nothing behind.
+    # The rehearsal has left no rows and no files.
     assert "rehearsed 4 batches" in job.log.read_text()
     assert_is_a_plain_count(job.database, CountedTopics(stack.config, {}))
     assert query_value(
         job.database, "select not exists (select from sends) and not exists (select from archive_batches)"
     )
     assert [path.name for path in (tmp_path / "archive").iterdir() if not path.name.startswith(".")] == ["_archive_id"]
-    # A writer that knows four fields uses its schema some seconds before the registry has it.
+    # A minimal writer uses its schema some seconds before the registry has it.
     schema = own_schema("SendRequested")
     schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}
     first, second = (_registered(stack.config, "probe-value", schema | {"doc": doc}) for doc in ("one", "two"))
-    coming = 2 * second - first  # the registry counts on by as much each time
+    coming = 2 * second - first  # the registry increments ids by a constant
     counted.a_send_of_the_minimal_producer(schema, coming)
     counted.flush()
-    wait_until("the denial", lambda: f"schema {coming} cannot be had" in job.log.read_text(), job)
+    wait_until("the denial", lambda: f"schema {coming} cannot be used" in job.log.read_text(), job)
     assert _registered(stack.config, "send.monolith-value", schema) == coming
     for _ in range(20):
         counted.a_send(times=counted.rng.choice([1, 1, 3]))
@@ -300,7 +300,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
         rows = connection.execute("select distinct schema_id from quarantine where reason = 'unknown_schema'")
         assert {schema_id for (schema_id,) in rows} == {2**31 - 1, 2**31 - 2}
 
-    # What waits is told by partition while the merge is held up, and is gone once it is not.
+    # The lag by partition is stored while the merge is blocked, and is 0 afterwards.
     with psycopg.connect(job.database) as holding:
         holding.execute("lock table counts_minute in access exclusive mode")
         counted.a_send()
@@ -319,7 +319,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
 
-    # What is served goes wrong, and is put right from the archive while the stream runs.
+    # The served tables are damaged, and restored from the archive while the stream runs.
     with psycopg.connect(job.database) as connection:
         connection.execute("update counts_minute set count_total = count_total + 1 where club_id = 0")
         connection.execute("delete from counts_hour where club_id = 1")
@@ -329,7 +329,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
         connection.execute("update sends set chunks = chunks + 3")
         connection.execute("delete from trending where measure = 'sent'")
         connection.execute("update not_sent set total = 2 * total")
-    # Outside of a span nothing is looked at.
+    # Rows outside of the span are not compared.
     before = datetime.now(UTC) - timedelta(days=9)
     recomputed = recompute(job, "--from", before.isoformat(), "--to", (before + timedelta(minutes=1)).isoformat())
     assert recomputed.stdout == "0 differing rows\n", recomputed.stderr
@@ -342,7 +342,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
 
-    # What Postgres refuses for good, in the merge or while it is staged, is quarantined, and all else is counted.
+    # Records that Postgres rejects permanently, while staging or merging, are quarantined; all others are counted.
     with psycopg.connect(job.database) as connection:
         connection.execute("alter table counts_minute add check (club_id <> 666)")
         connection.execute("alter table staging_counts add check (club_id <> 667)")
@@ -376,7 +376,7 @@ def test_job_waits_for_its_tables_and_logs_it(start_job: StartJob, database: str
     [(1_000_000, None), (0, "AAAAAAAAAAAAAAAAAAAAAQ")],
     ids=["they are shorter", "they were made later"],
 )
-def test_topics_that_are_not_those_that_were_counted_are_refused(
+def test_topics_other_than_the_counted_ones_stop_the_job(
     start_job: StartJob, database: str, counted: CountedTopics, offset: int, topic_id: str | None
 ) -> None:
     with psycopg.connect(database) as connection:
@@ -391,14 +391,14 @@ def test_topics_that_are_not_those_that_were_counted_are_refused(
 def test_unreachable_kafka_ends_the_job(start_job: StartJob, counted: CountedTopics) -> None:
     job = start_job(SPARK_WAIT_S="1", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
     assert job.process.wait(WAIT_S) == 1
-    assert "Kafka and its topics stayed away for 1 s" in job.log.read_text()
+    assert "Kafka and its topics stayed down for 1 s" in job.log.read_text()
 
 
 @pytest.mark.kills(guard="metrics.read_committed")
 def test_aborted_transaction_is_not_counted(
     start_job: StartJob, counted: CountedTopics, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The chain reads what is committed; what was not is asked of nobody, and nobody can be told of it."""
+    """The job reads committed records only: aborted ones concern neither the counts nor the lag."""
     producer = Producer(
         {"bootstrap.servers": stack.config.kafka_bootstrap, "transactional.id": "a monolith", "log_level": 0}
     )
@@ -418,7 +418,7 @@ def test_aborted_transaction_is_not_counted(
     await_watermark(job, time.time())
     assert_is_a_plain_count(job.database, counted)
 
-    # Of what is not decided yet nothing is counted, and nobody is told that all of it were.
+    # Records of an open transaction are not counted, and the watermark stays before them.
     producer.begin_transaction()
     counted.a_send()
     written = counted.flush()

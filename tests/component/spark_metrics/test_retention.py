@@ -1,4 +1,4 @@
-"""Retention on a real Postgres: what is old goes, what is kept is told of, and a run that was cut off is finished."""
+"""Retention on a real Postgres: old rows are removed, the kept span is stored, and an interrupted run is finished."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -29,7 +29,7 @@ def connection(database: str) -> Iterator[Connection]:
 
 
 def write(connection: Connection, day: date) -> None:
-    """A row of the log that is counted on a day."""
+    """Write a row of the log that is counted on a day."""
     moment = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=UTC)
     with connection.transaction():
         connection.execute(
@@ -56,11 +56,11 @@ def test_days_beyond_the_retention_are_dropped(connection: Connection) -> None:
     write(connection, TODAY)
 
 
-def test_a_run_that_was_cut_off_is_finished(connection: Connection, database: str) -> None:
+def test_next_run_finishes_an_interrupted_one(connection: Connection, database: str) -> None:
     for n in (1, 2, 3):
         write(connection, TODAY - n * DAY)
     connection.execute(f"alter table recipient_log detach partition {recipient_log.table_of(TODAY - 3 * DAY)}".encode())
-    # A reader with an old snapshot holds the second step up until the run gives up.
+    # A reader with an old snapshot blocks the second step until the lock times out.
     with psycopg.connect(database) as reader:
         reader.execute("select from recipient_log")
         connection.execute("set lock_timeout = '100ms'")
@@ -71,7 +71,7 @@ def test_a_run_that_was_cut_off_is_finished(connection: Connection, database: st
     assert days(connection) == [TODAY - DAY]
 
 
-def test_a_view_s_buckets_go_by_whole_days(connection: Connection) -> None:
+def test_view_buckets_are_deleted_by_whole_days(connection: Connection) -> None:
     assert TRENDING.keep is not None
     first = (NOW - TRENDING.keep).replace(hour=0, minute=0, second=0, microsecond=0)
     for bucket in (first - timedelta(minutes=1), first, NOW):
@@ -82,13 +82,13 @@ def test_a_view_s_buckets_go_by_whole_days(connection: Connection) -> None:
     assert kept_since(connection) == {"trending": first}
 
 
-def test_quarantined_positions_are_kept_for_some_days(connection: Connection) -> None:
+def test_quarantined_positions_beyond_the_days_are_deleted(connection: Connection) -> None:
     for n in (1, 9, 11):
         connection.execute("insert into quarantine values ('outcome', 0, %s, 'x', null, now() - %s)", [n, n * DAY])
     assert delete_quarantined(connection, 10) == 1
 
 
-def test_the_command(connection: Connection, database: str) -> None:
+def test_retention_command_deletes_old_rows(connection: Connection, database: str) -> None:
     write(connection, TODAY - 31 * DAY)
     write(connection, TODAY - 30 * DAY)
     assert main([], {"METRICS_DATABASE_URL": database}) == 0

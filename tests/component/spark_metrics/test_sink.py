@@ -1,4 +1,4 @@
-"""The merge, on a real Postgres: whatever is staged again, or at another place, is counted once."""
+"""The merge on a real Postgres: a record that is staged again, or at another position, is counted once."""
 
 import json
 import random
@@ -28,10 +28,10 @@ STEP_MS = {"counts_minute": 60_000, "counts_hour": HOUR_MS, "counts_day": DAY_MS
 
 @dataclass
 class Record:
-    """A Kafka record as the facts tell of it; counts: (channel, measure, reason, count); codes: by position."""
+    """The facts of a Kafka record; counts: (channel, measure, reason, count); codes: by position."""
 
     offset: int
-    number: int = 0  # stands for its record id
+    number: int = 0  # makes the record id
     source: str = "outcome"
     topic: str = "outcome"
     partition: int = 0
@@ -42,7 +42,8 @@ class Record:
     chunk_index: int = 0
     chunk_count: int | None = None
     counts: list[tuple[str, str, str | None, int]] = field(default_factory=lambda: [("push", "sent", None, 3)])
-    first_position: int | None = None  # of an outcome's recipients, which follow; None: those of no other record
+    # first of an outcome's consecutive positions; None: positions that no other record has
+    first_position: int | None = None
     problem: str | None = None
     schema_id: int = 1
 
@@ -74,7 +75,7 @@ def line(*values: Any) -> str:
 
 
 def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, part: int = 0, number: int = 0) -> None:
-    """What spark_metrics.staging sends of these records, as one task."""
+    """Stage the rows that spark_metrics.staging sends for these records, as one task."""
     lines: dict[str, list[str]] = defaultdict(list)
     binary: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for r in records:
@@ -106,7 +107,7 @@ def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, pa
 
 
 def count(sink: PostgresSink, *records: Record, batch_id: int = 0) -> Merged:
-    """What spark_metrics.batches does, without Spark."""
+    """Merge a batch as spark_metrics.batches does, without Spark."""
     attempt = sink.begin()
     rows = list(records)
     dropped: list[Record] = []
@@ -147,7 +148,7 @@ type Served = dict[str, Any]
 
 
 def served(sink: PostgresSink) -> Served:
-    """Everything a reader can see."""
+    """Every row that a reader can see."""
     order = "order by 1, 2, 3, 4, 5"
     tables = {
         name: f"select bucket, club_id, type, channel, measure, count_total from {name} {order}"  # noqa: S608
@@ -192,7 +193,7 @@ def test_buckets_are_utc_and_begin_at_their_own_start(sink: PostgresSink) -> Non
 
 
 def test_the_same_record_produced_again_adds_nothing(sink: PostgresSink) -> None:
-    """Guard: counted_ids."""
+    """counted_ids has the record's id."""
     count(sink, a_chunk(0, number=1), Record(0, number=2))
     before = served(sink)
     merged = count(sink, a_chunk(1, number=1), Record(1, number=2), Record(0, number=2, partition=3))
@@ -201,14 +202,14 @@ def test_the_same_record_produced_again_adds_nothing(sink: PostgresSink) -> None
 
 
 def test_the_same_record_twice_in_one_batch_counts_once(sink: PostgresSink) -> None:
-    """Guard: one position a record id."""
+    """Each record id is counted at one position."""
     first, second = Record(4, number=2), Record(9, number=2, counts=[("push", "failed", "x", 3)])
     assert count(sink, second, first).refused == 1
     assert totals(sink) == {"sent": 3}
 
 
 def test_an_id_is_forgotten_after_the_window_and_not_before(database: str) -> None:
-    """Guard: the redelivery window."""
+    """An id is remembered for the redelivery window."""
     sink = PostgresSink(database, window_s=3600)
     sink.take_over()
     count(sink, Record(0, number=1))
@@ -237,7 +238,7 @@ def test_ids_beyond_the_window_are_deleted_for_each_source(database: str) -> Non
 
 
 def remembered(sink: PostgresSink) -> list[tuple[str, UUID]]:
-    """The ids that refuse a record, and those of which they are loaded: the same."""
+    """The record ids in counted_ids equal those in memory."""
     found = sink.connected().execute("select source, record_id from counted_records order by 1, 2").fetchall()
     batches = sink.connected().cursor(binary=True).execute("select source, ids from counted_batches").fetchall()
     ids = [(source, UUID(bytes=ids[at : at + 16])) for source, ids in batches for at in range(0, len(ids), 16)]
@@ -254,7 +255,7 @@ def test_ids_are_loaded_once_and_not_by_each_connection(sink: PostgresSink) -> N
 
 @pytest.mark.kills(guard="metrics.counted_ids_after_crash")
 def test_known_ids_are_refused_after_a_server_crash(sink: PostgresSink) -> None:
-    """The crash empties unlogged tables. Guard: counted_ids_loaded."""
+    """The crash empties unlogged tables; counted_ids_loaded shows that."""
     known = [Record(n, number=n, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
     count(sink, *known)
     count(sink, Record(10, number=10))
@@ -268,7 +269,7 @@ def test_known_ids_are_refused_after_a_server_crash(sink: PostgresSink) -> None:
 
 
 def test_notification_is_in_totals_once_under_its_last_status(sink: PostgresSink) -> None:
-    """Guard: the merge by rank of spark_metrics.states."""
+    """Statuses are merged by the rank in spark_metrics.states."""
     shared: dict[str, Any] = {"first_position": 510}
     count(sink, Record(0, number=1, counts=[("push", "held", None, 4)], **shared))
     assert [row[2:] for row in served(sink)["send_totals"]] == [("held", "", 4)]
@@ -282,18 +283,18 @@ def test_notification_is_in_totals_once_under_its_last_status(sink: PostgresSink
     ended: list[tuple[str, str, str | None, int]] = [("push", "delivered", None, 2), ("push", "bounced", "new", 2)]
     count(sink, Record(3, number=4, counts=ended, **shared))
     assert [row[2:] for row in served(sink)["send_totals"]] == [("bounced", "other", 2), ("delivered", "", 2)]
-    # The funnel keeps every step.
+    # The funnel counts every step.
     assert totals(sink) == {"held": 4, "sent": 2, "failed": 1, "expired": 1, "delivered": 2, "bounced": 2}
 
 
-def test_an_id_is_one_source_s_own(sink: PostgresSink) -> None:
+def test_same_id_in_two_sources_counts_in_each(sink: PostgresSink) -> None:
     count(sink, Record(0, number=1), Record(0, number=1, source="delivery", topic="delivery"))
     assert totals(sink) == {"sent": 6}
 
 
 @pytest.mark.kills(guard="metrics.counted_offsets")
 def test_consumed_positions_add_nothing_without_their_ids(sink: PostgresSink) -> None:
-    """Guard: stream_offsets."""
+    """stream_offsets has the consumed positions."""
     batch = [Record(5, number=1), Record(6, number=2), Record(7, number=3, partition=1)]
     count(sink, *batch)
     before = served(sink)
@@ -306,7 +307,7 @@ def test_consumed_positions_add_nothing_without_their_ids(sink: PostgresSink) ->
 
 
 def test_a_task_that_ran_twice_counts_once(sink: PostgresSink) -> None:
-    """Guard: staging_tasks."""
+    """staging_tasks has both runs, of which one counts."""
     attempt = sink.begin()
     record = Record(0, number=1, counts=[("push", "sent", None, 3), ("push", "failed", "x", 4)])
     stage(sink, attempt, [record], part=1, number=0)
@@ -317,8 +318,8 @@ def test_a_task_that_ran_twice_counts_once(sink: PostgresSink) -> None:
 
 
 @pytest.mark.kills(guard="metrics.staging_task")
-def test_a_run_of_a_task_that_still_stages_is_waited_for(sink: PostgresSink, database: str) -> None:
-    """Guard: who stages locks the attempt. Beside a merge, what it commits would count again."""
+def test_merge_waits_for_a_task_run_that_still_stages(sink: PostgresSink, database: str) -> None:
+    """A staging task locks its attempt: rows that it commits during a merge would be counted twice."""
     attempt, record = sink.begin(), Record(0, number=1)
     stage(sink, attempt, [record])
     other = PostgresSink(database)
@@ -333,7 +334,7 @@ def test_a_run_of_a_task_that_still_stages_is_waited_for(sink: PostgresSink, dat
     other.close()
 
 
-def test_a_run_of_a_task_that_never_ends_holds_nothing_up(database: str) -> None:
+def test_merge_stops_waiting_for_an_endless_task_run(database: str) -> None:
     sink, other = PostgresSink(database, tasks_end_s=1), PostgresSink(database)
     sink.take_over()
     attempt, record = sink.begin(), Record(0, number=1)
@@ -357,8 +358,10 @@ def test_task_that_begins_after_the_merge_stages_nothing(sink: PostgresSink) -> 
         stage(sink, attempt, [record], number=1)
 
 
-def test_another_attempt_s_leftovers_are_not_counted(sink: PostgresSink) -> None:
-    """Guard: the attempt's number; a task that lives longer than its attempt stages after the next has begun."""
+def test_rows_of_an_older_attempt_are_not_counted(sink: PostgresSink) -> None:
+    """A task that outlives its attempt stages rows after the next attempt has begun: the attempt's number excludes
+    them.
+    """
     old, new = sink.begin(), sink.begin()
     stage(sink, new, [Record(0, number=2)])
     stage(sink, old, [Record(0, number=1)])
@@ -368,7 +371,7 @@ def test_another_attempt_s_leftovers_are_not_counted(sink: PostgresSink) -> None
 
 @pytest.mark.kills(guard="metrics.lost_staging")
 def test_staging_emptied_by_a_crash_is_detected(sink: PostgresSink) -> None:
-    """Guard: staging_attempts."""
+    """The lost row of staging_attempts shows the crash."""
     attempt = sink.begin()
     stage(sink, attempt, [Record(0, number=1)])
     sink.connected().execute("truncate staging_attempts, staging_tasks, staging_positions, staging_ids, staging_counts")
@@ -378,11 +381,11 @@ def test_staging_emptied_by_a_crash_is_detected(sink: PostgresSink) -> None:
 
 
 def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database: str) -> None:
-    """Guard: epoch."""
+    """The driver's epoch is older than the stream's."""
     attempt = sink.begin()
     other = PostgresSink(database)
     other.take_over()
-    # As if its staging had come after the other's start.
+    # Simulates that the rows were staged after the other driver's start.
     sink.connected().execute("insert into staging_attempts (attempt) values (%s)", [attempt.number])
     stage(sink, attempt, [Record(0, number=1)])
     with pytest.raises(Fenced):
@@ -397,7 +400,7 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
 
 @pytest.mark.kills(guard="metrics.concurrent_attempts")
 def test_batch_is_staged_while_another_is_merged(sink: PostgresSink, database: str) -> None:
-    """Guard: what an attempt may drop when it begins, and how weakly it holds the stream."""
+    """An attempt drops only finished attempts, and locks the stream so weakly that a merge can run."""
     beside, other = sink.beside(), PostgresSink(database)
     first = beside.begin()
     stage(beside, first, [Record(0, number=1)])
@@ -405,7 +408,7 @@ def test_batch_is_staged_while_another_is_merged(sink: PostgresSink, database: s
     left = beside.begin([first.number])
     stage(beside, left, [Record(1, number=2)])
     beside.archiving(left, [first.number])
-    # As a merge holds it, which lasts: the next attempt begins, and another driver does not.
+    # The lock of a long merge: the next attempt can begin, but another driver cannot take over.
     for connection in (beside.connected(), other.connected()):
         connection.execute("set lock_timeout = '50ms'")
     with sink.connected().transaction():
@@ -432,7 +435,7 @@ def test_batch_is_staged_while_another_is_merged(sink: PostgresSink, database: s
 
 @pytest.mark.kills(guard="metrics.second_driver")
 def test_takeover_waits_for_a_staging_driver(sink: PostgresSink, database: str) -> None:
-    """Guard: how weakly the stream is held. Another driver's files would be taken for leftovers."""
+    """Otherwise the other driver would remove this one's files as leftovers."""
     other = PostgresSink(database)
     other.connected().execute("set lock_timeout = '50ms'")
     attempt = sink.begin()
@@ -447,7 +450,7 @@ def test_takeover_waits_for_a_staging_driver(sink: PostgresSink, database: str) 
 
 
 def test_batch_staged_during_its_records_merge_counts_once(sink: PostgresSink) -> None:
-    """Guard: counted_ids. When it was staged its records were not counted yet."""
+    """counted_ids is checked at the merge: at staging time the records were not counted yet."""
     first = sink.begin()
     stage(sink, first, [Record(0, number=1)])
     second = sink.begin([first.number])
@@ -459,7 +462,7 @@ def test_batch_staged_during_its_records_merge_counts_once(sink: PostgresSink) -
     assert totals(sink) == {"sent": 3}
 
 
-def test_a_merge_that_fails_half_way_leaves_nothing(sink: PostgresSink) -> None:
+def test_failed_merge_changes_nothing(sink: PostgresSink) -> None:
     attempt = sink.begin()
     huge: list[tuple[str, str, str | None, int]] = [("push", "queued", None, 2**62)] * 4
     stage(sink, attempt, [Record(0, number=1), Record(1, number=2, source="delivery", topic="delivery", counts=huge)])
@@ -468,13 +471,13 @@ def test_a_merge_that_fails_half_way_leaves_nothing(sink: PostgresSink) -> None:
     assert totals(sink) == {}
     assert sink.next_offsets() == {}
     assert remembered(sink) == []
-    # The very same attempt can be merged once what was wrong is mended.
+    # The same attempt can be merged after the error is repaired.
     sink.connected().execute("update staging_counts set count_total = 1")
     assert sink.merge(attempt, batch_id=0).records == 2
 
 
 def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> None:
-    """Guard: quarantine."""
+    """The quarantine has one row for each position."""
     bad = Record(3, topic="send.api", source="send", problem=Problem.UNDECODABLE)
     merged = count(sink, bad, Record(0, number=1))
     assert merged == Merged(records=2, refused=0, quarantined=1, replayed=0)
@@ -502,7 +505,7 @@ def test_first_record_of_a_send_creates_its_row(sink: PostgresSink) -> None:
     assert (round(requested_at.timestamp() * 1000), chunk_count, chunks) == (AT_MS, 2, 2)
 
 
-def test_send_without_recipients_is_known(sink: PostgresSink) -> None:
+def test_send_without_recipients_has_its_row(sink: PostgresSink) -> None:
     count(sink, a_chunk(0, number=1, counts=[("push", "requested", None, 0)]))
     assert served(sink)["send_channels"] == [("a send", "push", 0, 0, 0)]
     assert served(sink)["counts_minute"] == []
@@ -528,7 +531,7 @@ def test_status_has_the_last_batch_and_a_rising_watermark(sink: PostgresSink, da
 
 
 def test_late_record_revises_its_complete_minute(sink: PostgresSink, database: str) -> None:
-    """Guard: stream_watermark and its grace."""
+    """The watermark stays behind by the grace period."""
     minute = AT_MS // 60_000 * 60_000
     other = PostgresSink(database)
     StatusWriter(other, epoch=1).consumed(minute + 69_999, 0, {}, grace_ms=10_000)
@@ -562,7 +565,7 @@ def test_replays_redeliveries_and_reorderings_equal_a_group_by(sink: PostgresSin
         topic, partition = rng.choice(list(partitions))
         place = partitions[topic, partition]
         number = rng.randrange(150)
-        # What an id counts is the same wherever it stands, as for every record of a deterministic producer.
+        # The content depends on the id alone, as with every deterministic producer.
         content = random.Random(number)  # noqa: S311
         shared: dict[str, Any] = {
             "number": number,
@@ -607,7 +610,7 @@ def test_replays_redeliveries_and_reorderings_equal_a_group_by(sink: PostgresSin
 
 
 def _count_in_batches(sink: PostgresSink, rng: random.Random, partitions: dict[tuple[str, int], list[Record]]) -> None:
-    """Batches of any size, some again, some reaching back before what was counted, as a lost checkpoint makes them."""
+    """Count in batches of any size; some repeat a batch or reach back before it, as after a lost checkpoint."""
     done = dict.fromkeys(partitions, 0)
     while any(done[key] < len(place) for key, place in partitions.items()):
         batch: list[Record] = []

@@ -1,4 +1,4 @@
-"""Views on a real Postgres: added up with each batch, and refused where the table is another."""
+"""Views on a real Postgres: updated with each batch, and refused if their table differs."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def a_row(club: str, total: int) -> str:
     return f'by_club\t{{"club\'s": "{club}", "bucket": "2026-11-21T09:00:00.000Z", "records": 1, "total": {total}}}'
 
 
-def test_batches_add_up(sink: PostgresSink) -> None:
+def test_view_sums_every_batch(sink: PostgresSink) -> None:
     count(sink, 0, a_row("a", 3), a_row("a", 4), a_row("b", 2**40), "another\t{}")
     count(sink, 1, a_row("a", 5))
     rows = sink.connected().execute('select "club\'s", records, total from by_club order by 1').fetchall()
@@ -67,7 +67,7 @@ def test_batches_add_up(sink: PostgresSink) -> None:
 def test_table_that_differs_from_its_view_is_a_stop(sink: PostgresSink, change: str) -> None:
     BY_CLUB.check_table(sink.connected())
     sink.connected().execute(change.encode())
-    with pytest.raises(Stop, match="the table by_club is not as its view says"):
+    with pytest.raises(Stop, match="the table by_club differs from its view"):
         BY_CLUB.check_table(sink.connected())
 
 
@@ -75,12 +75,12 @@ def maintained(connection: Connection) -> list[tuple[object, ...]]:
     return connection.execute("select view, since = '-infinity' from stream_views order by 1").fetchall()
 
 
-def test_maintained_views_say_since_when(sink: PostgresSink, database: str) -> None:
+def test_maintained_view_has_its_start_time(sink: PostgresSink, database: str) -> None:
     assert maintained(sink.connected()) == [("by_club", True)]
     sink.connected().execute("insert into stream_offsets values ('outcome', 0, 5)")
     sink.take_over()
     assert maintained(sink.connected()) == [("by_club", True)]
-    # Another driver keeps none, and a third begins again where much was counted.
+    # The second driver has no views; the third begins them again on a database with many counts.
     other = PostgresSink(database)
     other.take_over()
     other.close()

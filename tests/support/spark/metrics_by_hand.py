@@ -1,6 +1,6 @@
-"""What the topics hold, counted by plain Python: no Spark, no SQL, and none of spark_metrics.
+"""The expected metrics of the topics' records, counted by plain Python without Spark, SQL or spark_metrics.
 
-A record is counted at its first position; one that cannot be read is put aside; notifications are merged by rank.
+A record is counted at its first position, an unreadable record is quarantined, and statuses are merged by rank.
 """
 
 import io
@@ -38,8 +38,14 @@ type Notification = tuple[str, int, str, int]
 
 @dataclass
 class ExpectedMetrics:
-    """counts: (at_ms, club_id, type, channel, measure); log: (user_id, at_ms, send_id, channel, club_id, type, status,
-    reason); sent: what each notification came to; repeated: records that stand in the topics again."""
+    """The expected rows of the metrics tables.
+
+    Attributes:
+        counts: by (at_ms, club_id, type, channel, measure).
+        log: (user_id, at_ms, send_id, channel, club_id, type, status, reason).
+        sent: the final status of each notification.
+        repeated: number of repeated records in the topics.
+    """
 
     counts: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
     requested: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -49,18 +55,18 @@ class ExpectedMetrics:
     repeated: int = 0
 
     def buckets(self, step_ms: int) -> dict[tuple[int, int, str, str, str], int]:
-        """{(bucket, club_id, type, channel, measure): notifications}."""
+        """Notifications by (bucket, club_id, type, channel, measure)."""
         sums: Counter[tuple[int, int, str, str, str]] = Counter()
         for (at_ms, club_id, category, channel, measure), n in self.counts.items():
             sums[at_ms // step_ms * step_ms, club_id, category, channel, measure] += n
         return dict(+sums)
 
     def totals(self) -> Counter[tuple[str, str, str, str]]:
-        """(send_id, channel, status, reason): notifications."""
-        return Counter((send, channel, *said) for (send, _, channel, _), said in self.final_results.items())
+        """Notifications by (send_id, channel, status, reason)."""
+        return Counter((send, channel, *result) for (send, _, channel, _), result in self.final_results.items())
 
     def count(self, kind: str, message: Message, value: dict[str, Any]) -> None:
-        """Count a record that is none of those before."""
+        """Count a record that is not a repetition."""
         if kind == "send":
             self._send(value, send_id_of(message, value))
             return
@@ -88,14 +94,14 @@ class ExpectedMetrics:
 
 
 def send_id_of(message: Message, value: dict[str, Any]) -> str:
-    """The id of a send, its own or that of its position."""
+    """The send's id, or the id derived from its position."""
     return value["send_id"] or ids.send_id_of_record(
         message.topic() or "", message.partition() or 0, message.offset() or 0, message.timestamp()[1]
     )
 
 
 def expected_metrics(bootstrap_servers: str, registry_url: str) -> ExpectedMetrics:
-    """Everything that stands in the topics now."""
+    """All records in the topics now."""
     found, seen = ExpectedMetrics(), set()
     schemas: dict[int, Any] = {}
     for message in sorted(_messages(bootstrap_servers), key=lambda m: (m.topic(), m.partition(), m.offset())):
@@ -136,7 +142,7 @@ def _decoded(value: bytes | str | None, schemas: dict[int, Any], registry_url: s
 
 
 def _plain(schema: Any) -> Any:
-    """Without logical types: a timestamp is its milliseconds."""
+    """Decode without logical types: a timestamp is its milliseconds."""
     if isinstance(schema, dict):
         return {name: _plain(value) for name, value in schema.items() if name != "logicalType"}
     return [_plain(part) for part in schema] if isinstance(schema, list) else schema
@@ -149,14 +155,14 @@ def _messages(bootstrap_servers: str) -> list[Message]:
     try:
         listed = consumer.list_topics(timeout=10).topics
         partitions = [TopicPartition(name, p, 0) for name in KINDS for p in listed[name].partitions]
-        left = {
+        remaining = {
             (partition.topic, partition.partition): consumer.get_watermark_offsets(partition)[1]
             for partition in partitions
         }
         consumer.assign(partitions)
         found: list[Message] = []
-        while missing := sum(left.values()) - len(found):
-            # No more than there are: it would wait for the others until its time is over.
+        while missing := sum(remaining.values()) - len(found):
+            # Ask for no more records than exist: consume() would wait for the others until its time-out.
             for message in consumer.consume(min(500, missing), timeout=5):
                 assert message.error() is None, message.error()
                 found.append(message)

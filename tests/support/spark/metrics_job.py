@@ -1,4 +1,4 @@
-"""The job as a process of its own, for tests: started, awaited, killed, and its archive counted again."""
+"""The job as a process for tests: start, wait, kill, and recompute from its archive."""
 
 import os
 import signal
@@ -18,25 +18,27 @@ from devstack.config import ROOT, StackConfig
 from devstack.service import base_environment, function_environment
 from devstack.services.spark import spark_environment
 
-WAIT_S = 180  # a machine that does much else starts a job in a minute
+WAIT_S = 180  # on a busy machine the job takes a minute to start
 
 
-def wait_until[T](what: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:
-    """What `look` gives once it gives something. Fails with the job's log after WAIT_S, or when the job has ended."""
+def wait_until[T](condition: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:
+    """Wait until `look` returns a value, and return it. Fails with the job's log after WAIT_S or when the job has
+    ended.
+    """
     deadline = time.monotonic() + WAIT_S
     while not (found := look()):
         log = job.log.read_text()[-3000:] if job else ""
         if job and job.process.poll() is not None:
-            pytest.fail(f"the job ended with status {job.process.returncode} before {what}:\n{log}")
+            pytest.fail(f"the job ended with status {job.process.returncode} before {condition}:\n{log}")
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {WAIT_S} s for {what}:\n{log}")
+            pytest.fail(f"waited {WAIT_S} s for {condition}:\n{log}")
         time.sleep(0.1)
     return found
 
 
 @dataclass
 class Job:
-    """The job's process and what it writes."""
+    """The job's process, with its log and its settings."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -44,13 +46,13 @@ class Job:
     environment: dict[str, str]
 
     def kill(self) -> None:
-        """SIGKILL, the JVM too."""
+        """Send SIGKILL, also to the JVM."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Count again from the job's archive."""
+    """Run recompute on the job's archive."""
     return subprocess.run(
         [sys.executable, "-m", "spark_metrics.recompute", *arguments],
         cwd=ROOT,
@@ -63,7 +65,7 @@ def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.Compl
 
 
 def launch(config: StackConfig, database: str, folder: Path, log: Path, **environment: str) -> Job:
-    """The job on a database, with its archive in a folder; else as the devstack sets it, or as given."""
+    """Start the job on a database, with its archive in a folder; all other settings are the devstack's or given."""
     chosen = {
         **base_environment(),
         **function_environment(config),
@@ -90,7 +92,7 @@ type StartJob = Callable[..., Job]
 
 @contextmanager
 def jobs_on(config: StackConfig, database: str, folder: Path) -> Iterator[StartJob]:
-    """Starts the job on a database, with archive and logs in a folder; what still runs at the end is killed."""
+    """Start jobs on a database, with archive and logs in a folder; those still running at the end are killed."""
     jobs: list[Job] = []
 
     def start(**environment: str) -> Job:
@@ -116,7 +118,7 @@ def query_value(database: str, query: str) -> Any:
 
 
 def await_watermark(job: Job, moment: float) -> None:
-    """Wait until the watermark has passed a time: everything that was in the topics then is counted."""
+    """Wait until the watermark has passed a time: every record that was in the topics then is counted."""
 
     def passed() -> bool:
         try:

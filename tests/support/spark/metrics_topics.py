@@ -25,7 +25,7 @@ class Topics:
         self.producer = Producer({"bootstrap.servers": self.config.kafka_bootstrap, "linger.ms": 1, "log_level": 0})
 
     def put(self, topic: str, value: bytes | None, then: Callable[[str, int, int, int], None] | None = None) -> None:
-        """Produce; `then` is told the topic, partition, offset and timestamp."""
+        """Produce a record; `then` gets its topic, partition, offset and timestamp."""
 
         def delivered(error: Any, message: Any) -> None:
             assert error is None
@@ -35,7 +35,7 @@ class Topics:
         self.producer.produce(topic, value, key=uuid4().bytes, on_delivery=delivered)
 
     def flush(self) -> float:
-        """Everything is in the topics; the time after that, in seconds since the epoch."""
+        """Flush. Returns a time after that, in seconds since the epoch."""
         assert self.producer.flush(30) == 0
         return time.time()
 
@@ -49,7 +49,7 @@ class Topics:
 
     def poison(self, topic: str) -> list[bytes | None]:
         """Values that cannot be counted."""
-        good = self.schema_ids[f"{topic}-value"].to_bytes(4, "big")
+        known = self.schema_ids[f"{topic}-value"].to_bytes(4, "big")
         unknown = (2**31 - 2).to_bytes(4, "big")
         no_ids = [b"\0\xff\xff\xff\xff", b"\0\x80\0\0\0 any", b"\0\0\0\0\0"]
-        return [None, b"", b"not Avro", *no_ids, b"\0\x7f\xff\xff\xff any", b"\0" + unknown, b"\0" + good + b"\x02"]
+        return [None, b"", b"not Avro", *no_ids, b"\0\x7f\xff\xff\xff any", b"\0" + unknown, b"\0" + known + b"\x02"]

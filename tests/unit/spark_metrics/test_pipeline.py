@@ -1,4 +1,4 @@
-"""Two batches on their way: merged in their order, one at a time, and none after one that cannot be."""
+"""Two batches under way: merged in order, one at a time, and none after a failed one."""
 
 import gc
 import subprocess
@@ -23,7 +23,7 @@ RECORDS: Any = None
 
 
 class Lost(Exception):
-    """What is worth another try."""
+    """An error that is worth a retry."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class PausableStages:
     """Staging and merging; a test decides when each merge continues."""
 
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 100)))
-    # (attempt, batch, attempts beside it)
+    # (attempt, batch, concurrent attempts)
     staged: list[tuple[int, int, set[int]]] = field(default_factory=list)
     merged: list[int] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
@@ -105,7 +105,7 @@ def test_next_batch_is_staged_during_the_merge() -> None:
 
 @pytest.mark.kills(guard="metrics.two_batches")
 def test_a_third_batch_waits_for_the_first() -> None:
-    """Guard: what is on its way is bounded."""
+    """Bounds the number of batches under way."""
     stages = PausableStages(may_merge=threading.Semaphore(0))
     pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
@@ -122,7 +122,7 @@ def test_a_third_batch_waits_for_the_first() -> None:
 
 @pytest.mark.kills(guard="metrics.staged_again_first")
 def test_failed_merge_is_staged_again_before_the_next() -> None:
-    """Guard: the order. Postgres has lost what was staged while the next batch is staged already."""
+    """The order: Postgres loses the staged rows of a batch when the next one is already staged."""
     stages = PausableStages(may_merge=threading.Semaphore(0), errors=[Lost()])
     pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
@@ -136,8 +136,8 @@ def test_failed_merge_is_staged_again_before_the_next() -> None:
 
 
 @pytest.mark.kills(guard="metrics.failed_merge")
-def test_after_a_merge_that_cannot_be_nothing_is_merged() -> None:
-    """Guard: the failure that stops it. A later batch would say that the lost one was counted, too."""
+def test_permanently_failed_merge_ends_the_pipeline() -> None:
+    """Stops at the failure: a later batch would report the lost one as counted."""
     stages = PausableStages(may_merge=threading.Semaphore(0), errors=[ValueError("this cannot be")])
     pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
@@ -162,7 +162,7 @@ def test_after_a_merge_that_cannot_be_nothing_is_merged() -> None:
     assert pipeline.merged_up_to == -1
 
 
-def test_draining_ends_with_its_time() -> None:
+def test_drain_ends_at_its_timeout() -> None:
     stages = PausableStages(may_merge=threading.Semaphore(0))
     pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
@@ -174,9 +174,10 @@ def test_draining_ends_with_its_time() -> None:
 
 
 def test_merged_batch_is_garbage_collected() -> None:
-    """Guard: the collection after each. py4j's objects are cycles, and hold plans in the JVM.
+    """py4j's objects are cycles that hold plans in the JVM: the pipeline collects them after each batch.
 
-    In a process of its own: in this one another thread may be collecting what other tests left, and one at a time does.
+    Runs in its own process: here another thread may be collecting the objects of other tests, and only one can at a
+    time.
     """
     command = [sys.executable, "-c", "from tests.unit.spark_metrics.test_pipeline import let_go; let_go()"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -184,7 +185,7 @@ def test_merged_batch_is_garbage_collected() -> None:
 
 
 def let_go() -> None:
-    """Ends once a batch's records are let go; raises AssertionError where they are not."""
+    """Ends once a batch's records are collected; raises AssertionError if they are not."""
 
     class Cycle:
         def __init__(self) -> None:

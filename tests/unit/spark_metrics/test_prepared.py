@@ -1,4 +1,4 @@
-"""Prepared plans: planned once, and each time of the rows that are there now."""
+"""Prepared plans: planned once, and executed each time on the present rows."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ WORDS = ("a", "b")
 
 
 class Transform:
-    """Some frames to one; how often it was asked."""
+    """A transform of frames that counts its calls."""
 
     def __init__(self, made: Any) -> None:
         self._made = made
@@ -103,7 +103,7 @@ def test_one_frame_may_be_read_twice(spark: SparkSession) -> None:
     assert transform.asked == 1
 
 
-def test_a_frame_with_a_past_becomes_a_leaf_first(spark: SparkSession) -> None:
+def test_frame_with_a_lineage_becomes_a_leaf_first(spark: SparkSession) -> None:
     plans, transform = PreparedPlans(), Transform(sums)
     for rows in BATCHES:
         doubled = numbers(spark, *rows).withColumn("n", F.col("n") * 2).withColumn("n", (F.col("n") / 2).cast("long"))
@@ -112,7 +112,7 @@ def test_a_frame_with_a_past_becomes_a_leaf_first(spark: SparkSession) -> None:
 
 
 @pytest.mark.kills(guard="prepared_plans.other_columns")
-def test_other_columns_are_planned_for(spark: SparkSession) -> None:
+def test_other_columns_are_planned_separately(spark: SparkSession) -> None:
     plans, transform = PreparedPlans(), Transform(lambda frame: frame.select(frame.columns[-1]))
     assert rows_of(plans.frame("last", [numbers(spark, 1)], transform)) == [(1,)]
     assert rows_of(plans.frame("last", [spark.createDataFrame([("x", 7)], "n string, word int")], transform)) == [(7,)]
@@ -133,9 +133,9 @@ def test_transform_with_another_input_is_planned_every_time(spark: SparkSession)
 @pytest.mark.parametrize(
     "made",
     [
-        # A query of its own within an expression.
+        # A subquery within an expression.
         lambda frame: frame.where(F.col("n") == frame.agg(F.max("n")).scalar()),
-        # What Spark exchanges once and reads twice.
+        # An exchange that Spark computes once and reads twice.
         lambda frame: sums(frame).withColumn("n", F.lit(0)).join(sums(frame), "word").select("word", F.lit(1)),
     ],
     ids=["subquery", "reused exchange"],
@@ -150,7 +150,7 @@ def test_plan_that_cannot_be_reused_is_planned_again(spark: SparkSession, made: 
 def test_plan_that_cannot_be_copied_is_planned_and_logged(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # As a node that takes other arguments would answer.
+    # Simulates a node with other constructor arguments.
     monkeypatch.setattr(prepared, "_scan", lambda node, leaf: node.copy(node.output(), leaf.rows))
     plans = PreparedPlans()
     for rows in BATCHES:
@@ -158,7 +158,7 @@ def test_plan_that_cannot_be_copied_is_planned_and_logged(
     assert [record.message for record in caplog.records if "each batch is planned anew" in record.message] != []
 
 
-def test_a_leaf_has_the_rows_and_no_past(spark: SparkSession) -> None:
+def test_leaf_has_the_rows_and_no_lineage(spark: SparkSession) -> None:
     made: Any = leaf(sums(numbers(spark, 1, 2, 3)))
     assert rows_of(made) == expected((1, 2, 3))
     assert made._jdf.queryExecution().analyzed().children().isEmpty()

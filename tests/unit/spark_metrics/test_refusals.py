@@ -1,4 +1,4 @@
-"""Of a batch that Postgres refuses, the records that it refuses are found, and no others."""
+"""The records that Postgres rejects in a batch are found, and no others."""
 
 import psycopg
 import pytest
@@ -30,11 +30,11 @@ def found_of(without: object) -> list[Place]:
 
 
 def test_last_of_records_that_overflow_together_is_refused() -> None:
-    """A sum that leaves its range: each record alone is taken."""
+    """The sum exceeds its type's range, though Postgres accepts each record alone."""
     assert refused_places(PLACES[:5], lambda n, without: n - len(without) < 4) == PLACES[3:5]
 
 
-def test_a_batch_refused_for_no_record_is_an_error() -> None:
+def test_batch_refused_without_a_bad_record_is_an_error() -> None:
     with pytest.raises(RefusedByPostgres):
         refused_places(PLACES[:4], lambda _n, _without: False)
 

@@ -1,4 +1,4 @@
-"""Spans: what a command's --from and --to touch."""
+"""Spans: the hours that a command's --from and --to select."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -30,7 +30,7 @@ def test_span_of_whole_buckets_is_not_widened() -> None:
     assert span.whole(86_400) == span
 
 
-def test_before_1970_buckets_are_widened_downwards_too() -> None:
+def test_span_before_1970_is_widened_downwards() -> None:
     assert Span(at("1969-12-31T23:59:30"), at("1969-12-31T23:59:30")).whole(60) == Span(
         at("1969-12-31T23:59:00"), at("1970-01-01T00:00:00")
     )

@@ -1,4 +1,4 @@
-"""Where a stream begins."""
+"""The offsets at which a stream begins."""
 
 import json
 
@@ -16,7 +16,7 @@ ENDS = Ends(
 )
 
 
-def test_nothing_counted_begins_at_the_beginning() -> None:
+def test_empty_database_starts_at_the_earliest_offsets() -> None:
     begin = start_of({}, ENDS, may_be_lost=False)
     assert begin == Start(None)
     assert begin.for_spark() == "earliest"
@@ -35,13 +35,13 @@ def test_offsets_beyond_the_topics_stop_the_job() -> None:
 
 
 @pytest.mark.kills(guard="metrics.topic_id")
-def test_topics_that_were_made_again_are_other_topics() -> None:
-    """Whatever they hold: they may be longer than those before were when they were last counted."""
+def test_recreated_topics_stop_the_job() -> None:
+    """Offsets cannot show it: a new topic may be longer than the old one was."""
     counted = {"outcome": "an id", "delivery": "its id"}
     found = {"outcome": "another", "delivery": "its id", "new": "x"}
     with pytest.raises(Stop, match="outcome was deleted and made again"):
         check_topics(counted, found, {("outcome", 0): 5})
-    # Nothing of it is counted, or it is not known which one was.
+    # No record of the topic was counted, or the counted topic's id is unknown.
     check_topics(counted, found, {("delivery", 0): 5})
     check_topics({}, found, {("outcome", 0): 5})
 
@@ -49,7 +49,7 @@ def test_topics_that_were_made_again_are_other_topics() -> None:
 def test_uncounted_deleted_records_stop_the_job() -> None:
     """With SPARK_FAIL_ON_DATA_LOSS=false the job starts at the first record that Kafka still has."""
     known = {("outcome", 0): 4}
-    with pytest.raises(Stop, match="outcome-0 is counted up to 4, and what is left of it begins at 5"):
+    with pytest.raises(Stop, match="outcome-0 is counted up to 4, but its records now begin at 5"):
         start_of(known, ENDS, may_be_lost=False)
     begin = start_of(known, ENDS, may_be_lost=True)
     assert begin.offsets is not None
@@ -64,7 +64,7 @@ def test_lag_counts_from_the_start_offsets() -> None:
 @pytest.mark.kills(guard="metrics.watermark")
 @pytest.mark.parametrize(("merged_up_to", "offset"), [(4, 10), (3, 7), (2, None)])
 def test_offsets_are_passed_once_their_batch_is_merged(merged_up_to: int, offset: int | None) -> None:
-    """Guard: the watermark must not pass records that are only staged."""
+    """The watermark must not pass records that are only staged."""
     source = {"startOffset": {"outcome": {"0": 7}}, "endOffset": {"outcome": {"0": 10}}}
     expected = {} if offset is None else {"outcome": {0: offset}}
     assert passed({"batchId": 4, "sources": [source]}, merged_up_to) == expected

@@ -1,4 +1,4 @@
-"""Two accounts of a notification become one, whatever their order."""
+"""Two states of a notification are merged into one, in any order."""
 
 import itertools
 import json
@@ -32,14 +32,14 @@ def test_each_status_and_reason_has_its_own_code() -> None:
     assert code_of("nonsense", "") == 0
     assert code_of("sent", None) == codes["sent", ""]
     assert len(set(codes.values())) == len(pairs)
-    # The top bit is what two blocks are compared by.
+    # The top bit is reserved for comparing two blocks.
     assert max(codes.values()) < 2**15
     for (status, reason), code in codes.items():
         assert status_of(code) == (status, "other" if reason == "a new one" else reason)
 
 
-def test_the_numbers_of_reasons_never_change() -> None:
-    """They stand in stored blocks."""
+def test_reason_numbers_never_change() -> None:
+    """Stored blocks contain these codes."""
     assert REASONS[:14] == (
         *("", "opted_out", "unknown_user", "other_tenant", "no_device", "no_address", "device_inactive"),
         *("no_template", "template_error", "provider_rejected", "dead_letter", "unknown_channel", "too_large"),
@@ -142,7 +142,7 @@ def test_invalid_result_or_position_is_ignored() -> None:
 
 
 def test_merge_keeps_the_higher_code_of_each_position() -> None:
-    """Guard: the top bit of a code. A borrow of one position's subtraction must not reach its neighbour."""
+    """The top bit of a code stops the borrow of one position's subtraction before the next position."""
     rng = random.Random(20261121)  # noqa: S311
     some = [0, *(code_of(status.value, reason) for status in Status for reason in (None, "opted_out", "a new one"))]
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""Records of every writer to the rows that are counted."""
+"""Records of every writer's schema become the counted rows."""
 
 import io
 import json
@@ -24,7 +24,7 @@ from tests.support.spark.session import ToFrame
 AT_MS = 1_700_000_000_000
 RECORD_ID = ids.chunk_id("a parent", 0)
 
-# What a producer that knows only these four fields registers.
+# The schema of a producer that knows only these four fields.
 MINIMAL = {
     "type": "record",
     "name": "SendRequested",
@@ -33,7 +33,7 @@ MINIMAL = {
         f for f in own_schema("SendRequested")["fields"] if f["name"] in ("type", "club_id", "timestamp", "to_users")
     ],
 }
-# A version to come: fields in another order, and one more.
+# A future version: fields in another order, and one more.
 LATER = own_schema("SendRequested") | {
     "fields": [
         {"name": "campaign", "type": ["null", "string"], "default": None},
@@ -115,7 +115,7 @@ def counts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(r["channel"], r["measure"], r["reason"], r["count_total"]) for r in rows]
 
 
-def test_a_producer_that_knows_four_fields_is_counted(staged: ToRows) -> None:
+def test_send_of_a_minimal_producer_is_counted(staged: ToRows) -> None:
     record = {"topic": "send.monolith", "partition": 3, "offset": 41, "timestamp_ms": AT_MS + 9}
     (row,) = staged([record | {"value": a_send(MINIMAL_SEND)}], WRITERS)
     send_id = ids.send_id_of_record("send.monolith", 3, 41, AT_MS + 9)
@@ -291,7 +291,7 @@ def test_value_that_functions_refuse_is_undecodable(staged: ToRows, value: bytes
 
 @pytest.mark.kills(guard="metrics.counted_by_earlier_version")
 def test_value_an_earlier_version_counted_stays_counted(kafka_frame: ToFrame) -> None:
-    """Earlier versions counted values with bytes left over; a recompute must find what they counted."""
+    """Earlier versions counted values with trailing bytes; a recompute must count them, too."""
     records = kafka_frame([{"topic": "send.api", "value": a_send(send_id="s") + b"\0"}]).select(
         *(
             "topic",
@@ -323,7 +323,7 @@ def _header(schema_id: int) -> bytes:
 
 
 def _no_utf8(value: bytes, text: str) -> bytes:
-    """The same record; a text of it begins in the middle of a character."""
+    """The record with a text that begins in the middle of a character."""
     assert text.encode() in value
     return value.replace(text.encode(), b"\xbf" + text.encode()[1:])
 
@@ -377,7 +377,7 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
     [
         (END_OF_TIME_MS - 1, END_OF_TIME_MS - 1, None),
         (END_OF_TIME_MS - 1, END_OF_TIME_MS, "far_future"),
-        (-1, 2**63 - 1, "far_future"),  # Kafka's word for a record without a timestamp
+        (-1, 2**63 - 1, "far_future"),  # Kafka's value for a record without a timestamp
     ],
 )
 def test_time_outside_the_date_range_is_quarantined(
@@ -412,14 +412,14 @@ def test_bad_record_leaves_the_others_counted(bad_rows: dict[int, dict[str, Any]
     assert [bad_rows[place]["count_total"] for place in (0, len(BAD) + 1)] == [3, 3]
 
 
-def test_a_timestamp_a_day_ahead_is_not_far(staged: ToRows) -> None:
+def test_timestamp_a_day_ahead_is_counted(staged: ToRows) -> None:
     (row,) = staged([{"topic": "send.api", "value": a_send(timestamp=AT_MS + 86_400_000)}], WRITERS)
     assert row["problem"] is None
 
 
 @pytest.fixture
 def whole_plans(spark: SparkSession) -> Iterator[None]:
-    """Plans as texts are not cut."""
+    """Disables the truncation of plans in their text form."""
     names = ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields")
     before = {name: spark.conf.get(name) or "" for name in names}
     for name in names:
@@ -432,7 +432,7 @@ def whole_plans(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.usefixtures("whole_plans")
 @pytest.mark.parametrize("filtered", [False, True])
 def test_a_value_is_decoded_once(kafka_frame: Callable[[Any], DataFrame], filtered: bool) -> None:
-    """An optimizer that copies the decoding to where it is used costs as many times as there are columns."""
+    """If the optimizer copied the decoding into its uses, each value would be decoded once for each column."""
     frame = facts(kafka_frame([]), writers=WRITERS, far_future_ms=0)
     frame = frame.where(F.col("problem").isNull()) if filtered else exploded(frame)
     plan = frame._jdf.queryExecution().optimizedPlan().toString()
@@ -441,8 +441,8 @@ def test_a_value_is_decoded_once(kafka_frame: Callable[[Any], DataFrame], filter
 
 
 @pytest.mark.usefixtures("whole_plans")
-def test_nothing_is_interpreted_for_every_record(kafka_frame: Callable[[Any], DataFrame]) -> None:
-    """One lambda, and Spark compiles neither it nor what stands beside it."""
+def test_every_operator_is_compiled(kafka_frame: Callable[[Any], DataFrame]) -> None:
+    """Spark would not compile a lambda, nor the operator that contains it."""
     frame = exploded(facts(kafka_frame([]), writers=WRITERS, far_future_ms=0))
     plan = frame._jdf.queryExecution().executedPlan().toString()
     operators = [line.lstrip(" +-:") for line in plan.splitlines() if line.strip()]
@@ -459,7 +459,7 @@ def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable
 
 
 def test_job_counts_the_sends_that_preference_checker_accepts(staged: ToRows) -> None:
-    """The other half: tests/unit/preference_checker/test_check_preferences.py."""
+    """The checker's side: tests/unit/preference_checker/test_check_preferences.py."""
     usual = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "send_id": "a", "to_users": [1, 2]}
     records = [
         {"topic": "send.api", "value": avro(OWN_SEND, usual | changes), "timestamp_ms": PRODUCED_MS}

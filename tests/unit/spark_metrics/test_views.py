@@ -1,4 +1,4 @@
-"""Views: the sliding windows, and names that are no views."""
+"""Views: the sliding windows, and rejected names."""
 
 from dataclasses import replace
 
@@ -30,11 +30,11 @@ def test_minute_is_counted_in_its_fifteen_windows(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        (["nowhere:VIEW"], "nowhere:VIEW, which cannot be had"),
-        (["spark_metrics.trending:NOTHING"], "cannot be had"),
-        (["spark_metrics.trending"], "cannot be had"),
-        ([""], "cannot be had"),
-        (["spark_metrics.trending:windows"], "is no spark_metrics.views.View"),
+        (["nowhere:VIEW"], "nowhere:VIEW, which cannot be imported"),
+        (["spark_metrics.trending:NOTHING"], "cannot be imported"),
+        (["spark_metrics.trending"], "cannot be imported"),
+        ([""], "cannot be imported"),
+        (["spark_metrics.trending:windows"], "is not a spark_metrics.views.View"),
         (["spark_metrics.trending:TRENDING"] * 2, "two views of one table"),
     ],
 )
@@ -43,7 +43,7 @@ def test_unknown_view_is_refused(names: list[str], why: str) -> None:
         load_views(names)
 
 
-def test_a_transform_that_gives_something_else_is_refused(spark: SparkSession) -> None:
+def test_transform_with_other_columns_is_refused(spark: SparkSession) -> None:
     TRENDING.check_transform(spark)
     with pytest.raises(Stop, match="transform of the view trending cannot be planned"):
         replace(TRENDING, transform=lambda sums: sums).check_transform(spark)

@@ -1,11 +1,12 @@
-"""Writers' schemas are learned once, and only if they can be used."""
+"""Writer schemas are read once, and used only if they are compatible."""
 
 import pytest
 
 from masscomm.clock import FixedClock
+from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Retry
 from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
-from masscomm.kafka.denied_ids import RETRY_S, DeniedIds
+from masscomm.kafka.denied_ids import DeniedIds
 from spark_metrics.writers import KnownWriters, Learned
 
 
@@ -35,12 +36,12 @@ def test_denied_schema_id_is_looked_up_again_and_learned() -> None:
 
 
 def test_denied_schemas_are_refused_when_their_time_is_over() -> None:
-    """Once for all of them: ids that come later in a flood do not hold up a batch again."""
+    """All of them are retried once: ids that appear later in a flood do not delay a batch again."""
     clock = FixedClock()
     writers = KnownWriters(_registry(), lambda _: True, DeniedIds(clock=clock))
     flood = [("send", schema_id) for schema_id in range(100, 3_000)]
     assert writers.learn(flood).asked_again
-    clock.advance(RETRY_S)
+    clock.advance(DENIED_SCHEMA_RETRY_S)
     learned = writers.learn(flood)
     assert (learned.refused, learned.asked_again) == (set(flood), False)
     assert not writers.learn([("send", 7_000)]).asked_again
