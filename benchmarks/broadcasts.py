@@ -31,7 +31,7 @@ def alone(chain: RunningChain, club_id: int, users: Sequence[int]) -> float:
 
 
 def behind(
-    chain: RunningChain, everybody: Sequence[int], club_id: int, users: Sequence[int]
+    chain: RunningChain, recipients: Sequence[int], club_id: int, users: Sequence[int]
 ) -> tuple[float, float, float]:
     """Send the large broadcast and then the small one to `users`; wait for the end of both.
 
@@ -39,8 +39,8 @@ def behind(
         (seconds of the small one, share of the large one that the provider took in this time, seconds of the large one)
     """
     began = time.time()
-    large = chain.send(LARGE, everybody)
-    wanted = {notification_id(large, user_id, "push") for user_id in everybody}
+    large = chain.send(LARGE, recipients)
+    wanted = {notification_id(large, user_id, "push") for user_id in recipients}
 
     def taken() -> list[float]:
         return [at for each, at in chain.taken().items() if each in wanted]
@@ -49,10 +49,10 @@ def behind(
         time.sleep(0.1)
     asked = time.time()
     if len(taken()) == len(wanted):
-        raise SystemExit("the large broadcast was over before the small one was asked for: make it larger")
+        raise SystemExit("the large broadcast ended before the small one was sent: make it larger")
     small = chain.send(club_id, users)
     ended = chain.await_taken(small, users, TIMEOUT_S)
-    all_ended = chain.await_taken(large, everybody, TIMEOUT_S)
+    all_ended = chain.await_taken(large, recipients, TIMEOUT_S)
     meanwhile = sum(asked < at <= ended for at in taken())
     return ended - asked, meanwhile / len(wanted), all_ended - began
 

@@ -108,9 +108,9 @@ def arrived(chain: RunningChain, asked: dict[str, Probe], codec: Codec, reader: 
 def rows(name: str, found: Sequence[Probe]) -> Iterator[list[str]]:
     """Yield the table's rows: the total and each stage."""
     columns = zip(*(each.milliseconds() for each in found), strict=True)
-    for what, values in zip((name, "  preference checker", "  builder", "  delivery"), columns, strict=True):
+    for label, values in zip((name, "  preference checker", "  builder", "  delivery"), columns, strict=True):
         cuts = quantiles(values, n=100, method="inclusive")
-        yield [what, *(f"{cuts[share - 1]:.0f}" for share in (50, 90, 99)), f"{max(values):.0f}"]
+        yield [label, *(f"{cuts[share - 1]:.0f}" for share in (50, 90, 99)), f"{max(values):.0f}"]
 
 
 def percentile(found: Sequence[Probe], share: int) -> float:
@@ -143,7 +143,7 @@ def waits(idle: Mapping[str, Turns], during: Mapping[str, Turns], idle_s: float,
     return table
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     Console(stderr=True).print(f"[dim]{text}[/]", highlight=False)
 
 
@@ -161,13 +161,13 @@ def main() -> int:
         config = chain.stack.config
         codec = Codec(HttpSchemaRegistry(config.registry_url))
         reader = TopicReader(config.kafka_bootstrap, list(STAGES), from_beginning=True)
-        everybody = range(1, arguments.recipients + 1)
+        recipients = range(1, arguments.recipients + 1)
         probed = range(10**7, 10**7 + WARM_UP + 2 * count)
-        _say("everything runs")
+        _report("everything runs")
         chain.people(PROBED_CLUB, probed)
         if arguments.recipients:
-            chain.people(BULK_CLUB, everybody)
-        _say(f"{len(everybody):,} people are in the directory")
+            chain.people(BULK_CLUB, recipients)
+        _report(f"{len(recipients):,} people are in the directory")
         arrived(chain, probe(chain, probed[:WARM_UP]), codec, reader)
         taking_part = processes(chain)
         asked, idle_turns, idle_s = measured(chain, probed[WARM_UP : WARM_UP + count], taking_part)
@@ -179,8 +179,8 @@ def main() -> int:
         if not arguments.recipients:
             console.print(table)
             return 0
-        _say("measured idle")
-        chain.send(BULK_CLUB, everybody)
+        _report("measured idle")
+        chain.send(BULK_CLUB, recipients)
         while chain.sns.counts().accepted < WARM_UP + count + 1_000:
             time.sleep(0.05)
         before = chain.sns.counts().accepted

@@ -59,6 +59,7 @@ from devstack.provision import create_topics, register_schemas
 from devstack.setup import JARS
 from devstack.stack import Stack
 from masscomm.domain import ids
+from masscomm.domain.grains import Grain
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import HttpSchemaRegistry, own_schema
 from masscomm.kafka.offsets import by_topic
@@ -79,7 +80,7 @@ from tests.support.servers.metrics_database import metrics_database
 # A cluster's heap and compilers: the devstack's are deliberately small. The code that reads records is called often
 # enough to be compiled well. The planner's thousands of methods, called a few hundred times a batch, are not worth it.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods -XX:CompileThresholdScaling=8"
-SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in ("minute", "hour", "day")}  # noqa: S608
+SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in Grain}  # noqa: S608
 _MADE_AT_ONCE = 20_000
 _OUTCOME = fastavro.parse_schema(dict(own_schema("NotificationOutcome")))
 UPSERT = """
@@ -130,7 +131,7 @@ def encoded(schema_id: int, value: dict[str, Any]) -> bytes:
 
 
 def outcomes(schema_id: int, events: int, recipients: int, sends: int) -> Iterator[bytes]:
-    """So many outcome records of so many sends in turns, each of other positions than all before it."""
+    """Produce outcome records of sends in turns, each with other positions than all records before."""
     begins = range(0, events, _MADE_AT_ONCE)
     made = partial(_outcomes_from, schema_id, events, recipients, sends, int(time.time() * 1000))
     with get_context("spawn").Pool() as pool:
@@ -238,7 +239,7 @@ class Benchmark:
 
     def ours(self, events: int, *, archived: bool, look: Callable[[int], None] | None = None) -> float:
         """Return the events counted a second. look: called after each batch with the number of counted records."""
-        starting, left = self.last(events)
+        starting, remaining = self.last(events)
         counted, before = 0, time.perf_counter()
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
             sink = PostgresSink(database, views=load_views(self.settings.views))
@@ -258,13 +259,13 @@ class Benchmark:
             took = timed(
                 lambda: count_all(self.stream(starting), facts, sink, database, folder, archive=archive, merged=merged)
             )
-            self._check(database, left)
+            self._check(database, remaining)
             sink.close()
-            return left / took
+            return remaining / took
 
     def three(self, events: int) -> float:
         """Events a second of three stateful queries over the last so many."""
-        starting, left = self.last(events)
+        starting, remaining = self.last(events)
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
 
             def upsert(grain: str) -> Callable[[DataFrame, int], None]:
@@ -277,7 +278,7 @@ class Benchmark:
 
             def run() -> None:
                 queries = []
-                for grain, step in (("minute", 60), ("hour", 3_600), ("day", 86_400)):
+                for grain, step in ((grain, grain.seconds) for grain in Grain):
                     counted = (
                         self.stream(starting)
                         .transform(facts, writers=self.writers, far_future_ms=FAR_FUTURE_MS)
@@ -296,12 +297,12 @@ class Benchmark:
                     query.awaitTermination()
 
             took = timed(run)
-            self._check(database, left)
-            return left / took
+            self._check(database, remaining)
+            return remaining / took
 
     def _check(self, database: str, events: int) -> None:
         with psycopg.connect(database) as connection:
-            for grain in ("minute", "hour", "day"):
+            for grain in Grain:
                 row = connection.execute(SUM[grain]).fetchone()
                 assert row is not None
                 assert row[0] == events * self.recipients, (grain, row)
@@ -324,8 +325,12 @@ class Benchmark:
 
             def run() -> None:
                 for n in range(records):
-                    said = {"id": UUID(int=random.getrandbits(128), version=4), "at_s": n % 600 * 60, "club_id": n % 20}
-                    connection.execute(ALL.encode(), said)
+                    parameters = {
+                        "id": UUID(int=random.getrandbits(128), version=4),
+                        "at_s": n % 600 * 60,
+                        "club_id": n % 20,
+                    }
+                    connection.execute(ALL.encode(), parameters)
 
             took = timed(run)
             for statement in SUM.values():
@@ -339,7 +344,7 @@ class Benchmark:
         """
         jvm: Any = self.spark.sparkContext._jvm
         tracker = self.spark.sparkContext.statusTracker()
-        # At the last look within the first quarter of the events, and at the last look.
+        # Objects in the heap at the last look within the first quarter of the events, and at the last look of all.
         held: dict[str, Counter[str]] = {}
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         java = next(process for process in processes if "org.apache.spark.deploy.SparkSubmit" in process.cmdline())
@@ -371,7 +376,7 @@ class Benchmark:
             print(f"{size / 2**20:>8,.1f}  {name}")
 
     def where(self, events: int, *, three: bool) -> None:
-        """Count so many, each way once to be compiled; then again, and print where the processor's time goes."""
+        """Count the events each way, once to be compiled; then again, and print the processor time by kind of work."""
         ways: dict[str, Callable[[], float]] = {"ours": lambda: self.ours(events, archived=False)}
         if three:
             ways["three"] = lambda: self.three(events)
@@ -417,7 +422,7 @@ def rounds(
 
 
 def report(runs: dict[str, list[float]], recipients: int) -> None:
-    """The medians, with ratios."""
+    """Print the medians, with ratios."""
     medians = {name: statistics.median(values) for name, values in runs.items()}
     for name, median in medians.items():
         shown = ", ".join(f"{value:,.0f}" for value in runs[name])
@@ -442,7 +447,7 @@ def settings_of(stack: StackConfig, batch: int) -> Settings:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=3_000_000)
-    parser.add_argument("--others", type=int, default=600_000, help="events that the other ways count, the last ones")
+    parser.add_argument("--others", type=int, default=600_000, help="number of last events that the other ways count")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--recipients", type=int, default=3, help="of each event")
     parser.add_argument("--sends", type=int, default=300, help="that the events are of, in turns")
@@ -450,10 +455,12 @@ def main() -> None:
     parser.add_argument("--compression", default="lz4", help="of the topic's records; the chain's is lz4")
     parser.add_argument("--skip-three", action="store_true")
     parser.add_argument("--skip-archive", action="store_true")
-    parser.add_argument("--memory", action="store_true", help="what the driver holds, over so many events")
-    parser.add_argument("--where", action="store_true", help="where the processor's time goes")
+    parser.add_argument(
+        "--memory", action="store_true", help="print the driver's memory while counting this number of events"
+    )
+    parser.add_argument("--where", action="store_true", help="print the processor time by kind of work")
     parser.add_argument("--java", default="", help="further options of the JVM")
-    parser.add_argument("--verbose", action="store_true", help="what each batch took")
+    parser.add_argument("--verbose", action="store_true", help="print the duration of each batch")
     chosen = parser.parse_args()
     if chosen.verbose:
         logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
@@ -468,7 +475,7 @@ def main() -> None:
             settings = settings_of(stack, chosen.batch)
             settings = replace(settings, java_options=f"{settings.java_options} {chosen.java}")
             spark = spark_session(settings)
-            # As in the job: the collection after each merge skips the objects that exist now.
+            # The collection after each merge skips the objects that exist now, as in the job.
             gc.collect()
             gc.freeze()
             bench = Benchmark(stack, spark, settings, chosen.recipients)

@@ -15,6 +15,12 @@ _THREADS = {
 }
 
 
+def of_process(process: psutil.Process) -> float:
+    """Return the seconds of processor time of a process so far. Errors: psutil.Error."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
 def spent() -> dict[str, float]:
     """Return the seconds of processor time so far, by process or kind of thread."""
     found: defaultdict[str, float] = defaultdict(float)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.processor_time import of_process
+
 NANOSECONDS = 1e9
 
 
@@ -45,10 +47,9 @@ def _together(pids: Sequence[int]) -> Turns:
 
 def _ran_s(pid: int) -> float:
     try:
-        times = psutil.Process(pid).cpu_times()
+        return of_process(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return 0.0
-    return times.user + times.system
 
 
 def _of_threads(pid: int) -> Iterator[tuple[int, int]]:

@@ -1,10 +1,10 @@
-"""How much of what a provider allows is used, by several delivery functions at once that know nothing of each other.
+"""Measure the used share of a provider's quota by several delivery functions that do not communicate.
 
     python -m benchmarks.rate_limiter [--per-s 300] [--functions 4] [--seconds 20]
 
-Each function is a process of its own with delivery's use case, SNS' real client and a delivery ledger in memory. In
-front of them stands the devstack's SNS stand-in, which throttles whatever is more than it allows in all. Each case
-begins with another idea of the quota: none, half of it, all of it, thrice as much as there is.
+Each function is a process with delivery's use case, SNS' real client and a delivery ledger in memory. All call
+the devstack's SNS stand-in, which throttles calls above its total rate. The cases differ in the functions'
+configured rate: none, half of the quota, all of it, three times the quota.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,12 @@ from devstack.sns_process import SnsStandIn
 from emulators.sns_stand_in import endpoint_arn
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
-from functions.delivery.publishing import Publisher
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.chain.batch import BatchDriver
+from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail
 from masscomm.channels.rate_limiter import RateLimiter
+from masscomm.channels.senders import EmailSender, PushSender
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -41,6 +43,7 @@ from masscomm.domain.users import Device, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
+from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.stores.retry_schedule import RetrySchedule
@@ -50,7 +53,7 @@ APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"
 RECIPIENTS = 500
 # Seconds until the rate limiters have adapted; not measured.
 WARM_UP_S = 6.0
-# Of each second that is looked at.
+# The share of the quota that must be used in each measured second.
 TARGET = 0.97
 
 
@@ -85,19 +88,27 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
     for topic in topics.chain_topics():
         if topic.schema is not None:
             registry.register(topic.subject, own_schema(topic.schema))
-    codec, store, workers = Codec(registry), InMemoryDelayStore(), 16
+    codec, store = Codec(registry), InMemoryDelayStore()
     os.environ |= {"AWS_ENDPOINT_URL_SNS": url}
     use_case = Deliver(
         directory=DirectoryWithDevices(),
+        cancellations=InMemoryCancellations(),
         ledger=InMemoryDeliveryLedger(clock=clock),
-        publisher=Publisher(clock=clock, rate_limiters={"push": RateLimiter(clock, per_s=per_s)}, workers=workers),
-        caller=Caller(push=SnsPush(connections=workers), email=InMemoryEmail(), clock=clock, sender="a@example.com"),
+        gateway=ProviderGateway(clock=clock, rate_limiters={"push": RateLimiter(clock, per_s=per_s)}),
+        caller=Caller(
+            senders={
+                "push": PushSender(provider=SnsPush()),
+                "email": EmailSender(provider=InMemoryEmail(), from_address="a@example.com"),
+            },
+            clock=clock,
+        ),
         retry_scheduler=RetryScheduler(store=store, retry_schedule=RetrySchedule(), clock=clock),
+        pool=ThreadPoolExecutor(8),
         clock=clock,
     )
     driver = BatchDriver(function="delivery", codec=codec, producer=producer)
     became: Counter[str] = Counter()
-    again = 0
+    redelivered = 0
     for turn in count():
         if time.time() > until:
             break
@@ -106,13 +117,13 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
         record = delivery(users, record_id=str(uuid4()), timestamp=now, built_at=now)
         value = codec.encode(topics.DELIVERY, "DeliveryRequested", record.to_avro())
         event = {"records": {f"{topics.DELIVERY}-0": [entry(value, topic=topics.DELIVERY)]}}
-        again += len(driver.run(event, Minute(), use_case)["batchItemFailures"])
+        redelivered += len(driver.run(event, Minute(), use_case)["batchItemFailures"])
         for name, _, encoded, _ in producer.produced:
             if name == topics.OUTCOME:
                 outcome = NotificationOutcome.from_avro(codec.decode("NotificationOutcome", encoded))
                 became.update({result.status: result.count for result in outcome.results})
         producer.produced.clear()
-    return {**became, "records again": again}
+    return {**became, "records again": redelivered}
 
 
 def measure(*, per_s: float, functions: int, seconds: float, share: float | None) -> dict[str, Any]:
@@ -170,7 +181,7 @@ def cases(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
 def main() -> int:
     """Print a table. Returns 1 if less than TARGET was used or a recipient failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rate_limiter", description=__doc__)
-    parser.add_argument("--per-s", type=float, default=300.0, help="what the provider takes a second, in all")
+    parser.add_argument("--per-s", type=float, default=300.0, help="calls a second that the provider accepts in total")
     parser.add_argument("--functions", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=20.0, help="that are looked at, after the warm-up")
     parser.add_argument("--worker", nargs=4, metavar=("URL", "NUMBER", "UNTIL", "QUOTA"), help="one function, here")

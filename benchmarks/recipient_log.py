@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=2_000, help=f"outcome records of {RECIPIENTS} recipients")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=1_000, help="records a micro-batch")
-    parser.add_argument("--verbose", action="store_true", help="what each batch took")
+    parser.add_argument("--verbose", action="store_true", help="print the duration of each batch")
     chosen = parser.parse_args()
     if chosen.verbose:
         logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)

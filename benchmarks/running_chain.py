@@ -1,11 +1,11 @@
-"""The chain as it runs, for measurements: functions, Kafka, registry, directory, DynamoDB; SNS is the fast stand-in.
+"""The running chain for measurements: functions, Kafka, registry, directory, DynamoDB, provider stand-in.
 
-No monolith, no change data capture and no Spark: people stand in the directory as cdc_consumer would have written them.
+Without monolith, change data capture and Spark: the users are indexed in the form that cdc_consumer writes.
 """
 
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import batched
@@ -22,9 +22,9 @@ from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
 from emulators.sns_stand_in import endpoint_arn
 from examples.monolith.emit import Emitter
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.directory.bulk_writes import VersionedDocument, connect, write
 from masscomm.domain.ids import notification_id
-from masscomm.kafka.topics import CDC_TABLES
 
 TEXT = {"title": "Goal", "body": "We lead by one."}
 _SETTLE_S = 3.0
@@ -40,6 +40,14 @@ class RunningChain:
     stack: Stack
     sns: SnsStandIn
     emitter: Emitter
+    # Returns the specification of the Lambda host with further variables of all functions.
+    host: Callable[[Mapping[str, str]], Service]
+
+    def reconfigure(self, environment: Mapping[str, str]) -> None:
+        """Start the Lambda host again, with these variables of all functions in addition to the usual ones."""
+        self.stack.known["lambda_host"] = self.host(environment)
+        self.stack.restart("lambda_host")
+        time.sleep(_SETTLE_S)
 
     def people(self, club_id: int, user_ids: Iterable[int]) -> None:
         """Add users of a club to the directory, each with a device and no opt-outs."""
@@ -49,12 +57,20 @@ class RunningChain:
             documents = [each for user_id in some for each in _documents(club_id, user_id, application)]
             failed = [fate for fate in write(client, documents) if fate is not None]
             if failed:
-                raise SystemExit(f"the directory took not everybody: {failed[0]}")
+                raise SystemExit(f"the directory did not accept every user: {failed[0]}")
         client.indices.refresh()
 
-    def send(self, club_id: int, user_ids: Sequence[int], *, type: str = "news", critical: bool = False) -> str:
-        """Produce a send on push. Returns its id."""
-        return self.emitter.send(type, club_id, user_ids, critical=critical, channels=["push"], data=TEXT)
+    def send(
+        self,
+        club_id: int,
+        user_ids: Sequence[int],
+        *,
+        type: str = "news",
+        critical: bool = False,
+        channel: str = "push",
+    ) -> str:
+        """Produce a send. Returns its id."""
+        return self.emitter.send(type, club_id, user_ids, critical=critical, channels=[channel], data=TEXT)
 
     def taken(self) -> dict[str, float]:
         """Return the time at which SNS took each notification, by id, in seconds since the epoch."""
@@ -80,7 +96,12 @@ def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: in
         tempfile.TemporaryDirectory(prefix="masscomm-bench-") as folder,
         SnsStandIn.start(any_endpoint=True) as sns,
     ):
-        more = {"AWS_ENDPOINT_URL_SNS": sns.url, "LOG_LEVEL": "ERROR", "POWERTOOLS_LOG_LEVEL": "ERROR"}
+        more = {
+            "AWS_ENDPOINT_URL_SNS": sns.url,
+            "AWS_ENDPOINT_URL_SES": sns.url,
+            "LOG_LEVEL": "ERROR",
+            "POWERTOOLS_LOG_LEVEL": "ERROR",
+        }
         more |= environment or {}
 
         def services(config: StackConfig) -> dict[str, Service]:
@@ -91,12 +112,16 @@ def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: in
             stack = resources.enter_context(Stack(config, without=_UNUSED, catalogue=services, tasks=_tasks))
             client = connect(config.opensearch_url)
             actions: list[dict[str, Any]] = [
-                {"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES
+                {"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in captured_tables()
             ]
             client.indices.update_aliases(body={"actions": actions})
             emitter = resources.enter_context(Emitter(config.kafka_bootstrap, config.registry_url, logger=KAFKA_LOGGER))
             time.sleep(_SETTLE_S)  # consumer groups that have just been joined
-            yield RunningChain(stack, sns, emitter)
+
+            def host(changes: Mapping[str, str]) -> Service:
+                return _changed(all_services(config)["lambda_host"], {**more, **changes}, bulk_nice)
+
+            yield RunningChain(stack, sns, emitter, host)
 
 
 def _tasks(config: StackConfig) -> list[Task]:
@@ -118,7 +143,8 @@ def _documents(club_id: int, user_id: int, application: str) -> Iterator[Version
         return VersionedDocument(index=f"{table}-{GENERATION}", id=str(user_id), version=1, source=source)
 
     token = f"token-{user_id}"
-    yield row("users", {"id": user_id, "club_id": club_id, "first_name": "Ada", "locale": "en"})
+    address = f"user{user_id}@example.com"
+    yield row("users", {"id": user_id, "club_id": club_id, "first_name": "Ada", "locale": "en", "email": address})
     yield row("user_settings", {"user_id": user_id, "club_id": club_id, "channels": {}, "categories": {}})
     yield row("devices", {"id": user_id, "user_id": user_id, "platform": "gcm", "token": token, "active": True})
     state = {

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,7 +30,6 @@ from uuid import uuid4
 import boto3
 import psutil
 
-from benchmarks.recipients import Minute
 from devstack.config import StackConfig
 from devstack.provision import create_dynamodb_tables, create_indices, create_topics
 from devstack.sns_process import SnsStandIn
@@ -38,17 +38,21 @@ from emulators.sns_stand_in import Rule, endpoint_arn
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.delivery.calls import Caller
-from functions.delivery.deliver import SLICE_SIZE, Deliver
-from functions.delivery.publishing import Publisher
+from functions.delivery.deliver import Deliver
+from functions.delivery.publish import UNRECORDED
 from functions.delivery.retry_scheduler import RetryScheduler
 from functions.preference_checker.check_preferences import CheckPreferences
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.chain.chunks import PART_SIZE, chunk_of
+from masscomm.channels.gateway import WORKERS, ProviderGateway
 from masscomm.channels.rate_limiter import RateLimiter
+from masscomm.channels.senders import EmailSender, PushSender
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import AvroRecord, DeliveryRequested, RecheckRequested
 from masscomm.domain.users import Device, Template, User, UserSettings
@@ -56,7 +60,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import Headers, KafkaProducer, Report
-from masscomm.kafka.topics import CDC_TABLES
+from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
@@ -69,8 +73,7 @@ FIGURES = Path(__file__).parents[1] / "infra" / "capacity" / "service_times.json
 COMMAND = "python -m benchmarks.service_times --write"
 GENERATION, CLUB = "g1", 7
 PROVIDER_MS = (0, 10, 25, 50, 100)
-WORKERS = 16
-# As docs/metrics.md gives it for `python -m benchmarks.metrics_throughput` (archived, the lower figure): that takes
+# The figure of docs/metrics.md for `python -m benchmarks.metrics_throughput` (archived, the lower figure): it takes
 # minutes of both cores and is not repeated here.
 SPARK = {"source": "docs/metrics.md", "events_s": 23_000, "recipients_an_event": 3, "cores": 2}
 HANDLERS = ("preference_checker", "builder", "delivery")
@@ -78,7 +81,14 @@ HANDLERS = ("preference_checker", "builder", "delivery")
 type Invoke = Callable[[Sequence[AvroRecord]], None]
 
 
-class Kept:
+class Minute:
+    """Lambda's context, with a constant remaining time of one minute."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+class RecordingProducer:
     """The real producer; it also keeps the values produced, by topic."""
 
     def __init__(self, producer: KafkaProducer) -> None:
@@ -99,20 +109,21 @@ class Chain:
     def __init__(self, config: StackConfig, tables: OpenSearchTables, sns: SnsStandIn) -> None:
         clock = SystemClock()
         self.codec = Codec(registry_with_all_schemas())
-        # Its reports say what goes wrong; the library would also say that the broker ended before the benchmark.
-        self.producer = Kept(KafkaProducer(config.kafka_bootstrap, log_level=0))
+        # Delivery reports show real errors; the library would also log that the broker ended before the benchmark.
+        self.producer = RecordingProducer(KafkaProducer(config.kafka_bootstrap, log_level=0))
         self.directory = OpenSearchDirectory(tables.client, progress=lambda _: tables.progress, clock=clock)
         os.environ["AWS_ENDPOINT_URL_SNS"] = sns.url
         sender = os.environ["SES_SENDER"]
         decisions = DynamoDbDecisionLog(clock=clock)
         self.check = self._step(
             "preference_checker",
-            topics.RECHECK,  # where a broadcast is checked
+            topics.RECHECK,  # the lane in which a broadcast is checked
             CheckPreferences(
                 directory=self.directory,
                 clock=clock,
                 delay_store=InMemoryDelayStore(),
                 decision_log=decisions,
+                cancellations=DynamoDbCancellations(),
             ),
         )
         self.build = self._step(
@@ -123,6 +134,7 @@ class Chain:
                 templates=TemplateCache(self.directory, clock),
                 clock=clock,
                 decision_log=decisions,
+                cancellations=DynamoDbCancellations(),
             ),
         )
         self.deliver = self._step(
@@ -130,19 +142,21 @@ class Chain:
             topics.DELIVERY,
             Deliver(
                 directory=self.directory,
+                cancellations=DynamoDbCancellations(),
                 ledger=DynamoDbDeliveryLedger(table="delivery_ledger", owner=str(uuid4()), clock=clock),
-                publisher=Publisher(
+                gateway=ProviderGateway(
                     clock=clock,
-                    rate_limiters={channel: RateLimiter(clock) for channel in ("push", "email")},
-                    workers=WORKERS,
+                    rate_limiters={channel: RateLimiter(clock) for channel in CHANNELS},
                 ),
                 caller=Caller(
-                    push=SnsPush(connections=WORKERS),
-                    email=SesEmail(sender=sender, connections=WORKERS),
+                    senders={
+                        "push": PushSender(provider=SnsPush()),
+                        "email": EmailSender(provider=SesEmail(sender=sender), from_address=sender),
+                    },
                     clock=clock,
-                    sender=sender,
                 ),
                 retry_scheduler=RetryScheduler(store=InMemoryDelayStore(), retry_schedule=RetrySchedule(), clock=clock),
+                pool=ThreadPoolExecutor(8),
                 clock=clock,
             ),
         )
@@ -161,7 +175,7 @@ class Chain:
 
 
 def fill(tables: OpenSearchTables, users: int) -> None:
-    """So many users of one club with settings and a device each, and one template a channel."""
+    """Store users of one club with settings and a device each, and one template a channel."""
     ids = range(1, users + 1)
     tables.put(*(User(user_id=i, club_id=CLUB, first_name=f"Name{i}", email=f"{i}@example.com") for i in ids))
     tables.put(*(UserSettings(user_id=i, channels={"push": i % 10 != 0}) for i in ids))
@@ -214,7 +228,7 @@ def measure(runs: int) -> dict[str, Any]:
             create_dynamodb_tables(boto3.client("dynamodb"))
             boto3.client("ses").verify_email_identity(EmailAddress=os.environ["SES_SENDER"])
             tables = OpenSearchTables(TestClient(config.opensearch_url), GENERATION)
-            actions = [{"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES]
+            actions = [{"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in captured_tables()]
             tables.client.indices.update_aliases(body={"actions": actions})
             fill(tables, PART_SIZE)
             chain = Chain(config, tables, sns)
@@ -261,7 +275,7 @@ def functions(chain: Chain, runs: int) -> dict[str, Any]:
         "preference_checker": line(sent(1), sent(PART_SIZE), PART_SIZE),
         "builder": line(built(1), built(RANGE_SIZE), RANGE_SIZE),
         "delivery": line(one, delivered(RANGE_SIZE, "push"), RANGE_SIZE),
-        "delivery_email": line(delivered(1, "email"), delivered(SLICE_SIZE, "email"), SLICE_SIZE),
+        "delivery_email": line(delivered(1, "email"), delivered(UNRECORDED, "email"), UNRECORDED),
     }
 
 
@@ -276,15 +290,15 @@ def _delivery(count: int, channel: str) -> DeliveryRequested:
 
 
 def slices(chain: Chain, sns: SnsStandIn, runs: int) -> list[dict[str, float]]:
-    """Return a slice's time for each provider latency: the difference of records of RANGE_SIZE and SLICE_SIZE."""
+    """Return a slice's time for each provider latency: the difference of records of RANGE_SIZE and UNRECORDED."""
     found = []
     for provider_ms in PROVIDER_MS:
         sns.answer(*([Rule(code="slow", delay_s=provider_ms / 1000)] if provider_ms else []))
         one, five = (
             timed(chain.deliver, partial(_delivery, count, "push"), runs)["wall_s"]
-            for count in (SLICE_SIZE, RANGE_SIZE)
+            for count in (UNRECORDED, RANGE_SIZE)
         )
-        parts = RANGE_SIZE // SLICE_SIZE - 1
+        parts = RANGE_SIZE // UNRECORDED - 1
         found.append({"provider_ms": provider_ms, "slice_s": _rounded((five - one) / parts)})
     sns.clear()
     return found
@@ -334,7 +348,7 @@ def main() -> None:
         "machine": f"{os.cpu_count()} shared cores ({platform.machine()}), servers on the same ones, "
         f"Python {platform.python_version()}, medians of {chosen.runs}",
         "workers": WORKERS,
-        "slice_size": SLICE_SIZE,
+        "slice_size": UNRECORDED,
         "spark": SPARK,
         **measure(chosen.runs),
     }

@@ -38,14 +38,14 @@ def main() -> int:
     arguments = parser.parse_args()
     table = Table("a send to 50", "seconds", "of the broadcast meanwhile")
     with running_chain() as chain:
-        everybody = range(1, arguments.recipients + 1)
+        recipients = range(1, arguments.recipients + 1)
         quiet = range(10**7, 10**7 + FEW)
         chain.people(QUIET, quiet)
-        chain.people(LOUD, everybody)
+        chain.people(LOUD, recipients)
         seconds(chain, quiet)
         table.add_row("idle", f"{seconds(chain, quiet):.2f}", "")
-        broadcast = chain.send(LOUD, everybody)
-        wanted = {notification_id(broadcast, user_id, "push") for user_id in everybody}
+        broadcast = chain.send(LOUD, recipients)
+        wanted = {notification_id(broadcast, user_id, "push") for user_id in recipients}
 
         def done() -> int:
             return len(wanted & chain.taken().keys())
@@ -57,13 +57,13 @@ def main() -> int:
             before = done()
             took = seconds(chain, quiet)
             after = done()
-            running = running and after < len(everybody)
+            running = running and after < len(recipients)
             table.add_row(
-                f"with {before / len(everybody):.0%} of it delivered",
+                f"with {before / len(recipients):.0%} of it delivered",
                 f"{took:.2f}",
-                f"{(after - before) / len(everybody):.1%}",
+                f"{(after - before) / len(recipients):.1%}",
             )
-        chain.await_taken(broadcast, everybody, TIMEOUT_S)
+        chain.await_taken(broadcast, recipients, TIMEOUT_S)
     Console().print(table)
     if not running:
         sys.stderr.write("The broadcast was over before the sends were: send to more.\n")

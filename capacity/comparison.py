@@ -1,4 +1,4 @@
-"""The model and the simulation compared: the same plan, the same service times, and where the two differ."""
+"""Compares the model with the simulation, for the same plan and service times, and shows their differences."""
 
 import random
 from collections.abc import Sequence
@@ -20,22 +20,24 @@ SEED = 20261121
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One figure by both; unit: of both."""
+    """One figure, as the model and the simulation computed it, in the same unit."""
 
-    what: str
+    label: str
     model: float
     simulated: float
     unit: str
 
     @property
     def difference(self) -> float:
-        """How much more the simulation says, as a share of the model's."""
+        """Return the deviation of the simulation from the model, as a share of the model's figure."""
         return self.simulated / self.model - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Lanes whose arrivals are planned; `clock.run()` plays it. critical: where there is such a lane."""
+    """Lanes with planned arrivals of records, which `clock.run()` simulates. `critical` is None without a critical
+    lane (kind of send).
+    """
 
     clock: Clock
     bulk: Lane
@@ -52,9 +54,11 @@ def bulk_steps(
     poller_s: float = 0.0,
     even: bool = False,
 ) -> list[Step]:
-    """The bulk lane's three steps as the plan has them.
+    """Return the three functions of the bulk lane (preference_checker, builder, delivery) in the sizes of the plan.
 
-    poller_s: seconds until a mapping has another poller, 0: it has them all; even: records are dealt out to partitions.
+    Args:
+        poller_s: The seconds until a mapping gets a further poller; 0: it has all of them at once.
+        even: Whether records are spread evenly over the partitions.
     """
     return [
         _step(
@@ -74,7 +78,9 @@ def bulk_steps(
 
 
 def critical_steps(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> list[Step]:
-    """The critical lane's: sends to one user, environments kept warm."""
+    """Return the three functions (preference_checker, builder, delivery) of the critical lane, for sends to one
+    user, with environments kept warm.
+    """
     known = {topic.name: topic.partitions for topic in topics.chain_topics()}
     environment = plan.environment
     return [
@@ -150,8 +156,9 @@ def scene(
     even: bool = False,
     seed: int = SEED,
 ) -> Scene:
-    """A broadcast of so many recipients, or a steady load for so many seconds, with so many seconds of one-time
-    passwords."""
+    """Plan a broadcast to `recipients` or a steady load for `seconds`, together with one-time passwords for
+    `critical_s` seconds.
+    """
     rng, clock = random.Random(seed), Clock()  # noqa: S311 - a simulation
     account, provider = Account(plan.lambda_concurrency), Provider(plan.sns_publish, burst=plan.sns_publish)
     steps = bulk_steps(workload, plan, times, provider_s, poller_s=poller_s, even=even)
@@ -169,7 +176,7 @@ def scene(
 
 
 def throughput(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> tuple[float, str]:
-    """(notifications a second, limiting factor) of the plan: its slowest step, or the provider's quota."""
+    """Return (notifications per second, limiting factor) of the plan: its slowest function, or the provider's quota."""
     calls = workload.allowed * workload.calls_a_recipient
     found = {step: recipients_s(step, workload, plan, times, provider_s) for step in STEPS}
     found["the provider's quota"] = plan.sns_publish / calls if calls else inf
@@ -188,12 +195,12 @@ def of_a_broadcast(
     even: bool = False,
     seed: int = SEED,
 ) -> Compared:
-    """Seconds until the last recipient's delivery."""
+    """Compare the seconds until the delivery to the last recipient of a broadcast."""
     played = scene(workload, plan, times, provider_s, recipients=recipients, poller_s=poller_s, even=even, seed=seed)
     played.clock.run()
     rate, by = throughput(workload, plan, times, provider_s)
     return Compared(
-        what=f"{recipients:,} at once, held up by {by}",
+        label=f"{recipients:,} at once, held up by {by}",
         model=recipients / rate,
         simulated=played.bulk.result.ended_s,
         unit="s",
@@ -203,8 +210,11 @@ def of_a_broadcast(
 def of_a_steady_load(
     workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float, *, seconds: float, seed: int = SEED
 ) -> list[Compared]:
-    """Notifications a second that come out, and for each step the environments that are busy in the mean; of the last
-    two thirds of the time, when everything is under way."""
+    """Compare the notifications per second and the busy environments of each function, over the last two thirds of
+    the time.
+
+    In the first third, the load has not yet reached all functions.
+    """
     played = scene(workload, plan, times, provider_s, seconds=seconds, seed=seed)
     before: dict[str, float] = {}
     figures: dict[str, float] = {}
@@ -218,13 +228,15 @@ def of_a_steady_load(
     share = figures["out"] / workload.notifications_s
     used = {step: environments_used(step, workload, plan, times, provider_s) * share for step in STEPS}
     return [
-        Compared(what="notifications out", model=figures["in"], simulated=figures["out"], unit="/s"),
-        *(Compared(what=f"environments busy, {s}", model=used[s], simulated=figures[s], unit="") for s in STEPS),
+        Compared(label="notifications out", model=figures["in"], simulated=figures["out"], unit="/s"),
+        *(Compared(label=f"environments busy, {s}", model=used[s], simulated=figures[s], unit="") for s in STEPS),
     ]
 
 
 def critical_wait_s(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> float:
-    """The model's seconds of a one-time password: three invocations and a call, without waiting."""
+    """Return the model's time for a one-time password in seconds: three invocations and a provider call, without
+    waiting.
+    """
     steps = critical_steps(workload, plan, times, provider_s)
     own = sum(step.invocation_s for step in steps) + sum(step.recipient_s for step in steps)
     calls = [step.calls for step in steps if step.calls is not None]
@@ -233,14 +245,16 @@ def critical_wait_s(workload: Workload, plan: Plan, times: ServiceTimes, provide
 
 
 def wait_in_front_s(rate: float, service_s: float, partitions: int) -> float:
-    """Mean seconds that a record waits for its partition's turn: Pollaczek and Khinchine's formula for M/D/1, records
-    spread over the partitions at random; infinite where more comes than is served."""
+    """Return the mean seconds that a record waits for its partition, by Pollaczek and Khinchine's formula for M/D/1.
+
+    Records are spread over the partitions at random. The result is infinite if the load exceeds the capacity.
+    """
     busy = rate / partitions * service_s
     return inf if busy >= 1 else busy * service_s / (2 * (1 - busy))
 
 
 def partitions_for(rate: float, service_s: float, wait_s: float) -> int:
-    """The fewest partitions with which a record waits no longer than that in the mean."""
+    """Return the smallest number of partitions with which the mean wait of a record is at most wait_s."""
     partitions = 1
     while wait_in_front_s(rate, service_s, partitions) > wait_s:
         partitions += 1
@@ -248,10 +262,12 @@ def partitions_for(rate: float, service_s: float, wait_s: float) -> int:
 
 
 def of_slices(times: ServiceTimes) -> Sequence[Compared]:
-    """The formula of a slice's time and the measured one, with this machine's own processor."""
+    """Compare the formula for the time of a slice (recipients published to together) with the measured time, with
+    this machine's own processor.
+    """
     return [
         Compared(
-            what=f"a slice of {times.slice_size}, provider answers in {one.provider_ms:.0f} ms",
+            label=f"a slice of {times.slice_size}, provider answers in {one.provider_ms:.0f} ms",
             model=times.slice_s(times.slice_size, one.provider_ms / 1000, VCPU_MB),
             simulated=one.slice_s,
             unit="s",

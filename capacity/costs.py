@@ -1,7 +1,8 @@
-"""Costs of a million notifications, and of an environment without load.
+"""Computes the costs of a million notifications, and of an environment without load.
 
-Not counted: data out of AWS, the monolith's side of change data capture, KMS, Secrets Manager, X-Ray, alarms, WAF, API
-Gateway (one request names thousands), backups beyond the volumes' size, support.
+These costs are not included: data transfer out of AWS, the monolith's side of change data capture, KMS, Secrets
+Manager, X-Ray, alarms, WAF, API Gateway (one request names thousands of recipients), backups beyond the size of the
+volumes, support.
 """
 
 from collections import Counter
@@ -18,19 +19,19 @@ from capacity.workload import Workload, sizes
 from functions.catalogue import FunctionEntry
 from infra.cdk.profiles import PROFILES, Warmth
 from masscomm.domain.lanes import Lane
-from masscomm.stores.delivery_ledger import KEPT_S
+from masscomm.domain.time_limits import LEDGER_KEPT_S
 
 MILLION = 1_000_000
 GB = 1e9
 DAYS_A_MONTH = HOURS_A_MONTH / 24
-# Lambda's own lines about an invocation (start, end, report) in JSON, and one of ours.
+# The bytes that an invocation logs: Lambda's own lines (start, end, report) in JSON, and one line of ours.
 LOG_BYTES_AN_INVOCATION = 1_500
-# infra/cdk/resources/network.py: a test compares this number with the synthesised template.
+# The number of interface endpoints in infra/cdk/resources/network.py; a test compares it with the synthesised template.
 INTERFACE_ENDPOINTS = 10
-# infra/cdk/resources/connector.py
+# The number of MSK Connect units in infra/cdk/resources/connector.py.
 CONNECT_UNITS = 1
 DATABASE_VCPUS = {"t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4}
-# Share of the bytes whose client is in another zone than the partition's leader, of three zones.
+# The share of bytes whose client is in another zone than the leader of the partition; there are three zones.
 OTHER_ZONE = 2 / 3
 
 
@@ -38,12 +39,12 @@ OTHER_ZONE = 2 / 3
 class Cost:
     """One line of the bill."""
 
-    component: str  # the charged resource
-    dollars: float  # for a million notifications, or a month
+    component: str  # The resource that is charged.
+    dollars: float  # The price for a million notifications, or for a month, in US dollars.
 
 
 def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> list[Cost]:
-    """Charges by use, every batch full."""
+    """Return the charges by use, with every batch full."""
     invocations = {step: MILLION / (batch_records(step) * recipients_a_record(step, workload)) for step in STEPS}
     gb_s = {
         step: invocations[step]
@@ -62,7 +63,8 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
     written = share * ledger_units_s(bulk, times) + decisions
     kept_gb = allowed / times.slice_size * weights.ledger_bytes / GB
     through_gb = MILLION * weights.bytes_a_notification() / GB
-    # Written once, read by the next step and, but for `build`, by Spark.
+    # A record is written once, and read by the next function and, except for records of the topic `build`, by the Spark
+    # job.
     reads = 2 - weights.bytes_a_notification(INPUTS["builder"]) / weights.bytes_a_notification()
     return [
         Cost(component="push (SNS)", dollars=allowed * (1 - workload.email) * workload.devices * price("sns_push")),
@@ -77,7 +79,7 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
         Cost(
             component="DynamoDB",
             dollars=written * price("dynamodb_write_unit")
-            + kept_gb * KEPT_S / 86_400 / DAYS_A_MONTH * price("dynamodb_gb_month"),
+            + kept_gb * LEDGER_KEPT_S / 86_400 / DAYS_A_MONTH * price("dynamodb_gb_month"),
         ),
         Cost(
             component="Kafka, between zones", dollars=through_gb * (1 + reads) * OTHER_ZONE * price("between_zones_gb")
@@ -91,7 +93,7 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
 
 
 def a_month(plan: Plan) -> list[Cost]:
-    """Hourly charges, independent of the load."""
+    """Return the charges by the hour, which are independent of the load."""
     environment = plan.environment
     kafka, search, database = environment.kafka, environment.opensearch, environment.database
     registry = environment.registry
@@ -141,12 +143,16 @@ def a_month(plan: Plan) -> list[Cost]:
 
 
 def poller_units() -> int:
-    """Event poller units of the mappings with nothing to do: a poller each, a lane's mappings in one group."""
+    """Return the event poller units of idle mappings: each has one poller, and the mappings of a lane (kind of send)
+    are in one group.
+    """
     return sum(ceil(mappings / quota("pollers_a_unit")) for mappings in _mappings().values())
 
 
 def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> int:
-    """Event poller units of bulk's group at that rate: for its invocations, and for its bytes."""
+    """Return the event poller units of the bulk lane's group at this rate: enough for its invocations, and for its
+    bytes.
+    """
     records = sizes(workload).records
     pollers, mb_s = float(_mappings()[Lane.BULK]), 0.0
     for step in STEPS:
@@ -158,7 +164,7 @@ def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provi
 
 
 def _mappings() -> Mapping[Lane, int]:
-    """Event source mappings of each lane: one a topic of a function."""
+    """Return the number of event source mappings of each lane: one for each topic of a function."""
     found: Counter[Lane] = Counter()
     for entry in functions().values():
         found[entry.lane] += _topics(entry)
@@ -170,7 +176,9 @@ def _topics(entry: FunctionEntry) -> int:
 
 
 def _memory_gb(warmth: Warmth) -> float:
-    """Memory of one environment of every function that is kept warm in that way."""
+    """Return the memory of all environments that are kept warm and cause this kind of cost, one for each function,
+    in GB.
+    """
     found = 0.0
     for entry in functions().values():
         profile = PROFILES[entry.package]
@@ -184,14 +192,16 @@ def _hourly(component: str, an_hour: float, a_month: float = 0.0) -> Cost:
 
 
 def total(costs: list[Cost]) -> float:
-    """Of all lines."""
+    """The sum of all lines."""
     return sum(cost.dollars for cost in costs)
 
 
 def by_the_hour(
     workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float, *, hours_a_day: float
 ) -> list[Cost]:
-    """The environment's share of a million notifications, where the rate holds for so many hours a day."""
+    """Return the environment's share of the cost of a million notifications, if the rate lasts for `hours_a_day`
+    hours.
+    """
     millions = workload.notifications_s * 3600 * hours_a_day * DAYS_A_MONTH / MILLION
     idle = ceil(_mappings()[Lane.BULK] / quota("pollers_a_unit"))
     units = busy_poller_units(workload, plan, times, provider_s) - idle

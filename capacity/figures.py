@@ -1,4 +1,4 @@
-"""A published figure, with its source, its date, and its reliability."""
+"""A published figure, such as a price or a quota, with its source, its date, and its reliability."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,16 +8,22 @@ class Trust(StrEnum):
     """How a figure was checked."""
 
     DOCUMENTED = "documented"
-    """It stands in AWS' own documentation."""
+    """AWS' own documentation has the figure."""
     COPIED = "copied"
-    """AWS' price list, as others quote it: several agree, or one names the offer file it is from."""
+    """AWS' price list, quoted by others: several sources agree, or one names the offer file."""
     UNVERIFIED = "unverified"
-    """Sources differ, or none was found: look it up before it is relied on."""
+    """Sources differ, or none was found: verify it before use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """value: in `unit`; read: the month in which the source was looked up; raise_by: how more of it is to be had."""
+    """A published figure.
+
+    Attributes:
+        value: The number in `unit`.
+        read: The month in which the source was read.
+        raise_by: How a quota can be raised.
+    """
 
     name: str
     value: float

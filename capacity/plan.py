@@ -1,7 +1,6 @@
-"""A deployment as far as its capacity goes: an environment's configuration, the functions, the topics and what AWS
-grants.
+"""The sizes of a deployment: the configuration of an environment, the functions, the topics and the quotas of AWS.
 
-Everything but what AWS grants is read from where it is deployed from: infra/cdk/config.py, functions/functions.yaml
+All sizes except the quotas are read from the sources of the deployment: infra/cdk/config.py, functions/functions.yaml
 and schemas/topics.yaml.
 """
 
@@ -22,31 +21,35 @@ from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.kafka import topics
 
 STEPS = ("preference_checker", "builder", "delivery")
-# The topic that each step reads. All of the checker's traffic is assumed to come from one producer, the worst case.
+# The topic that each function consumes. The model assumes the worst case, in which one producer causes all traffic of
+# the preference checker.
 INPUTS = {"preference_checker": topics.SEND_API, "builder": topics.BUILD, "delivery": topics.DELIVERY}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """An environment's sizes, and the account's quotas."""
+    """The sizes of an environment, and the quotas of its account."""
 
     environment: Environment
-    partitions: Mapping[str, int]  # of each step's topic, bulk, and of each further queue of it
-    pollers: Mapping[str, int]  # of each step's mapping at most
-    memory_mb: Mapping[str, int]  # of each step's function
-    sns_publish: float  # sns_publish to emr_vcpus: AWS' quotas
+    # For each function: the number of partitions of its bulk topic, and of each broadcast queue.
+    partitions: Mapping[str, int]
+    # For each function: the maximum number of pollers of its event source mapping.
+    pollers: Mapping[str, int]
+    memory_mb: Mapping[str, int]  # For each function: its memory in MB.
+    sns_publish: float  # The following fields, from sns_publish to emr_vcpus, are quotas of AWS.
     ses_rate: float
     lambda_concurrency: float
     table_writes: float
     emr_vcpus: float
-    brokers: int  # brokers, data_nodes and executors: numbers of instances
+    brokers: int  # The fields brokers, data_nodes and executors are numbers of instances.
     data_nodes: int
-    copies: int  # of the directory's indices, each of which one data node serves
+    # The number of copies (primary shards and replicas) of the largest index, each on one data node.
+    copies: int
     executors: int
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
-        """The environment as configured, in an account with the default quotas."""
+        """Return the plan of the environment as it is configured, in an account with the default quotas."""
         entries = functions()
         partitions = {topic.name: topic.partitions for topic in topics.chain_topics()}
         factor = environment.kafka.partitions_factor
@@ -67,26 +70,26 @@ class Plan:
         )
 
     def with_partitions(self, step: str, partitions: int) -> Self:
-        """The plan with so many partitions of the step's topic."""
+        """Return the plan with another number of partitions of the function's topic."""
         return replace(self, partitions={**self.partitions, step: partitions})
 
     def with_pollers(self, step: str, pollers: int) -> Self:
-        """The plan with so many pollers of the step's mapping at most."""
+        """Return the plan with another maximum number of pollers of the function's mapping."""
         return replace(self, pollers={**self.pollers, step: pollers})
 
     def with_memory(self, step: str, memory_mb: int) -> Self:
-        """The plan with a step's function of so much memory."""
+        """Return the plan with another memory of the function."""
         return replace(self, memory_mb={**self.memory_mb, step: memory_mb})
 
     def environments(self, step: str) -> float:
-        """Invocations of a step at a time: one a partition, five a poller."""
+        """Return the maximum number of concurrent invocations of a function: one per partition, five per poller."""
         return min(
             self.partitions[step], quota("invocations_a_poller") * min(self.pollers[step], quota("pollers_most"))
         )
 
     @property
     def bulk_partitions(self) -> int:
-        """Every partition of the cluster, replicas counted."""
+        """Return the number of partitions in the cluster, replicas included."""
         factor = self.environment.kafka.partitions_factor
         known = [*topics.chain_topics(), *topics.cdc_topics(self.environment.generation)]
         usual = sum(topic.partitions * factor for topic in known)
@@ -94,14 +97,17 @@ class Plan:
             self.partitions[step] - topic.partitions * factor
             for topic in known
             for step in STEPS
-            # A single tenant has its whole queue and no other queue: each needs as many.
+            # A tenant uses one whole broadcast queue and no other, so that each queue needs the full number of
+            # partitions.
             if topics.base_of(topic.name) == INPUTS[step] and topics.lane_of(topic.name) in BROADCASTS
         )
         return (usual + raised) * self.environment.kafka.replication_factor
 
 
 def _copies(data_nodes: int) -> int:
-    """Of the largest index, on so many nodes: OpenSearch makes and removes replicas as nodes come and go."""
+    """Return the number of copies of the largest index: OpenSearch adds and removes replicas with the number of
+    nodes.
+    """
     index = json.loads(files("schemas").joinpath("indices/users.json").read_text())["settings"]["index"]
     fewest, most = map(int, index["auto_expand_replicas"].split("-"))
     return int(index["number_of_shards"]) * (1 + max(fewest, min(most, data_nodes - 1)))
@@ -109,27 +115,29 @@ def _copies(data_nodes: int) -> int:
 
 @cache
 def functions() -> Mapping[str, FunctionEntry]:
-    """Every function by the name it is deployed under."""
+    """Return every function by its deployed name."""
     return {entry.name: entry for entry in read_catalogue(generation="g1")}
 
 
 def batch_records(step: str, lane: Lane = Lane.BULK) -> int:
-    """Records of a batch at most."""
+    """Return the maximum number of records in a batch."""
     source = functions()[step if lane is Lane.BULK else f"{step}-critical"].event_source
     if source is None:
         raise ValueError(f"{step} has no event source")
-    return int(source.config["batch_size"])
+    return source.batch_sizes[topics.in_lane(INPUTS[step], lane)]
 
 
 def recipients_a_record(step: str, workload: Workload) -> float:
-    """Notifications in a full record of the step's topic: requested ones, some of which are suppressed."""
+    """Return the number of notifications in a full record of the function's topic: requested ones, some of which are
+    suppressed.
+    """
     return workload.chunk if step == "preference_checker" else RANGE_SIZE
 
 
 def invocation_s(
     step: str, records: float, workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float
 ) -> float:
-    """Seconds of an invocation with so many full records."""
+    """Return the duration of an invocation with this number of full records in seconds."""
     memory = plan.memory_mb[step]
     if step == "preference_checker":
         return times.lines[step].at(records * workload.chunk, memory)
@@ -143,7 +151,9 @@ def invocation_s(
 
 
 def recipients_s(step: str, workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> float:
-    """Notifications a second that the step gets through, every batch full and every environment busy."""
+    """Return the maximum throughput of a function in notifications per second, with every batch full and every
+    environment busy.
+    """
     records = batch_records(step)
     takes = invocation_s(step, records, workload, plan, times, provider_s)
     return plan.environments(step) * records * recipients_a_record(step, workload) / takes

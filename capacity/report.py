@@ -1,6 +1,6 @@
-"""Tables of docs/capacity.md: `python -m capacity.report` prints them and writes them into that page.
+"""Generates the tables of docs/capacity.md: `python -m capacity.report` prints them and writes them into that page.
 
-The text between two markers in that page is generated here; the other text is written by hand.
+A table replaces the text between its two markers in that page; the other text is written by hand.
 """
 
 import argparse
@@ -33,12 +33,13 @@ from infra.cdk.config import ENVIRONMENTS, PROD, Environment
 
 PAGE = Path(__file__).parents[1] / "docs" / "capacity.md"
 RATES = (1_000, 10_000, 50_000)
-# Seconds of each rate that are simulated: long enough for some hundred thousand notifications.
+# Rate in notifications per second → the simulated seconds: enough for some hundred thousand notifications.
 SIMULATED_S = {1_000: 300.0, 10_000: 90.0, 50_000: 30.0}
 MILLION = 1_000_000
-# SNS' time for a call is published nowhere. Up to some 25 ms it hardly matters: sixteen wait at once.
+# The assumed latency of an SNS call in seconds; AWS publishes none. Up to some 25 ms it has little effect, because
+# sixteen calls run concurrently.
 PROVIDER_S = 0.02
-# A mapping that begins with one poller and has another after so long. AWS publishes no figure for this either.
+# The assumed seconds after which a mapping with one poller gets another one; AWS publishes no figure.
 POLLER_S = 10.0
 HOURS_A_DAY = (1, 24)
 CRITICAL_S = 120.0
@@ -46,17 +47,17 @@ _MARKED = "<!-- made by make capacity: {name} -->\n{text}\n<!-- end of {name} --
 
 
 def tables() -> Mapping[str, str]:
-    """Every generated part of the page by its name."""
+    """Return every generated part of the page by its name."""
     return {name: make() for name, make in (*_MODEL.items(), *_SIMULATION.items())}
 
 
 def model_tables() -> Mapping[str, str]:
-    """Those that need no simulation."""
+    """Return the tables that need no simulation."""
     return {name: make() for name, make in _MODEL.items()}
 
 
 def written(page: str, parts: Mapping[str, str]) -> str:
-    """The page with these parts. Errors: ValueError where it has no place for one."""
+    """Return the page with these parts replaced. Raises ValueError if the page has no markers for a part."""
     for name, text in parts.items():
         pattern = re.escape(_MARKED).replace(r"\{name\}", re.escape(name)).replace(r"\{text\}", ".*?")
         page, found = re.subn(pattern, lambda _, n=name, t=text: _MARKED.format(name=n, text=t), page, flags=re.DOTALL)  # type: ignore[misc]
@@ -71,7 +72,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _figures(values: float) -> str:
-    """Three digits at most, and no more precision than there is."""
+    """Return the value as text with at most three significant digits."""
     if values == inf:
         return "at none"
     if values >= 100:
@@ -100,7 +101,7 @@ def _raised(rate: float) -> tuple[Plan, list[Change]]:
 
 
 def assumptions() -> str:
-    """The model's inputs."""
+    """Return the table of the model's inputs."""
     workload, times = _workload(RATES[0]), _times()
     weights = sizes(workload)
     rows = [
@@ -123,7 +124,7 @@ def assumptions() -> str:
         (
             "delivery, processor's time of a push",
             f"{times.lines['delivery'].recipient.cpu_s * 1000:.2f} ms",
-            times.said,
+            times.origin,
         ),
         (
             "preference_checker, of a recipient",
@@ -143,7 +144,7 @@ def assumptions() -> str:
 
 
 def costs() -> str:
-    """By use, for a million, and what the environment adds."""
+    """Return the table of costs by use for a million notifications, and of the environment's share."""
     head = ["a million notifications", *(f"{rate:,}/s" for rate in RATES)]
     columns = [for_a_million(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S) for rate in RATES]
     rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
@@ -161,7 +162,9 @@ def costs() -> str:
 
 
 def hourly() -> str:
-    """The environment's share by component, where the rate holds for the fewest hours."""
+    """Return the table of the environment's costs by component for a million notifications, at the fewest hours a
+    day.
+    """
     hours = HOURS_A_DAY[0]
     columns = [
         by_the_hour(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours) for rate in RATES
@@ -172,7 +175,7 @@ def hourly() -> str:
 
 
 def idle() -> str:
-    """A month of each environment with nothing sent."""
+    """Return the table of the monthly costs of each environment without load."""
     columns = [a_month(Plan.of(environment)) for environment in ENVIRONMENTS.values()]
     rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
     rows.append(["**a month**", *(f"**{_dollars(total(column))}**" for column in columns)])
@@ -180,11 +183,13 @@ def idle() -> str:
 
 
 def limits_met() -> str:
-    """Every limit of production as it is deployed, in the order in which a growing load meets them."""
+    """Return the table of every limit of the production environment, in the order in which a growing load meets
+    them.
+    """
     found = [limits(_workload(rate), Plan.of(PROD), _times(), PROVIDER_S) for rate in RATES]
     rows = []
     for of_rates in sorted(zip(*found, strict=True), key=lambda row: row[-1].met_at(_workload(RATES[-1]))):
-        # For the highest rate: the critical lane's addition to each limit is the smaller part there.
+        # The limits are computed at the highest rate, at which the share of the critical lane in each limit is small.
         met = of_rates[-1].met_at(_workload(RATES[-1]))
         shares = [_share(limit) for limit in of_rates]
         rows.append([of_rates[0].name, _figures(met), f"{_figures(of_rates[0].most)} {of_rates[0].unit}", *shares])
@@ -197,7 +202,9 @@ def _share(limit: Limit) -> str:
 
 
 def changes() -> str:
-    """Changes in production for each rate, in the order in which their limits are met."""
+    """Return the table of changes to the production environment for each rate, in the order in which the limits are
+    met.
+    """
     rows = []
     for rate in RATES:
         for number, change in enumerate(_raised(rate)[1]):
@@ -206,7 +213,7 @@ def changes() -> str:
 
 
 def delivery() -> str:
-    """How many environments, hence partitions, delivery needs."""
+    """Return the table of the number of environments, and so of partitions, that delivery needs."""
     plan = Plan.of(PROD)
     small = plan.memory_mb["delivery"]
     rows = []
@@ -230,7 +237,7 @@ def delivery() -> str:
 
 
 def simulation() -> str:
-    """Model and simulation side by side."""
+    """Return the table that compares the model with the simulation."""
     compared: list[tuple[str, Compared]] = []
     for rate in RATES:
         plan, workload = _raised(rate)[0], _workload(rate)
@@ -239,13 +246,13 @@ def simulation() -> str:
     for name, plan in (("as deployed", Plan.of(PROD)), *((f"raised for {r:,}/s", _raised(r)[0]) for r in RATES[1:])):
         compared.append((name, _broadcast(plan)))
     plan, name = _raised(RATES[-1])[0], f"raised for {RATES[-1]:,}/s"
-    compared.append((name, replace(_broadcast(plan, even=True), what="the same, records dealt out evenly")))
-    begun = replace(_broadcast(plan, poller_s=POLLER_S), what=f"the same, one poller more each {POLLER_S:.0f} s")
+    compared.append((name, replace(_broadcast(plan, even=True), label="the same, records dealt out evenly")))
+    begun = replace(_broadcast(plan, poller_s=POLLER_S), label=f"the same, one poller more each {POLLER_S:.0f} s")
     compared.append((name, begun))
     rows = [
         [
             name,
-            one.what,
+            one.label,
             f"{_figures(one.model)} {one.unit}".strip(),
             f"{_figures(one.simulated)} {one.unit}".strip(),
             f"{one.difference:+.0%}",
@@ -262,19 +269,19 @@ def _broadcast(plan: Plan, *, poller_s: float = 0.0, even: bool = False) -> Comp
 
 
 def slices() -> str:
-    """The formula of a slice, and the measured time."""
+    """Return the table that compares the formula for a slice (recipients recorded together) with the measured time."""
     rows = [
-        [one.what, f"{one.model * 1000:.0f} ms", f"{one.simulated * 1000:.0f} ms", f"{one.difference:+.0%}"]
+        [one.label, f"{one.model * 1000:.0f} ms", f"{one.simulated * 1000:.0f} ms", f"{one.difference:+.0%}"]
         for one in of_slices(_times())
     ]
     return _table(("", "formula", "measured", "difference"), rows)
 
 
 def critical() -> str:
-    """One-time passwords by warm environments, by partitions, and during a broadcast."""
+    """Return the table of one-time passwords by warm environments, by partitions, and during a broadcast."""
     rows = []
-    for environment, what in _critical_cases():
-        rows.append([what, *_critical(Plan.of(environment))])
+    for environment, label in _critical_cases():
+        rows.append([label, *_critical(Plan.of(environment))])
     rows.append([f"as deployed, during a broadcast of {MILLION:,}", *_critical(Plan.of(PROD), recipients=MILLION)])
     plan = replace(Plan.of(PROD), sns_publish=_raised(RATES[1])[0].sns_publish)
     rows.append([f"the same with {plan.sns_publish:,.0f} publishes/s", *_critical(plan, recipients=MILLION)])
@@ -310,12 +317,12 @@ def _critical(plan: Plan, *, recipients: int = 0) -> list[str]:
 
 
 def prices() -> str:
-    """Every price, with where it is from."""
+    """Return the table of every price with its source."""
     return _sources(PRICES.values())
 
 
 def quotas() -> str:
-    """Every quota, with where it is from and how more is had."""
+    """Return the table of every quota, with its source and the way to raise it."""
     return _sources((sns_publish(PROD.region), *QUOTAS.values()), more_of_it=True)
 
 

@@ -1,14 +1,16 @@
-"""Simulation of the chain in virtual time: topics, partitions, event pollers, environments, the provider.
+"""Simulates the path of notifications through all functions in virtual time: topics, partitions, event pollers,
+environments, the provider.
 
     arrivals → send ─▶ preference_checker ─▶ build ─▶ builder ─▶ delivery ─▶ delivery ─▶ provider
 
-A partition is given to one invocation at a time, a batch is of one partition, a mapping runs five invocations a poller
-at most and none more than the account has, and a new environment starts cold. A delivery's records, slices and calls
-follow one another as in functions/delivery. Calls above the provider's quota wait for their turn at the provider (in
-reality they are refused and retried, with the same effect on the rate).
+One invocation at a time consumes a partition; a batch has records of one partition; a mapping runs at most five
+invocations a poller and at most the account's concurrency; a new environment starts cold. Delivery processes its
+records, slices (recipients recorded together) and calls in the same order as functions/delivery. Calls above the
+provider's quota wait for their turn at the provider (in reality they are refused and retried, with the same effect on
+the rate).
 
-Not simulated: failures, redeliveries, rebalances, leases, the writing into Kafka beyond its measured time. Same seed,
-same result: the simulation does not read the machine's clock.
+Failures, redeliveries, rebalances, leases, and delays of Kafka beyond the measured time are not simulated. The same
+seed results in the same figures: the simulation does not read the machine's clock.
 """
 
 import heapq
@@ -19,52 +21,60 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 
 INVOCATIONS_A_POLLER = 5
-# Rounding errors of a number of recipients or calls are below this.
+# Numbers of recipients or calls that are smaller than this are rounding errors.
 _NOTHING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
-    """An environment's calls to the provider. A slice's calls end before the next slice's begin."""
+    """The provider calls of one environment. The calls of a slice (recipients recorded together) end before those of
+    the next slice begin.
+    """
 
-    workers: int  # calls at once
+    workers: int  # The number of concurrent calls.
     slice_size: int
-    cpu_s: float  # the environment's own part of a call, one at a time
-    latency_s: float  # the provider's part
+    # The environment's own processor time for a call in seconds; these times do not overlap.
+    cpu_s: float
+    latency_s: float  # The provider's latency of a call in seconds.
     per_recipient: float
-    not_overlapped: float = 0.0  # share of the shorter of the two times that is added
+    # The share of the shorter of the two times that does not overlap with the longer one.
+    not_overlapped: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One function in one lane with its mapping."""
+    """One function in one lane (kind of send), with its event source mapping."""
 
     name: str
     partitions: int
-    batch: int  # records
-    record: int  # most recipients of a produced record
-    invocation_s: float  # time of an invocation, without the provider
-    recipient_s: float  # additional time of each recipient, without the provider
-    passed: float = 1.0  # share of recipients that are not suppressed
-    pollers: tuple[int, int] = (1, 1)  # at the start and at most, one more every poller_s
+    batch: int  # The maximum number of records in a batch.
+    # The maximum number of recipients in a record that the function produces.
+    record: int
+    invocation_s: float  # The time of an invocation without provider calls, in seconds.
+    # The additional time for each recipient without provider calls, in seconds.
+    recipient_s: float
+    passed: float = 1.0  # The share of recipients that are not suppressed.
+    # The number of pollers at the start, and the maximum; one more is added every poller_s seconds.
+    pollers: tuple[int, int] = (1, 1)
     poller_s: float = 0.0
-    environments: float = inf  # most environments of the function
+    environments: float = inf  # The maximum number of environments of the function.
     warm: int = 0
     cold_start_s: float = 0.0
-    calls: Calls | None = None  # of delivery
-    even: bool = False  # records go to the partitions in turn, not by key
+    calls: Calls | None = None  # The provider calls; only delivery has them.
+    # Whether records go to the partitions in turn, and not by the hash of a key.
+    even: bool = False
 
 
 @dataclass(slots=True)
 class Record:
-    """A record in the simulation."""
+    """A record in the simulation, with a number of recipients."""
 
-    count: float  # recipients
-    born: float  # arrival of their send
+    count: float  # The number of recipients.
+    born: float  # The time at which the send of the record arrived.
 
 
 class Provider:
-    """A rate that all environments share. burst: calls that may come at once."""
+    """A rate of calls that all environments share. `burst` is the number of calls that are admitted at once."""
 
     def __init__(self, rate: float, burst: float = 0.0) -> None:
         self.rate = rate
@@ -73,7 +83,7 @@ class Provider:
         self._burst_s = burst / rate if rate < inf else 0.0
 
     def admit(self, calls: float, now: float) -> float:
-        """When the last of so many calls is let through."""
+        """Return the time at which the last of these calls is admitted."""
         self.calls += calls
         if self.rate == inf:
             return now
@@ -82,7 +92,7 @@ class Provider:
 
 
 class Clock:
-    """Virtual time, and the queue of due events."""
+    """The virtual time, and the queue of future events."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -94,7 +104,7 @@ class Clock:
         heapq.heappush(self._due, (when, self._sequence, act))
 
     def run(self, until: float = inf) -> None:
-        """Run until no event is due, or until that time."""
+        """Process events until there are none, or until the given time."""
         while self._due and self._due[0][0] <= until:
             self.now, _, act = heapq.heappop(self._due)
             act()
@@ -104,7 +114,7 @@ class Clock:
 
 @dataclass
 class Account:
-    """Invocations at a time that all functions share."""
+    """The limit of concurrent invocations that all functions of an account share."""
 
     concurrency: float = inf
     used: int = 0
@@ -117,7 +127,7 @@ class Account:
 
 
 class Mapping:
-    """A step's topic, mapping and environments."""
+    """The topic, the event source mapping and the environments of one function."""
 
     def __init__(
         self,
@@ -150,17 +160,17 @@ class Mapping:
 
     @property
     def most(self) -> float:
-        """Invocations at a time, with every poller there."""
+        """Return the maximum number of concurrent invocations with the current pollers."""
         return min(self.step.partitions, self.step.environments, INVOCATIONS_A_POLLER * self.step.pollers[1])
 
     @property
     def busy_s(self) -> float:
-        """Environments that were busy, summed over time."""
+        """Return the time that environments were busy, summed over all environments."""
         self._count(0)
         return self._busy_s
 
     def put(self, record: Record) -> None:
-        """Into a partition by its key, which is as good as at random."""
+        """Add a record to a random partition, as the hash of a key does."""
         number = self._put % self.step.partitions if self.step.even else self._rng.randrange(self.step.partitions)
         self._put += 1
         partition = self._partitions[number]
@@ -170,7 +180,7 @@ class Mapping:
             self.dispatch()
 
     def dispatch(self) -> None:
-        """Invoke for every partition that waits, as far as pollers, environments and the account allow."""
+        """Invoke the function for every waiting partition, as far as pollers, environments and the account permit."""
         while self._ready and self._running < min(INVOCATIONS_A_POLLER * self._pollers, self.step.environments):
             if self._account.used >= self._account.concurrency:
                 if self not in self._account.waiting:
@@ -198,15 +208,17 @@ class Mapping:
         else:
             self._clock.at(self._clock.now + takes, lambda: self._deliver(number, batch, 0, batch[0].count, 0.0))
 
-    def _deliver(self, number: int, batch: Sequence[Record], index: int, left: float, of_slice: float) -> None:
-        """The next wave of calls of the record at that place; of_slice: calls left of the slice."""
+    def _deliver(self, number: int, batch: Sequence[Record], index: int, remaining: float, of_slice: float) -> None:
+        """Start the next wave of provider calls for the record at this index. `of_slice` is the number of remaining
+        calls in the slice (recipients recorded together).
+        """
         calls = self.step.calls
         assert calls is not None  # noqa: S101 - only a step with calls comes here
         now = self._clock.now
         spent = 0.0
         if of_slice <= _NOTHING:
-            recipients = min(calls.slice_size, left)
-            left -= recipients
+            recipients = min(calls.slice_size, remaining)
+            remaining -= recipients
             of_slice = recipients * calls.per_recipient
             spent = recipients * self.step.recipient_s
         wave = min(calls.workers, of_slice)
@@ -215,8 +227,8 @@ class Mapping:
         computed, waited = wave * calls.cpu_s, calls.latency_s + calls.cpu_s
         lost = calls.not_overlapped * min(computed, calls.latency_s)
         done = max(now + spent + computed, admitted + waited) + lost
-        if of_slice > _NOTHING or left > _NOTHING:
-            self._clock.at(done, lambda: self._deliver(number, batch, index, left, of_slice))
+        if of_slice > _NOTHING or remaining > _NOTHING:
+            self._clock.at(done, lambda: self._deliver(number, batch, index, remaining, of_slice))
         elif index + 1 < len(batch):
             self._clock.at(done, lambda: self._next(number, batch, index))
         else:
@@ -253,34 +265,36 @@ class Mapping:
 
 @dataclass(kw_only=True)
 class Result:
-    """Results of one lane."""
+    """The results of one lane (kind of send)."""
 
-    arrived: float = 0.0  # arrived, suppressed, delivered: recipients
+    arrived: float = 0.0  # The fields arrived, suppressed and delivered are numbers of recipients.
     suppressed: float = 0.0
     delivered: float = 0.0
-    inside_s: float = 0.0  # recipients inside, summed over time
-    ended_s: float = 0.0  # time of the last delivery
-    # (seconds from arrival to the provider's answer, recipients) of each delivered record
+    inside_s: float = 0.0  # The number of recipients that are being processed, summed over time.
+    ended_s: float = 0.0  # The time of the last delivery.
+    # For each delivered record: (seconds from arrival to the provider's response, number of recipients).
     waits: list[tuple[float, float]] = field(default_factory=list)
     steps: list[Mapping] = field(default_factory=list)
 
     def percentile(self, share: float) -> float:
-        """Seconds within which that share of the delivered recipients were delivered; 0 if there are none."""
-        left = share * sum(count for _, count in self.waits)
+        """Return the seconds within which this share of the delivered recipients was delivered; 0 if none was."""
+        remaining = share * sum(count for _, count in self.waits)
         for wait, count in sorted(self.waits):
-            left -= count
-            if left <= _NOTHING:
+            remaining -= count
+            if remaining <= _NOTHING:
                 return wait
         return 0.0
 
     @property
     def mean_s(self) -> float:
-        """Mean seconds inside of the recipients that were delivered or suppressed."""
+        """Return the mean seconds from arrival to delivery or suppression."""
         return self.inside_s / (self.delivered + self.suppressed)
 
 
 class Lane:
-    """Three steps one after another; several lanes may share clock, account and provider."""
+    """The functions that process one kind of send, one after another. Several lanes may share clock, account and
+    provider.
+    """
 
     def __init__(
         self, steps: Sequence[Step], *, clock: Clock, account: Account, provider: Provider, rng: random.Random
@@ -295,7 +309,7 @@ class Lane:
         self._first = self.result.steps[0]
 
     def arrive(self, when: float, count: float) -> None:
-        """A send record of so many recipients."""
+        """Add a send record with this number of recipients to the first topic."""
         self._clock.at(when, lambda: self._arrived(Record(count, when)))
 
     def _arrived(self, record: Record) -> None:
@@ -322,7 +336,7 @@ class Lane:
 
 
 def steady(lane: Lane, *, rate: float, chunk: float, seconds: float, rng: random.Random) -> None:
-    """Poisson arrivals of chunks, so many recipients a second in the mean."""
+    """Schedule Poisson arrivals of send records with this mean rate of recipients per second."""
     when = rng.expovariate(rate / chunk)
     while when < seconds:
         lane.arrive(when, chunk)
@@ -330,6 +344,6 @@ def steady(lane: Lane, *, rate: float, chunk: float, seconds: float, rng: random
 
 
 def broadcast(lane: Lane, *, recipients: int, chunk: int, at: float = 0.0) -> None:
-    """Everything at once."""
+    """Schedule the arrival of all chunks of a broadcast at once."""
     for start in range(0, recipients, chunk):
         lane.arrive(at, min(chunk, recipients - start))

@@ -1,7 +1,7 @@
-"""The load of the system, and the sizes of its records: encoded by our own codec, never guessed.
+"""The load of the system, and the sizes of its records, which are measured by encoding examples.
 
-The shares (of allowed recipients, of e-mail, of devices a user) are a club's own: change them here, run `make
-capacity`.
+The shares (of allowed recipients, of e-mail, of devices per user) depend on the club (tenant): change them in this file
+and run `make capacity`.
 """
 
 import json
@@ -15,7 +15,14 @@ from capacity.service_times import measured
 from masscomm.chain.chunks import PART_SIZE
 from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
-from masscomm.domain.records import AvroRecord, BuildRequested, ContentColumn, DeliveryRequested, SendRequested
+from masscomm.domain.records import (
+    AvroRecord,
+    BuildRequested,
+    ContentColumn,
+    DeliveryFields,
+    DeliveryRequested,
+    SendRequested,
+)
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
@@ -23,7 +30,7 @@ from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_
 from masscomm.stores.delivery_ledger import CallResult, RecipientResult, to_document
 
 KB = 1024
-# A user id, a moment and a club as large as real ones: Avro takes fewer bytes for smaller numbers.
+# A user id, a time and a club id that are as large as real ones: Avro encodes smaller numbers in fewer bytes.
 _FIRST_USER, _NOW_MS, _CLUB, _ID = 30_000_000, 1_790_000_000_000, 4_711, str(UUID(int=1))
 _SENT = Decision(Status.SENT, None, "provider")
 _OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", settings_version=123_456_789)
@@ -33,9 +40,13 @@ _OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push
 class Workload:
     """A steady load.
 
-    notifications_s: requested, a user on a channel each; chunk: recipients of one send record; allowed: the share that
-    preferences let pass; email: the share that goes by e-mail, the rest by push; devices: of a user, with push;
-    critical_s: sends to one user on the critical lane, on top.
+    Attributes:
+        notifications_s: The requested notifications (a user on a channel) per second.
+        chunk: The number of recipients of one send record.
+        allowed: The share of recipients that are not suppressed.
+        email: The share of e-mail; all other notifications are pushes.
+        devices: The number of devices of a user with push.
+        critical_s: The additional sends to one user per second in the critical lane.
     """
 
     notifications_s: float
@@ -47,7 +58,7 @@ class Workload:
 
     @property
     def pushes_s(self) -> float:
-        """Publish calls a second, the critical lane's included."""
+        """Return the Publish calls per second, those of the critical lane included."""
         return (self.notifications_s * self.allowed * (1 - self.email) + self.critical_s) * self.devices
 
     @property
@@ -56,13 +67,13 @@ class Workload:
 
     @property
     def calls_a_recipient(self) -> float:
-        """Provider calls of a notification that was allowed."""
+        """Return the number of provider calls for an allowed notification."""
         return self.email + (1 - self.email) * self.devices
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Bytes of a full record on each topic and of stored items, and the notifications in each."""
+    """The bytes of a full record on each topic and of stored items, and the number of notifications in each."""
 
     records: Mapping[str, int]
     per: Mapping[str, float]
@@ -72,18 +83,18 @@ class Sizes:
     build_units: int
 
     def bytes_a_notification(self, *names: str) -> float:
-        """Of these topics, of all where none is named."""
+        """Return the bytes per notification on these topics; without names, on all topics."""
         return sum(self.records[name] / self.per[name] for name in names or self.records)
 
 
 @cache
 def sizes(workload: Workload) -> Sizes:
-    """Sizes of the workload's records: pushes with a title of each recipient's own."""
+    """Return the sizes for the records of the workload: pushes with a different title for each recipient."""
     allowed = round(RANGE_SIZE * workload.allowed)
-    left = RANGE_SIZE - allowed
+    remaining = RANGE_SIZE - allowed
     build = _build(allowed)
     delivery = _delivery(build)
-    outcomes = [RecipientOutcome(position, _FIRST_USER + position, _OPTED_OUT) for position in range(left)]
+    outcomes = [RecipientOutcome(position, _FIRST_USER + position, _OPTED_OUT) for position in range(remaining)]
     sent = [
         RecipientOutcome(position, user_id, _SENT, (_ID,) * round(workload.devices))
         for position, user_id in zip(build.positions, build.user_ids, strict=True)
@@ -141,12 +152,14 @@ def _delivery(build: BuildRequested) -> DeliveryRequested:
         (build.range_start, build.range_end),
         build.positions,
         build.user_ids,
-        built_at=_NOW_MS,
-        addresses=[],
-        content=[
-            ContentColumn(field="title", values=titles, index=list(range(len(titles)))),
-            ContentColumn(field="body", values=["We won 3:1."], index=[]),
-        ],
+        DeliveryFields(
+            built_at=_NOW_MS,
+            addresses=[],
+            content=[
+                ContentColumn(field="title", values=titles, index=list(range(len(titles)))),
+                ContentColumn(field="body", values=["We won 3:1."], index=[]),
+            ],
+        ),
     )
 
 
@@ -155,13 +168,16 @@ def _outcome(parent: BuildRequested | DeliveryRequested, outcomes: Sequence[Reci
 
 
 def _ledger_item(workload: Workload) -> int:
-    """Bytes of a slice in the delivery ledger, its names and keys as DynamoDB counts them."""
+    """Return the bytes of a slice (recipients recorded together) in the delivery ledger, with attribute names and
+    keys, as DynamoDB counts them.
+    """
     answers = tuple(
         CallResult(target=str(_FIRST_USER + number), message_id=_ID) for number in range(round(workload.devices))
     )
     decided = [
         RecipientResult(position=position, user_id=_FIRST_USER + position, decision=_SENT, call_results=answers)
-        for position in range(measured().slice_size)  # the times are of slices of this size, too
+        # The service times are also measured with slices (recipients recorded together) of this size.
+        for position in range(measured().slice_size)
     ]
     names = "record_id part decided owner recorded_ms expires_at".replace(" ", "")
     keys = len(_ID) * 2 + len("slice#0000000000") + 2 * 12
@@ -169,7 +185,7 @@ def _ledger_item(workload: Workload) -> int:
 
 
 def _decision_units(count: int, allowed: float) -> int:
-    """Write units of the decision log for so many recipients."""
+    """Return the write units of the decision log for this number of recipients."""
     log = InMemoryDecisionLog()
     step = max(1, round(1 / (1 - allowed))) if allowed < 1 else count + 1
     by_channel = {"push": dict.fromkeys(range(0, count, step), _OPTED_OUT)} if allowed < 1 else {"push": {}}

@@ -1,4 +1,4 @@
-"""Service times that no measurement changes."""
+"""Fixed service times, independent of measurements."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def times() -> ServiceTimes:
         devices_s=35e-6,
         cold_start_s=dict.fromkeys(STEPS, 0.5),
         spark_recipients_s=35_000,
-        said="for tests",
+        origin="for tests",
     )
 
 

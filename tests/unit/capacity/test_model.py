@@ -1,4 +1,4 @@
-"""Costs and limits follow the load, the deployment's own configuration, and what AWS grants."""
+"""Costs and limits follow the load, the deployment's own configuration, and the quotas of AWS."""
 
 import re
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_costs_by_use_grow_with_the_use(times: ServiceTimes, plan: Plan) -> None
     assert paid(LOAD) < paid(replace(LOAD, devices=2.0))
 
 
-def test_every_push_of_every_device_is_paid_for(times: ServiceTimes, plan: Plan) -> None:
+def test_each_push_to_each_device_is_charged(times: ServiceTimes, plan: Plan) -> None:
     def pushes(devices: float) -> float:
         costs = for_a_million(replace(LOAD, devices=devices), plan, times, PROVIDER_S)
         return next(cost.dollars for cost in costs if cost.component == "push (SNS)")
@@ -56,7 +56,7 @@ def test_every_push_of_every_device_is_paid_for(times: ServiceTimes, plan: Plan)
     assert pushes(2.0) == pytest.approx(2 * pushes(1.0))
 
 
-def test_a_standby_is_paid_for_like_the_database_itself() -> None:
+def test_standby_costs_as_much_as_the_database() -> None:
     def databases(*, multi_az: bool) -> float:
         environment = replace(PROD, database=replace(PROD.database, multi_az=multi_az))
         (cost,) = (cost for cost in a_month(Plan.of(environment)) if cost.component.startswith("databases"))
@@ -79,13 +79,13 @@ def test_the_environment_s_share_of_a_million_falls_with_use(times: ServiceTimes
     assert shares[0] == pytest.approx(24 * shares[1])
 
 
-def test_provisioned_environments_are_paid_for() -> None:
+def test_provisioned_environments_are_charged() -> None:
     def warm(provisioned: int) -> float:
         costs = a_month(Plan.of(replace(PROD, provisioned=provisioned)))
         return next(cost.dollars for cost in costs if cost.component == "functions kept warm")
 
     assert warm(0) == 0
-    # Snapshots cost the same however many environments are provisioned besides.
+    # The cost of snapshots does not depend on the number of provisioned environments.
     one_more = warm(2) - warm(1)
     assert warm(3) - warm(2) == pytest.approx(one_more)
     assert warm(1) > one_more > 0
@@ -113,7 +113,7 @@ def test_a_limit_is_met_at_the_rate_that_the_model_names(times: ServiceTimes, pl
         assert after.share == pytest.approx(1)
 
 
-def test_nodes_without_a_copy_of_the_directory_serve_nothing(times: ServiceTimes, plan: Plan) -> None:
+def test_nodes_without_an_index_copy_add_no_capacity(times: ServiceTimes, plan: Plan) -> None:
     def vcpus(copies: int) -> float:
         found = limits(LOAD, replace(plan, copies=copies), times, PROVIDER_S)
         return next(limit.most for limit in found if limit.name.startswith("OpenSearch"))
@@ -148,7 +148,7 @@ def test_part_of_a_vcpu_slows_processor_time_only() -> None:
 
 
 def test_slice_calls_the_provider_in_waves(times: ServiceTimes) -> None:
-    """Calls overlap, their computation does so in part."""
+    """Calls run in parallel; their computation overlaps only in part."""
     each = times.lines["delivery"].recipient.at(VCPU_MB)
     assert times.slice_s(100, 0.0, VCPU_MB) == pytest.approx(100 * each)
     assert times.slice_s(100, 1.0, VCPU_MB) == pytest.approx(7 * (1.0 + each) + NOT_OVERLAPPED * 100 * each)
@@ -178,16 +178,14 @@ def test_records_are_weighed_by_the_codec() -> None:
 def test_priced_interface_endpoints_are_the_deployed_ones() -> None:
     listed = (SNAPSHOTS / "prod" / "network.txt").read_text()
     (count,) = re.findall(r"(\d+) AWS::EC2::VPCEndpoint\b", listed)
-    assert int(count) - 2 == INTERFACE_ENDPOINTS  # S3's and DynamoDB's are gateways, which cost nothing
+    assert int(count) - 2 == INTERFACE_ENDPOINTS  # gateway endpoints of S3 and DynamoDB are free
 
 
 def test_the_mappings_of_a_lane_share_poller_units_ten_to_one() -> None:
     listed = (SNAPSHOTS / "prod" / "functions.txt").read_text()
     (mappings,) = re.findall(r"^\s*(\d+) AWS::Lambda::EventSourceMapping\b", listed, flags=re.MULTILINE)
     assert int(mappings) == 33
-    assert (
-        poller_units() == 4
-    )  # 28 of bulk, sends to few and each queue of broadcasts among them, five of the critical lane
+    assert poller_units() == 4  # 28 of bulk, including small sends and each broadcast queue; five of the critical lane
 
 
 def test_every_figure_names_its_source() -> None:
@@ -197,11 +195,11 @@ def test_every_figure_names_its_source() -> None:
         assert figure.trust in Trust
 
 
-def test_a_region_that_sns_does_not_name_has_the_least() -> None:
+def test_unlisted_sns_region_has_the_lowest_quota() -> None:
     assert sns_publish("eu-west-3").value < sns_publish("eu-central-1").value < sns_publish("us-east-1").value
 
 
-def test_the_measured_times_make_sense() -> None:
+def test_measured_times_are_plausible() -> None:
     times = measured()
     for line in times.lines.values():
         assert line.recipient.wall_s > 0

@@ -1,4 +1,4 @@
-"""The simulation keeps what every queue keeps, and what Kafka, Lambda and a quota do to one."""
+"""The simulation obeys the laws of queueing and the rules of Kafka, Lambda and quotas."""
 
 import random
 from dataclasses import replace
@@ -17,7 +17,7 @@ DELIVER = Step(
 
 
 class Played:
-    """Lanes over one account and one provider."""
+    """Lanes that share one account and one provider."""
 
     def __init__(self, *, rate: float = inf, concurrency: float = inf, seed: int = 1) -> None:
         self.rng = random.Random(seed)  # noqa: S311 - a simulation
@@ -54,7 +54,7 @@ def test_each_simulated_recipient_ends_once(seed: int) -> None:
 
 
 def test_simulation_obeys_littles_law() -> None:
-    """Recipients in the chain are their rate times their mean time in it."""
+    """Little's law: recipients in the chain equal their rate times their mean time in it."""
     played = Played()
     lane = played.lane(replace(CHECK, recipient_s=5e-3, passed=0.5), DELIVER)
     steady(lane, rate=1_000, chunk=50, seconds=40, rng=played.rng)
@@ -95,7 +95,7 @@ def test_a_partition_has_one_invocation_at_a_time() -> None:
     assert spread.ended_s < result.ended_s / 3
 
 
-def test_records_that_are_dealt_out_evenly_are_through_sooner() -> None:
+def test_evenly_spread_records_end_sooner() -> None:
     uneven = of_a_broadcast(100_000)
     even = of_a_broadcast(100_000, replace(CHECK, even=True), replace(DELIVER, even=True))
     assert even.ended_s < uneven.ended_s
@@ -130,13 +130,13 @@ def test_environment_starts_cold_once_unless_provisioned() -> None:
     assert warm.ended_s < result.ended_s
 
 
-def test_the_same_seed_plays_the_same_and_another_does_not() -> None:
+def test_simulation_depends_on_its_seed_only() -> None:
     assert of_a_broadcast(20_000).waits == of_a_broadcast(20_000).waits
     assert of_a_broadcast(20_000).waits != of_a_broadcast(20_000, seed=2).waits
 
 
 def passwords(*, rate: float, broadcast_recipients: int) -> float:
-    """Seconds within which 99 % of the passwords are there, during a broadcast in another lane."""
+    """The 99th percentile in seconds of one-time passwords during a broadcast in another lane."""
     played = Played(rate=rate)
     bulk, critical = (
         played.lane(),
