@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check faults nightly faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
-# setup.py itself looks for Python 3.13; any python3 can tell what is missing.
+# setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
 MASSCOMM := .venv/bin/python -m devstack.cli
 
@@ -25,7 +25,7 @@ check: setup ## lint, format, types, layers, prose
 	.venv/bin/lint-imports
 	.venv/bin/python -m tests.support.prose
 
-# One runs whatever holds a whole stack, and waits for servers half of its time; two processors have room for two more.
+# One worker runs the tests with a whole stack and waits for servers half of its time; two processors can run two more.
 TEST_WORKERS ?= 3
 test: check infra/cdk/node_modules/.package-lock.json ## every check and every test, servers included
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
@@ -33,18 +33,19 @@ test: check infra/cdk/node_modules/.package-lock.json ## every check and every t
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
 
-nightly: setup ## all fault cells, 20,000 hostile records a topic, an upgrade from an earlier commit on its data
+nightly: setup ## all fault cells, 20,000 hostile records a topic, further variants, an upgrade from an earlier commit
 	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
+	.venv/bin/python -m pytest tests/component/spark_metrics/test_exactness.py tests/component/spark_metrics/test_archive.py --nightly -v --tb=short
 	$(MAKE) faults
 
 faults-headline: setup ## a broadcast to 100,000 while every process is killed in turn
 	.venv/bin/python -m tests.faults.headline
 
-faults-mutants: setup ## take each guard away in a copy and see a cell or a test go red
+faults-mutants: setup ## remove each guard in a copy and check that a cell or a test fails
 	.venv/bin/python -m tests.faults.mutants
 
-bench-metrics: setup ## how many records a second become metrics, compared with two other ways, and how soon they are served
+bench-metrics: setup ## records counted a second, compared with two other ways, and the delay until they are served
 	.venv/bin/python -m benchmarks.metrics_throughput --events 2000000 --others 2000000 --rounds 5
 	.venv/bin/python -m benchmarks.metrics_throughput --batch 400000 --recipients 1 --skip-three
 	.venv/bin/python -m benchmarks.metrics_throughput --events 20000 --recipients 500 --batch 5000 --skip-three
@@ -56,16 +57,16 @@ bench-lanes: setup ## a one-time password during a broadcast, and one tenant's s
 	.venv/bin/python -m benchmarks.tenants
 	.venv/bin/python -m benchmarks.broadcasts
 
-bench: setup ## what a recipient costs, from a thousand to a million
-	.venv/bin/python -m benchmarks.recipients
+bench: setup ## the whole chain: rates, latencies, processor time by function and server, into out/chain.json
+	.venv/bin/python -m benchmarks.chain
 
 recompute-check: setup ## count the demo's data again from the archive, and compare: 0 differing rows
 	@$(MASSCOMM) recompute-check
 
-capacity: setup ## what it costs and which limit comes first, into docs/capacity.md; no AWS account
+capacity: setup ## costs and the limit that comes first, into docs/capacity.md; no AWS account
 	.venv/bin/python -m capacity.report
 
-audit: setup .devstack/supply-chain-venv ## known vulnerabilities of what is pinned; needs the advisory service
+audit: setup .devstack/supply-chain-venv ## known vulnerabilities of pinned packages; needs the advisory service
 	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach name,main localstack bootstrap job,-r requirements/$(name).txt)
 
 sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of packages and jars, in out/sbom
@@ -74,7 +75,7 @@ sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of pac
 	mvn -B -ntp -q -f devstack/jars/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeAggregateBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=jars.cdx -DoutputFormat=json
 	mvn -B -ntp -q -f infra/connect/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=connect.cdx -DoutputFormat=json
 
-licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv; fails where one is missing or refused
+licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv; fails if one is missing or refused
 	.venv/bin/python -m infra.supply_chain.licences out/sbom/python.cdx.json out/sbom/jars.cdx.json out/sbom/connect.cdx.json > out/sbom/licences.tsv
 
 .devstack/supply-chain-venv: requirements/supply-chain.txt
@@ -88,12 +89,12 @@ synth: setup ## the CloudFormation templates of every environment, in out/cdk; n
 deploy-local: setup infra/cdk/node_modules/.package-lock.json ## every stack onto LocalStack, sends through the deployed functions, destroy; no AWS account
 	.venv/bin/python -m devstack.deployed
 
-# CDK's command line, as package.json pins it.
+# CDK's command line in the version of package.json.
 infra/cdk/node_modules/.package-lock.json: infra/cdk/package-lock.json
 	npm ci --prefix infra/cdk --no-audit --no-fund --loglevel=error
 	@touch $@
 
-package-job: setup ## what the streaming job imports, for EMR's Python on arm64, in infra/package
+package-job: setup ## the streaming job's dependencies, for EMR's Python on arm64, in infra/package
 	rm -rf out/job && mkdir -p out/job infra/package
 	.devstack/uv/bin/uv pip install -q --target out/job --python-version 3.12 --python-platform aarch64-manylinux_2_28 --only-binary :all: --require-hashes -r requirements/job.txt
 	.venv/bin/python -m infra.job_archive out/job infra/package/spark_metrics.zip
@@ -101,16 +102,16 @@ package-job: setup ## what the streaming job imports, for EMR's Python on arm64,
 snapshots: setup ## renew the stored lists of each stack's resources
 	-MASSCOMM_RENEW_SNAPSHOTS=1 .venv/bin/python -m pytest -q tests/unit/infra/test_snapshots.py
 
-status: ## what runs
+status: ## list the running services
 	@$(MASSCOMM) status
 
-down: ## stop what runs
+down: ## stop the stack
 	@$(MASSCOMM) down
 
 package: setup ## a zip for each function, for Lambda, into infra/package
 	@.venv/bin/python -m infra.packaging
 
-clean-state: ## forget everything the stack has stored
+clean-state: ## remove all data of the stack
 	@$(MASSCOMM) clean-state
 
 lock: setup ## compile the requirements to hashed lock files

@@ -20,6 +20,7 @@ from devstack.config import ConfigError, StackConfig
 from devstack.dead_letters.commands import app as dead_letters_app
 from devstack.handle import RunningStack
 from devstack.installation import Installation, installation
+from devstack.keys import app as keys_app
 from devstack.options import JsonOption, given
 from devstack.progress import Progress
 from devstack.setup import SetupError
@@ -29,6 +30,9 @@ from devstack.suppressions import app as suppressions_app
 from devstack.terminal import Terminal, print_json, print_lines
 from masscomm.errors import MasscommError
 
+# The first command that docs/quick-start.md shows.
+FIRST_COMMAND = 'masscomm send --to 42 --type announcement --data title=Hello --data "body=It works." --wait'
+
 app = typer.Typer(
     name="masscomm",
     help="The whole notification service on this machine: start it, watch it, send with it.",
@@ -37,6 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(dead_letters_app, name="dead-letters")
+app.add_typer(keys_app, name="keys")
 app.add_typer(suppressions_app, name="suppressions")
 console = Terminal()
 errors = Terminal(stderr=True)
@@ -55,7 +60,7 @@ PortOption = Annotated[
 
 
 class Interrupted(BaseException):
-    """Ctrl-C or SIGTERM. Not an Exception, so that no `except Exception` catches it."""
+    """Raised at Ctrl-C or SIGTERM. It is not a subclass of Exception, so that no `except Exception` catches it."""
 
 
 def _config(ports: list[str] | None = None) -> StackConfig:
@@ -69,7 +74,7 @@ def _config(ports: list[str] | None = None) -> StackConfig:
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    # The first signal is enough: a second Ctrl-C while the stack stops must not leave half of it running.
+    # Only the first signal counts: a second Ctrl-C while the stack stops must not leave half of it running.
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     raise Interrupted(signal.Signals(number).name)
@@ -114,13 +119,15 @@ def up(
     try:
         with progress:
             stack.start()
-        for leftover in stack.recovered:
-            console.print(f"Ended a process of a crashed run: {leftover}", style="yellow")
+        for orphan in stack.recovered:
+            console.print(f"Ended a process of a crashed run: {orphan}", style="yellow")
         console.print(_listening(stack))
         ok = _run_demo(stack) if demo else True
         if exit_after:
             raise typer.Exit(0 if ok else 1)
-        console.print("Ctrl-C stops everything.")
+        console.print(f"The API:    {config.gateway_url} (Ctrl-C stops everything)", soft_wrap=True)
+        console.print(f"Try first:  .venv/bin/{FIRST_COMMAND}", soft_wrap=True)
+        console.print("Read on:    docs/quick-start.md")
         _stay(stack)
     except Interrupted as reason:
         console.print(f"\n{reason}: stopping …")
@@ -130,20 +137,22 @@ def up(
         stack.on_change = progress
         with progress:
             stack.stop()
-        if stack.peak_mb:  # else nothing was started; the error that follows has the reason
+        # If the peak memory is unknown, nothing was started, and the following error has the reason.
+        if stack.peak_mb:
             console.print(f"Stopped. The most memory it ever held was {stack.peak_mb:.0f} MB.")
 
 
 def _stay(stack: Stack) -> NoReturn:
     """Restart services that end, until a signal raises Interrupted."""
-    stack.on_change = lambda _name, _state, _text: None  # no table any more: each later event is one line
+    # The table of the start is complete; each later event is printed as a line of its own.
+    stack.on_change = lambda _name, _state, _text: None
     stack.keep_up(lambda line: console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True))
     while True:
         threading.Event().wait()
 
 
 def _run_demo(stack: Stack | RunningStack) -> bool:
-    """Run the demo against a stack; report a crash of one of our services at once and end the demo."""
+    """Run the demo against a stack. If one of our services crashes, report it at once and end the demo."""
     from devstack.demo import run_demo
 
     over = threading.Event()
@@ -156,7 +165,8 @@ def _run_demo(stack: Stack | RunningStack) -> bool:
 
 
 def _end_at_crash(stack: Stack, over: threading.Event) -> None:
-    """Report the first crash and interrupt the main thread, which would wait in vain.
+    """Report the first crash of a service and interrupt the main thread, which would otherwise wait until its
+    time-out.
 
     Args:
         stack: The stack that this process runs.
@@ -203,7 +213,7 @@ def _up_detached(config: StackConfig, options: list[str]) -> None:
 
 @app.command()
 def down() -> None:
-    """Stop the stack that runs in the background (or in another terminal)."""
+    """Stop the stack that runs in the background or in another terminal."""
     stack = RunningStack.of(_config())
     ticks = process.start_ticks(stack.holder_pid)
     os.kill(stack.holder_pid, signal.SIGTERM)
@@ -307,7 +317,12 @@ def send(
         typer.Option("--channel", help="push or email; without it the category's own. May be repeated."),
     ] = None,
     critical: Annotated[bool, typer.Option("--critical", help="In the lane that no bulk send delays.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Follow it until every notification has ended.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", "-w", help="Follow it until every notification has ended; to at most 10 users, show the messages."
+        ),
+    ] = False,
 ) -> None:
     """Send something to users, and print where to follow it."""
     from devstack.send import send as run_send
@@ -323,6 +338,23 @@ def send(
         critical=critical,
         wait=wait,
     )
+
+
+@app.command()
+def inbox(
+    user: Annotated[str, typer.Option("--user", help="User ids and ranges with commas between them, as 1,2,10-19.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")] = False,
+) -> None:
+    """Show the messages of users as their devices and mailboxes received them, since the stack's start."""
+    from devstack.inbox import Inbox
+    from devstack.send import recipients, show_messages
+
+    found = Inbox(RunningStack.of(_config()).config, recipients(user))
+    if not follow:
+        show_messages(found.messages(), console)
+        return
+    for message in found.follow():
+        console.print(message.rendered(), soft_wrap=True)
 
 
 @app.command()
@@ -382,15 +414,23 @@ def clean_state() -> None:
     console.print(f"{config.state_dir} is empty.")
 
 
-# Errors of the command line, and of services that do not start or do not answer.
-_SAID = (ConfigError, SetupError, StackError, AlreadyRunningError, NotRunningError, KafkaException, MasscommError)
+# Errors of the command line, and of services that do not start or do not respond.
+_EXPECTED_ERRORS = (
+    ConfigError,
+    SetupError,
+    StackError,
+    AlreadyRunningError,
+    NotRunningError,
+    KafkaException,
+    MasscommError,
+)
 
 
 def main() -> int:
     """Run the command; print an error of the command line or of a service as one message, with exit status 1."""
     try:
         app(standalone_mode=True)
-    except _SAID as error:
+    except _EXPECTED_ERRORS as error:
         errors.print(str(error), style="red", soft_wrap=True)
         return 1
     return 0

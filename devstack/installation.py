@@ -1,9 +1,9 @@
 """The installation that an operator's command works on: the stack of this machine, or a deployed one.
 
-`--deployed` reads the same environment variables as the functions: KAFKA_BOOTSTRAP_SERVERS, KAFKA_AUTHENTICATION
-(`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, OPENSEARCH_URL and OPENSEARCH_AUTHENTICATION for
-suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE where tables have other names. Credentials are
-found as the SDK finds them; the host must reach the brokers.
+With the option `--deployed`, a command reads the same environment variables as the functions: KAFKA_BOOTSTRAP_SERVERS,
+KAFKA_AUTHENTICATION (`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, OPENSEARCH_URL and
+OPENSEARCH_AUTHENTICATION for suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE, API_KEYS_TABLE if
+tables have other names. Credentials are found as the SDK finds them; the host must reach the brokers.
 """
 
 import os
@@ -32,31 +32,33 @@ DeployedOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """Addresses and credentials of an installation."""
+    """The addresses and credentials of an installation."""
 
     kafka_bootstrap: str
     registry_url: str
     generation: str
-    security: Mapping[str, Any] = field(default_factory=dict)  # further configuration of the Kafka client, to sign in
-    logs: Path | None = None  # folder of the functions' logs; None if they are elsewhere
-    # endpoint and credentials for boto3; empty: boto3's own sources
+    # Further configuration of the Kafka client, for authentication.
+    security: Mapping[str, Any] = field(default_factory=dict)
+    logs: Path | None = None  # The folder of the functions' logs; None if the logs are elsewhere.
+    # The endpoint and credentials for boto3; if empty, boto3 finds them itself.
     aws: Mapping[str, Any] = field(default_factory=dict)
-    tables: Mapping[str, str] = field(default_factory=dict)  # table names, by their names in schemas/dynamodb
-    opensearch_url: str | None = None  # None: the environment has it
+    # The names of the DynamoDB tables, by their names in schemas/dynamodb.
+    tables: Mapping[str, str] = field(default_factory=dict)
+    opensearch_url: str | None = None  # The address of OpenSearch; None: an environment variable has it.
 
     @classmethod
     def chosen(cls, *, deployed: bool) -> Self:
-        """The deployed installation, or this machine's stack.
+        """Return the deployed installation or this machine's stack, as the option chooses.
 
         Raises:
-            NotRunningError: No stack runs here.
+            NotRunningError: No stack runs on this machine.
             Stop: A variable of the deployed installation is missing.
         """
         return cls.deployed() if deployed else cls.local(RunningStack.of(StackConfig.from_environment()).config)
 
     @classmethod
     def local(cls, stack: StackConfig) -> Self:
-        """A stack of this machine."""
+        """Return the installation of a stack on this machine."""
         environment = function_environment(stack)
         return cls(
             kafka_bootstrap=stack.kafka_bootstrap,
@@ -74,7 +76,7 @@ class Installation:
 
     @classmethod
     def deployed(cls) -> Self:
-        """The installation of the environment variables.
+        """Return the installation that the environment variables describe.
 
         Raises:
             Stop: A variable is missing; the message names it.
@@ -86,16 +88,16 @@ class Installation:
             security=kafka_client_config(),
             tables={
                 name: os.environ.get(f"{name.upper()}_TABLE", name)
-                for name in ("delivery_ledger", "decisions", "waiting")
+                for name in ("delivery_ledger", "decisions", "waiting", "api_keys")
             },
         )
 
     def table(self, name: str) -> str:
-        """The installation's name of a table."""
+        """Return the name of a DynamoDB table in this installation."""
         return self.tables.get(name, name)
 
     def opensearch(self) -> OpenSearch:
-        """A client of the directory.
+        """Return an OpenSearch client.
 
         Raises:
             Stop: OPENSEARCH_URL of a deployed installation is missing.
@@ -105,7 +107,7 @@ class Installation:
         return connect(self.opensearch_url)
 
     def dynamodb(self) -> "DynamoDBClient":
-        """A client that connects at its first call."""
+        """Return a DynamoDB client that connects at its first call."""
         import boto3
 
         client: DynamoDBClient = boto3.client("dynamodb", **self.aws)
@@ -113,5 +115,5 @@ class Installation:
 
 
 def installation(deployed: DeployedOption = False) -> Installation:
-    """For devstack.options.given."""
+    """Return the installation that a command's options choose (see devstack.options.given)."""
     return Installation.chosen(deployed=deployed)

@@ -1,4 +1,6 @@
-"""The body of `masscomm send`: one send by REST or, as the monolith does, by Kafka, and its progress."""
+"""The implementation of `masscomm send`: it requests one send by REST or, as the monolith does, by Kafka, and shows
+its progress.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,16 +13,19 @@ from rich.table import Table
 from devstack.client_log import KAFKA_LOGGER
 from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.handle import StackHandle
+from devstack.inbox import Inbox, Message
 from devstack.stack import StackError
 from devstack.terminal import Terminal
 from examples.monolith.emit import Emitter, NotDelivered
 
 WAIT_S = 120.0
 POLL_S = 0.3
+# After a send to at most this number of users, their messages are shown.
+SHOWN_RECIPIENTS = 10
 
 
 def recipients(text: str) -> list[int]:
-    """User ids of `1,2,5-9`, in that order. Errors: StackError, naming what cannot be read."""
+    """Return the user ids in a text such as `1,2,5-9`, in that order. Raises StackError with the invalid part."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -33,7 +38,7 @@ def recipients(text: str) -> list[int]:
 
 
 def pairs(texts: Sequence[str]) -> dict[str, str]:
-    """`key=value` texts as a mapping. Errors: StackError, naming what cannot be read."""
+    """Return `key=value` texts as a mapping. Raises StackError with the invalid text."""
     found = {}
     for text in texts:
         key, separator, value = text.partition("=")
@@ -67,7 +72,7 @@ def send(
         data: KEY=VALUE for the template.
         channels: Empty for the category's own.
         critical: Use the critical lane.
-        wait: Follow the send until nothing is in flight.
+        wait: Follow the send until nothing is in flight, and print the messages of a small send.
         console: The terminal.
 
     Raises:
@@ -88,6 +93,8 @@ def send(
         console.print(f"{stack.config.gateway_url}/v1/sends/{send_id}", soft_wrap=True)
         if wait:
             follow(api, send_id, console)
+            if len(users) <= SHOWN_RECIPIENTS:
+                show_messages(Inbox(stack.config, users).of_send(send_id), console)
     except (ApiError, NotDelivered, httpx.HTTPError) as error:
         raise StackError(f"The send was not taken or cannot be followed: {error}") from error
     finally:
@@ -96,7 +103,7 @@ def send(
 
 
 def follow(api: Api, send_id: str, console: Terminal, timeout_s: float = WAIT_S) -> None:
-    """Show a send's figures until nothing of it is in flight. Errors: StackError after timeout_s."""
+    """Show the counts of a send until no notification of it is in flight. Raises StackError after timeout_s seconds."""
     deadline = time.monotonic() + timeout_s
     with Live(console=console, transient=not console.is_terminal) as live:
         while True:
@@ -109,6 +116,14 @@ def follow(api: Api, send_id: str, console: Terminal, timeout_s: float = WAIT_S)
             time.sleep(POLL_S)
     if not console.is_terminal:
         console.print(_table(status))
+
+
+def show_messages(messages: Sequence[Message], console: Terminal) -> None:
+    """Print messages as the recipients received them."""
+    if not messages:
+        console.print("No message reached a device or a mailbox.")
+    for message in messages:
+        console.print(message.rendered(), soft_wrap=True)
 
 
 def _body(

@@ -1,10 +1,11 @@
-"""Make everything the project runs on: two virtual environments, the jars, the compiled launcher.
+"""Builds everything that the project needs: two virtual environments, the jars, the compiled launcher.
 
-Run by make with any `python3`; standard library only. It first checks the prerequisites, names each missing or wrong
-one in one line and exits with status 1 before any download. Up-to-date parts are kept: every part has a stamp, the hash
-of its sources (its lock file, its poms, its code).
+`make` runs this program with any `python3`; it uses the standard library only. It first checks the prerequisites. If
+one is missing or wrong, it prints a line for each and exits with status 1 before any download. A part that is up to
+date is kept: every part has a stamp, the hash of its sources (its lock file, its poms, its code).
 
-The file has to parse and give its message on an older Python 3, so nothing above `main` may need 3.13 at import.
+An older Python 3 must be able to parse this file and print its message, so that no code above `main` may need 3.13 at
+import.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ JARS = os.path.join(WORK, "jars")
 SERVICE_CATALOG = os.path.join(WORK, "service-catalog")
 CLASSES = os.path.join(WORK, "classes")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
-# MSK Connect's plug-in: Debezium, and the provider by which its workers read a secret.
+# The plug-in for MSK Connect: Debezium, and the configuration provider with which its workers read a secret.
 CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
@@ -36,14 +37,14 @@ NODE_MAJOR = 20
 
 
 class SetupError(Exception):
-    """A prerequisite is missing or a step failed; the message is meant for a person."""
+    """A prerequisite is missing or a step failed; the message is shown to the user."""
 
 
 # --- prerequisites ----------------------------------------------------------------------------------------------------
 
 
 def _first_line(command: "list[str]") -> str:
-    """Everything a version command printed (Java prints to standard error), or "" when it cannot be run."""
+    """Return the output of a version command (Java prints to standard error), or "" if the command cannot be run."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -52,7 +53,7 @@ def _first_line(command: "list[str]") -> str:
 
 
 def find_python() -> str:
-    """Path of a Python 3.13: `python3.13` first, else `python3` where that is 3.13 (as pyenv arranges it)."""
+    """Return the path of a Python 3.13: `python3.13`, or else `python3` if that is version 3.13 (as with pyenv)."""
     script = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)"
     seen = ""
     for name in ("python3.13", "python3", sys.executable):
@@ -65,7 +66,9 @@ def find_python() -> str:
 
 
 def find_jdk() -> str:
-    """Home folder of a JDK 17: JAVA_HOME first, then the `java` on PATH. Any other major version is refused."""
+    """Return the home folder of a JDK 17: JAVA_HOME, or else that of `java` on PATH. Any other major version is
+    refused.
+    """
     home = os.environ.get("JAVA_HOME", "")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java") or ""
     where = f"JAVA_HOME={home}" if home else "PATH"
@@ -87,7 +90,9 @@ def find_jdk() -> str:
 
 
 def find_node() -> str:
-    """Path of a Node.js that is new enough: aws-cdk-lib's Python drives it, in the tests of the templates too."""
+    """Return the path of a Node.js that is new enough. aws-cdk-lib for Python runs it, also in the tests of the
+    templates.
+    """
     node = shutil.which("node") or ""
     if not node:
         raise SetupError(f"Node.js {NODE_MAJOR} or newer is needed and no node is on PATH: install it.")
@@ -102,7 +107,9 @@ def find_node() -> str:
 
 
 def check_prerequisites() -> "dict[str, str]":
-    """Paths of the prerequisites: python, java_home, node, mvn, make. Raises SetupError, a line for each problem."""
+    """Return the paths of the prerequisites: python, java_home, node, mvn, make. Raises SetupError with a line for
+    each problem.
+    """
     problems = []
     found = {}
     for name, finder in (("python", find_python), ("java_home", find_jdk), ("node", find_node)):
@@ -110,12 +117,12 @@ def check_prerequisites() -> "dict[str, str]":
             found[name] = finder()
         except SetupError as error:
             problems.append(str(error))
-    for tool, what in (("mvn", "Maven"), ("make", "make")):
+    for tool, title in (("mvn", "Maven"), ("make", "make")):
         path = shutil.which(tool)
         if path:
             found[tool] = path
         else:
-            problems.append(f"{what} is needed and {tool} is not on PATH: install it.")
+            problems.append(f"{title} is needed and {tool} is not on PATH: install it.")
     if problems:
         raise SetupError("\n".join(problems))
     return found
@@ -125,7 +132,7 @@ def check_prerequisites() -> "dict[str, str]":
 
 
 def digest(*parts: str) -> str:
-    """Hash of the files among `parts` (by content) and of the rest (as text)."""
+    """Return a hash of the files among `parts` (by their content) and of the other parts (as text)."""
     total = hashlib.sha256()
     for part in parts:
         if os.path.isfile(part):
@@ -138,7 +145,7 @@ def digest(*parts: str) -> str:
 
 
 def fresh(folder: str, stamp: str) -> bool:
-    """Whether `folder` was made from the sources whose hash is `stamp`."""
+    """Return whether `folder` was made from the sources whose hash is `stamp`."""
     try:
         with open(os.path.join(folder, ".stamp")) as file:
             return file.read() == stamp
@@ -152,19 +159,21 @@ def write_stamp(folder: str, stamp: str) -> None:
 
 
 class Steps:
-    """Runs the steps' commands: one log file a step, one plain line when a step begins and one when it is done."""
+    """Runs the commands of the steps. Each step has a log file, and a plain line is printed when it begins and when
+    it ends.
+    """
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
         self.failures: list[str] = []
         self.lock = threading.Lock()
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         with self.lock:
             print(f"setup {time.monotonic() - self.begun:6.1f} s  {text}", flush=True)
 
     def run(self, step: str, command: "list[str]", environment: "dict[str, str]") -> None:
-        """Run `command`; its output goes to .devstack/logs/<step>.log. Raises SetupError with the end of that log."""
+        """Run `command`, with its output in .devstack/logs/<step>.log. Raises SetupError with the end of that log."""
         log = os.path.join(WORK, "logs", step + ".log")
         with open(log, "ab") as output:
             status = subprocess.run(
@@ -178,13 +187,13 @@ class Steps:
             )
 
     def together(self, *steps: "tuple[str, Callable[[], bool]]") -> None:
-        """Run the (name, function) steps in parallel. Raises SetupError with all failures, after all have ended."""
+        """Run the (name, function) steps in parallel. When all have ended, raises SetupError with all failures."""
 
         def guarded(name: str, function: "Callable[[], bool]") -> None:
             try:
                 began = time.monotonic()
                 if function():
-                    self.say(f"{name}: done in {time.monotonic() - began:.1f} s")
+                    self.report(f"{name}: done in {time.monotonic() - began:.1f} s")
             except Exception as error:
                 self.failures.append(f"{name}: {error}" if not isinstance(error, SetupError) else str(error))
 
@@ -201,7 +210,9 @@ class Steps:
 
 
 def package_index(pip: str) -> "dict[str, str]":
-    """uv's settings for the mirror and certificates a user has given to pip: uv does not read pip's configuration."""
+    """Return uv's settings for the mirror and the certificates that a user has configured for pip, because uv does
+    not read pip's configuration.
+    """
     names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "cert": "SSL_CERT_FILE"}
     environment = {}
     for line in _first_line([pip, "config", "list"]).split("\n"):
@@ -212,12 +223,12 @@ def package_index(pip: str) -> "dict[str, str]":
 
 
 def make_uv(steps: Steps, python: str) -> str:
-    """Path of a pinned uv in a small environment of its own."""
+    """Return the path of a pinned uv, which has a small environment of its own."""
     folder = os.path.join(WORK, "uv")
     lock = os.path.join(ROOT, "requirements", "bootstrap.txt")
     stamp = digest(lock, python)
     if not fresh(folder, stamp):
-        steps.say("uv: installing")
+        steps.report("uv: installing")
         steps.run("uv", [python, "-m", "venv", "--clear", folder], dict(os.environ))
         pip = [os.path.join(folder, "bin", "python"), "-m", "pip", "install", "--require-hashes", "-r", lock]
         steps.run("uv", pip, dict(os.environ))
@@ -226,12 +237,14 @@ def make_uv(steps: Steps, python: str) -> str:
 
 
 def make_environment(steps: Steps, uv: str, python: str, folder: str, lock: str, environment: "dict[str, str]") -> bool:
-    """A virtual environment that holds exactly what `lock` says. Answers whether there was anything to do."""
+    """Create a virtual environment with exactly the packages in the file `lock`. Return whether anything had to be
+    done.
+    """
     name = os.path.basename(folder).lstrip(".")
     stamp = digest(lock, python)
     if fresh(folder, stamp):
         return False
-    steps.say(f"{name}: installing {os.path.relpath(lock, ROOT)}")
+    steps.report(f"{name}: installing {os.path.relpath(lock, ROOT)}")
     if os.path.basename(os.path.realpath(os.path.join(folder, "bin", "python"))) != os.path.basename(
         os.path.realpath(python)
     ):
@@ -245,13 +258,15 @@ def make_environment(steps: Steps, uv: str, python: str, folder: str, lock: str,
 
 
 def make_service_catalog(steps: Steps) -> bool:
-    """LocalStack's index of all AWS services, which it would build (20 s, 350 MB) in every new state folder."""
+    """Build LocalStack's index of all AWS services; LocalStack would otherwise build it (20 s, 350 MB) in every new
+    state folder.
+    """
     stamp = digest(os.path.join(ROOT, "requirements", "localstack.txt"))
     if fresh(SERVICE_CATALOG, stamp):
         return False
-    steps.say("service catalog: building")
+    steps.report("service catalog: building")
     shutil.rmtree(SERVICE_CATALOG, ignore_errors=True)
-    # As LocalStack's image is built: the module writes to that folder under its root.
+    # The module writes to this folder below its root, as when LocalStack's image is built.
     os.makedirs(os.path.join(SERVICE_CATALOG, "usr", "lib", "localstack"))
     environment = {**os.environ, "FILESYSTEM_ROOT": SERVICE_CATALOG, "OVERRIDE_IN_DOCKER": "0"}
     python = os.path.join(LOCALSTACK_VENV, "bin", "python")
@@ -261,7 +276,9 @@ def make_service_catalog(steps: Steps) -> bool:
 
 
 def install_project() -> None:
-    """Put the checkout on the main environment's path and give it the `masscomm` command, without asking a registry."""
+    """Put the checkout on the path of the main environment and create the `masscomm` command, without using a
+    package registry.
+    """
     with open(os.path.join(VENV, "lib", f"python{PYTHON}", "site-packages", "masscomm-checkout.pth"), "w") as file:
         file.write(ROOT + "\n")
     command = os.path.join(VENV, "bin", "masscomm")
@@ -271,13 +288,15 @@ def install_project() -> None:
 
 
 def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
-    """Every module's jars in .devstack/jars/<module>, archives unpacked. Answers whether there was anything to do."""
+    """Download the jars of every module to .devstack/jars/<module>, with archives unpacked. Return whether anything
+    had to be done.
+    """
     poms = os.path.join(ROOT, "devstack", "jars")
     modules = sorted(name for name in os.listdir(poms) if os.path.isdir(os.path.join(poms, name)))
     stamp = digest(*[os.path.join(poms, name, "pom.xml") for name in ["", *modules]])
     if fresh(JARS, stamp):
         return False
-    steps.say("jars: fetching with Maven")
+    steps.report("jars: fetching with Maven")
     shutil.rmtree(JARS, ignore_errors=True)
     os.makedirs(JARS)
     command = [maven, "-B", "-ntp", "-T", "4", "-f", os.path.join(poms, "pom.xml")]
@@ -297,7 +316,9 @@ def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
 
 
 def compile_launchers(steps: Steps, java_home: str) -> bool:
-    """Compile the devstack's Java classes against the servers they launch. Returns whether anything was compiled."""
+    """Compile the Java classes of the devstack against the servers that they launch. Return whether anything was
+    compiled.
+    """
     sources = os.path.join(ROOT, "devstack", "services", "java")
     files = [os.path.join(sources, name) for name in sorted(os.listdir(sources)) if name.endswith(".java")]
     launched = ("opensearch", "dynamodb")
@@ -309,7 +330,7 @@ def compile_launchers(steps: Steps, java_home: str) -> bool:
     command = [os.path.join(java_home, "bin", "javac"), "-nowarn", "-d", CLASSES]
     command += ["-cp", os.pathsep.join(os.path.join(JARS, name, "*") for name in launched), *files]
     steps.run("launchers", command, dict(os.environ))
-    # A jar, because a folder on the class path would forbid class data sharing.
+    # The classes are packed in a jar, because class data sharing does not work with a folder on the class path.
     with zipfile.ZipFile(LAUNCHERS, "w") as archive:
         for name in sorted(os.listdir(CLASSES)):
             if name.endswith(".class"):
@@ -319,7 +340,7 @@ def compile_launchers(steps: Steps, java_home: str) -> bool:
 
 
 def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
-    """The deployment's plug-in for Kafka Connect. Answers whether there was anything to do."""
+    """Build the plug-in for Kafka Connect that a deployment uses. Return whether anything had to be done."""
     sources = os.path.join(ROOT, "infra", "connect")
     pom, package = os.path.join(sources, "pom.xml"), "masscomm/connect"
     source = os.path.join(sources, package, "SecretsManagerConfigProvider.java")
@@ -339,8 +360,8 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
         with zipfile.ZipFile(os.path.join(folder, "masscomm-secrets-manager.jar"), "w") as archive:
             name = f"{package}/SecretsManagerConfigProvider"
             with open(os.path.join(classes, f"{name}.class"), "rb") as compiled:
-                # A fixed time: the plug-in's hash, which decides whether a deployment replaces it, depends on its
-                # contents only.
+                # The time in the archive is fixed, so that the hash of the plug-in, which decides whether a deployment
+                # replaces it, depends on its contents only.
                 archive.writestr(zipfile.ZipInfo(f"{name}.class"), compiled.read())
             provider = "META-INF/services/org.apache.kafka.common.config.provider.ConfigProvider"
             archive.writestr(zipfile.ZipInfo(provider), name.replace("/", ".") + "\n")
@@ -349,7 +370,7 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
 
 
 def main() -> int:
-    """Check the prerequisites, then make the missing parts. Exit status 0, or 1 after printing the problem."""
+    """Check the prerequisites, then build the missing parts. Return exit status 0, or 1 after printing the problem."""
     try:
         found = check_prerequisites()
         if sys.version_info[:2] != tuple(int(part) for part in PYTHON.split(".")):

@@ -1,6 +1,8 @@
-"""The SNS stand-in's process and its control interface.
+"""Starts and controls the process of the SNS stand-in, a local server that accepts SNS' requests. Its control
+interface is:
 
-GET  /_control/received?since=N   accepted publishes from the Nth on: [[time, endpoint, message_id, notification_id]]
+GET  /_control/received?since=N&most=M   accepted publishes from the Nth on, at most M of them:
+                                  [[time, endpoint, message_id, notification_id]]
 GET  /_control/counts             {calls, accepted, refused: {code: n}, held}, of publishes
 PUT  /_control/rules              [{code, endpoint, share, after, times, delay_s}], replacing the earlier rules
 PUT  /_control/limit              {per_s, burst}; per_s null: no limit
@@ -25,6 +27,7 @@ from emulators.sns_stand_in.script import Rule
 
 TIMEOUT_S = 60.0
 STOP_S = 5.0
+_PAGE = 50_000
 
 
 class StandInError(Exception):
@@ -33,17 +36,19 @@ class StandInError(Exception):
 
 @dataclass(frozen=True)
 class Received:
-    """An accepted publish."""
+    """A publish request that the stand-in accepted."""
 
-    time: float  # seconds since the epoch
+    time: float  # The time of the request in seconds since the epoch.
     endpoint: str
     message_id: str
-    notification_id: str  # empty if the message has none
+    notification_id: str  # The id of the notification; empty if the message has none.
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Publishes: calls that came, those accepted, refused by code, and accepted ones whose answer is held."""
+    """The numbers of publish requests: all calls, accepted ones, refused ones by error code, and accepted ones whose
+    response is held back.
+    """
 
     calls: int
     accepted: int
@@ -52,7 +57,7 @@ class Counts:
 
 
 class SnsStandIn:
-    """A running stand-in. Every method raises httpx.HTTPError if it does not answer."""
+    """A running stand-in for SNS. Every method raises httpx.HTTPError if it does not respond."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://{LOOPBACK}:{port}"
@@ -62,9 +67,10 @@ class SnsStandIn:
     @classmethod
     @contextmanager
     def start(cls, *, port: int = 0, log: Path | None = None, any_endpoint: bool = False) -> "Iterator[SnsStandIn]":
-        """A process of its own until the end of the block. port 0: a free one. Errors: StandInError.
+        """Run the stand-in in its own process while this context lasts. With port 0 it uses a free port. Raises
+        StandInError.
 
-        It dies with the thread that started it.
+        The process ends with the thread that started it.
         """
         command = [sys.executable, "-m", "emulators.sns_stand_in", "--port", str(port)]
         command += ["--log", str(log)] if log is not None else []
@@ -77,10 +83,10 @@ class SnsStandIn:
             text=True,
         ) as running:
             try:
-                said = running.stdout.readline() if running.stdout is not None else ""
-                if not said.strip().isdecimal():
+                line = running.stdout.readline() if running.stdout is not None else ""
+                if not line.strip().isdecimal():
                     raise StandInError(f"the SNS stand-in ended with status {running.wait(STOP_S)}")
-                stand_in = cls(int(said))
+                stand_in = cls(int(line))
                 try:
                     yield stand_in
                 finally:
@@ -93,33 +99,48 @@ class SnsStandIn:
                     running.kill()
 
     def close(self) -> None:
-        """Close the client's connection; the stand-in continues."""
+        """Close the client's connection; the stand-in continues to run."""
         self._client.close()
 
     def received(self) -> list[Received]:
-        """All accepted publishes, in order; only new ones are requested from the stand-in."""
+        """Return all accepted publish requests in order; only new ones are fetched from the stand-in."""
         answer = self._client.get("/received", params={"since": len(self._received)}).raise_for_status()
         self._received += [Received(*entry) for entry in answer.json()]
         return list(self._received)
 
+    def received_from(self, first: int) -> Iterator[Received]:
+        """Return the accepted publish requests from a number on, in order, without storing them in this object."""
+        while (
+            entries := self._client.get("/received", params={"since": first, "most": _PAGE}).raise_for_status().json()
+        ):
+            yield from (Received(*entry) for entry in entries)
+            first += len(entries)
+
+    def _page(self, first: int) -> list[list[Any]]:
+        answer = self._client.get("/received", params={"since": first, "most": _PAGE}).raise_for_status()
+        entries: list[list[Any]] = answer.json()
+        return entries
+
     def counts(self) -> Counts:
-        """Numbers of publishes: calls, accepted, refused by code, held."""
+        """Return the numbers of publish requests."""
         return Counts(**self._client.get("/counts").raise_for_status().json())
 
     def answer(self, *rules: Rule) -> None:
-        """Answer by these rules from now on; earlier rules are removed."""
+        """Set the rules by which the stand-in responds from now on; earlier rules are removed."""
         self._put("rules", [asdict(rule) for rule in rules])
 
     def limit(self, *, per_s: float | None, burst: float | None = None) -> None:
-        """Throttle publishes above per_s a second; burst: publishes accepted at once, default per_s / 10."""
+        """Throttle publish requests above per_s a second. `burst` is the number of requests accepted at once, by
+        default per_s / 10.
+        """
         self._put("limit", {"per_s": per_s, "burst": burst if burst is not None else max(1.0, (per_s or 0) / 10)})
 
     def release(self) -> None:
-        """Answer the calls that are held."""
+        """Respond to the calls that are held back."""
         self._client.post("/release").raise_for_status()
 
     def clear(self) -> None:
-        """Accept all publishes again, and answer the held ones."""
+        """Accept all publish requests again, and respond to those that are held back."""
         self.answer()
         self.limit(per_s=None)
         self.release()

@@ -1,9 +1,9 @@
-"""The stack: starts the services along their dependencies, watches them, stops them.
+"""The local stack: it starts the services in the order of their dependencies, watches them and stops them.
 
     with Stack(StackConfig.on_free_ports(folder), services=["kafka", "registry"]) as stack:
         stack.config.kafka_bootstrap
 
-Without `services` it is everything, provisioning included (topics, schemas, indices, tables, connector).
+Without `services`, the stack has all services, and provisions them (topics, schemas, indices, tables, connector).
 """
 
 import concurrent.futures
@@ -33,15 +33,17 @@ from devstack.state import RunState, Started, now
 MEMORY_INTERVAL_S = 1.0
 PROBE_INTERVAL_S = 0.05
 LOG_TAIL = 25
-# Pause before the restart of a service that ended: doubled each time, and REVIVE_FIRST_S again after REVIVED_AFTER_S of
-# uptime.
+# The pause before the restart of a service that has ended. It doubles each time, and is reset to REVIVE_FIRST_S after
+# REVIVED_AFTER_S seconds of uptime.
 REVIVE_FIRST_S = 1.0
 REVIVE_LAST_S = 30.0
 REVIVED_AFTER_S = 60.0
 
 
 class StackError(Exception):
-    """The stack, or one service of it, cannot start; the message says which, why, and shows the end of its log."""
+    """The stack or one of its services cannot start. The message names it, gives the reason and contains the end of
+    its log.
+    """
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,13 @@ class Crash:
 
     @property
     def line(self) -> str:
-        """Which service ended, and how."""
+        """Return a line of text that says which service ended, and how."""
         how = f"killed by signal {-self.status}" if self.status < 0 else f"status {self.status}"
         return f"{self.service} ended ({how})"
 
 
 class _Running:
-    """A service's process and its state."""
+    """The process of a service, and its state."""
 
     def __init__(self, popen: subprocess.Popen[bytes], started: Started) -> None:
         self.popen = popen
@@ -78,10 +80,10 @@ class _Running:
 
 
 class Stack:
-    """All services (except `without`), or some with their dependencies.
+    """A stack of all services (except those in `without`), or of some services with their dependencies.
 
-    Each step calls `on_change(name, state, text)`, from many threads; the state is one of waiting, starting, ready,
-    failed, stopping, stopped.
+    Each change of a service's state is reported by `on_change(name, state, text)`, from many threads. The state is one
+    of waiting, starting, ready, failed, stopping, stopped.
     """
 
     def __init__(
@@ -106,7 +108,8 @@ class Stack:
         self.peak_mb = 0.0
         self.start_s = 0.0
         self.recovered: list[str] = []
-        self._say: Callable[[str], None] | None = None  # where ended services are started again
+        # Reports restarts of services that have ended; None until they are restarted at all.
+        self._report: Callable[[str], None] | None = None
         self._revive_after_s: dict[str, float] = {}
         self._wanted = None if services is None else list(services)
         self._state = RunState(config)
@@ -118,8 +121,8 @@ class Stack:
         self._starters: list[threading.Thread] = []
         self._ending = threading.Event()
         self._entered = False
-        # One thread starts every process and lives as long as the stack: the kernel ends a service when the thread
-        # that started it is gone (see process.spawn).
+        # One thread starts every process and lives as long as the stack, because the kernel ends a service when the
+        # thread that started it has ended (see process.spawn).
         self._spawner = concurrent.futures.ThreadPoolExecutor(1, "spawner")
         self._sampler: threading.Thread | None = None
 
@@ -135,7 +138,7 @@ class Stack:
         self.stop()
 
     def start(self) -> None:
-        """Start the wanted services and wait until they serve.
+        """Start the services and wait until they are ready.
 
         Raises StackError or AlreadyRunningError; then no process remains.
         """
@@ -153,11 +156,11 @@ class Stack:
         self._record()
 
     def open(self) -> None:
-        """Lock the state folder and start nothing yet: `ensure` starts services. Raises AlreadyRunningError."""
+        """Lock the state folder without starting a service; `ensure` starts services. Raises AlreadyRunningError."""
         self._state.acquire()
         self._entered = True
         try:
-            self.recovered = self._state.end_leftovers()
+            self.recovered = self._state.end_orphans()
         except BaseException:
             self.stop()
             raise
@@ -165,7 +168,9 @@ class Stack:
         self._sampler.start()
 
     def ensure(self, *names: str) -> None:
-        """Start these services and their dependencies, unless they run; no provisioning. Raises StackError."""
+        """Start these services and their dependencies if they do not run yet, without provisioning. Raises
+        StackError.
+        """
         with self._ensuring:
             wanted: dict[str, Service] = {}
             waiting = deque(names)
@@ -178,18 +183,19 @@ class Stack:
             self._bring_up([each for each in wanted.values() if each.name not in self._running], [])
 
     def stop(self) -> None:
-        """End every process that was started, each before its dependencies. Safe to call twice."""
+        """End every process that was started, each before its dependencies. The method may be called twice."""
         with self._stopping:
             if self._entered:
                 self._stop()
 
-    def keep_up(self, say: Callable[[str], None]) -> None:
-        """From now on restart services that end, including those that have ended; `say` gets a line for each restart.
+    def keep_up(self, report: Callable[[str], None]) -> None:
+        """From now on, restart services that end, and those that have already ended. `report` is called with a line
+        for each restart.
 
-        A service is in `crashes` while it does not serve.
+        `crashes` contains a service while it is not ready.
         """
         with self._changed:
-            self._say = say
+            self._report = report
             ended = list(self.crashes)
         for crash in ended:
             thread = threading.Thread(target=self._revive, args=(crash,), name=f"revive-{crash.service}", daemon=True)
@@ -198,7 +204,9 @@ class Stack:
     # --- faults ---
 
     def kill(self, name: str) -> None:
-        """kill -9 a service and everything it started, at once; it counts as expected. Waits until they are gone."""
+        """Send SIGKILL to a service and all its processes, and wait until they have ended. The end does not count as
+        a crash.
+        """
         running = self._running.pop(name)
         running.expected_to_end = True
         process.end(running.processes(), grace_s=0, polite=signal.SIGKILL)
@@ -207,7 +215,7 @@ class Stack:
         self._record()
 
     def restart(self, name: str) -> None:
-        """Start a service (again), on the data it had, and wait until it serves. Raises StackError."""
+        """Start a service (again) on its existing data, and wait until it is ready. Raises StackError."""
         if name in self._running:
             self._end(name)
             self._running.pop(name)
@@ -217,20 +225,20 @@ class Stack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The functions' environment (addresses, names, credentials), and MONOLITH_DATABASE_URL."""
+        """Return the environment of the functions (addresses, names, credentials), and MONOLITH_DATABASE_URL."""
         return {**function_environment(self.config), "MONOLITH_DATABASE_URL": self.config.database_url("monolith")}
 
     @property
     def urls(self) -> dict[str, str]:
-        """Where every service listens, by name."""
+        """Return the address of every service by name."""
         return {name: self.known[name].address for name in self.known if name in self._running}
 
     def pid(self, name: str) -> int:
-        """The process id of a running service."""
+        """Return the process id of a running service."""
         return self._running[name].popen.pid
 
     def memory_mb(self) -> float:
-        """Resident memory of every process of the stack (not of this one), in MB; see also `peak_mb`."""
+        """Return the resident memory of all processes of the stack (without this one) in MB; see also `peak_mb`."""
         total = process.rss_mb(each for running in list(self._running.values()) for each in running.processes())
         self.peak_mb = max(self.peak_mb, total)
         return total
@@ -241,8 +249,9 @@ class Stack:
         self._ending.set()
         with self._changed:
             self._changed.notify_all()
-        # After this call, every service that was about to start is in self._running. The spawner itself stays until the
-        # end: with its thread the kernel would end every service at once, in no order.
+        # Wait until the spawner thread is idle: self._running then has every service that was about to start. The
+        # thread itself stays until the end, because the kernel would end all services at once, in no order, if it
+        # ended.
         self._spawner.submit(lambda: None).result()
         waiting = dict(self._running)
         ended: set[str] = set()
@@ -261,8 +270,9 @@ class Stack:
         for thread in threads:
             thread.join()
         for thread in self._starters:
-            thread.join(10)  # one may be in a call to a server that has just ended, until that call fails
-        # Processes that outlived their service, found by their inherited marker.
+            # A thread may still wait for a server that has just ended, until that request fails.
+            thread.join(10)
+        # End the processes that have outlived their service; the marker in their environment identifies them.
         process.end(process.marked(self.config.state_dir), grace_s=2)
         self._running.clear()
         self._spawner.shutdown()
@@ -271,7 +281,9 @@ class Stack:
         self._entered = False
 
     def _needs(self, name: str) -> set[str]:
-        """The services that must not end before `name`: its dependencies, directly or through provisioning."""
+        """Return the services that must not end before `name`: its direct dependencies, and those through
+        provisioning.
+        """
         if name not in self.known:
             return set()
         needs: set[str] = set()
@@ -287,7 +299,7 @@ class Stack:
         return needs
 
     def _bring_up(self, services: list[Service], tasks: list[Task]) -> None:
-        """Start all services and run all tasks, each after its dependencies, as many as possible in parallel."""
+        """Start all services and run all provisioning tasks, each after its dependencies, and otherwise in parallel."""
         self._refuse_taken_ports(services)
         present = {each.name for each in services} | {task.name for task in tasks} | self._done
         failures: list[BaseException] = []
@@ -361,7 +373,7 @@ class Stack:
             for path, text in service.files.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-                path.chmod(0o600)  # some hold the database password
+                path.chmod(0o600)  # Some of the files contain the database password.
             self.config.data(service.name).mkdir(parents=True, exist_ok=True)
             service.prepare(lambda command: self._run_once(service, command))
             running = self._spawner.submit(self._spawn, service).result()
@@ -404,7 +416,9 @@ class Stack:
         return running
 
     def _command(self, service: Service) -> list[str]:
-        """The service's command; a JVM's uses its class archive, or writes one when it ends."""
+        """Return the command of a service. A JVM's command uses its class archive, or writes one when the process
+        ends.
+        """
         if service.class_archive is None:
             return service.command
         program, *arguments = service.command
@@ -419,18 +433,19 @@ class Stack:
         return self.config.config_dir(service.name) / "classes.jsa"
 
     def _keep_class_archive(self, service: Service) -> None:
-        """Put a class archive that a service has just written where the next start finds it: whole, or not at all."""
+        """Move a class archive that a service has just written to its final path, atomically."""
         if service.class_archive is None:
             return
         draft = self._archive_draft(service)
         if draft.exists():
             service.class_archive.parent.mkdir(parents=True, exist_ok=True)
             whole = service.class_archive.with_suffix(f".{os.getpid()}.draft")
-            shutil.move(draft, whole)  # across file systems, too; then at once into place
+            # The file is first moved to the target's file system, and then renamed atomically.
+            shutil.move(draft, whole)
             whole.replace(service.class_archive)
 
     def _run_once(self, service: Service, command: list[str]) -> None:
-        """A preparatory command, as the service itself will run. Raises StackError when it fails."""
+        """Run a preparatory command in the same way as the service will run. Raises StackError if it fails."""
 
         def start() -> subprocess.Popen[bytes]:
             return process.spawn(
@@ -454,7 +469,7 @@ class Stack:
                 )
             if abandoned() or self._ending.is_set():
                 raise StackError("The stack was stopped while it started.")
-            with suppress(OSError):  # nothing listens yet: the reason to ask again
+            with suppress(OSError):  # While nothing listens yet, the probe raises OSError, and is repeated.
                 if service.ready():
                     return
             if time.monotonic() > deadline:
@@ -464,7 +479,7 @@ class Stack:
             running.exited.wait(PROBE_INTERVAL_S)
 
     def _watch(self, service: Service, running: _Running) -> None:
-        """Wait for a process to end; report a crash unless the end is expected."""
+        """Wait for the end of a process; report a crash unless the end was requested."""
         status = running.popen.wait()
         running.exited.set()
         if running.expected_to_end or self._ending.is_set() or service.name not in self._done:
@@ -473,7 +488,7 @@ class Stack:
         with self._changed:
             self._done.discard(service.name)
             self.crashes.append(crash)
-            revive = self._say is not None
+            revive = self._report is not None
         if time.monotonic() - running.begun >= REVIVED_AFTER_S:
             self._revive_after_s.pop(service.name, None)
         self.on_change(service.name, "failed", str(crash).split("\n", 1)[0])
@@ -482,14 +497,16 @@ class Stack:
             self._revive(crash)
 
     def _revive(self, crash: Crash) -> None:
-        """Start a service that ended and run its tasks, until both succeed or the stack stops."""
+        """Start a service that has ended and run its provisioning tasks again, until both succeed or the stack
+        stops.
+        """
         name, reason = crash.service, crash.line
         self._starters.append(threading.current_thread())
         started = False
-        while self._say is not None:
+        while self._report is not None:
             wait_s = self._revive_after_s.get(name, REVIVE_FIRST_S)
             self._revive_after_s[name] = min(2 * wait_s, REVIVE_LAST_S)
-            self._say(f"{reason}; starting it again in {wait_s:.0f} s. Its log: {crash.log}")
+            self._report(f"{reason}; starting it again in {wait_s:.0f} s. Its log: {crash.log}")
             if self._ending.wait(wait_s):
                 return
             try:
@@ -497,7 +514,8 @@ class Stack:
                     self._start_service(self.known[name])
                 started = True
                 for task in self.tasks:
-                    if name in task.depends_on:  # the server may have lost its contents
+                    # The server may have lost its contents, so its provisioning tasks run again.
+                    if name in task.depends_on:
                         self._run_task(task)
             except StackError as error:
                 if self._ending.is_set():
@@ -514,16 +532,16 @@ class Stack:
         service = self.known[name]
         descendants = running.processes()[1:]
         if not running.exited.is_set():
-            with suppress(ProcessLookupError):  # it ended this moment
+            with suppress(ProcessLookupError):  # The process has just ended.
                 os.kill(running.popen.pid, service.stop_signal)
-            # Writing a class archive takes seconds, once.
+            # Writing a class archive takes some seconds, but only once.
             writes = service.class_archive is not None and not service.class_archive.exists()
             if not running.exited.wait(service.stop_timeout_s + (30 if writes else 0)):
                 running.popen.kill()
                 running.exited.wait()
             elif running.popen.returncode in (0, 128 + signal.SIGTERM):
                 self._keep_class_archive(service)
-        # The children had the service's own stop time to end; the remaining ones are killed soon.
+        # The child processes already had the stop time of their service, so the remaining ones are killed soon.
         process.end(descendants, grace_s=2)
         self._done.discard(name)
         self.on_change(name, "stopped", "")

@@ -1,7 +1,8 @@
-"""The state folder: its lock, the record of its processes, and the processes that a crashed run left.
+"""The state folder of a stack: its lock, the record of the running processes, and the clean-up of processes that
+survived a crashed run.
 
-`run/lock` is held (flock) as long as a stack runs; the kernel releases it whenever that process ends. `run/stack.json`
-records each process the stack started, with its start time, as soon as it started.
+The stack holds `run/lock` (flock) while it runs; the kernel releases the lock when the process ends. `run/stack.json`
+has an entry for each process with its start time, written as soon as the process has started.
 """
 
 import fcntl
@@ -20,12 +21,12 @@ import psutil
 from devstack import process
 from devstack.config import StackConfig
 
-# Processes of a killed run may have data to save.
-LEFTOVER_GRACE_S = 10.0
+# The seconds that processes of a killed run get to save their data.
+ORPHAN_GRACE_S = 10.0
 
 
 class AlreadyRunningError(Exception):
-    """Another process runs the stack of this state folder; the message says which and since when."""
+    """Another process runs the stack of this state folder; the message has its pid and its start time."""
 
 
 class NotRunningError(Exception):
@@ -37,24 +38,26 @@ class Started:
     """A process of the stack."""
 
     pid: int
-    ticks: int  # start time in ticks since boot, see `process.start_ticks`
-    since: str  # start time in UTC
+    ticks: int  # The start time in ticks since boot (see `process.start_ticks`).
+    since: str  # The start time in UTC.
     address: str = ""
     ready_s: float | None = None
     ports: list[int] = field(default_factory=list)
 
     def alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Return whether this very process still runs (not another one with the same pid)."""
         return process.start_ticks(self.pid) == self.ticks
 
 
 def now() -> str:
-    """This second in UTC, ISO 8601."""
+    """Return the current time in UTC in ISO 8601, in whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file of the run folder; a reader sees the old text or the new, and only its owner reads it."""
+    """Replace a file of the run folder atomically: a reader sees the old text or the new one. Only its owner may
+    read the file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.draft")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -64,7 +67,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 class RunState:
-    """The record of one run: the holder of the lock writes it, any process may read it."""
+    """The record of one run. The process that holds the lock writes it, and any process may read it."""
 
     def __init__(self, config: StackConfig) -> None:
         self.config = config
@@ -75,9 +78,9 @@ class RunState:
     # --- for the holder of the lock ---
 
     def acquire(self) -> None:
-        """Become the one that runs this folder's stack. Raises AlreadyRunningError."""
+        """Lock the folder, so that this process runs its stack from now on. Raises AlreadyRunningError."""
         self.config.run_dir.mkdir(parents=True, exist_ok=True)
-        # Never removed: a removed lock file would let two processes lock two different files.
+        # The lock file is never removed: otherwise two processes could lock two different files.
         descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,14 +97,14 @@ class RunState:
         self._lock = descriptor
 
     def release(self) -> None:
-        """Let another run begin; closing the file releases the lock."""
+        """Permit another run to begin; closing the file releases the lock."""
         if self._lock is not None:
             os.ftruncate(self._lock, 0)
             os.close(self._lock)
             self._lock = None
 
     def write(self, services: dict[str, Started], **more: Any) -> None:
-        """Record what runs."""
+        """Write which processes run."""
         content = {
             "pid": os.getpid(),
             "settings": self.config.as_dict(),
@@ -110,8 +113,8 @@ class RunState:
         }
         write_atomically(self.path, json.dumps(content, indent=2))
 
-    def end_leftovers(self) -> list[str]:
-        """End the processes that a killed run of this folder left. The caller must hold the lock.
+    def end_orphans(self) -> list[str]:
+        """End the processes that survived a killed run of this folder. The caller must hold the lock.
 
         Only processes in the record with the same pid AND start time, their descendants, and processes with this
         folder's marker are ended.
@@ -119,24 +122,24 @@ class RunState:
         Returns:
             A line for each process that was ended.
         """
-        left: dict[int, psutil.Process] = {each.pid: each for each in process.marked(self.config.state_dir)}
+        remaining: dict[int, psutil.Process] = {each.pid: each for each in process.marked(self.config.state_dir)}
         for started in self.services().values():
             if started.alive():
-                left.update({each.pid: each for each in process.family(started.pid)})
+                remaining.update({each.pid: each for each in process.family(started.pid)})
         ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-        leftovers = [each for pid, each in left.items() if pid not in ours]
+        orphans = [each for pid, each in remaining.items() if pid not in ours]
         described = []
-        for each in leftovers:
-            with _gone_is_fine():
+        for each in orphans:
+            with _ignore_ended():
                 described.append(f"pid {each.pid} ({each.name()})")
-        process.end(leftovers, grace_s=LEFTOVER_GRACE_S)
+        process.end(orphans, grace_s=ORPHAN_GRACE_S)
         self.path.unlink(missing_ok=True)
         return described
 
     # --- for any process ---
 
     def holder(self) -> dict[str, Any] | None:
-        """pid and since of the process that runs this folder's stack; None when none does."""
+        """Return the pid and the start time of the process that runs this folder's stack; None if there is none."""
         try:
             descriptor = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -151,23 +154,23 @@ class RunState:
         return None
 
     def read(self) -> dict[str, Any]:
-        """The record; empty when there is none."""
+        """Return the content of the record; empty if no run is recorded."""
         try:
             return dict(json.loads(self.path.read_text()))
         except FileNotFoundError:
             return {}
 
     def services(self) -> dict[str, Started]:
-        """The processes in the record, by service; they may have ended."""
+        """Return the recorded processes by service; they may have ended."""
         return {name: Started(**values) for name, values in self.read().get("services", {}).items()}
 
     def clean(self) -> None:
-        """Remove everything the folder holds. Raises AlreadyRunningError while a stack runs in it."""
+        """Remove all files of the folder. Raises AlreadyRunningError while a stack runs in it."""
         if not self.config.state_dir.exists():
             return
         self.acquire()
         try:
-            self.end_leftovers()
+            self.end_orphans()
             for child in self.config.state_dir.iterdir():
                 if child != self.config.run_dir:
                     shutil.rmtree(child) if child.is_dir() else child.unlink()
@@ -179,7 +182,7 @@ class RunState:
 
 
 @contextmanager
-def _gone_is_fine() -> Iterator[None]:
+def _ignore_ended() -> Iterator[None]:
     try:
         yield
     except psutil.NoSuchProcess:

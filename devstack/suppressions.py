@@ -28,7 +28,9 @@ def list_suppressions(
     installation: Installation,
     club: ClubOption = None,
     address: AddressOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="So many at most.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=10_000, help="The maximum number of suppressions.")
+    ] = 100,
     as_json: JsonOption = False,
 ) -> None:
     """Show each suppression: club, address, reason, start and end. Earlier versions wrote those of every club."""
@@ -57,10 +59,11 @@ def remove(
     installation: Installation,
     club: Annotated[int, typer.Option("--club", help="The tenant whose suppression it is.")],
     every_club: Annotated[
-        bool, typer.Option("--every-club", help="Also what an earlier version stored for every club.")
+        bool,
+        typer.Option("--every-club", help="Also remove suppressions of earlier versions, which apply to every club."),
     ] = False,
 ) -> None:
-    """Send to an address again. Exit status 1 where it was not suppressed, or still is for every club."""
+    """Send to an address again. Exit status 1 if it was not suppressed, or still is for every club."""
     hashed = address_id(address) if "@" in address else address
     own = f"{club}-{hashed}"
     client = installation.opensearch()
@@ -68,9 +71,9 @@ def remove(
         client.indices.refresh(index=INDEX)
         wanted = {"query": {"ids": {"values": [own, hashed] if every_club else [own]}}}
         removed = client.delete_by_query(index=INDEX, body=wanted, params={"refresh": True})["deleted"]
-        left = client.mget(index=INDEX, body={"ids": [own, hashed]})["docs"]
+        remaining = client.mget(index=INDEX, body={"ids": [own, hashed]})["docs"]
     console.print(f"{removed} removed.")
-    if any(document["found"] for document in left):
+    if any(document["found"] for document in remaining):
         console.print("An earlier version suppressed the address for every club: --every-club removes that too.")
     elif not removed:
         console.print("The address was not suppressed for this club.")
@@ -80,7 +83,7 @@ def remove(
 
 
 def _read(installation: Installation, club: int | None, address: str | None, limit: int) -> Iterator[dict[str, Any]]:
-    """In the order of when they were made."""
+    """Return the suppressions in the order of their creation."""
     filters: list[dict[str, Any]] = [] if club is None else [{"term": {"club_id": club}}]
     if address is not None:
         hashed = address_id(address) if "@" in address else address

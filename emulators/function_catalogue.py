@@ -1,4 +1,6 @@
-"""functions.yaml as deployments on one machine: a function a lane, with its trigger."""
+"""Converts functions.yaml to deployments on one machine: one function for each lane (kind of send), with its
+trigger.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +14,19 @@ from functions.catalogue import EventSource, FunctionEntry, read_catalogue
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import in_turns
 
-# Lambda grants ten seconds; here every function starts at once, on few cores that a broker and a database need too.
+# Lambda permits ten seconds. On this machine all functions start at the same time, on few cores that a broker and a
+# database need too.
 INIT_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """One function in one lane.
+    """One function in one lane (kind of send), with its triggers.
 
     Attributes:
-        mapping: its event source mapping, if it has one.
-        routes: the gateway's routes to it.
-        schedule_s: seconds between the invocations of its schedule, if it has one.
+        mapping: The event source mapping of the function; None if it has none.
+        routes: The routes of the HTTP gateway that invoke the function.
+        schedule_s: The seconds between scheduled invocations; None if the function has no schedule.
     """
 
     function: FunctionSpec
@@ -42,18 +45,18 @@ def read_deployments(
     mapping_overrides: Mapping[str, Any] | None = None,
     bulk_nice: int = 0,
 ) -> list[Deployment]:
-    """Every function of the file in every lane.
+    """Return every function in the file, once for each of its lanes.
 
     Args:
-        functions_file: as functions/functions.yaml.
-        task_root: the folder the functions are imported from.
-        generation: the snapshot generation that `cdc.*` topics stand for.
-        environment: variables for all functions.
-        mapping_overrides: fields of MappingSpec for all mappings, such as backoffs.
-        bulk_nice: the niceness of functions in bulk that also have a critical lane.
+        functions_file: A file in the form of functions/functions.yaml.
+        task_root: The folder from which the functions are imported.
+        generation: The snapshot generation that `cdc.*` topics stand for.
+        environment: The environment variables of all functions.
+        mapping_overrides: Values for fields of MappingSpec in all mappings, such as delays.
+        bulk_nice: The niceness of functions in bulk that also have a critical lane.
 
     Raises:
-        ValueError: the file names a setting or a topic that does not exist.
+        ValueError: The file names a setting or a topic that does not exist.
     """
     entries = read_catalogue(functions_file, generation=generation)
     with_critical_lane = {entry.package for entry in entries if entry.lane is Lane.CRITICAL}
@@ -99,9 +102,8 @@ def _deployment(
     )
 
 
-# functions.yaml's words for MappingSpec's fields
+# The names of settings in functions.yaml → the fields of MappingSpec.
 _FIELDS = {
-    "batch_size": "batch_size",
     "window_s": "window_s",
     "attempts": "max_retries",
     "max_age_s": "max_age_s",
@@ -119,6 +121,8 @@ def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides:
     if unknown:
         raise ValueError(f"function {function.name}: event_source has no {', '.join(sorted(unknown))}")
     config: dict[str, Any] = {_FIELDS[name]: value for name, value in source.config.items()}
+    if source.batch_sizes and "batch_size" not in overrides:
+        config |= {"batch_size": max(source.batch_sizes.values()), "batch_sizes": source.batch_sizes}
     config |= overrides
     if "partial_failures" in config:
         config["partial_failures"] = PartialFailures(config["partial_failures"])

@@ -1,4 +1,4 @@
-"""An HTTP gateway in front of functions, as API Gateway's REST APIs (v1) with Lambda proxy integration are.
+"""An HTTP gateway in front of functions that behaves like API Gateway's REST APIs (v1) with Lambda proxy integration.
 
 Source: AWS documentation, "Lambda proxy integrations in API Gateway", "Gateway response types for API Gateway" and
 "Quotas for configuring and running a REST API in API Gateway".
@@ -23,6 +23,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from masscomm.http.problem import CONTENT_TYPE, Problem
+from masscomm.stores.api_keys import PREFIX as KEY_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,12 @@ MAX_BODY_BYTES = 10 * 1024 * 1024
 INTEGRATION_TIMEOUT_S = 29.0
 MAX_IN_FLIGHT = 200
 ACCOUNT = "000000000000"
-# No authorizer runs on one's own machine: its gateway says explicitly that a caller may see every club.
+# The authorizer context of a caller without a key of `masscomm keys`: it states explicitly that the caller may see
+# every club (tenant).
 LOCAL_IDENTITY = {"principalId": "local", "all_clubs": "true"}
 API_ID = "local"
 STAGE = "local"
-# Headers that this process's own HTTP server sets; a function must not set its connection's headers.
+# Headers that this process's own HTTP server sets; a function must not set the headers of its connection.
 HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
 
@@ -49,14 +51,17 @@ class InvocationResponse(Protocol):
 
 Invoke = Callable[[str, bytes], Awaitable[InvocationResponse]]
 Report = Callable[[], dict[str, Any]]
+# A function that returns the authorizer context of an API key, or None if the key is denied. If it raises an error, the
+# authorizer has failed.
+Authorize = Callable[[str], Mapping[str, str] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """A method and path of the API, and the function behind it.
+    """A method and a path of the API, and the function that serves them.
 
     Args:
-        path: `/v1/sends/{send_id}`; `{name+}` at the end takes the rest of the path.
+        path: The path, such as `/v1/sends/{send_id}`; `{name+}` at the end matches the rest of the path.
     """
 
     method: str
@@ -65,14 +70,14 @@ class Route:
 
     @classmethod
     def parse(cls, text: str, function: str) -> "Route":
-        """A route as functions.yaml writes it: `GET /v1/metrics`."""
+        """Return the route in a text in the form of functions.yaml, such as `GET /v1/metrics`."""
         method, _, path = text.partition(" ")
         if not path.startswith("/"):
             raise ValueError(f"not a route: {text!r}")
         return cls(method=method, path=path, function=function)
 
     def match(self, method: str, path: str) -> dict[str, str] | None:
-        """The path's parameters, decoded, or None where it is another's."""
+        """Return the decoded path parameters; None if the path does not match."""
         if self.method not in (method, "ANY"):
             return None
         template, parts = self.path.strip("/").split("/"), path.strip("/").split("/")
@@ -95,28 +100,31 @@ class Route:
 
     @property
     def weight(self) -> tuple[int, ...]:
-        """Sorts literal segments before parameters, and parameters before the rest of a path."""
+        """Return a sort key: literal segments come before parameters, and parameters before the rest of a path."""
         return tuple(
             2 if segment.endswith("+}") else 1 if segment.startswith("{") else 0 for segment in self.path.split("/")
         )
 
 
 class MalformedResponseError(Exception):
-    """A function returned no valid proxy response."""
+    """The function returned no valid proxy response."""
 
 
 class Gateway:
     """Serves the routes, and /-/ready, /-/status and /metrics for monitoring.
 
     Args:
-        routes: the API.
-        invoke: invokes a function with an event; the attribute status_code of its exception is the status of Lambda's
-            refusal.
-        ready: for /-/ready; responds 200 if its `ready` is true, else 503.
-        status: for /-/status.
-        metrics: for /metrics, the page and its content type; called in a thread of its own.
-        timeout_s: seconds a function gets; the invocation itself continues after that, as in Lambda.
-        max_in_flight: requests at a time; beyond it they are throttled.
+        routes: The routes of the API.
+        invoke: A function that invokes a Lambda function with an event. If Lambda refuses, it raises an exception whose
+            attribute status_code is the HTTP status.
+        ready: Returns the content of /-/ready; the status is 200 if its `ready` is true, else 503.
+        status: Returns the content of /-/status.
+        metrics: Returns the page /metrics and its content type; it is called in a separate thread.
+        authorize: Returns the context of an API key that begins with `mc_`; it is called in a separate thread. Other
+            callers see every club.
+        timeout_s: The seconds that the gateway waits for a function. The invocation itself continues after that, as in
+            Lambda.
+        max_in_flight: The maximum number of concurrent requests; further requests are throttled.
     """
 
     def __init__(
@@ -127,6 +135,7 @@ class Gateway:
         ready: Report,
         status: Report,
         metrics: Callable[[], tuple[bytes, str]] | None = None,
+        authorize: Authorize | None = None,
         timeout_s: float = INTEGRATION_TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
@@ -135,6 +144,7 @@ class Gateway:
         self._ready = ready
         self._status = status
         self._metrics = metrics
+        self._authorize = authorize
         self._timeout_s = timeout_s
         self._max_in_flight = max_in_flight
         self._in_flight = 0
@@ -143,7 +153,9 @@ class Gateway:
         self.port = 0
 
     async def start(self, port: int) -> None:
-        """Listen on 127.0.0.1; port 0 is any free port, see `port`. Raises OSError if the port is in use."""
+        """Listen on 127.0.0.1. Port 0 means any free port; the attribute `port` then has its number. Raises OSError
+        if the port is in use.
+        """
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.router.add_get("/-/ready", self._serve_ready)
         application.router.add_get("/-/status", self._serve_status)
@@ -156,7 +168,7 @@ class Gateway:
         self.port = self._runner.addresses[0][1]
 
     async def close(self) -> None:
-        """Stop listening; requests in flight get a response or a closed connection."""
+        """Stop listening; each request in flight gets a response or a closed connection."""
         if self._runner is not None:
             await self._runner.cleanup()
         for task in list(self._running):
@@ -191,12 +203,22 @@ class Gateway:
             return _refusal(429, "Too Many Requests", "TooManyRequestsException")
         self._in_flight += 1
         try:
-            return await self._integrate(route, proxy_event(request, route, parameters, body))
+            identity: Mapping[str, str] | None = LOCAL_IDENTITY
+            key = request.headers.get("x-api-key", "")
+            if self._authorize is not None and key.startswith(KEY_PREFIX):
+                try:
+                    identity = await asyncio.to_thread(self._authorize, key)
+                except Exception:
+                    log.exception("the authorizer failed")
+                    return _refusal(500, "Internal server error", "AuthorizerFailureException")
+            if identity is None:
+                return _refusal(403, "User is not authorized to access this resource", "AccessDeniedException")
+            return await self._integrate(route, proxy_event(request, route, parameters, body, identity))
         finally:
             self._in_flight -= 1
 
     async def _integrate(self, route: Route, event: dict[str, Any]) -> web.Response:
-        # A separate task with a reference: the invocation continues after the gateway's time-out.
+        # The invocation is a separate task, with a reference to it, because it continues after the gateway's time-out.
         task = asyncio.ensure_future(self._invoke(route.function, json.dumps(event).encode()))
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -220,11 +242,18 @@ class Gateway:
     def _ended(self, task: "asyncio.Future[InvocationResponse]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # retrieved, also after the gateway's time-out, so that asyncio does not log it
+            # The exception is read, also after the gateway's time-out, so that asyncio does not log it as unhandled.
+            task.exception()
 
 
-def proxy_event(request: web.Request, route: Route, parameters: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """The event a proxy integration gives to a function, version 1.0.
+def proxy_event(
+    request: web.Request,
+    route: Route,
+    parameters: Mapping[str, str],
+    body: bytes,
+    identity: Mapping[str, str] = LOCAL_IDENTITY,
+) -> dict[str, Any]:
+    """Return the event with which a proxy integration invokes a function, version 1.0.
 
     Source: AWS documentation, "Input format of a Lambda function for proxy integration".
     """
@@ -245,7 +274,7 @@ def proxy_event(request: web.Request, route: Route, parameters: Mapping[str, str
         "requestContext": {
             "accountId": ACCOUNT,
             "apiId": API_ID,
-            "authorizer": LOCAL_IDENTITY,
+            "authorizer": dict(identity),
             "domainName": request.host.partition(":")[0],
             "domainPrefix": API_ID,
             "extendedRequestId": uuid.uuid4().hex[:16],
@@ -281,7 +310,7 @@ def proxy_event(request: web.Request, route: Route, parameters: Mapping[str, str
 
 
 def _key_id(key: str | None) -> str | None:
-    """The id of an API key, which says nothing of the key: limits are counted by it."""
+    """Return the id of an API key, by which limits are counted. It does not reveal the key."""
     return None if key is None else hashlib.sha256(key.encode()).hexdigest()[:10]
 
 
@@ -291,7 +320,7 @@ def proxy_response(payload: bytes) -> web.Response:
     Source: AWS documentation, "Output format of a Lambda function for proxy integration".
 
     Raises:
-        MalformedAnswerError: API Gateway would respond 502.
+        MalformedResponseError: The function's response is invalid; API Gateway would respond with status 502.
     """
     try:
         response = json.loads(payload)
@@ -309,7 +338,7 @@ def proxy_response(payload: bytes) -> web.Response:
     )
     if not isinstance(single, dict) or not isinstance(multiple, dict):
         raise MalformedResponseError("headers are not an object")
-    # If both name a header, API Gateway takes the multi-value one.
+    # If both kinds of headers name the same header, API Gateway uses the multi-value one.
     several = {name.lower() for name in multiple}
     pairs = [(name, value) for name, value in single.items() if name.lower() not in several]
     for name, values in multiple.items():
@@ -359,7 +388,9 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _refusal(status: int, message: str, error_type: str) -> web.Response:
-    """The gateway's own error, as problem details, like the deployed API's gateway responses."""
+    """Return an error of the gateway itself, as problem details, in the form of the deployed API's gateway
+    responses.
+    """
     return web.Response(
         text=json.dumps(Problem(status, message).body()),
         content_type=CONTENT_TYPE,

@@ -1,4 +1,4 @@
-"""The serverless part of the stack in one process: function host, event source mappings, gateway.
+"""Runs the serverless part of the local stack in one process: function host, event source mappings, HTTP gateway.
 
 The configuration is a JSON file:
 
@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import boto3
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulators.event_source import EventSourceMapping
@@ -37,6 +38,7 @@ from emulators.gateway import Gateway
 from emulators.lambda_host import FunctionHost
 from emulators.prometheus import CONTENT_TYPE, FunctionLines, exposition
 from emulators.schedule import Schedule
+from masscomm.stores.api_keys import ApiKeys, digest_of
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ CLUSTER_ARN = "arn:aws:kafka:us-east-1:000000000000:cluster/masscomm/00000000-00
 
 
 class ServerlessConfig(BaseModel):
-    """The configuration file; see above."""
+    """The content of the configuration file that the module describes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,8 +63,28 @@ class ServerlessConfig(BaseModel):
     bulk_nice: int = Field(default=0, ge=0, le=19)
 
 
+def authorize(environment: Mapping[str, str], text: str) -> Mapping[str, str] | None:
+    """Return the authorizer context of a key of `masscomm keys`, as the deployed authorizer does; None if the key is
+    denied.
+
+    Raises Retry or Stop.
+    """
+    client = boto3.client(
+        "dynamodb",
+        endpoint_url=environment.get("AWS_ENDPOINT_URL_DYNAMODB") or environment.get("AWS_ENDPOINT_URL"),
+        region_name=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
+        aws_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
+    )
+    key, now_s = (keys := ApiKeys(client)).find(digest_of(text)), int(time.time())
+    if key is None or not key.is_valid(now_s):
+        return None
+    keys.record_use(key.digest, now_s)
+    return {"principalId": key.key_id, **key.context}
+
+
 class Serverless:
-    """Host, mappings and gateway, started and stopped together."""
+    """The function host, the event source mappings and the gateway, which are started and stopped together."""
 
     def __init__(self, config: ServerlessConfig) -> None:
         self._config = config
@@ -86,6 +108,7 @@ class Serverless:
             ready=self.readiness,
             status=self.status,
             metrics=self.metrics,
+            authorize=functools.partial(authorize, config.environment),
         )
         self._lines = FunctionLines(config.log_dir)
         self._scraping = threading.Lock()
@@ -103,7 +126,7 @@ class Serverless:
         self._started = time.monotonic()
 
     async def start(self) -> None:
-        """Start everything; returns before the functions are ready. Raises OSError where a port is taken."""
+        """Start all parts; return before the functions are ready. Raises OSError if a port is in use."""
         await self.gateway.start(self._config.gateway_port)
         log.info("gateway on http://127.0.0.1:%d", self.gateway.port)
         self.host.start()
@@ -130,7 +153,7 @@ class Serverless:
             schedule.start()
 
     async def stop(self) -> None:
-        """Stop in the order of the flow, so that invocations in flight can still end."""
+        """Stop the parts in the order of the data flow, so that invocations in flight can still end."""
         await asyncio.gather(*(schedule.stop() for schedule in self._schedules))
         await asyncio.gather(*(mapping.stop() for mapping in self._mappings))
         await self.gateway.close()
@@ -138,7 +161,9 @@ class Serverless:
         await self._destination.close()
 
     def readiness(self) -> dict[str, Any]:
-        """`ready` if every function has a warm environment and every mapping its partitions, and the missing ones."""
+        """Return `ready` (whether every function has a warm environment and every mapping its partitions), and the
+        missing ones.
+        """
         waiting = [name for name, pool in self.host.pools.items() if not pool.ready and pool.init_error is None]
         broken = {
             name: pool.init_error.decode(errors="replace")
@@ -154,12 +179,12 @@ class Serverless:
         }
 
     def metrics(self) -> tuple[bytes, str]:
-        """The page for Prometheus and its content type."""
+        """Return the page for Prometheus and its content type."""
         with self._scraping:
             return exposition(self._lines, self.status), CONTENT_TYPE
 
     def status(self) -> dict[str, Any]:
-        """Everything countable, by function and by mapping."""
+        """Return all counts, by function and by event source mapping."""
         return {
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started, 1),
@@ -188,5 +213,5 @@ async def serve(config: ServerlessConfig) -> None:
 
 
 def read_config(document: Mapping[str, Any]) -> ServerlessConfig:
-    """The validated configuration. Raises pydantic's ValidationError naming the invalid fields."""
+    """Return the validated configuration. Raises pydantic's ValidationError with the invalid fields."""
     return ServerlessConfig.model_validate(document)

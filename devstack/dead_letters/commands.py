@@ -34,7 +34,7 @@ SinceOption = Annotated[
     str | None, typer.Option("--since", help="Dead-lettered since then: ISO 8601, or 15m, 2h, 7d ago.")
 ]
 UntilOption = Annotated[str | None, typer.Option("--until", help="Dead-lettered before then: as --since.")]
-AgainOption = Annotated[bool, typer.Option("--again", help="Include records that were replayed or discarded before.")]
+RepeatOption = Annotated[bool, typer.Option("--again", help="Include records that were replayed or discarded before.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Choose every dead letter, without a filter.")]
 
 
@@ -80,7 +80,7 @@ def list_letters(
 ) -> None:
     """List dead-lettered records with their source position, reason and status."""
     marks = _marks(installation)
-    # The topic has one partition, so its order is the order of time.
+    # The topic has one partition, so that its order is the order of time.
     found = deque(_letters(installation, wanted), maxlen=limit)
     if as_json:
         for letter in found:
@@ -128,16 +128,16 @@ def replay(
     wanted: Filter,
     installation: Installation,
     everything: AllOption = False,
-    again: AgainOption = False,
+    repeat: RepeatOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the records without replaying them.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Produce dead-lettered records on their source topic again, each once. Exit status 1 if a record was refused."""
     letters = _chosen(installation, wanted, everything)
     if dry_run:
-        _print([Done(letter=letter, ok=True, said="would be replayed") for letter in letters], as_json)
+        _print([Done(letter=letter, ok=True, message="would be replayed") for letter in letters], as_json)
         return
-    _print(_desk(installation).replay(letters, again=again), as_json)
+    _print(_desk(installation).replay(letters, repeat=repeat), as_json)
 
 
 @app.command()
@@ -148,14 +148,14 @@ def discard(
     wanted: Filter,
     installation: Installation,
     everything: AllOption = False,
-    again: AgainOption = False,
+    repeat: RepeatOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Discard dead-lettered records, with a reason. Exit status 1 if a record was refused."""
     if not why.strip():
         raise typer.BadParameter("--why says why")
     letters = _chosen(installation, wanted, everything)
-    _print(_desk(installation).discard(letters, why, again=again), as_json)
+    _print(_desk(installation).discard(letters, why, repeat=repeat), as_json)
 
 
 def _letters(installation: Installation, wanted: Filter) -> Iterator[DeadLetter]:
@@ -184,10 +184,10 @@ def _chosen(installation: Installation, wanted: Filter, everything: bool) -> lis
 def _print(done: list[Done], as_json: bool) -> None:
     for each in done:
         if as_json:
-            line = {"place": each.letter.position, "topic": each.letter.topic, "ok": each.ok, "said": each.said}
+            line = {"place": each.letter.position, "topic": each.letter.topic, "ok": each.ok, "said": each.message}
             print_json(line)
         else:
-            console.print(f"{each.letter.position} {each.letter.topic}: {each.said}")
+            console.print(f"{each.letter.position} {each.letter.topic}: {each.message}")
     if not as_json and not done:
         console.print("No dead letter is like that.")
     if not all(each.ok for each in done):

@@ -1,8 +1,8 @@
-"""Replay dead letters to their source topics, and discard them.
+"""Replays dead letters to their source topics, and discards dead letters.
 
-A replayed record and its mark are one Kafka transaction: no record is on its source topic again without a mark. All
-operators share one transactional id: of two who work at the same time, the first is fenced and its open transaction is
-aborted.
+A replayed record and its mark are written in one Kafka transaction, so that no record is produced again without a mark.
+All operators share one transactional id: if two operators work at the same time, Kafka fences the first one and aborts
+its open transaction.
 """
 
 import getpass
@@ -25,17 +25,18 @@ TIMEOUT_S = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """Result of one operation on a dead letter."""
+    """The result of one operation on a dead letter."""
 
     letter: DeadLetter
-    ok: bool  # False if the operation was refused and changed nothing
-    said: str  # the new status, or why the operation was refused
+    ok: bool  # False if the operation was refused and changed nothing.
+    message: str  # The new status, or the reason why the operation was refused.
 
 
 def sources(generation: str) -> frozenset[str]:
-    """The topics that a replay may write to: a header can name any topic."""
+    """Return the topics that a replay may write to. They are limited, because a header could name any topic."""
     chain = {topic.name for topic in chain_topics() if topic.schema is not None and topic.name != "outcome"}
-    # Dead letters of the scheduler's on-failure topic; a replayed record starts again with all its reschedulings.
+    # Dead letters of the scheduler's on-failure topic may be replayed too; the record's count of attempts then starts
+    # again.
     chain.add(ON_FAILURE)
     return frozenset(chain | {topic.name for topic in cdc_topics(generation)})
 
@@ -44,11 +45,11 @@ class Desk:
     """Replays and discards dead letters for one operator at a time (see the module's docstring).
 
     Args:
-        bootstrap: The broker's address.
+        bootstrap: The address of the Kafka broker.
         allowed: The topics that may be written to.
         status_topic: The topic of the marks.
-        now: The current time, with a time zone.
-        security: Further configuration of the Kafka client, to sign in.
+        now: Returns the current time, with a time zone.
+        security: Further configuration of the Kafka client, for authentication.
     """
 
     def __init__(
@@ -75,30 +76,30 @@ class Desk:
                 "logger": KAFKA_LOGGER,
             }
         )
-        # Only after init_transactions is no other operator's mark in flight.
+        # Only after init_transactions has returned can no mark of another operator still be in an open transaction.
         self._producer.init_transactions(TIMEOUT_S)
         self._marks = read_marks(bootstrap, status_topic, security)
 
-    def replay(self, letters: Iterable[DeadLetter], *, again: bool = False) -> list[Done]:
-        """Produce each letter's bytes on its source topic, once.
+    def replay(self, letters: Iterable[DeadLetter], *, repeat: bool = False) -> list[Done]:
+        """Produce the bytes of each dead letter to its source topic, once.
 
         Args:
             letters: The dead letters.
-            again: Replay letters that were replayed or discarded before, too.
+            repeat: Replay letters that were replayed or discarded before, too.
 
         Raises:
-            KafkaException: The broker does not answer or another operator fenced this one. Letters committed until then
-                stay replayed.
+            KafkaException: The broker does not respond, or another operator fenced this one. Dead letters whose
+                transaction was committed before stay replayed.
         """
-        return [self._replay(letter, again) for letter in letters]
+        return [self._replay(letter, repeat) for letter in letters]
 
-    def discard(self, letters: Iterable[DeadLetter], why: str, *, again: bool = False) -> list[Done]:
-        """Mark each letter as discarded.
+    def discard(self, letters: Iterable[DeadLetter], why: str, *, repeat: bool = False) -> list[Done]:
+        """Mark each dead letter as discarded.
 
         Args:
             letters: The dead letters.
             why: The reason, stored in the mark.
-            again: Discard letters that were replayed or discarded before, too.
+            repeat: Discard letters that were replayed or discarded before, too.
 
         Raises:
             ValueError: The reason is empty.
@@ -106,13 +107,13 @@ class Desk:
         """
         if not why.strip():
             raise ValueError("a letter is not discarded without a reason")
-        return [self._discard(letter, why, again) for letter in letters]
+        return [self._discard(letter, why, repeat) for letter in letters]
 
-    def _replay(self, letter: DeadLetter, again: bool) -> Done:
-        if refused := self._refused(letter, again):
+    def _replay(self, letter: DeadLetter, repeat: bool) -> Done:
+        if refused := self._refused(letter, repeat):
             return refused
         if letter.topic not in self._allowed:
-            return Done(letter=letter, ok=False, said=f"no source topic: {letter.topic!r}")
+            return Done(letter=letter, ok=False, message=f"no source topic: {letter.topic!r}")
 
         def produce() -> None:
             kept = replay_headers(letter.headers, letter.letter)
@@ -120,14 +121,14 @@ class Desk:
 
         return self._commit(letter, MarkKind.REPLAYED, {"to": letter.topic}, produce)
 
-    def _discard(self, letter: DeadLetter, why: str, again: bool) -> Done:
-        return self._refused(letter, again) or self._commit(letter, MarkKind.DISCARDED, {"why": why}, lambda: None)
+    def _discard(self, letter: DeadLetter, why: str, repeat: bool) -> Done:
+        return self._refused(letter, repeat) or self._commit(letter, MarkKind.DISCARDED, {"why": why}, lambda: None)
 
-    def _refused(self, letter: DeadLetter, again: bool) -> Done | None:
+    def _refused(self, letter: DeadLetter, repeat: bool) -> Done | None:
         mark = self._marks.get(letter.position)
-        if mark is None or again:
+        if mark is None or repeat:
             return None
-        return Done(letter=letter, ok=False, said=f"already {mark.kind} at {mark.history[-1]['at']}")
+        return Done(letter=letter, ok=False, message=f"already {mark.kind} at {mark.history[-1]['at']}")
 
     def _commit(self, letter: DeadLetter, kind: MarkKind, more: dict[str, str], produce: Callable[[], None]) -> Done:
         before = self._marks.get(letter.position)
@@ -142,6 +143,6 @@ class Desk:
             if not error.args[0].txn_requires_abort():
                 raise
             self._producer.abort_transaction(TIMEOUT_S)
-            return Done(letter=letter, ok=False, said=f"Kafka refuses it: {error.args[0].str()}")
+            return Done(letter=letter, ok=False, message=f"Kafka refuses it: {error.args[0].str()}")
         self._marks[letter.position] = mark
-        return Done(letter=letter, ok=True, said=kind.value)
+        return Done(letter=letter, ok=True, message=kind.value)

@@ -1,4 +1,4 @@
-"""Client of masscomm's REST API."""
+"""A client of masscomm's REST API."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,25 +11,27 @@ from devstack.demo.records import Key
 
 
 class ApiError(Exception):
-    """The API answered with an unexpected status; the message has the API's own text."""
+    """The API responded with an unexpected status; the message contains the API's own text."""
 
 
 @dataclass(frozen=True)
 class SendStatus:
-    """Counts of a send's notifications, all channels together."""
+    """The counts of a send's notifications, summed over all channels."""
 
     requested: int
-    suppressed: dict[str, int]  # by reason
-    sent: int  # accepted by the provider, without a receipt yet
+    suppressed: dict[str, int]  # The number of suppressed notifications by reason.
+    # The number of notifications that the provider accepted and for which no receipt has arrived.
+    sent: int
     failed: int
     in_flight: int
     delivered: int = 0
     bounced: int = 0
     held: int = 0
+    cancelled: int = 0
 
 
 class Api:
-    """Every method raises ApiError, or httpx.HTTPError where the gateway does not answer."""
+    """A client of the REST API. Every method raises ApiError, or httpx.HTTPError if the gateway does not respond."""
 
     def __init__(self, gateway_url: str) -> None:
         self._client = httpx.Client(base_url=gateway_url, timeout=30, trust_env=False)
@@ -38,19 +40,21 @@ class Api:
         self._client.close()
 
     def send(self, **body: Any) -> str:
-        """POST /v1/sends; the new send's id."""
+        """Call POST /v1/sends; return the id of the new send."""
         answer = self._client.post("/v1/sends", json=body)
         if answer.status_code != httpx.codes.ACCEPTED:
             raise ApiError(f"POST /v1/sends answered {answer.status_code}: {answer.text}")
         return str(answer.json()["send_id"])
 
     def refused(self, **body: Any) -> tuple[int, list[str]]:
-        """POST /v1/sends with a body that is not valid; the status and the fields its errors name."""
+        """Call POST /v1/sends with an invalid body; return the status and the fields that the errors name."""
         answer = self._client.post("/v1/sends", json=body)
         return answer.status_code, [error["field"] for error in answer.json().get("errors", [])]
 
     def status(self, send_id: str) -> SendStatus | None:
-        """GET /v1/sends/{send_id}, all channels together; None while the metrics have no row of the send."""
+        """Call GET /v1/sends/{send_id}; return the counts of all channels together, or None while the metrics have
+        no row of the send.
+        """
         answer = self._client.get(f"/v1/sends/{send_id}")
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -69,17 +73,22 @@ class Api:
             delivered=sum(channel["delivered"] for channel in channels),
             bounced=sum(channel["bounced"] for channel in channels),
             held=sum(channel["held"] for channel in channels),
+            cancelled=sum(channel["cancelled"] for channel in channels),
         )
 
     def notifications(self, user_id: int) -> dict[tuple[str, str], str]:
-        """GET /v1/users/{user_id}/notifications, the latest 1,000: (send id, channel) → "sent", else the reason."""
+        """Call GET /v1/users/{user_id}/notifications for the latest 1,000; return (send id, channel) → "sent" or the
+        reason.
+        """
         answer = self._client.get(f"/v1/users/{user_id}/notifications", params={"limit": "1000"})
         if answer.is_error:
             raise ApiError(f"GET /v1/users/{user_id}/notifications answered {answer.status_code}: {answer.text}")
         return {(row["send_id"], row["channel"]): row["reason"] or row["status"] for row in answer.json()["rows"]}
 
     def counts(self, since_ms: int) -> dict[Key, int]:
-        """GET /v1/metrics by minute, since a minute (ms since the epoch): every club, type, channel, measure."""
+        """Call GET /v1/metrics; return counts by minute from a minute on (ms since the epoch), for every club, type,
+        channel and measure.
+        """
         start = datetime.fromtimestamp(since_ms / 1000, UTC)
         answer = self._client.get(
             "/v1/metrics",

@@ -1,7 +1,8 @@
-"""Expected results of a send, computed from the monolith's own data and from nothing the pipeline made.
+"""The oracle: it computes the expected results of a send from the monolith's own data, and from nothing that
+masscomm produced.
 
-It has its own implementation of the preference rule and of quiet hours, on purpose: it shares no code with the
-functions it judges.
+It has its own implementation of the preference rules and of quiet hours: it shares no code with the functions whose
+results it checks.
 """
 
 from collections import Counter
@@ -22,7 +23,9 @@ _CATEGORIES = Path(__file__).resolve().parents[2] / "schemas" / "categories.yaml
 
 @dataclass(frozen=True)
 class Person:
-    """The data that decides a user's notifications: settings as in user_settings, empty without a row."""
+    """The data that determines a user's notifications. The settings are those of user_settings, empty if the user
+    has no row.
+    """
 
     club_id: int
     has_email: bool
@@ -41,12 +44,12 @@ class World:
 
     @classmethod
     def of_seed(cls, users: Iterable[User]) -> Self:
-        """The users of the seeder's generator."""
+        """Return the users that the seed generator creates."""
         return cls({user.id: _person(user) for user in users})
 
     @classmethod
     def of_database(cls, connection: psycopg.Connection[Any]) -> Self:
-        """The users in the monolith's tables now. Errors: psycopg.Error."""
+        """Return the users in the monolith's tables at this moment. Raises psycopg.Error."""
         rows = connection.execute(
             "SELECT u.id, u.club_id, u.email IS NOT NULL, coalesce(d.active, 0), s.channels, s.categories,"
             " s.quiet_hours, u.time_zone FROM users u"
@@ -62,14 +65,14 @@ class World:
         )
 
     def members(self, club_id: int) -> list[int]:
-        """The ids of a club's users, ascending."""
+        """Return the ids of a club's users in ascending order."""
         return sorted(user_id for user_id, person in self.people.items() if person.club_id == club_id)
 
 
 def _person(user: User) -> Person:
     active = sum(device.active for device in user.devices)
-    said = {} if user.settings is None else vars(user.settings)
-    return Person(user.club_id, user.email is not None, active, time_zone=user.time_zone, **said)
+    chosen = {} if user.settings is None else vars(user.settings)
+    return Person(user.club_id, user.email is not None, active, time_zone=user.time_zone, **chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,34 +82,36 @@ class Ask:
     club_id: int
     type: str
     to_users: Sequence[int]
-    channels: Sequence[str] = ()  # empty: the category's own
+    channels: Sequence[str] = ()  # The requested channels; empty: those of the category.
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected results of a send. A notification is a user and a channel."""
+    """The expected results of a send. A notification is identified by a user and a channel."""
 
-    fates: Mapping[tuple[int, str], str]  # notification → "sent", or the reason of its suppression
-    provider_calls: int  # one a device, one an e-mail
-    held: frozenset[tuple[int, str]] = frozenset()  # notifications that first wait for the end of quiet hours
+    fates: Mapping[tuple[int, str], str]  # Notification → "sent", or the reason of its suppression.
+    # The number of provider calls: one for each device, and one for each e-mail.
+    provider_calls: int
+    held: frozenset[tuple[int, str]] = frozenset()  # The notifications that first wait for the end of quiet hours.
 
     @property
     def requested(self) -> int:
-        """Distinct notifications requested."""
+        """Return the number of distinct requested notifications."""
         return len(self.fates)
 
     @property
     def sent(self) -> int:
-        """Notifications that the provider must accept."""
+        """Return the notifications that the provider must accept."""
         return sum(fate == "sent" for fate in self.fates.values())
 
     @property
     def suppressed(self) -> dict[str, int]:
-        """Number of notifications to suppress, by reason."""
+        """Return the number of notifications to suppress, by reason."""
         return dict(Counter(fate for fate in self.fates.values() if fate != "sent"))
 
     def by_channel(self) -> dict[str, Counter[str]]:
-        """Expected count of each measure of the metrics, by channel: requested, held, queued, suppressed, sent.
+        """Return the expected count of each measure of the metrics (requested, held, queued, suppressed, sent), by
+        channel.
 
         The builder counts "queued". Recipients without a device are suppressed after the builder, recipients without an
         address before it.
@@ -123,12 +128,12 @@ class Expected:
 
 
 def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
-    """Expected results of a send that is decided with the users of `world`.
+    """Return the expected results of a send to the users of `world`.
 
     Args:
         world: All users at the time of the decision.
-        ask: The send.
-        at: The time of the decision; now if it is None.
+        ask: The parameters of the send.
+        at: The time of the decision; None means now.
     """
     category = _category(ask.type)
     at = at or datetime.now(UTC)
@@ -157,7 +162,7 @@ def _fate(person: Person | None, ask: Ask, channel: str, *, mandatory: bool) -> 
 
 
 def wants(person: Person, category: str, channel: str) -> bool:
-    """Whether a person's settings allow a category on a channel: the most specific setting decides."""
+    """Return whether a user's settings permit a category on a channel: the most specific setting determines it."""
     chosen = person.categories.get(category)
     if isinstance(chosen, dict) and channel in chosen:
         return bool(chosen[channel])
@@ -167,7 +172,7 @@ def wants(person: Person, category: str, channel: str) -> bool:
 
 
 def quiet(person: Person, at: datetime) -> bool:
-    """Whether `at` is within a person's quiet hours, which may cross midnight."""
+    """Return whether the time `at` is within a user's quiet hours, which may cross midnight."""
     if person.quiet_hours is None:
         return False
     start, end = person.quiet_hours["start"], person.quiet_hours["end"]

@@ -1,4 +1,4 @@
-"""Read LocalStack's record of the pushes and e-mails that the provider accepted."""
+"""Reads LocalStack's record of the pushes and e-mails that it accepted as the provider."""
 
 import email
 import email.policy
@@ -13,7 +13,7 @@ _PUSHES = "/_aws/sns/platform-endpoint-messages"
 
 
 class ProviderError(Exception):
-    """A message at the provider has no notification id."""
+    """A message in LocalStack's record has no notification id."""
 
 
 @dataclass(frozen=True)
@@ -22,25 +22,32 @@ class Call:
 
     channel: str
     notification_id: str
-    target: str  # an endpoint's ARN or an e-mail address
-    title: str  # as the recipient sees it
+    target: str  # The ARN of an endpoint, or an e-mail address.
+    title: str  # of the push, or the subject of the e-mail
+    text: str  # of the push, or the plain text of the e-mail
 
 
 def calls(aws_url: str) -> list[Call]:
-    """All pushes and e-mails the provider accepted since it started. Errors: httpx.HTTPError, ProviderError."""
-    mails = _page(aws_url, "/_aws/ses", timeout_s=60)
-    return [*pushes(aws_url), *_mails(mails["messages"])]
+    """Return all pushes and e-mails that the provider has accepted since its start. Raises httpx.HTTPError or
+    ProviderError.
+    """
+    return [*pushes(aws_url), *emails(aws_url)]
 
 
 def pushes(aws_url: str) -> list[Call]:
-    """All pushes the provider accepted since it started. Errors: as for `calls`."""
+    """Return all pushes that the provider has accepted since its start. Raises the errors of `calls`."""
     return list(_pushes(_page(aws_url, _PUSHES, timeout_s=60)["platform_endpoint_messages"]))
 
 
 def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call]:
-    """The pushes to one device's endpoint. Errors: as for `calls`."""
+    """Return the pushes to the endpoint of one device. Raises the errors of `calls`."""
     answer = _page(aws_url, _PUSHES, timeout_s=10, endpointArn=endpoint_arn)
     return list(_pushes(answer["platform_endpoint_messages"]))
+
+
+def emails(aws_url: str) -> list[Call]:
+    """Return all e-mails that the provider has accepted since its start. Raises the errors of `calls`."""
+    return list(_mails(_page(aws_url, "/_aws/ses", timeout_s=60)["messages"]))
 
 
 def _page(aws_url: str, path: str, *, timeout_s: float, **parameters: str) -> Any:
@@ -52,27 +59,32 @@ def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call]:
     for endpoint_arn, sent in messages.items():
         for message in sent:
             payload: Any = message["Message"]
-            while isinstance(payload, str):  # a JSON text of a JSON text
+            while isinstance(payload, str):  # The payload may be a JSON text inside a JSON text.
                 payload = json.loads(payload)
             payload = _decoded(payload)
             notification_id = _find(payload, "notification_id")
             if notification_id is None:
-                raise ProviderError(f"a push to {endpoint_arn} does not say which notification it is: {payload}")
-            yield Call("push", str(notification_id), endpoint_arn, str(_find(payload, "title")))
+                raise ProviderError(f"a push to {endpoint_arn} has no notification id: {payload}")
+            texts = (str(_find(payload, name)) for name in ("title", "body"))
+            yield Call("push", str(notification_id), endpoint_arn, *texts)
 
 
 def _mails(messages: list[dict[str, Any]]) -> Iterator[Call]:
     for message in messages:
         parsed = email.message_from_string(message["RawData"], policy=email.policy.default)
-        # <notification_id@the sender's domain>
+        # The message id has the form <notification_id@the sender's domain>.
         notification_id, at, _ = str(parsed["Message-ID"]).lstrip("<").partition("@")
         if not at:
-            raise ProviderError(f"an e-mail to {parsed['To']} does not say which notification it is")
-        yield Call("email", notification_id, str(parsed["To"]), str(parsed["Subject"]))
+            raise ProviderError(f"an e-mail to {parsed['To']} has no notification id")
+        plain = parsed.get_body(("plain",))
+        text = "" if plain is None else "\n".join(str(plain.get_content()).splitlines())
+        yield Call("email", notification_id, str(parsed["To"]), str(parsed["Subject"]), text)
 
 
 def _decoded(value: Any) -> Any:
-    """A payload with every JSON object in a text decoded: a platform's data holds texts only."""
+    """Return a payload in which every text that contains a JSON object is decoded: the data for a platform consists
+    of texts.
+    """
     if isinstance(value, str) and value[:1] == "{":
         try:
             return _decoded(json.loads(value))
@@ -86,7 +98,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _find(value: Any, name: str) -> Any:
-    """The value of the first key of that name at any depth; None where there is none."""
+    """Return the value of the first key with that name at any depth; None if there is none."""
     if isinstance(value, dict):
         if name in value:
             return value[name]

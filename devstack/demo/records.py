@@ -1,4 +1,4 @@
-"""Read the topics independently of the pipeline: new outcomes, dead letters, and a plain count of all records."""
+"""Reads the topics independently of the functions: new outcomes, dead letters, and a plain count of all records."""
 
 import time
 from collections import Counter
@@ -24,15 +24,15 @@ MINUTE_MS = 60_000
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-# Time-out of one request for the topics' end offsets, and the pause before the next one.
+# The time-out of one request for end offsets, and the pause before the next request, in seconds.
 _ASK_S, _PAUSE_S = 3.0, 0.1
 
-# A row of the metrics by minute: (minute in ms since the epoch, club_id, type, channel, measure).
+# The key of a row of the metrics by minute: (minute in ms since the epoch, club_id, type, channel, measure).
 type Key = tuple[int, int, str, str, str]
 
 
 class RecordsError(Exception):
-    """Kafka did not answer, or a record that must decode does not."""
+    """Kafka did not respond, or a record that should be valid cannot be decoded."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ class DeadLettered:
 
 
 class TopicReader:
-    """Reads topics without a consumer group: all partitions, from their beginning or from their present end."""
+    """Reads topics without a consumer group: all partitions, from their beginning or from their current end."""
 
     def __init__(self, bootstrap: str, names: Sequence[str], *, from_beginning: bool) -> None:
-        """Errors: RecordsError."""
+        """Find the partitions and their offsets. Raises RecordsError."""
         client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "broker.address.family": "v4",
             "logger": KAFKA_LOGGER,
         }
-        # A separate connection for end offsets: on the consumer's, requests would wait for its long polls.
+        # End offsets are requested on a separate connection: on the consumer's, requests would wait for its long polls.
         self._admin = KafkaAdmin(client)
         self._consumer = Consumer(
             client
@@ -79,20 +79,20 @@ class TopicReader:
         self._consumer.close()
 
     def poll(self) -> Iterator[Message]:
-        """The records in the topics at this moment that were not read before. Errors: RecordsError."""
+        """Return the records that are in the topics at this moment and were not read before. Raises RecordsError."""
         ends = self._offsets(list(self._position), _LATEST)
-        left = {partition for partition, end in ends.items() if self._position[partition] < end}
-        while left:
-            # One message at a time: a call for more messages waits until it has all of them.
+        remaining = {partition for partition, end in ends.items() if self._position[partition] < end}
+        while remaining:
+            # Messages are read one at a time, because a call for several messages waits until it has all of them.
             message = self._consumer.poll(TIMEOUT_S)
             if message is None:
-                raise RecordsError(f"Kafka gave nothing in {TIMEOUT_S:.0f} s although there is more to read")
+                raise RecordsError(f"Kafka returned no record in {TIMEOUT_S:.0f} s although more records exist")
             if (error := message.error()) is not None:
                 raise RecordsError(str(error))
             partition = (str(message.topic()), int(message.partition() or 0))
             self._position[partition] = int(message.offset() or 0) + 1
             if self._position[partition] >= ends[partition]:
-                left.discard(partition)
+                remaining.discard(partition)
             yield message
 
     def _partitions(self, name: str) -> list[tuple[str, int]]:
@@ -120,7 +120,7 @@ class TopicReader:
 
 
 class OutcomeTail:
-    """The outcomes from now on, by send."""
+    """Reads outcomes from now on, by send."""
 
     def __init__(self, bootstrap: str, registry_url: str) -> None:
         self._reader = TopicReader(bootstrap, [topics.OUTCOME], from_beginning=False)
@@ -131,22 +131,25 @@ class OutcomeTail:
         self._reader.close()
 
     def of(self, send_id: str) -> list[dict[str, Any]]:
-        """A send's outcome records so far (schemas/NotificationOutcome.avsc); a replayed one is there twice."""
+        """Return the outcome records of a send so far (schemas/NotificationOutcome.avsc); a record that was produced
+        twice occurs twice.
+        """
         for message in self._reader.poll():
             try:
                 outcome = self._codec.decode("NotificationOutcome", message.value())
-            except DeadLetter:  # any client may write to the topic; this is no outcome of ours
+            except DeadLetter:
+                # Any client may write to the topic; this record is not an outcome of masscomm.
                 continue
             self._by_send.setdefault(outcome["send_id"], []).append(outcome)
         return self._by_send.get(send_id, [])
 
     def accounted(self, send_id: str) -> int:
-        """Distinct notifications of a send that have an outcome."""
+        """Return the distinct notifications of a send that have an outcome."""
         return len({(user_id, record["channel"]) for record in self.of(send_id) for user_id in record["user_ids"]})
 
 
 class DeadLetterTail:
-    """The dead letters from now on."""
+    """Reads dead letters from now on."""
 
     def __init__(self, bootstrap: str) -> None:
         self._reader = TopicReader(bootstrap, [topics.DEAD_LETTER], from_beginning=False)
@@ -156,7 +159,7 @@ class DeadLetterTail:
         self._reader.close()
 
     def all(self) -> list[DeadLettered]:
-        """Every dead letter since this began."""
+        """Return every dead letter since this object was created."""
         for message in self._reader.poll():
             headers = dict(_headers(message))
             self._found.append(
@@ -179,10 +182,10 @@ def _headers(message: Message) -> Iterator[tuple[str, str]]:
 
 
 class RecordCount:
-    """Counts the topics' records: the expected metrics by minute and send.
+    """Counts the records of the topics: the expected metrics by minute and by send.
 
-    A chunk or a derived record that is in its topic twice (it was produced again after a crash) counts once, by its id.
-    Records that do not decode count nothing.
+    A record that is in its topic twice, because it was produced again after a crash, counts once, by its id. Records
+    that cannot be decoded are not counted.
     """
 
     def __init__(self, bootstrap: str, registry_url: str) -> None:
@@ -200,7 +203,7 @@ class RecordCount:
         self._reader.close()
 
     def update(self) -> Counter[Key]:
-        """The count of all records so far. Errors: RecordsError."""
+        """Return the count of all records so far. Raises RecordsError."""
         for message in self._reader.poll():
             schema = self._schema_of[str(message.topic())]
             try:
@@ -219,13 +222,13 @@ class RecordCount:
                 str(message.topic()), int(message.partition() or 0), int(message.offset() or 0), message.timestamp()[1]
             )
             distinct = len(set(record["to_users"]))
-            again = len(record["to_users"]) - distinct
+            repeated = len(record["to_users"]) - distinct
             identity: tuple[Any, ...] = (schema, send_id, record["chunk_index"])
             at = record["timestamp"]
             counted = [
                 (channel, measure, count)
                 for channel in resolve_channels(record["type"], record["channels"])
-                for measure, count in (("requested", distinct), ("duplicate", again))
+                for measure, count in (("requested", distinct), ("duplicate", repeated))
             ]
         elif schema == "DeliveryRequested":
             send_id, identity, at = record["send_id"], (schema, record["record_id"]), record["built_at"]

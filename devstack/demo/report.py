@@ -1,4 +1,4 @@
-"""Results of a demo: comparisons with the oracle, tables for the terminal, JSON for programs."""
+"""The results of a demo: comparisons with the oracle, tables for the terminal, JSON for programs."""
 
 import json
 from collections import Counter
@@ -19,14 +19,16 @@ from devstack.terminal import Terminal
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Milliseconds; None where nothing was measured."""
+    """Latencies in milliseconds; None if nothing was measured."""
 
     p50: float | None
     p99: float | None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Percentiles":
-        """The median and the 99th percentile (of fewer than a hundred values: close to the largest)."""
+        """Return the median and the 99th percentile. With fewer than a hundred values, the latter is close to the
+        largest value.
+        """
         if len(values) < 2:
             return cls(*[round(value, 1) for value in values] * 2) if values else cls(None, None)
         hundredths = quantiles(values, n=100, method="inclusive")
@@ -37,14 +39,16 @@ class Percentiles:
 
 
 class Checks:
-    """Comparisons of expected with found values; a mismatch is kept with both values."""
+    """Compares expected with found values. Both values of a mismatch are kept."""
 
     def __init__(self) -> None:
         self.made = 0
         self.mismatches: list[str] = []
 
-    def equal(self, what: str, *, expected: object, got: object) -> bool:
-        """Whether both values are equal; if not, the demo has failed. Of mappings, only the differing keys are kept."""
+    def equal(self, label: str, *, expected: object, got: object) -> bool:
+        """Return whether both values are equal; if not, the demo has failed. For mappings, only the differing keys
+        are kept.
+        """
         self.made += 1
         if expected == got:
             return True
@@ -52,24 +56,24 @@ class Checks:
             differing = [key for key in expected.keys() | got.keys() if expected.get(key, 0) != got.get(key, 0)]
             expected = {key: expected.get(key, 0) for key in differing}
             got = {key: got.get(key, 0) for key in differing}
-        self.mismatches.append(f"{what}: expected {expected}, got {got}")
+        self.mismatches.append(f"{label}: expected {expected}, got {got}")
         return False
 
 
 @dataclass(frozen=True)
 class SendRow:
-    """A send's status in the metrics API, with the number of provider calls found for it."""
+    """The status of a send in the metrics API, with the number of provider calls for it."""
 
     send_id: str
-    source: str  # kafka or rest
-    what: str  # description for the table
+    source: str  # How the send was requested: kafka or rest.
+    label: str  # The description in the table.
     status: SendStatus
     expected: Expected
     calls: int
-    duplicates: int  # calls beyond one a device or e-mail
+    duplicates: int  # The number of provider calls beyond one per device or e-mail.
 
     def as_json(self) -> dict[str, Any]:
-        """As in out/demo.json."""
+        """Return the row in the form of out/demo.json."""
         status = self.status
         return {
             "send_id": self.send_id,
@@ -87,7 +91,7 @@ class Report:
     """All results of a demo."""
 
     sends: list[SendRow] = field(default_factory=list)
-    metrics: Mapping[Key, int] = field(default_factory=dict)  # rows by minute, from the metrics API
+    metrics: Mapping[Key, int] = field(default_factory=dict)  # The rows by minute from the metrics API.
     metrics_equal: bool = False
     push_ms: Percentiles = field(default_factory=lambda: Percentiles(None, None))
     cdc_ms: Percentiles = field(default_factory=lambda: Percentiles(None, None))
@@ -96,7 +100,7 @@ class Report:
     ok: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """The content of out/demo.json."""
+        """Return the content of out/demo.json."""
         calls = sum(row.calls for row in self.sends)
         return {
             "ok": self.ok,
@@ -115,7 +119,7 @@ class Report:
         path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
 
     def show(self, console: Terminal) -> None:
-        """Print the tables."""
+        """Print the tables to the terminal."""
         console.print(self._sends_table())
         console.print(self._metrics_table())
         console.print(f"one push, from request to the provider's answer (the outcome record's time): {self.push_ms}")
@@ -128,13 +132,13 @@ class Report:
         table.add_column("by")
         for name in ("requested", "suppressed", "sent", "failed", "in flight", "at provider", "duplicates"):
             table.add_column(name, justify="right")
-        for what, rows in self._grouped().items():
+        for label, rows in self._grouped().items():
             suppressed: Counter[str] = Counter()
             for row in rows:
                 suppressed.update(row.status.suppressed)
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in suppressed.most_common())
             table.add_row(
-                what if len(rows) == 1 else f"{what} ({len(rows)} sends)",
+                label if len(rows) == 1 else f"{label} ({len(rows)} sends)",
                 rows[0].source,
                 f"{sum(row.status.requested for row in rows):,}",
                 reasons or "0",
@@ -149,7 +153,7 @@ class Report:
     def _grouped(self) -> dict[str, list[SendRow]]:
         groups: dict[str, list[SendRow]] = {}
         for row in self.sends:
-            groups.setdefault(row.what, []).append(row)
+            groups.setdefault(row.label, []).append(row)
         return groups
 
     def _metrics_table(self) -> Table:

@@ -1,4 +1,4 @@
-"""The demo's steps, from seeding the monolith to comparing the metrics."""
+"""The steps of the demo, from filling the monolith's tables to comparing the metrics."""
 
 import time
 from collections import Counter
@@ -30,31 +30,34 @@ from masscomm.domain.ids import notification_id, send_id_of_record
 
 OUT = ROOT / "out" / "demo.json"
 SEED = 7
-PROBES = 30  # single pushes, and changes of a setting, whose latency is measured
+# The number of single pushes, and of changes of a setting, whose latency is measured.
+PROBES = 30
 FIRST_USERS = 250
-USERS_ASKED_OF = 60  # number of users to compare with the API
-SLEEPERS = 20  # users with quiet hours for a while
-QUIET_S = 12.0  # minimum time until their quiet hours end
-CHOSEN = 5 + PROBES  # users of the single sends, each registered with the provider
-NEWCOMERS, NEWCOMERS_CLUB = 10**15, 3  # above every id of the seed
+USERS_ASKED_OF = 60  # The number of users whose notifications are compared with the API.
+SLEEPERS = 20  # The number of users that have quiet hours for a while.
+QUIET_S = 12.0  # The minimum time until the end of these quiet hours, in seconds.
+# The number of users for the single sends, each with an endpoint at the provider.
+CHOSEN = 5 + PROBES
+# The first id of users created during the demo, above every id of the seed data, and their club.
+NEWCOMERS, NEWCOMERS_CLUB = 10**15, 3
 UNKNOWN_USER = 99_999_999_999
 NEWS = "news"
 PLAIN_WIDTH = 140
 LOGS = ("lambda_host", "spark")
 
-# A row of the metrics over all minutes: (club_id, type, channel, measure).
+# The key of a row of the metrics over all minutes: (club_id, type, channel, measure).
 type Total = tuple[int, str, str, str]
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A send of the demo."""
+    """A send that the demo requested."""
 
     send_id: str
-    source: str  # kafka or rest
-    what: str
+    source: str  # How the send was requested: kafka or rest.
+    label: str
     ask: Ask
-    expected: Expected  # the oracle's results for it
+    expected: Expected  # The results that the oracle expects.
 
 
 def run_demo(
@@ -65,20 +68,21 @@ def run_demo(
     console: Terminal | None = None,
     quiet_hours: bool = True,
 ) -> bool:
-    """Run the demo on a stack that is up; returns whether every comparison with the oracle succeeded.
+    """Run the demo on a running stack; return whether every comparison with the oracle succeeded.
 
-    It can run again on the same stack. The figures are written in either case.
+    The demo can be repeated on the same stack. It writes its figures whether it succeeds or not.
 
     Args:
         stack: The running stack.
-        users: Number of the broadcast's recipients.
-        out: The file for the figures.
-        console: The terminal.
-        quiet_hours: Also hold some users until their quiet hours end, which takes up to a minute.
+        users: The number of recipients of the broadcast.
+        out: The file to which the figures are written.
+        console: The terminal to print to.
+        quiet_hours: Whether some notifications are also held until their users' quiet hours end, which takes up to a
+            minute.
     """
     console = console or Terminal()
     if not console.is_terminal:
-        # a log has no width, and 80 columns are too few for a table
+        # A log file has no width, and the default of 80 columns is too narrow for a table.
         console = Terminal(file=console.file, width=PLAIN_WIDTH)
     report, checks = Report(), Checks()
     try:
@@ -108,7 +112,7 @@ def run_demo(
 
 
 class Demo:
-    """One run of the demo. The caller's `resources` close the resources it opens."""
+    """One run of the demo. The `resources` of the caller close what the demo opens."""
 
     def __init__(
         self,
@@ -138,23 +142,26 @@ class Demo:
         self.endpoints: dict[int, str] = {}
 
     def run(self, *, quiet_hours: bool) -> None:
-        """Run all steps in turn. Errors: those that `run_demo` catches."""
+        """Run all steps in order. Raises the errors that `run_demo` catches."""
         if self.users < FIRST_USERS:
             raise DemoError(f"The demo needs {FIRST_USERS} users at least, to choose among.")
-        # A few users first: the provider has their pushes long before the directory has all users.
+        # The demo begins with a few users: their pushes reach the provider long before the directory in OpenSearch has
+        # all users.
         self.fill(FIRST_USERS)
         chosen = self.choose()
         self.first_pushes(chosen[0], chosen[1])
         if quiet_hours:
-            # early: their wait for the end of a minute overlaps the other steps
+            # Quiet hours are tested early, because the wait for the end of a minute then overlaps with the other steps.
             self.quiet_hours(chosen[5 : 5 + SLEEPERS])
         self.fill(self.users)
         self.await_same()
         self.change_a_setting(chosen[2])
         self.other_sends(chosen[3])
-        self.bad_input()
+        self.invalid_records()
         self.await_registrar()
-        self.newcomer()  # only now: their device would wait in the registrar's queue behind all others
+        # The new user is created only now: earlier, the user's device would wait behind all others for the device
+        # registrar.
+        self.send_to_new_user()
         self.password()
         self.minimal_producer()
         self.report.cdc_ms = self.measure_changes(chosen[4])
@@ -167,7 +174,7 @@ class Demo:
     # --- the directory ---
 
     def fill(self, users: int) -> None:
-        """Seed the monolith with that many users of the big club and wait until the directory has all of them."""
+        """Insert this many users of the large club into the monolith, and wait until the directory has all of them."""
         create_tables(self.database)
         seeded = seed(self.database, users, SEED)
         counts = ", ".join(f"{seeded.rows[table]:,} {table}" for table in ("users", "user_settings", "devices"))
@@ -181,8 +188,8 @@ class Demo:
         )
 
     def await_same(self) -> None:
-        """Wait until every document equals its row, and check that the rows are the seed's."""
-        # From here on, the oracle reads the tables.
+        """Wait until every document equals its row, and check that the rows are those of the seed data."""
+        # From now on, the oracle reads the tables.
         expected = World.of_seed(generate(self.users, SEED)).people
         stored = World.of_database(self.database).people
         self.checks.equal(
@@ -203,7 +210,7 @@ class Demo:
         return int(row[0]) if row else 0
 
     def choose(self) -> list[int]:
-        """Users for the single sends: with a registered device, with settings, and without an opt-out."""
+        """Return users for the single sends: they have a registered device and settings, and have not opted out."""
         candidates = [
             user_id
             for (user_id,) in self.database.execute(
@@ -238,7 +245,9 @@ class Demo:
         self.endpoints |= self.directory.endpoints([device for device in devices if device not in self.endpoints])
 
     def await_registrar(self) -> None:
-        """Wait until every active device has its endpoint: an earlier broadcast would wait inside the functions."""
+        """Wait until every active device has its endpoint; otherwise the broadcast would wait for endpoints inside
+        the functions.
+        """
         devices = [device for (device,) in self.database.execute("SELECT id FROM devices WHERE active ORDER BY id")]
 
         def registered() -> Pending | None:
@@ -252,25 +261,25 @@ class Demo:
 
     # --- the sends ---
 
-    def by_kafka(self, what: str, ask: Ask, **options: Any) -> Sent:
-        """Send as the monolith does, through Kafka."""
+    def by_kafka(self, label: str, ask: Ask, **options: Any) -> Sent:
+        """Request a send through Kafka, as the monolith does."""
         expected = expect(World.of_database(self.database), ask)
         send_id = self.emitter.send(ask.type, ask.club_id, ask.to_users, channels=list(ask.channels), **options)
-        return self._remember(Sent(send_id, "kafka", what, ask, expected))
+        return self._remember(Sent(send_id, "kafka", label, ask, expected))
 
-    def by_rest(self, what: str, ask: Ask, **options: Any) -> Sent:
-        """Send through the gateway."""
+    def by_rest(self, label: str, ask: Ask, **options: Any) -> Sent:
+        """Request a send through the REST API."""
         expected = expect(World.of_database(self.database), ask)
         channels = {"channels": list(ask.channels)} if ask.channels else {}
         send_id = self.api.send(type=ask.type, club_id=ask.club_id, to_users=list(ask.to_users), **channels, **options)
-        return self._remember(Sent(send_id, "rest", what, ask, expected))
+        return self._remember(Sent(send_id, "rest", label, ask, expected))
 
     def _remember(self, sent: Sent) -> Sent:
         self.sends.append(sent)
         return sent
 
-    def await_outcomes(self, sent: Sent, what: str, timeout_s: float = 60, *, quiet: bool = False) -> float:
-        """Wait until every notification of a send has an outcome; returns the seconds."""
+    def await_outcomes(self, sent: Sent, label: str, timeout_s: float = 60, *, quiet: bool = False) -> float:
+        """Wait until every notification of a send has an outcome; return the seconds."""
 
         def accounted() -> Pending | None:
             done = self.outcomes.accounted(sent.send_id)
@@ -278,17 +287,17 @@ class Demo:
             return None if done >= total else Pending("outcomes", done, total)
 
         return self.waiter.until(
-            what, accounted, timeout_s=timeout_s, logs=LOGS, every_s=0.005 if quiet else 0.05, quiet=quiet
+            label, accounted, timeout_s=timeout_s, logs=LOGS, every_s=0.005 if quiet else 0.05, quiet=quiet
         )
 
     def first_pushes(self, by_kafka: int, by_rest: int) -> None:
-        """One push by each way in, seen at the provider."""
-        for what, ask_for, user_id in (
+        """Request one push by REST and one by Kafka, and wait until the provider has accepted both."""
+        for label, ask_for, user_id in (
             ("one push from the monolith", self.by_kafka, by_kafka),
             ("one push by REST", self.by_rest, by_rest),
         ):
             headline = f"We won, {user_id}!"
-            sent = ask_for(what, Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id]), data={"headline": headline})
+            sent = ask_for(label, Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id]), data={"headline": headline})
             wanted = notification_id(sent.send_id, user_id, "push")
             seen: list[provider.Call] = []
             endpoints = [self.endpoints[device] for device in self._active_devices([user_id])[user_id]]
@@ -300,12 +309,12 @@ class Demo:
                 seen[:] = [call for call in calls if call.notification_id == wanted]
                 return None if len(seen) >= len(endpoints) else Pending("the push at the provider")
 
-            self.waiter.until(f"{what} is at the provider: “{headline}”", taken, timeout_s=60, logs=LOGS, every_s=0.02)
-            self.checks.equal(f"{what}: its title", expected={headline}, got={call.title for call in seen})
+            self.waiter.until(f"{label} is at the provider: “{headline}”", taken, timeout_s=60, logs=LOGS, every_s=0.02)
+            self.checks.equal(f"{label}: its title", expected={headline}, got={call.title for call in seen})
         self.console.print(f"first pushes {time.monotonic() - self.began:.1f} s after the demo began", style="dim")
 
     def quiet_hours(self, sleepers: Sequence[int]) -> None:
-        """Give users quiet hours that end soon: the news are held until then, a one-time password is not."""
+        """Give users quiet hours that end soon: their news is held until then, and a one-time password is not."""
         ends = self._go_to_sleep(sleepers)
         sent = self.by_kafka("in quiet hours, held", Ask(club_id=BIG_CLUB, type=NEWS, to_users=sleepers))
         ask = Ask(club_id=BIG_CLUB, type="one_time_password", to_users=sleepers[:1])
@@ -323,11 +332,13 @@ class Demo:
         self.checks.equal("password in quiet hours: outcome", expected=["sent"], got=statuses)
         self.console.print(f"a password for one of them did not wait ({took * 1000:,.0f} ms)", style="dim")
         self._check_held(sent, ends)
-        # Only the send above is held: the later sends must not be.
+        # Only the send above may be held, so the quiet hours are removed again.
         self._set_quiet_hours(sleepers, None)
 
     def _go_to_sleep(self, sleepers: Sequence[int]) -> datetime:
-        """Set quiet hours that end with a whole minute and wait until the directory has them; returns their end."""
+        """Set quiet hours that end with a whole minute, wait until the directory in OpenSearch has them, and return
+        their end.
+        """
         while True:
             ends = next_minute(QUIET_S)
             self._set_quiet_hours(sleepers, ends)
@@ -341,9 +352,9 @@ class Demo:
             behind = sum(self.directory.behind(self.database, user_id) is not None for user_id in users)
             return Pending("settings", len(users) - behind, len(users)) if behind else None
 
-        what = "removed their quiet hours" if ends is None else f"set quiet hours until {ends:%H:%M} UTC"
+        label = "removed their quiet hours" if ends is None else f"set quiet hours until {ends:%H:%M} UTC"
         self.waiter.until(
-            f"{len(users)} users {what}: OpenSearch has the change",
+            f"{len(users)} users {label}: OpenSearch has the change",
             known,
             timeout_s=20,
             logs=("connect", *LOGS),
@@ -351,7 +362,7 @@ class Demo:
         )
 
     def _check_held(self, sent: Sent, ends: datetime) -> None:
-        """Check the API's counts during quiet hours; metrics may appear after they end."""
+        """Check the counts in the API during quiet hours. Metrics may also appear after these end."""
         while time.time() < ends.timestamp():
             status = self.api.status(sent.send_id)
             if status is not None and status.held:
@@ -362,9 +373,11 @@ class Demo:
             time.sleep(0.2)
 
     def change_a_setting(self, user_id: int) -> None:
-        """A user opts out of the news in the monolith, and in again; the sends after each change follow the setting."""
+        """Opt a user out of the news in the monolith, and in again; check that the sends after each change follow
+        the setting.
+        """
         ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id])
-        for wanted, what in ((False, "after opting out"), (True, "after opting in again")):
+        for wanted, label in ((False, "after opting out"), (True, "after opting in again")):
             self.database.execute(
                 "UPDATE user_settings SET categories = jsonb_build_object(%s::text, %s::boolean),"
                 " updated_at = clock_timestamp() WHERE user_id = %s",
@@ -377,12 +390,15 @@ class Demo:
                 logs=("connect", *LOGS),
                 every_s=0.005,
             )
-            # The setting at the time of the decision counts, not the setting at the time of the request.
-            self.await_outcomes(self.by_kafka(what, ask), f"{what}: the outcome is emitted")
+            # The setting at the time of the decision applies, not the one at the time of the request, so the demo waits
+            # for each outcome.
+            self.await_outcomes(self.by_kafka(label, ask), f"{label}: the outcome is emitted")
 
-    def newcomer(self) -> None:
-        """A user that is created and notified at once gets the message: the send waits for the directory."""
-        user_id = NEWCOMERS + self.began_ms  # another one in every run
+    def send_to_new_user(self) -> None:
+        """Create a user and send to the user at once: the send waits until the directory in OpenSearch has the user,
+        who then gets the message.
+        """
+        user_id = NEWCOMERS + self.began_ms  # Each run creates another user.
         with self.database.transaction():
             self.database.execute(
                 "INSERT INTO users (id, club_id, first_name, last_name) VALUES (%s, %s, 'Nora', 'Newcomer')",
@@ -395,7 +411,7 @@ class Demo:
         self.by_kafka("a user created this moment", Ask(club_id=NEWCOMERS_CLUB, type=NEWS, to_users=[user_id]))
 
     def other_sends(self, registered: int) -> None:
-        """An e-mail to some users, and a send with recipients that must be suppressed."""
+        """Send an e-mail to some users, and a push whose recipients include users that must be suppressed."""
         self.by_rest("newsletter by e-mail", Ask(club_id=BIG_CLUB, type="newsletter", to_users=range(1, 31)))
         world = World.of_database(self.database)
         stranger = world.members(BIG_CLUB + 1)[0]
@@ -405,12 +421,12 @@ class Demo:
             if person.club_id == BIG_CLUB and not person.active_devices and not (person.channels or person.categories)
         )
         self.by_rest(
-            "some who cannot be served",
+            "recipients that must be suppressed",
             Ask(club_id=BIG_CLUB, type=NEWS, to_users=[registered, stranger, UNKNOWN_USER, deviceless, registered]),
         )
 
     def password(self) -> None:
-        """A mandatory category in the critical lane, to a user who opted out of pushes."""
+        """Send a message of a mandatory category, in the critical lane, to a user who opted out of pushes."""
         world = World.of_database(self.database)
         silent = next(
             user
@@ -420,8 +436,8 @@ class Demo:
         ask = Ask(club_id=BIG_CLUB, type="one_time_password", to_users=[silent])
         self.by_kafka("password, critical, opted out or not", ask, critical=True, data={"code": "271828"})
 
-    def bad_input(self) -> None:
-        """Bad sends are dead-lettered with a reason, or refused by field."""
+    def invalid_records(self) -> None:
+        """Produce invalid sends: they must be dead-lettered with a reason, or refused with the invalid field."""
         unknown_schema = b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever"
         poison = {
             "undecodable": self.emitter.send_bytes(b"this is no Avro"),
@@ -451,7 +467,7 @@ class Demo:
         self.checks.equal("a club that is no number, by REST", expected=(400, ["club_id"]), got=(status, fields))
 
     def minimal_producer(self) -> None:
-        """A producer that writes four fields only: the send's id is derived from the record's position."""
+        """Produce a send that has only four fields: its id is derived from the record's position."""
         world = World.of_database(self.database)
         ask = Ask(club_id=BIG_CLUB + 1, type=NEWS, to_users=world.members(BIG_CLUB + 1))
         written = self.emitter.send_minimal(ask.type, ask.club_id, ask.to_users)
@@ -459,7 +475,7 @@ class Demo:
         self._remember(Sent(send_id, "kafka", "a small club, four fields", ask, expect(world, ask)))
 
     def broadcast(self) -> None:
-        """A broadcast to the whole big club, in chunks."""
+        """Send a broadcast to the whole large club, in chunks."""
         ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=user_ids(BIG_CLUB, self.users))
         sent = self.by_kafka("broadcast", ask, data={"headline": "Season tickets are here"})
         ended = f"broadcast to {self.users:,}: every recipient has an outcome"
@@ -469,18 +485,20 @@ class Demo:
     # --- the figures ---
 
     def measure_changes(self, user_id: int) -> Percentiles:
-        """Latency of changes of one user's settings, one after another."""
+        """Return the latency of changes of one user's settings, which are made one after another."""
         return Percentiles.of(
             [self.directory.change_latency_ms(self.database, user_id, round_) for round_ in range(PROBES)]
         )
 
     def measure_pushes(self, users: Sequence[int]) -> Percentiles:
-        """Latency of single pushes by Kafka, one after another: from the request's timestamp to the outcome's.
+        """Return the latency of single pushes by Kafka, one after another: from the request's timestamp to the
+        outcome's.
 
-        LocalStack keeps no time with a push; the delivery function stamps the outcome after the provider's answer.
+        LocalStack stores no time with a push; the delivery function writes the outcome's timestamp after the provider's
+        response.
         """
-        for sent in self.sends:  # no push may queue behind another send with held or delayed recipients
-            self.await_outcomes(sent, f"the end of “{sent.what}”", quiet=True)
+        for sent in self.sends:  # No push may wait behind another send with held or delayed recipients.
+            self.await_outcomes(sent, f"the end of “{sent.label}”", quiet=True)
         took = []
         for user_id in users:
             sent = self.by_kafka("single push, for its latency", Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id]))
@@ -490,7 +508,7 @@ class Demo:
         return Percentiles.of(took)
 
     def await_statuses(self) -> None:
-        """Wait until the metrics have every send and none of its notifications is in flight."""
+        """Wait until the metrics have every send, and no notification of it is in flight."""
         statuses: dict[str, SendStatus] = {}
 
         def settled() -> Pending | None:
@@ -501,7 +519,7 @@ class Demo:
                         statuses[sent.send_id] = status
             if len(statuses) == len(self.sends):
                 return None
-            missing = next(sent.what for sent in self.sends if sent.send_id not in statuses)
+            missing = next(sent.label for sent in self.sends if sent.send_id not in statuses)
             return Pending(f"the end of “{missing}” in the metrics", len(statuses), len(self.sends))
 
         try:
@@ -509,7 +527,8 @@ class Demo:
                 f"the metrics have counted all {len(self.sends)} sends", settled, timeout_s=90, logs=LOGS, every_s=0.3
             )
         except DemoError as error:
-            # Continue: the table shows the progress of every send, which says more than the one that is missing.
+            # The demo continues: the table shows the progress of every send, which says more than the error about one
+            # send.
             self.console.print(str(error), style="red", soft_wrap=True)
         calls = self._provider_calls()
         for sent in self.sends:
@@ -517,12 +536,12 @@ class Demo:
             found = calls[sent.send_id]
             duplicates = found.total() - len(found)
             self.report.sends.append(
-                SendRow(sent.send_id, sent.source, sent.what, status, sent.expected, found.total(), duplicates)
+                SendRow(sent.send_id, sent.source, sent.label, status, sent.expected, found.total(), duplicates)
             )
             self._check(sent, status, found)
 
     def _provider_calls(self) -> dict[str, Counter[tuple[str, str]]]:
-        """For each send, how often the provider accepted each (notification, target)."""
+        """Return, for each send, how often the provider accepted each (notification, target)."""
         of_send = {
             notification_id(sent.send_id, user_id, channel): sent.send_id
             for sent in self.sends
@@ -535,7 +554,7 @@ class Demo:
         return found
 
     def _check(self, sent: Sent, status: SendStatus, calls: Counter[tuple[str, str]]) -> None:
-        expected, name = sent.expected, f"{sent.what} ({sent.send_id})"
+        expected, name = sent.expected, f"{sent.label} ({sent.send_id})"
         self.checks.equal(f"{name}: requested", expected=expected.requested, got=status.requested)
         self.checks.equal(f"{name}: suppressed", expected=expected.suppressed, got=status.suppressed)
         self.checks.equal(f"{name}: sent", expected=expected.sent, got=status.sent)
@@ -572,7 +591,7 @@ class Demo:
         self.report.metrics = metrics
         ours = {sent.send_id for sent in self.sends}
         expected = _totals(self.sends)
-        # The metrics include other producers' sends: subtract those, counted from the topics.
+        # The metrics include the sends of other producers: they are subtracted, as counted from the topics.
         found: Counter[Total] = Counter()
         for key, number in metrics.items():
             found[key[1:]] += number
@@ -584,7 +603,7 @@ class Demo:
         self.report.metrics_equal = equal and counted == metrics
 
     def compare_users(self) -> None:
-        """Compare the API's notifications of single users with the oracle: the users with the most sends."""
+        """Compare single users' notifications in the API with the oracle, for the users with the most sends."""
         fates: dict[int, dict[tuple[str, str], str]] = {}
         for sent in self.sends:
             for (user_id, channel), fate in sent.expected.fates.items():
@@ -601,7 +620,7 @@ def _place(written: Written) -> tuple[str, int, int]:
 
 
 def _totals(sends: Iterable[Sent]) -> Counter[Total]:
-    """The expected metrics of these sends, by club, type, channel and measure."""
+    """Return the expected metrics of these sends, by club, type, channel and measure."""
     totals: Counter[Total] = Counter()
     for sent in sends:
         for channel, counts in sent.expected.by_channel().items():

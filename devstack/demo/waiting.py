@@ -1,4 +1,4 @@
-"""Wait for conditions with a deadline; show the missing items meanwhile, and name them if the deadline passes."""
+"""Waits for conditions with a deadline. It shows the missing items meanwhile, and names them if the deadline passes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ LOG_LINES = 12
 
 
 class DemoError(Exception):
-    """The demo cannot continue; the message is meant for a person."""
+    """The demo cannot continue; the message is shown to the user."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """The items still missing."""
+    """The items that are still missing."""
 
     missing: str
-    done: int | None = None  # `done` of `total`, where they can be counted
+    done: int | None = None  # `done` of `total` items exist, if they can be counted.
     total: int | None = None
 
 
 class Waiter:
-    """Waits for one condition after another and shows progress on the terminal."""
+    """Waits for one condition after another, and shows the progress on the terminal."""
 
     def __init__(self, stack: StackHandle, console: Terminal) -> None:
         self._stack = stack
@@ -35,7 +35,7 @@ class Waiter:
 
     def until(
         self,
-        what: str,
+        label: str,
         probe: Callable[[], Pending | None],
         *,
         timeout_s: float,
@@ -43,18 +43,18 @@ class Waiter:
         every_s: float = 0.1,
         quiet: bool = False,
     ) -> float:
-        """Call the probe repeatedly until it returns None; returns the seconds.
+        """Call `probe` repeatedly until the result is None; return the seconds that this took.
 
         Args:
-            what: The condition, for the terminal.
+            what: The name of the condition, for the terminal.
             probe: Returns the missing items, or None.
-            timeout_s: The deadline.
-            logs: Services whose log's end is part of the message when the deadline passes.
-            every_s: The pause between calls.
-            quiet: Print no line.
+            timeout_s: The seconds until the deadline.
+            logs: Services; if the deadline passes, the message contains the last lines of their logs.
+            every_s: The pause between calls in seconds.
+            quiet: Whether to print no line.
 
         Raises:
-            DemoError: The deadline passed, or a service crashed. The probe's exceptions are raised unchanged.
+            DemoError: The deadline passed, or a service crashed. Exceptions of `probe` are raised unchanged.
         """
         began = time.monotonic()
         terminal = self._console.is_terminal
@@ -67,7 +67,7 @@ class Waiter:
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=self._console, transient=True, disable=quiet or not terminal) as progress:
-            task = progress.add_task(what, total=None, missing="")
+            task = progress.add_task(label, total=None, missing="")
             while (pending := probe()) is not None:
                 progress.update(
                     task,
@@ -76,18 +76,18 @@ class Waiter:
                     missing=pending.missing if not pending.total else "",
                 )
                 if isinstance(self._stack, Stack) and self._stack.crashes:
-                    raise DemoError(f"{what}: {self._stack.crashes[0]}")
+                    raise DemoError(f"{label}: {self._stack.crashes[0]}")
                 if time.monotonic() - began > timeout_s:
-                    raise DemoError(self._too_late(what, pending, timeout_s, logs))
+                    raise DemoError(self._too_late(label, pending, timeout_s, logs))
                 time.sleep(every_s)
         seconds = time.monotonic() - began
         if not quiet:
-            self._console.done(what, f"{seconds:.1f} s")
+            self._console.done(label, f"{seconds:.1f} s")
         return seconds
 
-    def _too_late(self, what: str, pending: Pending, timeout_s: float, logs: Sequence[str]) -> str:
+    def _too_late(self, label: str, pending: Pending, timeout_s: float, logs: Sequence[str]) -> str:
         counted = f" ({pending.done:,} of {pending.total:,})" if pending.total and pending.done is not None else ""
-        lines = [f"{what}: not within {timeout_s:.0f} s. Still missing: {pending.missing}{counted}"]
+        lines = [f"{label}: not within {timeout_s:.0f} s. Still missing: {pending.missing}{counted}"]
         for name in logs:
             path = self._stack.config.log(name)
             if path.exists():

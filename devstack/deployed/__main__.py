@@ -1,4 +1,4 @@
-"""`make deploy-local`: one trial deployment in a state folder of its own; exit status 1 if it found problems."""
+"""`make deploy-local`: one trial deployment in a separate state folder. The exit status is 1 if it found problems."""
 
 import argparse
 import logging
@@ -27,7 +27,7 @@ def main() -> int:
         try:
             with Cloud(config) as cloud:
                 print(f"up in {cloud.stack.start_s:.1f} s")
-                trial = run(cloud, whole=True, say=print)
+                trial = run(cloud, whole=True, report=print)
                 print(f"{cloud.stack.memory_mb():.0f} MB, {cloud.stack.peak_mb:.0f} MB at most")
         except (DeploymentError, TrialError, StackError) as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -40,16 +40,16 @@ def main() -> int:
 
 
 def found(trial: Trial) -> list[str]:
-    """Problems of the trial, a line each."""
+    """Return the problems that the trial found, one line each."""
     allowed = {(each.stack, each.type) for each in read_allowed()}
     problems = [f"{stack}: {kind} {id} is nowhere" for stack, kind, id in trial.missing if (stack, kind) not in allowed]
     made = allowed - {(stack, kind) for stack, kind, _ in trial.missing}
-    problems += [f"{stack}: {kind} may be missing, says allowed.tsv, and is not" for stack, kind in sorted(made)]
-    problems += [f"left behind: {kind} {id}" for kind, ids in sorted(trial.left.items()) for id in sorted(ids)]
+    problems += [f"{stack}: {kind} is in allowed.tsv, but exists" for stack, kind in sorted(made)]
+    problems += [f"left behind: {kind} {id}" for kind, ids in sorted(trial.remaining.items()) for id in sorted(ids)]
     for name, sent in (("a send", trial.now), ("a send for later", trial.later)):
         if sent is None or sent.pushed != sent.must_be_pushed:
             problems.append(f"{name}: not every device was sent it once")
-    problems += [f"{what} was let in: {each.status}" for what, each in trial.refused.items() if each.status < 400]
+    problems += [f"{request} was let in: {each.status}" for request, each in trial.refused.items() if each.status < 400]
     if trial.read is None or trial.read.status != 200:
         problems.append(f"metrics could not be read: {trial.read}")
     return problems

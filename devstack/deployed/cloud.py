@@ -1,4 +1,4 @@
-"""LocalStack with our servers, and the CDK command line against it."""
+"""A local AWS account: LocalStack with our servers, and the CDK command line to deploy to it."""
 
 import json
 import platform
@@ -27,25 +27,26 @@ from emulators.local import ACCOUNT, REGION
 CDK = ROOT / "infra" / "cdk"
 ENVIRONMENT = "local"
 PREFIX = f"masscomm-{ENVIRONMENT}"
-# Servers in addition to LocalStack, in place of AWS' MSK, MSK Connect, OpenSearch, RDS and Fargate.
+# The servers that run in addition to LocalStack, in place of AWS' MSK, MSK Connect, OpenSearch, RDS and Fargate.
 SERVERS = ("kafka", "registry", "postgres", "opensearch", "connect")
-# Provisioning tasks of the local stack that a deployment or `infra.provision` does here.
+# The provisioning tasks of the local stack that are omitted, because the deployment or `infra.provision` does their
+# work.
 MADE = ("aws", "schemas", "indices", "tables")
-# uv's name of this machine's platform, on which the functions run as processes.
+# The name that uv has for this machine's platform, on which the functions run as processes.
 HERE = f"{platform.machine()}-manylinux_2_28"
 
 
 class DeploymentError(Exception):
-    """A step of the deployment has failed; the message is the end of its program's output."""
+    """A step of the deployment failed; the message is the end of the output of its program."""
 
 
 class Cloud:
-    """A local AWS account. Every step may raise DeploymentError and StackError.
+    """A local AWS account. Every method that changes it may raise DeploymentError and StackError.
 
     Args:
-        config: Ports and state folder.
-        servers: The servers in addition to LocalStack. Without any, nothing of ours can be deployed, and no package is
-            built.
+        config: The ports and the state folder.
+        servers: The servers to run in addition to LocalStack. Without any, our stacks cannot be deployed, and no
+            package is built.
     """
 
     def __init__(self, config: StackConfig, *, servers: tuple[str, ...] = SERVERS) -> None:
@@ -78,18 +79,18 @@ class Cloud:
         self.stack.stop()
 
     def client(self, service: str, config: Config | None = None) -> Any:
-        """A boto3 client of the account."""
+        """Return a boto3 client of the account."""
         return self._session.client(service, endpoint_url=self.config.aws_url, config=config)
 
     def pollers(self) -> Pollers:
-        """Pollers that bring the records of the deployed mappings to the deployed functions."""
+        """Return pollers that invoke the deployed functions with the records of their event source mappings."""
         return Pollers(
             bootstrap_servers=self.config.kafka_bootstrap, client=lambda config: self.client("lambda", config)
         )
 
     @property
     def api_url(self) -> str:
-        """The deployed REST API's address, its stage included."""
+        """Return the address of the deployed REST API, its stage included."""
         (api,) = (each for each in self.client("apigateway").get_rest_apis()["items"] if each["name"] == PREFIX)
         (stage,) = self.client("apigateway").get_stages(restApiId=api["id"])["item"]
         return f"{self.config.aws_url}/_aws/execute-api/{api['id']}/{stage['stageName']}"
@@ -97,7 +98,9 @@ class Cloud:
     # --- by hand ---
 
     def prepare(self) -> None:
-        """Create the first deployment's prerequisites (docs/deploying.md): SNS applications, the sender's identity."""
+        """Create what the first deployment requires (docs/deploying.md): SNS applications, and the identity of the
+        e-mail sender.
+        """
         sns = self.client("sns")
         for kind in ("GCM", "APNS"):
             sns.create_platform_application(
@@ -113,7 +116,7 @@ class Cloud:
         Earlier keys lose their access.
 
         Args:
-            clubs: For each key, its clubs.
+            clubs: The clubs of each key.
         """
         gateway, keys = self.client("apigateway"), [token_hex(20) for _ in clubs]
         (plan,) = (each for each in gateway.get_usage_plans()["items"] if each["name"] == PREFIX)
@@ -125,7 +128,7 @@ class Cloud:
         return keys
 
     def forget_keys(self) -> None:
-        """Delete the API keys: they belong to no stack, so no stack removes them."""
+        """Delete the API keys. They belong to no stack, so that destroying the stacks does not delete them."""
         gateway = self.client("apigateway")
         for key in gateway.get_api_keys()["items"]:
             gateway.delete_api_key(apiKey=key["id"])
@@ -133,12 +136,12 @@ class Cloud:
     # --- steps ---
 
     def package(self) -> None:
-        """Build every function's package for this machine's processor, and the contents of Lambda's runtime."""
+        """Build the package of every function for this machine's processor, and the files of Lambda's runtime."""
         module = [sys.executable, "-m", "infra.packaging", "--platform", HERE, "--runtime", str(self._runtime)]
         self._run([*module, *(["--out", str(self.packages)] if self._servers_stand else ["--only-runtime"])], cwd=ROOT)
 
     def synthesise(self) -> None:
-        """Synthesise the templates, with the servers' addresses."""
+        """Synthesise the CloudFormation templates, with the addresses of the servers."""
         out = self.assembly.parent
         self._run([sys.executable, "-m", "infra.cdk.app", "--out", str(out), ENVIRONMENT], cwd=ROOT)
 
@@ -160,7 +163,7 @@ class Cloud:
         self._run([sys.executable, "-m", "infra.provision", ENVIRONMENT], cwd=ROOT)
 
     def diff(self) -> str:
-        """The differences between the templates and the deployed stacks.
+        """Return CDK's report about differences between the templates and the deployed stacks.
 
         Raises:
             DeploymentError: There are differences.
@@ -172,7 +175,7 @@ class Cloud:
         self.cdk("destroy", "--all", "--force")
 
     def cdk(self, command: str, *arguments: str, app: bool = True) -> str:
-        """Run a command of the CDK version in package.json; returns its output."""
+        """Run a command of the CDK version in package.json; return its output."""
         program = [str(CDK / "node_modules" / ".bin" / "cdk"), command, *arguments]
         if not Path(program[0]).exists():
             raise DeploymentError("CDK's command line is not there: `npm ci` in infra/cdk, or `make deploy-local`")
@@ -182,12 +185,12 @@ class Cloud:
 
     def _run(self, command: list[str], *, cwd: Path) -> str:
         done = subprocess.run(command, cwd=cwd, env=self._environment(), capture_output=True, text=True, check=False)
-        said = done.stdout + done.stderr
+        output = done.stdout + done.stderr
         with self._log.open("a") as log:
-            log.write(f"$ {' '.join(command)}\n{said}\n")
+            log.write(f"$ {' '.join(command)}\n{output}\n")
         if done.returncode:
-            raise DeploymentError(f"{Path(command[0]).name} {' '.join(command[1:4])}:\n{said[-6000:]}")
-        return said
+            raise DeploymentError(f"{Path(command[0]).name} {' '.join(command[1:4])}:\n{output[-6000:]}")
+        return output
 
     def _environment(self) -> Mapping[str, str]:
         return {
@@ -204,12 +207,12 @@ class Cloud:
         }
 
     def _servers(self) -> dict[str, str]:
-        """The fields of infra.cdk.config.ExternalServers."""
+        """Return the fields of infra.cdk.config.ExternalServers."""
         return {
             "kafka": self.config.kafka_bootstrap,
             "registry_url": self.config.registry_url,
             "directory_url": self.config.opensearch_url,
-            # The password stays in its file: no template and no variable of a function has it.
+            # The password stays in its file: neither a template nor a variable of a function contains it.
             "database_url": f"postgresql://masscomm@127.0.0.1:{self.config.ports.postgres}/metrics"
             f"?passfile={quote(str(self._password_file()))}",
         }

@@ -1,7 +1,8 @@
-"""Pollers of the deployed event source mappings: AWS' Lambda polls them, LocalStack only stores them.
+"""Polls Kafka for the deployed event source mappings: Lambda in AWS does this itself, LocalStack only stores the
+mappings.
 
-A mapping's properties (topics, group, batch, retries, age, destination) are read from Lambda's API, so that a record
-reaches its function as deployed. The function is invoked through Lambda's API, too.
+The properties of a mapping (topics, group, batch, retries, age, destination) are read from Lambda's API, so that a
+record reaches its function as deployed. The function is also invoked through Lambda's API.
 """
 
 import asyncio
@@ -21,18 +22,18 @@ from emulators.lambda_host import InvocationResult
 from emulators.serverless import CLUSTER_ARN
 
 READY_S = 60.0
-# Lambda's own limit of a synchronous invocation.
+# The read time-out is Lambda's own limit of a synchronous invocation.
 INVOKE = Config(read_timeout=900, retries={"total_max_attempts": 1}, max_pool_connections=64)
 
 
 def spec_of(mapping: Mapping[str, Any]) -> MappingSpec:
-    """The specification of a mapping of ListEventSourceMappings.
+    """Return the specification of a mapping in a response to ListEventSourceMappings.
 
     Raises:
-        ValueError: The mapping cannot serve our functions.
+        ValueError: The mapping lacks a property that our functions need.
     """
     if mapping.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
-        raise ValueError(f"{mapping['UUID']}: without partial responses a failed record takes its batch with it")
+        raise ValueError(f"{mapping['UUID']}: without partial responses a failed record fails its whole batch")
     destination = mapping.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
     return MappingSpec(
         name=f"{mapping['FunctionArn'].split(':function:')[1]} {mapping['Topics'][0]}",
@@ -49,11 +50,11 @@ def spec_of(mapping: Mapping[str, Any]) -> MappingSpec:
 
 
 class Pollers:
-    """Polls every deployed mapping and invokes its function, from __enter__ to __exit__.
+    """Polls the topics of every deployed mapping and invokes its function, from __enter__ to __exit__.
 
     Args:
-        bootstrap_servers: The broker's address.
-        client: Makes boto3's Lambda client with this configuration.
+        bootstrap_servers: The address of the Kafka broker.
+        client: Returns a boto3 Lambda client with the given configuration.
     """
 
     def __init__(self, *, bootstrap_servers: str, client: Callable[[Config], Any]) -> None:
@@ -68,7 +69,7 @@ class Pollers:
         self._mappings: list[EventSourceMapping] = []
 
     def __enter__(self) -> Self:
-        """Start, and wait until every mapping has its partitions. Errors: TimeoutError."""
+        """Start polling, and wait until every mapping has its partitions. Raises TimeoutError."""
         self._thread.start()
         try:
             self._run(self._start(self.specs))
@@ -83,7 +84,7 @@ class Pollers:
         self.close()
 
     def close(self) -> None:
-        """Stop; invocations in flight may finish."""
+        """Stop polling; invocations in flight may finish."""
         self._run(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -91,7 +92,7 @@ class Pollers:
         self._threads.shutdown()
 
     def status(self) -> dict[str, dict[str, object]]:
-        """The status of each mapping, by its name."""
+        """Return the status of each mapping by its name."""
 
         async def statuses() -> dict[str, dict[str, object]]:
             return {mapping.spec.name: mapping.status() for mapping in self._mappings}

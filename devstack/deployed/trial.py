@@ -1,6 +1,7 @@
-"""One deployment, from an empty account to an empty account, with its observations. The callers assert them.
+"""A trial: one deployment to an empty account and its removal, with a record of the observations. The callers check
+the record.
 
-`make deploy-local` prints them, tests/localstack asserts them.
+`make deploy-local` prints the problems in it, tests/localstack asserts its values.
 """
 
 import json
@@ -28,18 +29,19 @@ from masscomm.domain.ids import notification_id
 USERS = 40
 SEED = 7
 TIMEOUT_S = 90.0
-# Of a delayed send. The rule's schedule is a minute, and the released records need their time.
+# The time-outs of a delayed send: the schedule of the EventBridge rule is one minute, and the released records take
+# some time.
 LATER_S = 5
 LATER_TIMEOUT_S = 150.0
 
 
 class TrialError(Exception):
-    """A condition was not met in time; the message names it."""
+    """A condition was not met in time; the message names the condition."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the deployed API."""
+    """A response of the deployed API."""
 
     status: int
     body: dict[str, Any]
@@ -52,12 +54,14 @@ class Sent:
     answer: Answer
     expected: Expected
     endpoints: dict[str, str] = field(default_factory=dict)
-    # (endpoint, notification id) of every push that reached SNS, with its count
+    # (endpoint, notification id) → how often this push reached SNS.
     pushed: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def must_be_pushed(self) -> Counter[tuple[str, str]]:
-        """One push for each active device of each recipient that the oracle expects to be sent."""
+        """Return the expected number of pushes: one for each active device of each recipient that must get a push
+        according to the oracle.
+        """
         send_id = self.answer.body["send_id"]
         return Counter(
             (endpoint, str(notification_id(send_id, int(user), "push"))) for endpoint, user in self.endpoints.items()
@@ -66,69 +70,71 @@ class Sent:
 
 @dataclass
 class Trial:
-    """The observations."""
+    """The observations of a trial."""
 
-    seconds: dict[str, float] = field(default_factory=dict)  # by step
-    resources: list[Resource] = field(default_factory=list)  # of the deployed stacks
-    missing: list[Resource] = field(default_factory=list)  # those that no service knows
-    # answers to requests that the API must refuse, by the reason
+    seconds: dict[str, float] = field(default_factory=dict)  # The duration of each step in seconds.
+    resources: list[Resource] = field(default_factory=list)  # The resources that the deployed stacks list.
+    missing: list[Resource] = field(default_factory=list)  # The resources among them that no service knows.
+    # The responses to requests that the API must refuse, by the reason.
     refused: dict[str, Answer] = field(default_factory=dict)
-    read: Answer | None = None  # the API's answer to a reader of metrics
-    now: Sent | None = None  # a send without a delay
-    later: Sent | None = None  # a delayed send, which the schedule releases
-    diff: str = ""  # CDK's diff of the deployed stacks
-    # resources after the destruction that were not there before, by type
-    left: dict[str, set[str]] = field(default_factory=dict)
+    read: Answer | None = None  # The response of the API to a caller that may read metrics.
+    now: Sent | None = None  # A send without a delay.
+    later: Sent | None = None  # A delayed send, which the scheduler releases.
+    diff: str = ""  # CDK's diff of the deployed stacks.
+    # Resources that exist after the stacks were destroyed and did not exist before, by type.
+    remaining: dict[str, set[str]] = field(default_factory=dict)
 
     @contextmanager
-    def step(self, name: str, say: Callable[[str], None]) -> Iterator[None]:
-        """Measure a step's time."""
+    def step(self, name: str, report: Callable[[str], None]) -> Iterator[None]:
+        """Measure the duration of a step."""
         began = time.monotonic()
         yield
         self.seconds[name] = time.monotonic() - began
-        say(f"{name}: {self.seconds[name]:.1f} s")
+        report(f"{name}: {self.seconds[name]:.1f} s")
 
 
-def run(cloud: Cloud, *, whole: bool, say: Callable[[str], None] = lambda _: None) -> Trial:
-    """Deploy, send, compare, destroy.
+def run(cloud: Cloud, *, whole: bool, report: Callable[[str], None] = lambda _: None) -> Trial:
+    """Run a trial: deploy, send, compare, destroy.
 
     Args:
-        cloud: The account.
-        whole: Use change sets, and test the schedule that releases delayed records each minute.
-        say: Called with a line for each step.
+        cloud: The local account to deploy to.
+        whole: Whether to use change sets, and to test the schedule that releases delayed records each minute.
+        say: A function that is called with a line of text for each step.
 
     Raises:
         DeploymentError: A step of the deployment failed.
         TrialError: A condition was not met in time. The clients' exceptions are raised unchanged.
     """
     trial = Trial()
-    with trial.step("bootstrap", say):
+    with trial.step("bootstrap", report):
         cloud.prepare()
         cloud.synthesise()
         cloud.bootstrap()
     before = inventory(cloud.client)
-    with trial.step("deploy", say):
+    with trial.step("deploy", report):
         cloud.deploy(change_sets=whole)
-    with trial.step("provision", say):
+    with trial.step("provision", report):
         cloud.provision()
-    with trial.step("look", say):
+    with trial.step("look", report):
         trial.resources = sorted(stack_resources(cloud.client, PREFIX))
         trial.missing = missing(trial.resources, inventory(cloud.client))
     with cloud.pollers():
-        _use(cloud, trial, whole, say)
-    with trial.step("diff", say):
+        _use(cloud, trial, whole, report)
+    with trial.step("diff", report):
         trial.diff = cloud.diff()
-    with trial.step("destroy", say):
+    with trial.step("destroy", report):
         cloud.forget_keys()
         cloud.destroy()
     after = inventory(cloud.client)
-    trial.left = {kind: ids - before.get(kind, set()) for kind, ids in after.items() if ids - before.get(kind, set())}
+    trial.remaining = {
+        kind: ids - before.get(kind, set()) for kind, ids in after.items() if ids - before.get(kind, set())
+    }
     return trial
 
 
-def _use(cloud: Cloud, trial: Trial, scheduled: bool, say: Callable[[str], None]) -> None:
+def _use(cloud: Cloud, trial: Trial, scheduled: bool, report: Callable[[str], None]) -> None:
     with psycopg.connect(cloud.config.database_url("monolith"), autocommit=True) as database:
-        with trial.step("directory", say):
+        with trial.step("directory", report):
             create_tables(database)
             seed(database, USERS, SEED)
             _await_directory(cloud, database)
@@ -142,7 +148,7 @@ def _use(cloud: Cloud, trial: Trial, scheduled: bool, say: Callable[[str], None]
                 "channels": ["push"],
                 "data": {"headline": "We won"},
             }
-            with trial.step("send", say):
+            with trial.step("send", report):
                 trial.refused = {
                     "no key": _post(api, body, None),
                     "unknown key": _post(api, body, "nobody's"),
@@ -157,7 +163,7 @@ def _use(cloud: Cloud, trial: Trial, scheduled: bool, say: Callable[[str], None]
             period = {"granularity": "hour", "start": hour.isoformat(), "end": (hour + timedelta(hours=1)).isoformat()}
             trial.read = _answer(api.get("v1/metrics", params=period, headers={"x-api-key": key}))
             if trial.later is not None:
-                with trial.step("schedule", say):
+                with trial.step("schedule", report):
                     _await_pushes(cloud, trial.later, LATER_TIMEOUT_S)
 
 
@@ -190,7 +196,7 @@ def _sent(cloud: Cloud, database: psycopg.Connection[Any], ask: Ask, answer: Ans
 
 
 def _await_directory(cloud: Cloud, database: psycopg.Connection[Any]) -> None:
-    """Wait until OpenSearch has every row of the monolith, and SNS every device."""
+    """Wait until OpenSearch has every row of the monolith, and SNS has an endpoint for every device."""
     directory = Directory(cloud.config.opensearch_url, GENERATION)
     rows = {table: _one(database, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608 - names of ours
     active = [device for (device,) in database.execute("SELECT id FROM devices WHERE active")]
@@ -218,11 +224,13 @@ def _await_pushes(cloud: Cloud, sent: Sent, timeout_s: float) -> None:
     _until("pushes at SNS", taken, timeout_s)
 
 
-def _until(what: str, probe: Callable[[], Pending | None], timeout_s: float) -> None:
+def _until(condition: str, probe: Callable[[], Pending | None], timeout_s: float) -> None:
     began = time.monotonic()
     while (pending := probe()) is not None:
         if time.monotonic() - began > timeout_s:
-            raise TrialError(f"{what}: after {timeout_s:.0f} s {pending.done} of {pending.total} ({pending.missing})")
+            raise TrialError(
+                f"{condition}: after {timeout_s:.0f} s {pending.done} of {pending.total} ({pending.missing})"
+            )
         time.sleep(0.2)
 
 

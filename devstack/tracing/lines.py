@@ -1,4 +1,4 @@
-"""Log entries of the functions about a send: spans, and lines with its id."""
+"""Finds log entries of the functions about a send: spans, and lines with its id."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,9 +10,9 @@ from devstack.tracing.steps import Asked, Kind, Step
 
 
 def steps(folder: Path, asked: Asked, trace_ids: set[str], positions: set[str]) -> Iterator[Step]:
-    """Steps from every function's log.
+    """Return the steps in every function's log that concern the send.
 
-    positions: of the records found, because a notification's spans belong to records.
+    `positions` are those of the records that were found, because a span belongs to a record, not to a notification.
     """
     needles = (asked.send_id, *trace_ids)
     for path in sorted(folder.rglob("*.log")):
@@ -22,7 +22,7 @@ def steps(folder: Path, asked: Asked, trace_ids: set[str], positions: set[str]) 
                     try:
                         document = json.loads(text)
                     except ValueError:
-                        continue  # cut off by a crash, or not ours
+                        continue  # The line was cut off by a crash, or masscomm did not write it.
                     if "resourceSpans" in document:
                         yield from _spans(document, trace_ids, positions)
                     elif document.get("send_id") == asked.send_id and "message" in document:
@@ -47,7 +47,7 @@ def _spans(document: Mapping[str, Any], trace_ids: set[str], positions: set[str]
                 kind=Kind.SPAN,
                 where=source_position,
                 function=span["name"],
-                said=f"worked on it for {(ended - began) / 1e6:.1f} ms{f': {error}' if error else ''}",
+                description=f"worked on it for {(ended - began) / 1e6:.1f} ms{f': {error}' if error else ''}",
                 details={
                     "trace_id": span["traceId"],
                     "span_id": span["spanId"],
@@ -67,6 +67,6 @@ def _line(document: Mapping[str, Any], positions: set[str]) -> Step | None:
         kind=Kind.LINE,
         where=source_position,
         function=document["service"],
-        said=f"{document['level'].lower()}: {document['message']}{f': {error}' if error else ''}",
+        description=f"{document['level'].lower()}: {document['message']}{f': {error}' if error else ''}",
         details={name: document[name] for name in ("request_id", "record_id", "trace_id") if name in document},
     )

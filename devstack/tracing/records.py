@@ -1,4 +1,6 @@
-"""Convert records of a send or of one notification to steps."""
+"""Converts the records of a send or of one notification to the steps of a trace (the history that `masscomm trace`
+shows).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import traces
 
-# The function that writes each kind of record, unless the scheduler released it or the record names its function.
+# The function that produces each kind of record, unless the scheduler released the record or the record names its
+# function.
 _WRITERS = {
     "RecheckRequested": "preference_checker",
     "BuildRequested": "preference_checker",
@@ -32,17 +35,17 @@ class Read:
     at_ms: int
     topic: str
     schema: str
-    value: Mapping[str, Any]  # its fields; `send_id` is set even if the record has none
+    value: Mapping[str, Any]  # The fields of the record; `send_id` is set even if the record has none.
     headers: tuple[tuple[str, bytes], ...]
 
     def header(self, name: str) -> str | None:
-        """As text."""
+        """Return the last header with this name as text; None if there is none."""
         found = dict(self.headers).get(name)
         return None if found is None else found.decode(errors="replace")
 
 
 def headers_of(message: Message) -> tuple[tuple[str, bytes], ...]:
-    """The headers as bytes."""
+    """Return the headers with their values as bytes."""
     pairs: Any = message.headers() or []
     return tuple((name, value.encode() if isinstance(value, str) else value or b"") for name, value in pairs)
 
@@ -50,7 +53,9 @@ def headers_of(message: Message) -> tuple[tuple[str, bytes], ...]:
 def read(
     message: Message, *, topic: str, schema: str, value: Mapping[str, Any], headers: tuple[tuple[str, bytes], ...]
 ) -> Read:
-    """The record with its fields; chunks get the id they have in the chain."""
+    """Return the record with its fields. A chunk of a send without an id gets the id that the functions derive for
+    it.
+    """
     partition, offset = message.partition(), message.offset()
     if partition is None or offset is None:
         raise ValueError(f"a record of {topic} without its place")
@@ -60,7 +65,8 @@ def read(
     if schema == "SendRequested":
         try:
             send_id = value["send_id"] or send_id_of_record(*original_position(record))
-        except DeadLetter:  # its headers say nothing; then it has no id either
+        except DeadLetter:
+            # The headers with the original position are invalid, so no id can be derived.
             send_id = None
         value = {**value, "send_id": send_id}
         if send_id is not None:
@@ -76,7 +82,7 @@ def read(
 
 
 def step(found: Read, asked: Asked) -> Step:
-    """The record as a step."""
+    """Return the record as a step of the history that `masscomm trace` shows."""
     value = found.value
     context = traces.of_headers(found.headers)
     details = {
@@ -87,13 +93,18 @@ def step(found: Read, asked: Asked) -> Step:
     }
     if found.topic == topics.DEAD_LETTER:
         reason, error = (found.header(name) or "" for name in (dead_letters.REASON, dead_letters.ERROR))
-        said, function = f"dead-lettered: {reason}: {error}", found.header(dead_letters.FUNCTION) or "?"
+        description, function = f"dead-lettered: {reason}: {error}", found.header(dead_letters.FUNCTION) or "?"
     else:
-        said, function = _said(found, asked), _function(found)
+        description, function = _description(found, asked), _function(found)
     if letter := found.header(dead_letters.REPLAYED):
-        said += f"; replayed from {letter}"
+        description += f"; replayed from {letter}"
     return Step(
-        at_ms=found.at_ms, kind=Kind.RECORD, where=found.position, function=function, said=said, details=details
+        at_ms=found.at_ms,
+        kind=Kind.RECORD,
+        where=found.position,
+        function=function,
+        description=description,
+        details=details,
     )
 
 
@@ -108,7 +119,7 @@ def _function(found: Read) -> str:
     return _WRITERS.get(found.schema, "?")
 
 
-def _said(found: Read, asked: Asked) -> str:
+def _description(found: Read, asked: Asked) -> str:
     value = found.value
     if found.schema == "NotificationOutcome":
         return _outcome(value, asked)
@@ -118,14 +129,14 @@ def _said(found: Read, asked: Asked) -> str:
     if found.schema == "DeviceStatusChanged":
         return f"device {value['device_id']} of user {value['user_id']} is {value['status']}: {value['reason']}"
     waited = found.header(_RELEASED)
-    what = {
+    label = {
         "RecheckRequested": "to be checked",
         "BuildRequested": "to be written",
         "DeliveryRequested": "to be delivered",
     }.get(found.schema, found.schema)
     channel = f" by {value['channel']}" if "channel" in value else ""
     after = f", after waiting ({waited})" if waited else ""
-    return f"{what}{channel}: {len(value.get('user_ids', ()))} recipients{after}"
+    return f"{label}{channel}: {len(value.get('user_ids', ()))} recipients{after}"
 
 
 def _outcome(value: Mapping[str, Any], asked: Asked) -> str:

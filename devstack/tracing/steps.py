@@ -1,4 +1,4 @@
-"""Steps of a trace, and the trace itself."""
+"""The steps of a trace, and the trace itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from typing import Any
 class Kind(StrEnum):
     """The source of a step."""
 
-    RECORD = "record"  # in a topic
-    DECISION = "decision"  # in the decision log
-    LEDGER = "ledger"  # in the delivery ledger
-    WAITING = "waiting"  # in the delay store
-    SPAN = "span"  # in a function's log: its work on one record
-    LINE = "line"  # in a function's log
+    RECORD = "record"  # A record in a topic.
+    DECISION = "decision"  # A decision in the decision log.
+    LEDGER = "ledger"  # A result in the delivery ledger.
+    WAITING = "waiting"  # A record in the delay store.
+    SPAN = "span"  # A function's span for one record, from its log.
+    LINE = "line"  # A line in a function's log.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +22,11 @@ class Asked:
     """The subject of a trace: a send, or one of its notifications."""
 
     send_id: str
-    user_id: int | None = None  # user_id and channel: None for a whole send
+    user_id: int | None = None  # The user and the channel of a notification; None for a whole send.
     channel: str | None = None
 
     def concerns(self, record: Mapping[str, Any]) -> bool:
-        """Whether a record belongs to the subject."""
+        """Return whether a record belongs to the subject."""
         if record.get("send_id") != self.send_id:
             return False
         if self.user_id is None:
@@ -38,14 +38,14 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One event of a trace."""
+    """One event in the history of a send."""
 
-    at_ms: int  # since the epoch
+    at_ms: int  # The time in milliseconds since the epoch.
     kind: Kind
-    where: str  # topic-partition@offset, or table/key
-    function: str  # the function that caused it
-    said: str  # one sentence
-    details: Mapping[str, Any] = field(default_factory=dict)  # for programs
+    where: str  # The source: topic-partition@offset, or table/key.
+    function: str  # The function that caused the event.
+    description: str  # The event in one sentence.
+    details: Mapping[str, Any] = field(default_factory=dict)  # Further fields, for programs.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +53,11 @@ class Trace:
     """All steps of the subject, oldest first."""
 
     asked: Asked
-    trace_ids: tuple[str, ...]  # from the records' headers
+    trace_ids: tuple[str, ...]  # The trace ids in the headers of the records.
     steps: tuple[Step, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the trace as a JSON object."""
         asked = self.asked
         return {
             "send_id": asked.send_id,
@@ -70,7 +70,7 @@ class Trace:
                     "kind": step.kind.value,
                     "where": step.where,
                     "function": step.function,
-                    "said": step.said,
+                    "said": step.description,
                     "details": dict(step.details),
                 }
                 for step in self.steps

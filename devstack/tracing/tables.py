@@ -1,4 +1,4 @@
-"""Steps from the tables about a send: the decision log, the delivery ledger, the delay store."""
+"""Finds steps of a send in DynamoDB tables: the decision log, the delivery ledger, the delay store."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,9 +9,10 @@ from devstack.payloads import payload_of
 from devstack.tracing.records import Read
 from devstack.tracing.steps import Asked, Kind, Step
 from masscomm.domain.preferences import Decision
+from masscomm.domain.time_limits import DECISIONS_KEPT_S
 from masscomm.errors import DeadLetter
 from masscomm.kafka.avro import Codec
-from masscomm.stores.decision_log import KEPT_S, unpack_decisions
+from masscomm.stores.decision_log import unpack_decisions
 from masscomm.stores.decision_log_dynamodb import whole
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger import RecipientResult
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def steps(installation: Installation, asked: Asked, found: Iterable[Read], codec: Codec) -> list[Step]:
-    """Steps from the tables for these records. Errors: botocore's, if DynamoDB does not answer."""
+    """Return the steps in the tables for these records. Raises botocore's errors if DynamoDB does not respond."""
     client = installation.dynamodb()
     steps = list(_waiting(installation, client, asked, codec))
     seen: set[str] = set()
@@ -52,14 +53,14 @@ def _ledger(client: "DynamoDBClient", table: str, record_id: str, asked: Asked) 
                 kind=Kind.LEDGER,
                 where=f"{table}/{record_id}/{item['part']['S']}",
                 function="delivery",
-                said=_results(results),
+                description=_results(results),
                 details={"record_id": record_id, "owner": item["owner"]["S"]},
             )
 
 
 def _results(entries: list[RecipientResult]) -> str:
     counts = Counter(_became(entry.decision) for entry in entries)
-    text = ", ".join(f"{what} {count}" for what, count in counts.items())
+    text = ", ".join(f"{label} {count}" for label, count in counts.items())
     if len(entries) > 1:
         return f"recorded: {text}"
     (entry,) = entries
@@ -95,13 +96,13 @@ def _decisions(client: "DynamoDBClient", table: str, read: Read, record_id: str,
             counts = Counter(
                 f"{decision.status}{f' ({decision.reason})' if decision.reason else ''}" for decision in mine
             )
-            lines += [f"{channel}: {what} {count}" for what, count in counts.items()]
+            lines += [f"{channel}: {label} {count}" for label, count in counts.items()]
     yield Step(
-        at_ms=(int(item["expires_at"]["N"]) - KEPT_S) * 1000,
+        at_ms=(int(item["expires_at"]["N"]) - DECISIONS_KEPT_S) * 1000,
         kind=Kind.DECISION,
         where=f"{table}/{record_id}",
         function="builder" if read.schema == "BuildRequested" else "preference_checker",
-        said=f"decided first: {', '.join(lines) or 'goes on'}",
+        description=f"decided first: {', '.join(lines) or 'goes on'}",
         details={"record_id": record_id, "to_the_second": True},
     )
 
@@ -116,6 +117,6 @@ def _waiting(installation: Installation, client: "DynamoDBClient", asked: Asked,
                 kind=Kind.WAITING,
                 where=f"{table}/{item.id}",
                 function="scheduler",
-                said=f"waits until then ({item.delay_reason}), goes to {item.topic}",
+                description=f"waits until then ({item.delay_reason}), goes to {item.topic}",
                 details={"record_id": item.id, "due_ms": item.due_ms},
             )

@@ -1,4 +1,4 @@
-"""The ports over a real Kafka broker."""
+"""Implements the interfaces of `ports.py` with a real Kafka broker."""
 
 import asyncio
 import concurrent.futures
@@ -26,7 +26,8 @@ from emulators.event_source.record import Partition, SourceRecord
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.02  # also how long a commit may have to wait for its turn
+# The poll time-out in seconds, which is also the longest time that a commit waits for its turn.
+POLL_S = 0.02
 ENDS_S = 0.5
 CLOSE_S = 5.0
 MOST_AT_ONCE = 500
@@ -35,19 +36,19 @@ TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CREATE_TIME", TIMESTAMP_LOG_APPEND_TI
 
 
 class KafkaSource:
-    """A consumer with a thread of its own; all decisions are made in the event loop.
+    """A Kafka consumer that reads in a separate thread and reports to a listener in the event loop.
 
-    The library lets one thread at a time into a consumer, and some of its calls wait for their turn with the
-    interpreter's lock held, which the other thread needs to come out. So every call is made by the reading thread,
-    between two reads.
+    confluent-kafka permits one thread at a time to use a consumer. Some of its calls wait for their turn while they
+    hold Python's global interpreter lock, which the other thread needs to return. To avoid this deadlock, the reading
+    thread makes all calls, between two reads.
 
     Args:
-        bootstrap_servers: host:port, comma separated.
-        group: consumer group.
-        topics: the topics to read; a missing topic is found within seconds of its creation.
-        instance: name of a static member, so that a restarted process takes its partitions over at once; None leaves
-            and joins.
-        revocation_s: seconds the listener gets to release partitions at a rebalance.
+        bootstrap_servers: The brokers as host:port, separated by commas.
+        group: The consumer group.
+        topics: The topics to read. If a topic does not exist yet, it is found within seconds after its creation.
+        instance: The name of a static group member, with which a restarted process gets its partitions back at once.
+            None: the consumer is a dynamic member, which leaves the group and joins again.
+        revocation_s: The seconds that the listener gets to release partitions at a rebalance.
     """
 
     def __init__(
@@ -73,21 +74,23 @@ class KafkaSource:
             "partition.assignment.strategy": "cooperative-sticky",
             "allow.auto.create.topics": False,
             "topic.metadata.refresh.interval.ms": 2000,
-            # A killed member's partitions come to its successor soon.
+            # A short session time-out: the partitions of a killed member are soon assigned to another one.
             "session.timeout.ms": 6000,
             "heartbeat.interval.ms": 2000,
-            # The library's defaults keep 64 MB and 100,000 messages a consumer, and wait a second when they are full.
+            # By default, the library keeps up to 64 MB and 100,000 messages for each consumer, and waits a second when
+            # these are full.
             "queued.max.messages.kbytes": PREFETCH_KBYTES,
             "queued.min.messages": 1000,
             "fetch.queue.backoff.ms": 5,
             "fetch.message.max.bytes": 1024 * 1024,
             "fetch.wait.max.ms": 500,
-            # While a broker is down, one connection attempt and one log line every half second.
+            # While a broker is down, there is one connection attempt and one log line every half second.
             "reconnect.backoff.ms": 500,
             "reconnect.backoff.max.ms": 1000,
         }
         if instance is not None:
-            # A static member that returns keeps its partitions, and gets none of a topic that it did not read before.
+            # A static member that returns keeps its partitions, and would get none of a topic that it did not read
+            # before. So its name contains a checksum of the topics.
             config["group.instance.id"] = f"{instance}-{zlib.crc32(' '.join(sorted(self._topics)).encode()):08x}"
         self._consumer = Consumer(config, logger=log)
         self._thread: threading.Thread | None = None
@@ -98,22 +101,22 @@ class KafkaSource:
         self._ends: dict[Partition, int] = {}
 
     async def start(self, listener: SourceListener) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.start."""
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._thread = threading.Thread(target=self._read, name=f"read {self._topics[0]}", daemon=True)
         self._thread.start()
 
     def pause(self, partitions: Collection[Partition]) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.pause."""
         self._requests.append(lambda: self._consumer.pause(self._still_ours(partitions)))
 
     def resume(self, partitions: Collection[Partition]) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.resume."""
         self._requests.append(lambda: self._consumer.resume(self._still_ours(partitions)))
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.commit."""
         wanted = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
         committed: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._requests.append(lambda: self._commit(wanted, committed))
@@ -127,19 +130,20 @@ class KafkaSource:
             raise
 
     def ends(self) -> Mapping[Partition, int]:
-        """See RecordSource."""
+        """Implement RecordSource.ends."""
         return dict(self._ends)
 
     async def close(self) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.close."""
         self._stop.set()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, CLOSE_S)
             if self._thread.is_alive():
-                # Leaving needs the broker; without it the group finds out by itself when the session ends.
-                log.warning("%s: left without saying goodbye", self._topics)
+                # Leaving the group needs the broker. Without it, the group removes this member when its session times
+                # out.
+                log.warning("%s: left the consumer group without notifying the broker", self._topics)
 
-    # In the thread
+    # --- in the reading thread ---
 
     def _read(self) -> None:
         self._consumer.subscribe(
@@ -162,7 +166,7 @@ class KafkaSource:
             raise
         finally:
             self._consumer.close()
-            # In this order: a request queued from now on finds `_ended`, an earlier one is served below.
+            # `_ended` is set first, so that later requests fail; then the requests that are already queued are served.
             self._ended = True
             with contextlib.suppress(RuntimeError):
                 self._serve_requests()
@@ -215,7 +219,7 @@ class KafkaSource:
         done = asyncio.run_coroutine_threadsafe(self._listener.revoked(leaving, lost=lost), self._loop)
         give_up = time.monotonic() + self._revocation_s
         while not done.done():
-            # The listener commits finished batches, which only this thread can do.
+            # The listener commits finished batches, and only this thread can send the commits.
             self._serve_requests()
             if time.monotonic() > give_up:
                 log.warning("partitions not let go of within %.0f s: %s", self._revocation_s, leaving)
@@ -223,7 +227,7 @@ class KafkaSource:
             concurrent.futures.wait([done], timeout=POLL_S / 4)
         self._assigned.difference_update(leaving)
 
-    # In the event loop again
+    # --- in the event loop ---
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         records: list[SourceRecord] = []
@@ -233,7 +237,8 @@ class KafkaSource:
                 records.append(_record(message))
                 continue
             if error.code() == KafkaError._PARTITION_EOF:
-                # In the order of events: the records before the end are received first.
+                # Records are reported before the end of their partition, because the listener expects events in their
+                # order.
                 if records:
                     self._listener.received(records)
                     records = []
@@ -257,7 +262,8 @@ class KafkaDestination:
                 "enable.idempotence": True,
                 "linger.ms": 0,
                 "delivery.timeout.ms": int(timeout_s * 1000),
-                # base64 makes a record a third larger than the topic it came from allows; compressed it fits again.
+                # base64 makes a record a third larger, which may exceed the size limit of its topic; compressed, the
+                # record fits again.
                 "compression.type": "zstd",
                 "message.max.bytes": 16 * 1024 * 1024,
                 "reconnect.backoff.max.ms": 1000,
@@ -266,11 +272,11 @@ class KafkaDestination:
         )
 
     async def send(self, topic: str, key: bytes | None, value: bytes) -> None:
-        """See FailureDestination."""
+        """Implement FailureDestination.send."""
         await asyncio.to_thread(self._send, topic, key, value)
 
     async def close(self) -> None:
-        """See FailureDestination."""
+        """Implement FailureDestination.close."""
         await asyncio.to_thread(self._producer.flush, self._timeout_s)
 
     def _send(self, topic: str, key: bytes | None, value: bytes) -> None:

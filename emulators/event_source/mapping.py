@@ -1,7 +1,8 @@
-"""One event source mapping: batches, retries, giving up, committing.
+"""One event source mapping: it forms batches, retries them, produces on-failure records and commits offsets.
 
-A batch owns its partitions until each of its records has succeeded or was sent to the on-failure topic, so that a
-partition has one batch in flight. A batch that waits for its retry releases its invocation slot for other partitions.
+No other batch is formed from the partitions of a batch until each of its records has succeeded or was sent to the
+on-failure topic. So a partition has at most one batch in flight. A batch that waits for a retry releases its invocation
+slot for other partitions.
 
 Source: AWS documentation, "How Lambda processes records from stream and queue-based event sources" and "Configuring
 error handling controls for Kafka event sources".
@@ -11,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -47,44 +48,45 @@ Invoke = Callable[[bytes], Awaitable[InvocationResponse]]
 
 @dataclass(eq=False)
 class _PartitionState:
-    """A partition while it is assigned."""
+    """The state of one assigned partition."""
 
     buffered: deque[SourceRecord] = field(default_factory=deque)
     buffered_bytes: int = 0
     buffered_since: float = 0.0
     busy: bool = False
-    turn: int = 0  # of its last batch
+    turn: int = 0  # The number of the partition's last batch.
     paused: bool = False
-    leaving: bool = False  # no further invocations
-    abandoned: bool = False  # records are incomplete: no later offset may be committed
-    revoked: bool = False  # no further commits
-    next_offset: int | None = None  # to be committed
+    leaving: bool = False  # No further invocation starts for the partition.
+    # Some records will not be completed here: no later offset may be committed.
+    abandoned: bool = False
+    revoked: bool = False  # The partition was revoked: no offset may be committed any more.
+    next_offset: int | None = None  # The offset to commit next; None if there is none.
     committed: int | None = None
     end: int | None = None
 
 
 @dataclass(kw_only=True)
 class _Unit:
-    """Records of one invocation, with their earlier attempts."""
+    """The records of one invocation, with the number of their earlier attempts."""
 
     records: list[SourceRecord]
-    retries: int = 0  # that count against the limit
-    failures: int = 0  # that determine the back-off
+    retries: int = 0  # The attempts that count against the limit of retries.
+    failures: int = 0  # The failures that determine the delay before the next attempt.
     invocations: int = 0
     last: LastResponse | None = None
 
 
 class EventSourceMapping:
-    """Invoke one function with the records of some topics.
+    """Invokes one function with the records of some topics.
 
     Args:
-        spec: the mapping's properties.
-        source: of the records.
-        destination: the on-failure destination.
-        envelope: the cluster's fields of an event.
-        invoke: invokes the function with an event. Raises where the function could not be invoked at all: that does
-            not count as an attempt, and the batch is retried.
-        wall_clock: seconds since the epoch, for the age of records.
+        spec: The properties of the mapping.
+        source: The consumer that reads the records.
+        destination: The producer of on-failure records.
+        envelope: The fields that all events of the mapping share.
+        invoke: A function that invokes the Lambda function with an event. It raises an exception if the function could
+            not be invoked at all; that does not count as an attempt, and the batch is retried.
+        wall_clock: Returns the seconds since the epoch, for the age of records.
     """
 
     def __init__(
@@ -117,11 +119,11 @@ class EventSourceMapping:
         self._interrupt = asyncio.Event()
         self._released = asyncio.Event()
         self._turn = 0
-        self._last_turn: dict[str, int] = {}  # by topic: the last turn that began with it
+        self._last_turn: dict[str, int] = {}  # By topic: the number of the last batch that began with this topic.
         self._topics_of_turn = {topic: turn for turn in spec.turns for topic in turn}
 
     async def start(self) -> None:
-        """Join the group and start."""
+        """Join the consumer group and start invoking the function."""
         self._loops = [
             asyncio.create_task(self._dispatch(), name=f"dispatch {self.spec.name}"),
             asyncio.create_task(self._commit_continuously(), name=f"commit {self.spec.name}"),
@@ -129,7 +131,9 @@ class EventSourceMapping:
         await self._source.start(self)
 
     async def stop(self) -> None:
-        """Start no more batches, drain invocations in flight for up to drain_s, commit, leave the group."""
+        """Start no more batches, wait for invocations in flight for up to drain_s seconds, commit, and leave the
+        consumer group.
+        """
         self._stopping.set()
         self._wake.set()
         self._interrupt_waits()
@@ -145,7 +149,9 @@ class EventSourceMapping:
         await asyncio.gather(*self._loops, return_exceptions=True)
 
     def status(self) -> dict[str, object]:
-        """The counts, and for each partition its committed offset, end offset, lag and records waiting in memory."""
+        """Return the counts, and for each partition the committed offset, the end offset, the lag and the number of
+        buffered records.
+        """
         ends = self._source.ends()
         partitions: dict[str, dict[str, int | bool | None]] = {}
         for partition, state in sorted(self._partitions.items()):
@@ -167,17 +173,19 @@ class EventSourceMapping:
             "partitions": partitions,
         }
 
-    # Calls of the source
+    # --- callbacks of the source ---
 
     def assigned(self, partitions: Collection[Partition]) -> None:
-        """See SourceListener."""
+        """Implement SourceListener.assigned."""
         for partition in partitions:
             self._partitions[partition] = _PartitionState()
         self.ready.set()
         self._wake.set()
 
     async def revoked(self, partitions: Collection[Partition], *, lost: bool) -> None:
-        """See SourceListener: batches in flight may end and be committed, unless the partitions are lost."""
+        """Implement SourceListener.revoked. Batches in flight may end and be committed, unless the partitions are
+        lost.
+        """
         states = [state for partition in partitions if (state := self._partitions.pop(partition, None)) is not None]
         for state in states:
             state.leaving = True
@@ -196,7 +204,7 @@ class EventSourceMapping:
             state.revoked = True
 
     def received(self, records: Sequence[SourceRecord]) -> None:
-        """See SourceListener."""
+        """Implement SourceListener.received."""
         self.statistics.records += len(records)
         now = time.monotonic()
         full: list[Partition] = []
@@ -217,14 +225,15 @@ class EventSourceMapping:
         self._wake.set()
 
     def end_reached(self, partition: Partition, offset: int) -> None:
-        """See SourceListener."""
+        """Implement SourceListener.end_reached."""
         state = self._partitions.get(partition)
         if state is not None:
             state.end = offset
             self._commit_end(partition, state)
 
     def _commit_end(self, partition: Partition, state: _PartitionState) -> None:
-        # Offsets without a record (transaction markers) would otherwise look like a lag for ever.
+        # Offsets without a record (transaction markers) are committed too; otherwise they would look like a permanent
+        # lag.
         if not state.busy and not state.buffered and state.end is not None and state.end > (state.next_offset or -1):
             self._advance(partition, state, state.end)
 
@@ -243,7 +252,7 @@ class EventSourceMapping:
                     async with asyncio.timeout(wait_s):
                         await self._wake.wait()
                 continue
-            # The slot first, then the batch: records that arrive while all slots are in use make the batch larger.
+            # A batch is formed only after a slot is free: records that arrive meanwhile make the batch larger.
             await self._slots.acquire()
             records = [] if self._stopping.is_set() else self._next_batch()
             if not records:
@@ -263,40 +272,48 @@ class EventSourceMapping:
             log.error("%s: a batch failed; its records stay uncommitted", self.spec.name, exc_info=error)
 
     def _seconds_to_batch(self) -> float | None:
-        """Return 0 if a batch can be formed now, else seconds until the batching window closes; None without
-        records."""
-        free = [
-            state for state in self._partitions.values() if state.buffered and not state.busy and not state.abandoned
-        ]
+        """Return 0 if a batch can be formed now, else the seconds until the batching window ends; None if there are
+        no records.
+        """
+        free = self._free_partitions()
         if not free:
             return None
         if self.spec.window_s <= 0:
             return 0.0
-        if sum(len(state.buffered) for state in free) >= self.spec.batch_size:
+        buffered: Counter[int] = Counter()
+        for partition, state in free:
+            buffered[self.spec.batch_size_of(partition.topic)] += len(state.buffered)
+        if any(records >= size for size, records in buffered.items()):
             return 0.0
-        # base64 makes four bytes of three
-        if sum(state.buffered_bytes for state in free) * 4 // 3 >= self.spec.max_payload_bytes:
+        # base64 encodes three bytes as four.
+        if sum(state.buffered_bytes for _, state in free) * 4 // 3 >= self.spec.max_payload_bytes:
             return 0.0
-        return max(0.0, min(state.buffered_since for state in free) + self.spec.window_s - time.monotonic())
+        return max(0.0, min(state.buffered_since for _, state in free) + self.spec.window_s - time.monotonic())
+
+    def _free_partitions(self) -> list[tuple[Partition, _PartitionState]]:
+        """Return the partitions with records and without a batch in flight."""
+        return [
+            (partition, state)
+            for partition, state in self._partitions.items()
+            if state.buffered and not state.busy and not state.abandoned
+        ]
 
     def _next_batch(self) -> list[SourceRecord]:
-        """Return records for one batch from partitions without a batch in flight, beginning with another topic each
-        time."""
-        partitions = self._in_turn(
-            [
-                (partition, state)
-                for partition, state in self._partitions.items()
-                if state.buffered and not state.busy and not state.abandoned
-            ]
-        )
+        """Return the records for one batch, from partitions without a batch in flight. Each time, another topic
+        comes first.
+        """
+        partitions = self._in_turn(self._free_partitions())
         batch: list[SourceRecord] = []
         size = self._envelope.overhead
         resumed: list[Partition] = []
+        most = self.spec.batch_size_of(partitions[0][0].topic) if partitions else 0
         for partition, state in partitions:
+            if self.spec.batch_size_of(partition.topic) != most:
+                continue
             first = True
-            while state.buffered and len(batch) < self.spec.batch_size:
+            while state.buffered and len(batch) < most:
                 grown = size + self._envelope.added(state.buffered[0], first_of_partition=first)
-                # A record too large for any event is a batch of its own and goes to the on-failure topic.
+                # A record that is too large for any event forms a batch of its own, which goes to the on-failure topic.
                 if batch and grown > self.spec.max_payload_bytes:
                     break
                 record = state.buffered.popleft()
@@ -315,9 +332,10 @@ class EventSourceMapping:
         return batch
 
     def _in_turn(self, free: list[tuple[Partition, _PartitionState]]) -> list[tuple[Partition, _PartitionState]]:
-        """Sort by topic, then by partition: in AWS each topic has its own mapping, independent of the others.
+        """Sort partitions by topic, then by number: in AWS each topic has its own mapping, which is independent of
+        the others.
 
-        The topic whose last turn is the oldest comes first; topics that share a turn count as one.
+        The topic whose last turn is the oldest comes first; topics that share a turn count as one topic.
         """
         self._turn += 1
         by_topic: dict[str, list[tuple[Partition, _PartitionState]]] = {}
@@ -333,9 +351,10 @@ class EventSourceMapping:
         return [entry for topic in topics for entry in sorted(by_topic[topic], key=lambda entry: entry[1].turn)]
 
     async def _run(self, records: list[SourceRecord], states: Mapping[Partition, _PartitionState]) -> None:
-        """Process one batch until every record succeeded, was sent to on-failure, or was abandoned uncommitted.
+        """Process one batch until every record has succeeded, was sent to the on-failure topic, or was abandoned
+        without a commit.
 
-        The batch has its invocation slot at the start and releases it before every wait.
+        The batch has an invocation slot at the start, and releases it before every wait.
         """
         slot = _InvocationSlot(self._slots)
         progress = _Progress(records)
@@ -373,13 +392,14 @@ class EventSourceMapping:
         return state.leaving or self._stopping.is_set()
 
     async def _attempt(self, unit: _Unit) -> "_AttemptResult":
-        """Invoke once; returns each record's result."""
+        """Invoke the function once; return the result of each record."""
         self.statistics.invocations += 1
         self.statistics.retries += unit.invocations > 0
         try:
             response = await self._invoke(self._envelope.encode(unit.records))
         except Exception:
-            # The function was not invoked (throttled, no such function, host closing): this is not an attempt.
+            # The function was not invoked (it was throttled, does not exist, or the host is closing), so this is not an
+            # attempt.
             log.warning("%s: could not be invoked", self.spec.name, exc_info=True)
             return _AttemptResult(retry=[replace(unit, failures=unit.failures + 1)])
         unit = replace(
@@ -415,7 +435,7 @@ class EventSourceMapping:
         succeeded = [record for record in unit.records if (record.partition, record.offset) not in positions]
         rest = replace(unit, records=failed, failures=0 if succeeded else unit.failures)
         if self.spec.bisect and self.spec.partial_failures is PartialFailures.FROM_LOWEST and len(failed) > 1:
-            # Lambda splits at the reported record; the records after it have not failed.
+            # Lambda splits the batch at the reported record; the records after it have not failed.
             if succeeded:
                 self.statistics.bisects += 1
                 return _AttemptResult(succeeded=succeeded, retry=[replace(rest, failures=1)])
@@ -423,7 +443,7 @@ class EventSourceMapping:
         return replace(self._retry(rest), succeeded=succeeded)
 
     def _halved(self, unit: _Unit) -> "_AttemptResult":
-        """Bisect a unit; this does not count as an attempt."""
+        """Return the two halves of a unit; splitting does not count as an attempt."""
         self.statistics.bisects += 1
         middle = len(unit.records) // 2
         failures = unit.failures + 1
@@ -446,7 +466,9 @@ class EventSourceMapping:
         progress: "_Progress",
         states: Mapping[Partition, _PartitionState],
     ) -> list[SourceRecord]:
-        """Return the deliverable records; those too old or too large for any event go to the on-failure topic."""
+        """Return the records that can be delivered. Those that are too old, or too large for any event, go to the
+        on-failure topic.
+        """
         undeliverable: dict[Condition, list[SourceRecord]] = {}
         deliverable: list[SourceRecord] = []
         oldest = self._wall_clock() - self.spec.max_age_s
@@ -466,7 +488,9 @@ class EventSourceMapping:
         return deliverable
 
     async def _send_to_on_failure(self, unit: _Unit, records: Sequence[SourceRecord], condition: Condition) -> bool:
-        """Send records to the on-failure topic; False if shutdown came first: they are redelivered."""
+        """Send records to the on-failure topic. Return False if the shutdown began first; the records are then
+        redelivered.
+        """
         topic = self.spec.on_failure
         if topic is None:
             for record in records:
@@ -502,11 +526,17 @@ class EventSourceMapping:
                     if self._stopping.is_set():
                         return False
             self.statistics.on_failure += 1
-            log.error("%s: gave up on %s@%d: %s", self.spec.name, record.partition, record.offset, condition)
+            log.error(
+                "%s: no further attempts for record %s@%d: %s",
+                self.spec.name,
+                record.partition,
+                record.offset,
+                condition,
+            )
         return True
 
     async def _back_off(self, failures: int) -> None:
-        """Wait before a retry: doubling, bounded, cut short by shutdown or rebalance."""
+        """Wait before a retry: the delay doubles up to a limit, and a shutdown or rebalance ends it early."""
         if self._stopping.is_set():
             return
         delay = min(self.spec.first_backoff_s * 2.0 ** min(failures - 1, 30), self.spec.last_backoff_s)
@@ -515,7 +545,7 @@ class EventSourceMapping:
                 await self._interrupt.wait()
 
     def _interrupt_waits(self) -> None:
-        # Wakes current waiters only.
+        # Setting the event wakes only the tasks that wait now.
         self._interrupt.set()
         self._interrupt.clear()
 
@@ -527,7 +557,7 @@ class EventSourceMapping:
         progress: "_Progress",
         states: Mapping[Partition, _PartitionState],
     ) -> None:
-        """Mark records as complete; commit up to the first incomplete one."""
+        """Mark records as complete; commit the offsets up to the first incomplete record."""
         for partition in progress.complete(records):
             state = states[partition]
             self._advance(partition, state, progress.next_offset(partition))
@@ -537,7 +567,7 @@ class EventSourceMapping:
     def _abandon(
         self, partition: Partition, progress: "_Progress", states: Mapping[Partition, _PartitionState]
     ) -> None:
-        """Leave a partition's incomplete records uncommitted, for its next consumer."""
+        """Leave the incomplete records of a partition uncommitted, for its next consumer."""
         self.statistics.abandoned += progress.abandon(partition)
         states[partition].abandoned = True
         self._release(partition, states[partition])
@@ -556,7 +586,7 @@ class EventSourceMapping:
         self._dirty_wake.set()
 
     async def _commit_continuously(self) -> None:
-        # One commit at a time; records completed meanwhile go with the next commit.
+        # There is one commit at a time. Records that are completed meanwhile are part of the next commit.
         while True:
             await self._dirty_wake.wait()
             self._dirty_wake.clear()
@@ -588,7 +618,7 @@ class EventSourceMapping:
 
 @dataclass(frozen=True, kw_only=True)
 class _AttemptResult:
-    """The result of one invocation for its records."""
+    """The result of one invocation for each of its records."""
 
     succeeded: list[SourceRecord] = field(default_factory=list)
     retry: list[_Unit] = field(default_factory=list)
@@ -596,7 +626,7 @@ class _AttemptResult:
 
 
 class _InvocationSlot:
-    """A batch's invocation slot; acquiring or releasing it twice has no effect."""
+    """The invocation slot of a batch; acquiring or releasing it a second time has no effect."""
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
         self._slots = slots
@@ -614,7 +644,7 @@ class _InvocationSlot:
 
 
 class _Progress:
-    """A batch's incomplete records, by partition."""
+    """The incomplete records of a batch, by partition."""
 
     def __init__(self, records: Sequence[SourceRecord]) -> None:
         self._incomplete: dict[Partition, set[int]] = {}
@@ -625,16 +655,16 @@ class _Progress:
 
     @property
     def partitions(self) -> list[Partition]:
-        """The partitions with incomplete records."""
+        """Return the partitions with incomplete records."""
         return [partition for partition, offsets in self._incomplete.items() if offsets]
 
     def abandon(self, partition: Partition) -> int:
-        """Forget a partition's incomplete records; returns their number."""
+        """Drop the incomplete records of a partition; return their number."""
         offsets, self._incomplete[partition] = self._incomplete[partition], set()
         return len(offsets)
 
     def complete(self, records: Iterable[SourceRecord]) -> set[Partition]:
-        """Mark records as complete; returns their partitions."""
+        """Mark records as complete; return their partitions."""
         advanced = set()
         for record in records:
             self._incomplete[record.partition].discard(record.offset)
@@ -645,5 +675,5 @@ class _Progress:
         return not self._incomplete[partition]
 
     def next_offset(self, partition: Partition) -> int:
-        """The first incomplete offset."""
+        """Return the offset of the first incomplete record."""
         return min(self._incomplete[partition], default=self._after[partition])

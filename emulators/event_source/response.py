@@ -1,4 +1,4 @@
-"""Read a function's partial batch response.
+"""Parses the partial batch response of a function.
 
 Source: AWS documentation, "Configuring error handling controls for Kafka event sources" (partial batch responses).
 """
@@ -11,16 +11,18 @@ from emulators.event_source.spec import PartialFailures
 
 
 class MalformedResponseError(Exception):
-    """The response is invalid: the whole batch counts as failed."""
+    """The response is invalid, so the whole batch counts as failed."""
 
 
 def failed_records(payload: bytes, records: Sequence[SourceRecord], reading: PartialFailures) -> list[SourceRecord]:
-    """Return the failed records of a batch, in its order; empty if all succeeded.
+    """Return the failed records in the order of the batch; none if all succeeded.
 
-    Nothing, null, an empty object, and a missing, null or empty batchItemFailures mean that the batch succeeded.
+    An empty response, null, an empty object, and a missing, null or empty batchItemFailures mean that the batch
+    succeeded.
 
     Raises:
-        MalformedResponseError: not JSON, not an object, an identifier of another form, or of a record not in the batch.
+        MalformedResponseError: The response is not JSON or not an object, or an identifier has another form or names a
+            record that is not in the batch.
     """
     lowest: dict[str, int] = {}
     named: set[tuple[str, int]] = set()
@@ -31,7 +33,7 @@ def failed_records(payload: bytes, records: Sequence[SourceRecord], reading: Par
             raise MalformedResponseError(f"not an item identifier: {item!r}")
         partition, offset = identifier.get("partition"), identifier.get("offset")
         if not isinstance(partition, str) or not isinstance(offset, int) or (partition, offset) not in known:
-            raise MalformedResponseError(f"no record of this batch: {identifier!r}")
+            raise MalformedResponseError(f"not a record of this batch: {identifier!r}")
         named.add((partition, offset))
         lowest[partition] = min(offset, lowest.get(partition, offset))
     if reading is PartialFailures.FROM_LOWEST:

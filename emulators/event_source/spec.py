@@ -1,44 +1,54 @@
-"""How one mapping behaves."""
+"""The configuration of an event source mapping."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 INFINITE = -1
-# Lambda applies this many where a mapping has a destination and its retries are infinite.
+# The number of retries that Lambda makes for a mapping with an on-failure destination and unlimited retries.
 RETRIES_WITH_DESTINATION = 10
 
 
 class PartialFailures(StrEnum):
-    """Which records are retried after a partial batch response. AWS documents both: functions must handle both."""
+    """Which records are retried after a partial batch response. The documentation of AWS permits both readings, so
+    functions must handle both.
+    """
 
-    ONLY_FAILED = "only_failed"  # the records that were named
-    FROM_LOWEST = "from_lowest"  # in each partition, everything from the lowest offset that was named
+    ONLY_FAILED = "only_failed"  # Only the named records are retried.
+    # In each partition, all records from the lowest named offset on are retried.
+    FROM_LOWEST = "from_lowest"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MappingSpec:
-    """One event source mapping.
+    """The properties of one event source mapping.
 
     Args:
-        name: of the mapping; the function's name.
-        group: Kafka consumer group.
-        topics: names in Kafka.
-        function_arn: for on-failure records.
-        batch_size: most records an invocation.
-        window_s: seconds a batch waits to fill; 0 invokes at once with the present records.
-        max_retries: invocations after the first; -1 for ever. None: as -1. With on_failure, -1 means 10.
-        max_age_s: seconds since a record's timestamp after which it is not given to the function; -1: any age.
-        bisect: halve a batch that failed as a whole, so that a record that breaks the function ends up alone.
-        on_failure: topic for exhausted records; None discards them, as Lambda does.
-        partial_failures: the reading of a partial batch response.
-        concurrency: invocations at a time, over disjoint partitions.
-        turns: topics that take one turn together, and turns within it; a topic of none has turns of its own.
-        max_payload_bytes: most bytes an event, base64 included.
-        first_backoff_s, last_backoff_s: delays before a failed batch is retried; doubled from one to the other.
-        buffer_records: most records in memory, for each partition; 0: twice a batch and at least 200.
-        buffer_bytes: most bytes in memory, for the whole mapping.
-        drain_s: seconds that invocations in flight get at shutdown or rebalance before they are abandoned, uncommitted.
+        name: The name of the mapping, which is the function's name.
+        group: The consumer group.
+        topics: The topics' names in Kafka.
+        function_arn: The ARN of the function, for on-failure records.
+        batch_size: The maximum number of records in an invocation.
+        batch_sizes: The maximum by topic, in place of batch_size. Topics with different sizes never share a batch.
+        window_s: The seconds that a batch waits for further records; with 0 the function is invoked at once with the
+            available records.
+        max_retries: The number of invocations after the first one; -1 or None: unlimited. With on_failure, -1 means 10.
+        max_age_s: The age of a record in seconds from which the function is no longer invoked with it; -1: unlimited.
+        bisect: Whether a batch that failed as a whole is halved, so that a record that breaks the function is finally
+            alone.
+        on_failure: The topic for records whose attempts are used up; with None they are discarded, as Lambda does.
+        partial_failures: Which records are retried after a partial batch response.
+        concurrency: The maximum number of concurrent invocations, each with other partitions.
+        turns: Groups of topics that are polled in one turn together, and take turns within it. A topic in no group has
+            turns of its own.
+        max_payload_bytes: The maximum size of an event in bytes, base64 included.
+        first_backoff_s, last_backoff_s: The delay before a failed batch is retried, which doubles from the first value
+            to the last.
+        buffer_records: The maximum number of records in memory for each partition; 0: twice a batch, and at least 200.
+        buffer_bytes: The maximum size of all buffered records of the mapping in bytes.
+        drain_s: The seconds that invocations in flight get at a shutdown or rebalance before their records are
+            abandoned without a commit.
 
     Source: AWS documentation, "Configuring error handling controls for Kafka event sources", "Using a Kafka topic as an
     on-failure destination" and "CreateEventSourceMapping".
@@ -49,6 +59,7 @@ class MappingSpec:
     topics: tuple[str, ...]
     function_arn: str
     batch_size: int = 100
+    batch_sizes: Mapping[str, int] = field(default_factory=dict)
     window_s: float = 0.0
     max_retries: int | None = None
     max_age_s: float = INFINITE
@@ -65,21 +76,27 @@ class MappingSpec:
     drain_s: float = 5.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.batch_size <= 10_000:
-            raise ValueError(f"mapping {self.name}: batch_size must be between 1 and 10000, not {self.batch_size}")
+        for size in (self.batch_size, *self.batch_sizes.values()):
+            if not 1 <= size <= 10_000:
+                raise ValueError(f"mapping {self.name}: batch_size must be between 1 and 10000, not {size}")
         if self.on_failure in self.topics:
             raise ValueError(f"mapping {self.name}: its on-failure topic {self.on_failure} is one of its sources")
         if self.max_retries is not None and not -1 <= self.max_retries <= 10_000:
             raise ValueError(f"mapping {self.name}: attempts must be between -1 and 10000, not {self.max_retries}")
 
+    def batch_size_of(self, topic: str) -> int:
+        """Return the maximum number of records in a batch that begins with this topic."""
+        return self.batch_sizes.get(topic, self.batch_size)
+
     @property
     def retries(self) -> int:
-        """Invocations after the first that hold in the end; -1 for ever."""
+        """Return the effective number of invocations after the first one; -1: unlimited."""
         asked = INFINITE if self.max_retries is None else self.max_retries
         return RETRIES_WITH_DESTINATION if asked == INFINITE and self.on_failure is not None else asked
 
     @property
     def buffered_records(self) -> int:
-        """Most records of one partition that wait in memory: the next batch besides the one in flight, and never so few
-        that small batches stop and start the consumer all the time."""
+        """Return the maximum number of buffered records of one partition: the batch in flight and the next one, but
+        at least 200, so that small batches do not pause and resume the consumer all the time.
+        """
         return self.buffer_records or max(2 * self.batch_size, 200)

@@ -1,11 +1,15 @@
-"""The stand-in's HTTP server: SNS' Query API at /, its control under /_control.
+"""The HTTP server of the SNS stand-in: the Query APIs of SNS and SES at /, and its control interface under
+/_control.
 
-As little as the SDKs need of HTTP/1.1 (keep-alive, Content-Length), so that a publish costs tens of microseconds.
+It supports only the parts of HTTP/1.1 that the SDKs need (keep-alive, Content-Length), so that a publish costs tens of
+microseconds.
 
-Source: Amazon SNS API reference, "Making Query Requests to Amazon SNS", "Publish", "CreatePlatformEndpoint".
+Source: Amazon SNS API reference, "Making Query Requests to Amazon SNS", "Publish", "CreatePlatformEndpoint". SES:
+emails.py.
 """
 
 import asyncio
+import binascii
 import json
 import re
 import time
@@ -18,6 +22,7 @@ from urllib.parse import parse_qsl
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
+from emulators.sns_stand_in import emails
 from emulators.sns_stand_in.endpoints import Endpoints, Refused
 from emulators.sns_stand_in.script import HOLD, REFUSALS, RESET_AFTER, RESET_BEFORE, SLOW, Refusal, Rule, Script
 
@@ -28,15 +33,21 @@ _NOTIFICATION_ID = re.compile(r'notification_id\\*"\s*:\s*\\*"([^"\\]+)')
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 500: "Internal Server Error"}
 
-# An accepted publish: seconds since the epoch, endpoint's ARN (or telephone number), message id, notification id.
+# The calls that deliver a message; the other calls manage endpoints and senders.
+_DELIVERING = ("Publish", "SendRawEmail")
+_OF_SES = ("SendRawEmail", "VerifyEmailIdentity")
+
+# An accepted message: (seconds since the epoch; ARN of the endpoint, telephone number or address; message id;
+# notification id).
 type Entry = tuple[float, str, str, str]
 
 
 @dataclass
 class Service:
-    """The state behind the HTTP interface: endpoints, the script, accepted publishes."""
+    """The state of the server: endpoints, senders, rules, accepted messages."""
 
     endpoints: Endpoints
+    senders: emails.Senders = field(default_factory=emails.Senders)
     log: TextIO | None = None
     script: Script = field(default_factory=Script)
     received: list[Entry] = field(default_factory=list)
@@ -45,7 +56,7 @@ class Service:
     held: list[Callable[[], None]] = field(default_factory=list)
 
     def act(self, parameters: Mapping[str, str]) -> str:
-        """The result element of any call but Publish. Errors: Refused."""
+        """Return the result element of a call that delivers no message. Raises Refused."""
         endpoint = parameters.get("EndpointArn", "")
         match parameters.get("Action"):
             case "CreatePlatformApplication":
@@ -70,50 +81,59 @@ class Service:
             case "SetEndpointAttributes":
                 self.endpoints.attributes(endpoint).update(_attributes(parameters))
                 return ""
+            case "VerifyEmailIdentity":
+                self.senders.verify(parameters.get("EmailAddress", ""))
+                return ""
             case "DeleteEndpoint":
                 self.endpoints.delete(endpoint)
                 return ""
         raise Refused(Refusal(400, "InvalidAction", f"The action {parameters.get('Action')} is not valid"))
 
-    def publish(self, parameters: Mapping[str, str], rule: Rule | None) -> str:
-        """Take a message; the result element. Errors: Refused, ConnectionAbortedError where no answer is to come."""
+    def deliver(self, parameters: Mapping[str, str], rule: Rule | None) -> str:
+        """Accept a message; return the result element. Raises Refused, or ConnectionAbortedError if no response may
+        be sent.
+        """
+        by_email = parameters["Action"] == "SendRawEmail"
         try:
             if rule is not None and rule.code in REFUSALS:
-                raise Refused(REFUSALS[rule.code])  # noqa: TRY301 - counted with the others
-            self._check(parameters)
+                refusal = REFUSALS[rule.code]
+                if by_email and refusal.code == emails.THROTTLED.code:
+                    refusal = emails.THROTTLED
+                raise Refused(refusal)  # noqa: TRY301 - counted with the others
+            target, notification_id = self.senders.check(parameters) if by_email else self._check(parameters)
         except Refused as refused:
             self.refused[refused.refusal.code] += 1
             raise
         if rule is not None and rule.code == RESET_BEFORE:
             self.refused[RESET_BEFORE] += 1
             raise ConnectionAbortedError
-        found = _NOTIFICATION_ID.search(parameters.get("Message", ""))
-        target = parameters.get("TargetArn") or parameters["PhoneNumber"]
         message_id = str(uuid4())
-        entry = (time.time(), target, message_id, found[1] if found else "")
+        entry = (time.time(), target, message_id, notification_id)
         self.received.append(entry)
         if self.log is not None:
             self.log.write(json.dumps(entry) + "\n")
         return f"<MessageId>{message_id}</MessageId>"
 
-    def _check(self, parameters: Mapping[str, str]) -> None:
-        """Errors: Refused."""
-        endpoint = parameters.get("TargetArn", "")
+    def _check(self, parameters: Mapping[str, str]) -> tuple[str, str]:
+        """Return the target and the notification id of a publish. Raises Refused."""
+        endpoint, message = parameters.get("TargetArn", ""), parameters.get("Message", "")
         if endpoint:
             self.endpoints.check(endpoint)
         elif not parameters.get("PhoneNumber"):
             raise Refused(REFUSALS["InvalidParameter"])
         if parameters.get("MessageStructure") == "json":
-            _check_json(parameters.get("Message", ""))
+            _check_json(message)
+        found = _NOTIFICATION_ID.search(message)
+        return endpoint or parameters["PhoneNumber"], found[1] if found else ""
 
     def release(self) -> None:
-        """Answer the calls that are held."""
+        """Send the responses of the held calls."""
         held, self.held = self.held, []
         for answer in held:
             answer()
 
     def counts(self) -> dict[str, object]:
-        """As control.Counts."""
+        """Return the numbers of calls, as /_control/counts has them."""
         return {
             "calls": self.calls,
             "accepted": len(self.received),
@@ -122,8 +142,29 @@ class Service:
         }
 
 
+def form_fields(body: bytes) -> dict[str, str]:
+    """Return the percent-decoded fields of a form.
+
+    The percent signs are replaced by equals signs, which binascii decodes in C: a publish takes 28 µs, and 52 µs with
+    parse_qsl. A form with a literal "=" in a value, which no SDK sends, is parsed by parse_qsl.
+    """
+    fields = {}
+    for pair in body.replace(b"+", b" ").split(b"&"):
+        name, _, value = pair.partition(b"=")
+        if b"=" in value:
+            return dict(parse_qsl(body.decode(), keep_blank_values=True))
+        fields[_decoded(name)] = _decoded(value)
+    return fields
+
+
+def _decoded(text: bytes) -> str:
+    if b"%" not in text:
+        return text.decode()
+    return binascii.a2b_qp(text.replace(b"%", b"=")).decode(errors="replace")
+
+
 def _attributes(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Attributes.entry.1.key=…&Attributes.entry.1.value=… as a mapping."""
+    """Return Attributes.entry.1.key=…&Attributes.entry.1.value=… as a mapping."""
     found = {}
     number = 1
     while (name := parameters.get(f"Attributes.entry.{number}.key")) is not None:
@@ -146,7 +187,7 @@ def _check_json(message: str) -> None:
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection: a request at a time, answered in order."""
+    """The connection of one client: one request at a time, with responses in order."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -172,21 +213,22 @@ class Connection(asyncio.Protocol):
             if path.startswith(CONTROL):
                 self._write(*control(self._service, method, path.removeprefix(CONTROL), body))
             else:
-                self._call(dict(parse_qsl(body.decode(), keep_blank_values=True)))
+                self._call(form_fields(body))
 
     def _call(self, parameters: Mapping[str, str]) -> None:
         service, action, rule = self._service, parameters.get("Action", ""), None
         try:
-            if action == "Publish":
+            if action in _DELIVERING:
                 service.calls += 1
-                rule = service.script.answer(parameters.get("TargetArn", ""), time.monotonic())
-                result = service.publish(parameters, rule)
+                target = parameters.get("TargetArn") or parameters.get("Destinations.member.1", "")
+                rule = service.script.answer(target, time.monotonic())
+                result = service.deliver(parameters, rule)
             else:
                 result = service.act(parameters)
         except ConnectionAbortedError:
             self._abort()
         except Refused as refused:
-            self._write(refused.refusal.status, "text/xml", _error(refused.refusal))
+            self._write(refused.refusal.status, "text/xml", _error(action, refused.refusal))
         else:
             self._respond(rule, _success(action, result))
 
@@ -206,7 +248,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, status: int, kind: str, body: bytes) -> None:
         if self._transport is None or self._transport.is_closing():
-            return  # the client has disconnected
+            return  # The client has disconnected.
         head = (
             f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\n"
             f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -214,31 +256,39 @@ class Connection(asyncio.Protocol):
         self._transport.write(head.encode() + body)
 
 
+def _namespace(action: str) -> str:
+    return emails.NAMESPACE if action in _OF_SES else NAMESPACE
+
+
 def _success(action: str, result: str) -> bytes:
-    inner = f"<{action}Result>{result}</{action}Result>" if result else ""
+    # SES responds to every action with a result element; some of them are empty.
+    inner = f"<{action}Result>{result}</{action}Result>" if result or action in _OF_SES else ""
     return (
-        f'<{action}Response xmlns="{NAMESPACE}">{inner}'
+        f'<{action}Response xmlns="{_namespace(action)}">{inner}'
         f"<ResponseMetadata><RequestId>{uuid4()}</RequestId></ResponseMetadata></{action}Response>"
     ).encode()
 
 
-def _error(refusal: Refusal) -> bytes:
+def _error(action: str, refusal: Refusal) -> bytes:
     kind = "Receiver" if refusal.status >= 500 else "Sender"
     return (
-        f'<ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{kind}</Type><Code>{refusal.code}</Code>'
+        f'<ErrorResponse xmlns="{_namespace(action)}"><Error><Type>{kind}</Type><Code>{refusal.code}</Code>'
         f"<Message>{escape(refusal.message)}</Message></Error><RequestId>{uuid4()}</RequestId></ErrorResponse>"
     ).encode()
 
 
 def control(service: Service, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
-    """One request of the control interface: status, content type, body. control.py says what there is."""
+    """Handle a request of the control interface (documented in devstack/sns_process.py); return status, content
+    type, body.
+    """
     name, _, query = path.partition("?")
     answer: object = {}
     try:
         match method, name:
             case "GET", "received":
-                since = int(dict(parse_qsl(query)).get("since", 0))
-                answer = service.received[since:]
+                options = dict(parse_qsl(query))
+                since = int(options.get("since", 0))
+                answer = service.received[since : since + int(options["most"]) if "most" in options else None]
             case "GET", "counts":
                 answer = service.counts()
             case "PUT", "rules":
@@ -258,9 +308,11 @@ def control(service: Service, method: str, path: str, body: bytes) -> tuple[int,
 async def serve(
     host: str, port: int, *, log: Path | None, any_endpoint: bool, listening: Callable[[int], None]
 ) -> None:
-    """Serve until cancelled; `listening` is called with the port. Errors: OSError."""
+    """Serve until the task is cancelled; `listening` is called with the port. Raises OSError."""
     with (log or Path("/dev/null")).open("a") as file:
-        service = Service(Endpoints(any=any_endpoint), log=file if log is not None else None)
+        service = Service(
+            Endpoints(any=any_endpoint), emails.Senders(any=any_endpoint), log=file if log is not None else None
+        )
         server = await asyncio.get_running_loop().create_server(lambda: Connection(service), host, port)
         async with server:
             listening(server.sockets[0].getsockname()[1])

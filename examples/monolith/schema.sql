@@ -24,7 +24,7 @@ CREATE INDEX IF NOT EXISTS users_club_id ON users (club_id, id);
 CREATE TABLE IF NOT EXISTS user_settings (
     user_id     bigint PRIMARY KEY REFERENCES users (id) ON DELETE CASCADE,
     club_id     bigint NOT NULL REFERENCES clubs (id),
-    channels    jsonb NOT NULL DEFAULT '{}',  -- {"push": true, "email": false}; what is missing is allowed
+    channels    jsonb NOT NULL DEFAULT '{}',  -- {"push": true, "email": false}; an absent channel is allowed
     categories  jsonb NOT NULL DEFAULT '{}',  -- {"news": {"push": false}} or, for every channel, {"news": false}
     quiet_hours jsonb,                        -- {"start": "22:00", "end": "07:00"} in the user's time zone; null: none
     updated_at  timestamptz NOT NULL DEFAULT now()

@@ -1,11 +1,13 @@
-"""Everything at once, as `masscomm up` starts it: what listens, what it weighs and does, what survives, what is left.
+"""The whole stack as `masscomm up` starts it: ports, memory, function, recovery, and a clean end.
 
-One stack for all of it: each costs half a minute. The demo, with fewer users, judges every figure by its oracle.
+All tests share one stack, since each start takes half a minute. The demo, with fewer users, checks every figure by its
+oracle.
 """
 
 import io
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from devstack import process
+from devstack.cli import FIRST_COMMAND
 from devstack.config import ROOT, StackConfig
 from devstack.demo import run_demo
 from devstack.handle import RunningStack
@@ -50,7 +53,7 @@ def stack(config: StackConfig) -> Iterator[RunningStack]:
 
 
 def masscomm(config: StackConfig, *arguments: str, status: int = 0) -> str:
-    """Run the command on that state folder and those ports; what it printed."""
+    """Run the command with this state folder and these ports. Returns its output."""
     ports = {f"MASSCOMM_PORT_{name.upper()}": str(port) for name, port in asdict(config.ports).items()}
     done = subprocess.run(
         [sys.executable, "-m", "devstack.cli", *arguments],
@@ -76,14 +79,14 @@ def test_all_services_run_and_report_ready(stack: RunningStack, config: StackCon
     assert set(stack.services) == set(all_services(config))
     assert all(started.alive() for started in stack.services.values())
     assert httpx.get(f"{config.gateway_url}/-/ready").status_code == 200
-    said = masscomm(config, "status")
+    output = masscomm(config, "status")
     for name in stack.services:
-        assert re.search(rf"{name} +│ +ready", said)
+        assert re.search(rf"{name} +│ +ready", output)
     assert str(stack.holder_pid) in masscomm(config, "up", "--detach", status=1)
     assert "already runs" in masscomm(config, "clean-state", status=1)
 
 
-def test_nothing_listens_beyond_this_machine(stack: RunningStack, config: StackConfig) -> None:
+def test_no_port_is_reachable_from_outside(stack: RunningStack, config: StackConfig) -> None:
     listening = {
         connection.laddr.port
         for each in processes(stack)
@@ -94,7 +97,7 @@ def test_nothing_listens_beyond_this_machine(stack: RunningStack, config: StackC
     assert exposed(processes(stack)) == []
 
 
-def test_the_whole_stack_is_small(stack: RunningStack) -> None:
+def test_stack_stays_within_its_memory_limit(stack: RunningStack) -> None:
     assert 500 < stack.memory_mb() < MEMORY_LIMIT_MB
 
 
@@ -130,7 +133,7 @@ def test_localstack_uses_the_service_catalog_that_setup_built(stack: RunningStac
     assert list(built) == [], "building it costs each new state folder 20 s and 350 MB"
 
 
-def test_secrets_are_for_their_owner_alone(stack: RunningStack, config: StackConfig) -> None:
+def test_secret_files_are_readable_by_their_owner_only(stack: RunningStack, config: StackConfig) -> None:
     password = config.password
     readable = [
         str(path)
@@ -147,7 +150,7 @@ def contains(path: Path, text: str) -> bool:
 
 def test_demo_equals_the_oracle_twice_on_one_stack(stack: RunningStack, tmp_path: Path) -> None:
     first = demo(stack, tmp_path / "first.json")
-    # That quiet hours end is waited for once: it takes up to a minute.
+    # Only one run waits for quiet hours to end: it takes up to a minute.
     second = demo(stack, tmp_path / "second.json", quiet_hours=False)
 
     for figures in (first, second):
@@ -163,14 +166,27 @@ def test_demo_equals_the_oracle_twice_on_one_stack(stack: RunningStack, tmp_path
     assert 0 < first["peak_rss_mb"] < MEMORY_LIMIT_MB
 
 
+def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, config: StackConfig) -> None:
+    """After the demo, which seeds user 42."""
+    page = (ROOT / "docs" / "quick-start.md").read_text()
+    assert f"    .venv/bin/{FIRST_COMMAND}\n" in page
+    assert FIRST_COMMAND in (ROOT / "README.md").read_text()
+    shown = masscomm(config, *shlex.split(FIRST_COMMAND)[1:])
+    assert "push to user 42, device 420" in shown
+    assert re.search(r"^  Hello\n  It works\.$", shown, re.MULTILINE), shown
+
+    inbox = masscomm(config, "inbox", "--user", "42")
+    assert inbox.count("It works.") == shown.count("It works.")
+
+
 def demo(stack: RunningStack, out: Path, *, quiet_hours: bool = True) -> dict[str, Any]:
-    """The figures of one run, which must have ended well; what it said is the message if it has not."""
-    said = io.StringIO()
-    console = Terminal(file=said, width=140)
+    """Run the demo. Returns its figures; fails with its output if it does not end well."""
+    output = io.StringIO()
+    console = Terminal(file=output, width=140)
     ok = run_demo(stack, users=USERS, out=out, console=console, quiet_hours=quiet_hours)
-    print(said.getvalue())  # noqa: T201 - of a failure
+    print(output.getvalue())  # noqa: T201 - of a failure
     figures: dict[str, Any] = json.loads(out.read_text())
-    assert ok, said.getvalue()
+    assert ok, output.getvalue()
     assert figures["ok"]
     return figures
 
@@ -190,13 +206,13 @@ def test_stack_recovers_stored_data_after_a_kill_of_all(stack: RunningStack, con
     assert "No stack runs" in masscomm(config, "status", status=3)
 
     masscomm(config, "up", "--detach")
-    again = RunningStack.of(config)
+    restarted = RunningStack.of(config)
     assert topics <= set(AdminClient({"bootstrap.servers": config.kafka_bootstrap}).list_topics(timeout=10).topics)
     assert httpx.get(f"{config.opensearch_url}/users-g1/_doc/7").json()["found"]
-    # LocalStack has forgotten its endpoints, so the directory must not name them any more.
+    # LocalStack has lost its endpoints, so the directory must no longer name them.
     assert httpx.get(url).status_code == 404
 
-    family = processes(again)
+    family = processes(restarted)
     masscomm(config, "down")
     assert not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
     assert process.marked(config.state_dir) == []

@@ -21,7 +21,7 @@ from tests.support.harness.chain import NOW, send
 
 @pytest.fixture
 def reason(kafka: StackConfig, registry: StackConfig, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A reason of the test's own, with two dead letters of send.api: one that can be read, one that cannot."""
+    """A unique reason, with two dead letters of send.api: a readable and an unreadable one."""
     create_topics(kafka.kafka_bootstrap, topics.chain_topics())
     register_schemas(registry.registry_url, topics.chain_topics())
     monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(registry))
@@ -61,8 +61,8 @@ def test_letters_are_listed_shown_replayed_and_discarded(reason: str) -> None:
 
     assert [done["said"] for done in _lines("replay", "--reason", reason, "--dry-run")] == ["would be replayed"] * 2
     assert [done["said"] for done in _lines("replay", str(first["place"]))] == ["replayed"]
-    (again,) = _lines("replay", str(first["place"]), status=1)
-    assert "already replayed" in str(again["said"])
+    (repeat,) = _lines("replay", str(first["place"]), status=1)
+    assert "already replayed" in str(repeat["said"])
     assert [done["said"] for done in _lines("discard", str(second["place"]), "--why", "noise")] == ["discarded"]
     statuses = [letter["status"] for letter in _lines("list", "--reason", reason)]
     assert statuses == ["replayed", "discarded"]
@@ -70,7 +70,7 @@ def test_letters_are_listed_shown_replayed_and_discarded(reason: str) -> None:
     assert shown["history"][0]["why"] == "noise"  # type: ignore[index]
 
 
-def test_nothing_is_done_to_all_by_mistake(reason: str) -> None:
+def test_command_without_a_filter_is_refused(reason: str) -> None:
     assert "say which" in _run("replay", status=2)
     assert "--why" in _run("discard", "--reason", reason, status=2)
     assert "no dead letter" in _run("replay", "0@999999999", status=2)

@@ -1,4 +1,4 @@
-"""Dead letters on the real broker and registry: listed, read, replayed once, written off."""
+"""Dead letters on the real broker and registry: listed, read, replayed once, and closed without a replay."""
 
 import json
 import struct
@@ -34,6 +34,7 @@ from masscomm.kafka.dead_letters import REPLAYED, dead_letter_headers
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import KafkaProducer
+from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
@@ -58,7 +59,7 @@ class DeadLetterTopics:
         return list(read_topic(self.bootstrap, self.source))
 
     def dead_letter(self, *values: bytes, source: str | None = None) -> None:
-        """Dead letters of records that stood at offsets 0, 1, … of partition 3."""
+        """Produce dead letters of records at offsets 0, 1, … of partition 3."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "broker.address.family": "v4"})
         for offset, value in enumerate(values):
             record = KafkaRecord(
@@ -83,10 +84,10 @@ def dead_letter_topics(kafka: StackConfig) -> DeadLetterTopics:
 def test_record_is_replayed_once_with_bytes_key_and_position(dead_letter_topics: DeadLetterTopics) -> None:
     dead_letter_topics.dead_letter(b"one", b"two")
     (first, _) = dead_letter_topics.letters()
-    assert [done.said for done in dead_letter_topics.desk().replay([first])] == ["replayed"]
-    (again,) = dead_letter_topics.desk().replay([first])
-    assert not again.ok
-    assert "already replayed" in again.said
+    assert [done.message for done in dead_letter_topics.desk().replay([first])] == ["replayed"]
+    (repeat,) = dead_letter_topics.desk().replay([first])
+    assert not repeat.ok
+    assert "already replayed" in repeat.message
     (message,) = dead_letter_topics.replayed()
     headers: Any = message.headers()
     assert (message.value(), message.key()) == (b"one", b"key")
@@ -100,12 +101,12 @@ def test_record_is_replayed_once_with_bytes_key_and_position(dead_letter_topics:
     }
 
 
-def test_again_repeats_a_replay_and_the_mark_keeps_all_actions(dead_letter_topics: DeadLetterTopics) -> None:
+def test_repeat_option_replays_again_and_keeps_the_history(dead_letter_topics: DeadLetterTopics) -> None:
     dead_letter_topics.dead_letter(b"one")
     letters = dead_letter_topics.letters()
     dead_letter_topics.desk().discard(letters, "a test's own")
     assert not dead_letter_topics.desk().replay(letters)[0].ok
-    assert dead_letter_topics.desk().replay(letters, again=True)[0].ok
+    assert dead_letter_topics.desk().replay(letters, repeat=True)[0].ok
     assert not dead_letter_topics.desk().discard(letters, "too late")[0].ok
     (mark,) = read_marks(dead_letter_topics.bootstrap, dead_letter_topics.status).values()
     assert mark.kind is MarkKind.REPLAYED
@@ -131,7 +132,7 @@ def test_earlier_of_two_replay_producers_is_fenced(dead_letter_topics: DeadLette
     assert len(dead_letter_topics.replayed()) == 1
 
 
-def test_a_header_cannot_send_a_record_where_no_function_reads(dead_letter_topics: DeadLetterTopics) -> None:
+def test_replay_to_a_topic_without_a_function_is_refused(dead_letter_topics: DeadLetterTopics) -> None:
     dead_letter_topics.dead_letter(b"one", source=dead_letter_topics.status)
     (done,) = dead_letter_topics.desk().replay(dead_letter_topics.letters())
     assert not done.ok
@@ -153,10 +154,11 @@ def test_replayed_record_is_checked_once_its_schema_exists(
         clock=FixedClock(NOW),
         delay_store=InMemoryDelayStore(),
         decision_log=InMemoryDecisionLog(),
+        cancellations=InMemoryCancellations(),
     )
 
     def dead_letter(coming: int) -> DeadLetter:
-        """A producer begins to use a schema, ours and one field more, before the registry knows it."""
+        """A producer begins to use a schema, ours with one more field, before the registry has it."""
         value = b"\0" + struct.pack(">I", coming) + _body(send([1], send_id=None)) + b"\0"
         place = entry(value, topic=topics.SEND_MONOLITH, partition=3, offset=41)
         driver = BatchDriver(
@@ -169,7 +171,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
         return list(read_letters(bootstrap, Filter(reason="unknown_schema", partition=3, offset=41)))[-1]
 
     letter = _dead_letter_with_id_to_come(url, dead_letter)
-    codec = Codec(HttpSchemaRegistry(url))  # which remembers no denial
+    codec = Codec(HttpSchemaRegistry(url))  # a new client has no cached denials
     payload = payload_of(letter.topic, letter.value, codec).value
     assert payload is not None
     assert payload["to_users"] == [1]
@@ -186,7 +188,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
         timestamp=message.timestamp()[1],
         headers=headers,
     )
-    # What it makes is read from memory, so that no other test's records are in the way.
+    # The chain produces to memory, so that records of other tests are not read.
     chain = Chain()
     chain.driver = BatchDriver(function="preference_checker", codec=codec, producer=chain.producer)
     assert chain.run(use_case, replayed) == []
@@ -197,7 +199,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
 
 
 def _dead_letter_with_id_to_come(url: str, dead_letter: Callable[[int], DeadLetter]) -> DeadLetter:
-    """The registry gives ids as it likes, and other tests take some: an id is guessed until it is the one given."""
+    """The registry numbers schemas and other tests use it too: the next id is guessed until a guess is right."""
     known = _register(url)
     for _ in range(10):
         before, known = known, _register(url)
@@ -216,7 +218,7 @@ def _body(record: SendRequested) -> bytes:
 
 
 def _register(url: str) -> int:
-    """The id of a new schema: ours and a field of its own."""
+    """Register a new schema, ours with a unique field. Returns its id."""
     ours = own_schema("SendRequested")
     schema = {**ours, "fields": [*ours["fields"], {"name": f"f{uuid4().hex}", "type": "int", "default": 0}]}
     answer = urllib3.request(

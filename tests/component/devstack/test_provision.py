@@ -1,4 +1,4 @@
-"""Provisioning on the real servers: what it makes, that doing it again changes nothing, what Debezium then sends."""
+"""Provisioning on the real servers: its results, its repetition without changes, and Debezium's records."""
 
 import json
 import threading
@@ -29,18 +29,19 @@ from devstack.provision import (
     put_connector,
     register_schemas,
 )
-from masscomm.kafka.topics import CDC_TABLES, Topic, cdc_topic, cdc_topics, chain_topics
+from masscomm.cdc.captured_tables import captured_tables
+from masscomm.kafka.topics import Topic, cdc_topic, cdc_topics, chain_topics
 
 
 @pytest.fixture
 def generation() -> str:
-    """A generation of the test's own: Debezium's slot is named after it, so small letters and digits only."""
+    """A generation for this test: Debezium's slot is named after it, so it has only small letters and digits."""
     return f"t{uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def monolith(connect: StackConfig, generation: str) -> Iterator[str]:
-    """A monolith's database of the test's own, with its tables."""
+    """A monolith's database for this test, with its tables."""
     name = f"monolith_{generation}"
     with psycopg.connect(connect.database_url("postgres"), autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -51,7 +52,7 @@ def monolith(connect: StackConfig, generation: str) -> Iterator[str]:
 
 
 def read_until(bootstrap: str, topic: str, enough: Callable[[list[Any]], bool], timeout_s: float = 60) -> list[Any]:
-    """The JSON values of a topic from its beginning, until `enough` of them are there."""
+    """The JSON values of a topic from its beginning, read until `enough` returns true."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid4().hex, "enable.auto.commit": False})
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
@@ -69,7 +70,7 @@ def read_until(bootstrap: str, topic: str, enough: Callable[[list[Any]], bool], 
 
 
 def topic(name: str, **changes: Any) -> Topic:
-    """A topic of the test's own, like one of ours."""
+    """A topic for this test, similar to ours."""
     values: dict[str, Any] = {
         "name": name,
         "description": "",
@@ -147,13 +148,13 @@ def test_a_registry_that_refuses_is_an_error(registry: StackConfig) -> None:
 
 def test_indices_are_created_once_and_never_implicitly(opensearch: StackConfig, generation: str) -> None:
     names = create_indices(opensearch.opensearch_url, generation)
-    assert {f"{table}-{generation}" for table in CDC_TABLES} < set(names)
+    assert {f"{table}-{generation}" for table in captured_tables()} < set(names)
     assert {"device_state", "directory_state"} < set(names)
     url = f"{opensearch.opensearch_url}/users-{generation}"
     httpx.put(f"{url}/_doc/1", json={"club_id": 1}).raise_for_status()
     assert create_indices(opensearch.opensearch_url, generation) == names
     assert httpx.get(f"{url}/_doc/1").json()["found"]
-    # To move the alias is cdc_consumer's: others' tests do so meanwhile, and none onto this generation.
+    # Only cdc_consumer moves aliases: other tests may do so meanwhile, but not to this generation.
     assert httpx.get(f"{url}/_alias").json() == {f"users-{generation}": {"aliases": {}}}
     assert httpx.put(f"{opensearch.opensearch_url}/nobodys-{generation}/_doc/1", json={}).status_code == 404
 
@@ -192,7 +193,7 @@ def test_debezium_sends_rows_heartbeats_and_snapshot_end(connect: StackConfig, m
 
     notifications = read_until(bootstrap, cdc_topic("notification", generation), completed)
 
-    # Nobody writes to any table now: heartbeats come all the same, and each is further along the WAL.
+    # No table changes now: heartbeats arrive all the same, each with a later position in the WAL.
     beats = read_until(bootstrap, cdc_topic("heartbeat", generation), lambda values: len(values) >= 3)
     assert all(each["op"] == "m" and each["message"]["prefix"] == "masscomm.heartbeat" for each in beats)
     positions = [each["source"]["lsn"] for each in beats]
@@ -208,13 +209,13 @@ def test_debezium_sends_rows_heartbeats_and_snapshot_end(connect: StackConfig, m
     assert rows[2]["before"]["first_name"] == "Ada"
     assert rows[1]["source"]["lsn"] > positions[0]
 
-    # What schemas/cdc_examples shows to those who read these topics is what Debezium really sends.
+    # The examples in schemas/cdc_examples, which document these topics, equal Debezium's records.
     for name, sent in (("users", rows), ("message", beats), ("notification", notifications)):
         assert shapes(sent) == shapes(json.loads((SCHEMAS / "cdc_examples" / f"{name}.json").read_text())), name
 
 
 def shapes(values: list[Any]) -> set[str]:
-    """The distinct sets of fields, nested ones included, of JSON values; what is nullable counts as it stands."""
+    """The distinct sets of fields, nested ones included, of JSON values; a null is a field without nested ones."""
 
     def fields(value: Any, path: str = "") -> list[str]:
         if isinstance(value, dict):

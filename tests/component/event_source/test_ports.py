@@ -1,4 +1,4 @@
-"""What a mapping relies on of a broker: the same of the one in memory and of the real one."""
+"""The behaviour of a broker that a mapping depends on, in memory and on the real broker."""
 
 import asyncio
 import uuid
@@ -29,7 +29,7 @@ SMALL = 64 * 1024
 
 @dataclass
 class Heard:
-    """A listener that remembers, and lets partitions go at once."""
+    """A listener that records its calls and releases revoked partitions at once."""
 
     partitions: set[Partition] = field(default_factory=set)
     records: list[SourceRecord] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Heard:
 
 
 class Broker(ABC):
-    """One topic of two partitions and an on-failure topic that takes little, and what a test needs to see of them."""
+    """A topic of two partitions and an on-failure topic with a small size limit, with methods to observe them."""
 
     topic: str
     failures: str
@@ -184,7 +184,7 @@ class RealKafka(Broker):
 @pytest.fixture(params=["memory", "kafka"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     if request.param == "memory":
-        # made in the test's loop, which wakes its sources
+        # created in the test's event loop, which wakes its sources
         yield InMemory()
     else:
         config: StackConfig = request.getfixturevalue("kafka")
@@ -256,7 +256,7 @@ async def test_paused_partition_delivers_nothing_and_loses_nothing(
     await broker.produce([b"v"] * 50)
     await until(lambda: len(heard.records) == 50)
     source.pause([broker.at(0)])
-    # a commit is served after the pause that was asked for before it
+    # the source handles calls in order: after this commit the pause is in effect
     await source.commit({broker.at(0): 50})
     await broker.produce([b"v"] * 50)
     await broker.produce([b"v"] * 5, partition=1)
@@ -326,7 +326,7 @@ async def test_the_end_offsets_are_known(broker: Broker, heard: Heard, source: R
     assert len(heard.records) <= 2
 
 
-async def test_an_on_failure_record_is_there_when_send_returns(broker: Broker) -> None:
+async def test_on_failure_record_is_stored_when_send_returns(broker: Broker) -> None:
     destination = broker.destination()
     await destination.send(broker.failures, b"k", b"v")
     await destination.send(broker.failures, None, b"w")
@@ -336,7 +336,7 @@ async def test_an_on_failure_record_is_there_when_send_returns(broker: Broker) -
 
 async def test_record_over_the_on_failure_limit_is_too_large(broker: Broker) -> None:
     destination = broker.destination()
-    # that no compression makes smaller
+    # incompressible
     noise = b"".join(uuid.uuid4().bytes for _ in range(SMALL // 8))
     with pytest.raises(RecordTooLargeError):
         await destination.send(broker.failures, None, noise)
@@ -379,7 +379,7 @@ async def test_static_member_takes_over_without_a_session_timeout(kafka: StackCo
     source = member()
     await source.start(first)
     await until(lambda: len(first.partitions) == 2)
-    # killed: it never says goodbye
+    # as after a kill: the member does not leave the group
     again = member()
     await again.start(second)
     await until(lambda: len(second.partitions) == 2)

@@ -1,4 +1,4 @@
-"""The monolith's emitter against a real broker and registry; what it writes is read as the functions read it."""
+"""The monolith's emitter on a real broker and registry; the functions' decoder reads its records."""
 
 from collections.abc import Iterator
 from uuid import UUID, uuid4
@@ -15,7 +15,7 @@ from masscomm.kafka.topics import Topic
 
 
 class Sends:
-    """A topic of sends in both lanes, as deployed, with an emitter that writes to it."""
+    """A topic of sends in both lanes, with the deployed settings, and an emitter that produces to it."""
 
     def __init__(self, config: StackConfig) -> None:
         self.config = config
@@ -36,7 +36,7 @@ class Sends:
             consumer.close()
 
     def records(self, count: int, *, critical: bool = False) -> list[dict[str, object]]:
-        """The same, decoded."""
+        """The first records of a lane, decoded."""
         return [
             self._codec.decode("SendRequested", message.value()) for message in self.messages(count, critical=critical)
         ]
@@ -77,7 +77,7 @@ def test_a_send_is_one_record_that_the_functions_read(sends: Sends) -> None:
     assert (record["chunk_index"], record["chunk_count"], record["priority"]) == (0, 1, None)
 
 
-def test_a_long_send_is_cut_into_chunks_of_one_id(sends: Sends) -> None:
+def test_long_send_is_split_into_chunks_with_one_id(sends: Sends) -> None:
     send_id = sends.emitter.send("news", 7, range(1, 11), chunk_size=4)
 
     records = sends.records(3)
@@ -93,7 +93,7 @@ def test_a_critical_send_goes_to_its_own_lane(sends: Sends) -> None:
     assert (record["send_id"], record["priority"]) == (send_id, "critical")
 
 
-def test_a_producer_of_four_fields_is_understood(sends: Sends) -> None:
+def test_record_with_the_four_required_fields_is_decoded(sends: Sends) -> None:
     written = sends.emitter.send_minimal("news", 7, [1, 2])
 
     [record] = sends.records(1)

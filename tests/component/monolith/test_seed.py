@@ -20,7 +20,7 @@ type Connection = psycopg.Connection[Any]
 
 @pytest.fixture
 def database(postgres: StackConfig) -> Iterator[Connection]:
-    """A connection, committing by itself, to a database of its own with the monolith's tables."""
+    """An autocommit connection to a unique database with the monolith's tables."""
     name = f"monolith_{uuid4().hex}"
     with psycopg.connect(postgres.database_url("monolith"), autocommit=True) as server:
         server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -51,7 +51,7 @@ def test_seeding_again_writes_nothing(database: Connection) -> None:
     assert set(seed(database, users=300, seed=7).written.values()) == {0}
 
 
-def test_more_users_are_added_to_those_that_are_there(database: Connection) -> None:
+def test_larger_seed_keeps_the_existing_users(database: Connection) -> None:
     seed(database, users=100, seed=7)
     report = seed(database, users=300, seed=7)
 

@@ -1,4 +1,4 @@
-"""The host, its pollers and its gateway as one program, started and stopped as the stack does, over a real broker."""
+"""The host, its pollers and its gateway as one program over a real broker, started and stopped as the stack does."""
 
 import contextlib
 import json
@@ -100,7 +100,7 @@ DEFAULTS = {"timeout_s": 60, "memory_mb": 128, "concurrency": 1}
 
 @pytest.fixture
 def topic(kafka: StackConfig) -> str:
-    """A generation of its own makes topics and groups of its own."""
+    """A unique generation makes unique topics and groups."""
     generation = f"g{uuid.uuid4().hex[:8]}"
     name = f"cdc.{generation}.public.users"
     with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
@@ -155,7 +155,7 @@ def test_kill_9_of_a_function_within_a_batch_loses_nothing(running: Program) -> 
     until((running.notes / "hanging").exists)
     (running.notes / "go").touch()
     os.kill(int((running.notes / "hanging").read_text()), signal.SIGKILL)
-    # The lag is of what the poller has heard of: it may be nothing as yet.
+    # The lag counts only known end offsets: it may still be 0.
     everything = {"hang", *(f"v{number}" for number in range(20))}
     until(lambda: {line.split()[2] for line in running.seen()} == everything)
     until(lambda: running.lag() == [0, 0])
@@ -188,9 +188,7 @@ def test_kill_9_of_the_host_loses_nothing(tmp_path: Path, kafka: StackConfig, to
         until(lambda: second.lag() == [0, 0])
 
 
-def test_a_broken_function_is_named_and_does_not_stop_the_others(
-    tmp_path: Path, kafka: StackConfig, topic: str
-) -> None:
+def test_broken_function_is_named_and_stops_no_other(tmp_path: Path, kafka: StackConfig, topic: str) -> None:
     with program(tmp_path, kafka, topic, functions(topic)):
         pass
     nowhere = {"handler": "functions_under_test.nowhere.handler", "routes": ["GET /broken"]}

@@ -1,24 +1,34 @@
-"""The SNS stand-in answers as SNS does, as far as our adapters can tell, and remembers what it took."""
+"""The SNS stand-in responds as SNS and SES do for our adapters, and records the accepted messages."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
 from uuid import uuid4
 
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError
+from mypy_boto3_ses import SESClient
 from mypy_boto3_sns import SNSClient
 
+from devstack.service import AWS_CREDENTIALS
 from devstack.sns_process import SnsStandIn
 from emulators.sns_stand_in import Rule, endpoint_arn
+from emulators.sns_stand_in.server import form_fields
 from functions.device_registrar.endpoints import SnsEndpoints
 from masscomm.aws.signature import Credentials
-from masscomm.channels.provider import ApplicationOff, ProviderError, TargetGone, Transient
+from masscomm.channels.email import email_message
+from masscomm.channels.provider import ApplicationOff, EmailProvider, ProviderError, TargetGone, Transient
+from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from tests.support.contracts.device_registrar import Enabled, EndpointsContract
-from tests.support.contracts.provider import PushContract, PushTargets, message
+from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, message, send
+from tests.support.contracts.provider import publish as contract_publish
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +55,7 @@ def client_of(sns: SnsStandIn) -> SNSClient:
 
 
 def push_to(url: str) -> SnsPush:
-    return SnsPush(connections=2, url=url, region="us-east-1", credentials=lambda: Credentials("test", "test"))
+    return SnsPush(url=url, region="us-east-1", credentials=lambda: Credentials("test", "test"))
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +84,112 @@ class TestPush(PushContract):
         client.set_endpoint_attributes(EndpointArn=disabled, Attributes={"Enabled": "false"})
         client.delete_endpoint(EndpointArn=absent)
         return PushTargets(push_to(client.meta.endpoint_url), endpoint(), disabled, absent)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Message": '{"default": "Grüße = 1 + 1 & 100 % \\n"}', "TargetArn": "arn:aws:sns:a/b", "Empty": ""},
+        {"RawMessage.Data": base64.b64encode(bytes(range(256))).decode(), "Source": "a <b@c>"},
+        {"Message": "line\r\n two  \n=\n=3D _ ~"},
+    ],
+)
+def test_form_is_decoded_as_by_the_library(fields: dict[str, str]) -> None:
+    body = urlencode(fields).encode()
+    assert form_fields(body) == dict(parse_qsl(body.decode(), keep_blank_values=True)) == fields
+    assert form_fields(b"a=b=c&d=%41") == {"a": "b=c", "d": "A"}
+
+
+SENDER = "no-reply@masscomm.example"
+
+
+@pytest.fixture
+def mail(sns: SnsStandIn) -> SESClient:
+    made = boto3.client(
+        "ses",
+        region_name="us-east-1",
+        endpoint_url=sns.url,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=5),
+    )
+    made.verify_email_identity(EmailAddress=SENDER)
+    return made
+
+
+class TestEmail(EmailContract):
+    @pytest.fixture
+    def provider(self, sns: SnsStandIn, mail: SESClient, monkeypatch: pytest.MonkeyPatch) -> EmailProvider:
+        for name, value in {**AWS_CREDENTIALS, "AWS_ENDPOINT_URL_SES": sns.url}.items():
+            monkeypatch.setenv(name, value)
+        return SesEmail(sender=f"masscomm <{SENDER}>")
+
+
+class Boto3Email:
+    """The provider's port over boto3: the stand-in answers the SDK as it answers our client."""
+
+    def __init__(self, client: SESClient) -> None:
+        self._client = client
+
+    async def send(self, *, recipient: str, message: bytes) -> str:
+        answer = self._client.send_raw_email(Source=SENDER, Destinations=[recipient], RawMessage={"Data": message})
+        return answer["MessageId"]
+
+
+class TestEmailByBoto3(EmailContract):
+    @pytest.fixture
+    def provider(self, mail: SESClient) -> EmailProvider:
+        return Boto3Email(mail)
+
+
+def raw_email(notification_id: str = "n") -> bytes:
+    return email_message(
+        sender=SENDER,
+        recipient="ada@example.com",
+        subject="Goal",
+        text="We lead by one.",
+        html=None,
+        notification_id=notification_id,
+        unsubscribe_url=None,
+    )
+
+
+def test_email_is_known_by_its_notification(sns: SnsStandIn, mail: SESClient) -> None:
+    message_id = send(Boto3Email(mail), recipient="ada@example.com", message=raw_email("some-id"))
+    last = sns.received()[-1]
+    assert (last.endpoint, last.message_id, last.notification_id) == ("ada@example.com", message_id, "some-id")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"Source": "other@unverified.example"}, "MessageRejected"),
+        ({"Destinations": ["nobody"]}, "InvalidParameterValue"),
+        ({"Destinations": ["ada@exämple.com"]}, "InvalidParameterValue"),
+        ({"Destinations": [f"{number}@example.com" for number in range(51)]}, "MessageRejected"),
+        ({"RawMessage": {"Data": b""}}, "InvalidParameterValue"),
+    ],
+)
+def test_invalid_email_is_refused_as_by_ses(
+    sns: SnsStandIn, mail: SESClient, changes: dict[str, Any], code: str
+) -> None:
+    before = len(sns.received())
+    request = {"Source": SENDER, "Destinations": ["ada@example.com"], "RawMessage": {"Data": raw_email()}} | changes
+    with pytest.raises(ClientError) as refused:
+        mail.send_raw_email(**request)
+    assert refused.value.response["Error"]["Code"] == code
+    assert len(sns.received()) == before
+
+
+@pytest.mark.usefixtures("mail")
+def test_throttled_email_is_transient(sns: SnsStandIn) -> None:
+    sns.limit(per_s=0.001, burst=1)
+    keys = Credentials("test", "test")
+    email = SesEmail(sender=SENDER, url=sns.url, region="us-east-1", credentials=lambda: keys)
+    send(email, recipient="ada@example.com", message=raw_email())
+    with pytest.raises(Transient, match="Maximum sending rate exceeded") as refused:
+        send(email, recipient="ada@example.com", message=raw_email())
+    assert refused.value.throttled
 
 
 class TestEndpoints(EndpointsContract):
@@ -109,7 +225,7 @@ def endpoint(client: SNSClient, applications: dict[str, str]) -> str:
 
 def publish(client: SNSClient, endpoint: str) -> str:
     push = push_to(client.meta.endpoint_url)
-    return push.publish(endpoint_arn=endpoint, message=message(), attributes={})
+    return contract_publish(push, endpoint_arn=endpoint, message=message(), attributes={})
 
 
 @pytest.mark.parametrize(
@@ -138,7 +254,7 @@ def test_configured_error_is_understood_and_publishes_nothing(
     assert publish(client, endpoint)
 
 
-def test_an_answer_that_is_lost_was_taken(sns: SnsStandIn, client: SNSClient, endpoint: str) -> None:
+def test_message_with_a_lost_response_was_accepted(sns: SnsStandIn, client: SNSClient, endpoint: str) -> None:
     before = len(sns.received())
     sns.answer(Rule(code="reset_after", times=1))
     with pytest.raises(Transient) as lost:

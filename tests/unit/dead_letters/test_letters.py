@@ -1,4 +1,4 @@
-"""Choosing among dead letters, and what a replay's headers keep."""
+"""The selection of dead letters, and the headers that a replay keeps."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -46,7 +46,7 @@ LETTER = DeadLetter(
         ({"until": NOW + timedelta(seconds=1)}, {"until": NOW}),
     ],
 )
-def test_each_filter_takes_and_leaves(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_each_filter_includes_and_excludes(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert Filter(**one).takes(LETTER)
     assert not Filter(**other).takes(LETTER)
     assert Filter(**one).chooses
@@ -73,16 +73,16 @@ def test_malformed_time_is_refused(text: str) -> None:
 
 
 def test_replay_keeps_first_position_and_the_producers_headers() -> None:
-    """It names the dead letter that it replays."""
+    """The replayed record names its dead letter."""
     record = KafkaRecord(topic="send.api", partition=2, offset=9, timestamp_ms=77, headers=(("trace", b"\xff"),))
     dead = dead_letter_headers(record, Bad("invalid", "bad"), "preference_checker")
     replayed = replay_headers(dead, "dead-letter-0@17")
-    again = KafkaRecord(topic="send.api", partition=0, offset=500, timestamp_ms=88, headers=tuple(replayed))
-    assert original_position(again) == ("send.api", 2, 9, 77)
+    repeat = KafkaRecord(topic="send.api", partition=0, offset=500, timestamp_ms=88, headers=tuple(replayed))
+    assert original_position(repeat) == ("send.api", 2, 9, 77)
     assert [name for name, _ in replayed if "source" not in name] == ["trace", REPLAYED]
-    twice = replay_headers(dead_letter_headers(again, Bad("invalid", "bad"), "builder"), "dead-letter-0@30")
+    twice = replay_headers(dead_letter_headers(repeat, Bad("invalid", "bad"), "builder"), "dead-letter-0@30")
     assert [value for name, value in twice if name == REPLAYED] == [b"dead-letter-0@30"]
-    assert original_position(replace(again, headers=tuple(twice))) == ("send.api", 2, 9, 77)
+    assert original_position(replace(repeat, headers=tuple(twice))) == ("send.api", 2, 9, 77)
 
 
 def test_a_payload_is_decoded_once_its_schema_is_known() -> None:

@@ -1,4 +1,4 @@
-"""The oracle judges everything else, so its own rules are written out here case by case."""
+"""The oracle judges the demo and the cells, so its own rules are tested case by case."""
 
 from datetime import datetime
 from typing import Any
@@ -27,7 +27,7 @@ def person(**values: Any) -> Person:
         ({}, {"news": {"push": False}}, False),
         ({}, {"news": {"email": False}}, True),
         ({}, {"newsletter": False}, True),
-        # the category says more than the channel, and both together more than either
+        # a rule for category and channel precedes one for the category, which precedes one for the channel
         ({"push": False}, {"news": True}, True),
         ({"push": True}, {"news": False}, False),
         ({"push": False}, {"news": {"push": True}}, True),
@@ -48,7 +48,7 @@ def test_most_specific_setting_wins(channels: dict[str, bool], categories: dict[
         (person(has_email=False), "sent"),
     ],
 )
-def test_why_a_push_is_not_sent(who: Person | None, fate: str) -> None:
+def test_push_result_follows_from_the_users_data(who: Person | None, fate: str) -> None:
     world = World({} if who is None else {7: who})
 
     found = expect(world, Ask(club_id=CLUB, type="news", to_users=[7]))
@@ -132,7 +132,7 @@ def test_recipient_without_device_is_queued_but_not_sent() -> None:
     assert found.by_channel() == {"push": {"requested": 4, "queued": 2, "sent": 1, "suppressed": 3}}
 
 
-def test_a_seed_holds_every_fate_a_demo_shows() -> None:
+def test_seed_contains_a_user_for_each_result() -> None:
     world = World.of_seed(generate(1_000, seed=7))
 
     push = expect(world, Ask(club_id=BIG_CLUB, type="news", to_users=[*world.members(BIG_CLUB), *world.members(2), -1]))

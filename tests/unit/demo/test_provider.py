@@ -1,4 +1,4 @@
-"""What the demo reads back from LocalStack is what the delivery function's own message builders write."""
+"""The demo reads back from LocalStack the same messages that delivery's message builders write."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ type Answer = Callable[[list[dict[str, Any]], list[dict[str, Any]]], None]
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
-    """Makes LocalStack's two pages answer these pushes and e-mails."""
+    """Makes LocalStack's two inspection pages return these pushes and e-mails."""
 
     def install(pushes: list[dict[str, Any]], mails: list[dict[str, Any]]) -> None:
         by_target: dict[str, list[dict[str, Any]]] = {}
@@ -46,7 +46,7 @@ def test_push_call_has_its_notification_id(platform: str, answer: Answer) -> Non
     target = ARN.format(platform.upper())
     answer([{"TargetArn": target, "Message": json.dumps(json.loads(message)[platform.upper()])}], [])
 
-    assert provider.calls("http://localhost") == [Call("push", NOTIFICATION, target, "We won")]
+    assert provider.calls("http://localhost") == [Call("push", NOTIFICATION, target, "We won", "7:1")]
 
 
 def test_email_call_has_its_notification_id(answer: Answer) -> None:
@@ -61,12 +61,12 @@ def test_email_call_has_its_notification_id(answer: Answer) -> None:
     )
     answer([], [{"Id": "1", "RawData": raw.decode()}])
 
-    expected = Call("email", NOTIFICATION, "ada@club1.example", "Der Monat in deinem Verein für März")
+    expected = Call("email", NOTIFICATION, "ada@club1.example", "Der Monat in deinem Verein für März", "Hallo")
     assert provider.calls("http://localhost") == [expected]
 
 
 def test_push_call_without_notification_id_is_an_error(answer: Answer) -> None:
     answer([{"TargetArn": ARN.format("GCM"), "Message": '{"data": {"title": "?"}}'}], [])
 
-    with pytest.raises(provider.ProviderError, match="which notification"):
+    with pytest.raises(provider.ProviderError, match="has no notification id"):
         provider.calls("http://localhost")

@@ -33,7 +33,7 @@ def test_mismatch_lists_only_differing_keys() -> None:
     assert checks.mismatches == ["suppressed: expected {'no_device': 1}, got {'no_device': 0}"]
 
 
-def test_the_file_has_the_promised_shape(tmp_path: Path) -> None:
+def test_report_file_has_its_documented_fields(tmp_path: Path) -> None:
     status = SendStatus(requested=3, suppressed={"opted_out": 1}, sent=2, failed=0, in_flight=0)
     row = SendRow("s1", "kafka", "one push", status, Expected({}, 0), calls=4, duplicates=1)
     report = Report(

@@ -1,4 +1,4 @@
-"""What `make deploy-local` fails for."""
+"""The findings that make `make deploy-local` fail."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ ENDPOINT = "arn:endpoint"
 
 
 def sent(times: int) -> Sent:
-    """A send to one user with one device, pushed so often."""
+    """A send to one user with one device, with this number of pushes."""
     push = (ENDPOINT, str(notification_id(SEND, 7, "push")))
     return Sent(
         Answer(202, {"send_id": SEND}), Expected({(7, "push"): "sent"}, 1), {ENDPOINT: "7"}, Counter({push: times})
@@ -21,7 +21,7 @@ def sent(times: int) -> Sent:
 
 
 def trial() -> Trial:
-    """One in which everything is as it must be."""
+    """A result without any fault."""
     return Trial(
         missing=[(each.stack, each.type, "unknown") for each in read_allowed()],
         refused={"no key": Answer(401, {})},
@@ -35,16 +35,16 @@ def test_correct_deployment_has_no_findings() -> None:
     assert found(trial()) == []
 
 
-def test_a_resource_that_is_nowhere_is_found() -> None:
+def test_absent_resource_is_reported() -> None:
     wrong = trial()
     wrong.missing.append(("functions", "AWS::Lambda::Function", "masscomm-local-delivery"))
     assert found(wrong) == ["functions: AWS::Lambda::Function masscomm-local-delivery is nowhere"]
 
 
-def test_a_resource_that_may_be_missing_and_is_not_is_found() -> None:
+def test_existing_resource_in_the_allowed_list_is_reported() -> None:
     wrong = trial()
     stack, kind, _ = wrong.missing.pop()
-    assert found(wrong) == [f"{stack}: {kind} may be missing, says allowed.tsv, and is not"]
+    assert found(wrong) == [f"{stack}: {kind} is in allowed.tsv, but exists"]
 
 
 def test_missing_or_doubled_push_is_found() -> None:
@@ -57,7 +57,7 @@ def test_missing_or_doubled_push_is_found() -> None:
 def test_leftover_admission_or_unreadable_metrics_is_found() -> None:
     wrong = trial()
     wrong.refused["no key"] = Answer(202, {})
-    wrong.left = {"AWS::SQS::Queue": {"http://queue"}}
+    wrong.remaining = {"AWS::SQS::Queue": {"http://queue"}}
     wrong.read = Answer(502, {})
     complaints = " ".join(found(wrong))
     assert "left behind: AWS::SQS::Queue http://queue" in complaints

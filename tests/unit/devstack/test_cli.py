@@ -1,4 +1,4 @@
-"""What `masscomm up` does when a service ends."""
+"""Behaviour of `masscomm up` when a service ends."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Stack:
-    """A stack of which a service has ended."""
+    """A stack in which a service has ended."""
     stack = Stack(StackConfig.on_free_ports(tmp_path))
     stack.crashes.append(Crash("kafka", -9, "kafka.log", "the end of it"))
     stack.crashed.set()
@@ -33,7 +33,7 @@ def test_a_service_that_ends_during_the_demo_ends_the_command(crashed: Stack, si
     assert signals == [signal.SIGTERM]
 
 
-def test_a_service_that_ends_after_the_demo_does_not(crashed: Stack, signals: list[int]) -> None:
+def test_service_that_ends_after_the_demo_is_ignored(crashed: Stack, signals: list[int]) -> None:
     over = threading.Event()
     over.set()
     cli._end_at_crash(crashed, over)

@@ -1,4 +1,4 @@
-"""The check that nothing of the stack can be reached from outside sees what it must see."""
+"""The check that no port of the stack is reachable from outside finds every such port."""
 
 import socket
 
@@ -33,5 +33,5 @@ def test_sockets_beyond_loopback_are_named() -> None:
         ("10.0.0.1", False),
     ],
 )
-def test_loopback_in_every_spelling(address: str, expected: bool) -> None:
+def test_loopback_is_recognised_in_every_spelling(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected

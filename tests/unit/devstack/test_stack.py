@@ -1,4 +1,4 @@
-"""Starting, watching and stopping, with services of a few lines."""
+"""Start, watch and stop a stack, with services of a few lines."""
 
 import os
 import signal
@@ -62,7 +62,7 @@ def test_only_requested_services_start_with_their_dependencies(config: StackConf
         assert set(stack.urls) == {"back", "front"}
 
 
-def test_a_failed_task_is_the_error_and_nothing_is_left(config: StackConfig) -> None:
+def test_failed_task_is_reported_and_all_services_end(config: StackConfig) -> None:
     def fail() -> None:
         raise ValueError("the server said no")
 
@@ -78,7 +78,7 @@ def test_service_that_ends_during_start_is_named_with_its_log(config: StackConfi
     assert "no configuration found" in str(caught.value)
 
 
-def test_a_taken_port_is_one_line_before_anything_starts(config: StackConfig) -> None:
+def test_taken_port_is_reported_before_any_service_starts(config: StackConfig) -> None:
     with socket.create_server(("127.0.0.1", config.ports.registry)), pytest.raises(StackError) as caught:
         stack_of(config, pair).start()
     message = str(caught.value)
@@ -128,7 +128,7 @@ def test_a_service_that_ends_is_started_again(config: StackConfig, monkeypatch: 
     assert process.marked(config.state_dir) == []
 
 
-def test_waits_double_while_a_service_cannot_start_again(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restart_delay_doubles_while_a_service_fails(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.02)
     monkeypatch.setattr(stack_module, "REVIVE_LAST_S", 0.05)
     said: list[str] = []
@@ -168,7 +168,7 @@ def test_service_that_ended_before_keep_up_is_started(config: StackConfig, monke
         wait_until(lambda: not stack.crashes)
 
 
-def test_a_stack_that_stops_starts_nothing_again(config: StackConfig) -> None:
+def test_stopping_stack_restarts_no_service(config: StackConfig) -> None:
     said: list[str] = []
     with stack_of(config, pair) as stack:
         stack.keep_up(said.append)
@@ -200,7 +200,7 @@ def test_second_stack_is_refused_with_pid_and_start_of_the_first(config: StackCo
         pass  # the lock is free again
 
 
-# How long a machine that does much else may take for what takes none of it.
+# Time-out for steps that need no processor time, on a busy machine.
 LONG_S = 60
 OWNER = dedent("""
     import signal, sys, threading
@@ -219,7 +219,7 @@ OWNER = dedent("""
 
 
 def owner(config: StackConfig, catalogue: str, call: str) -> subprocess.Popen[str]:
-    """Another process that runs a stack; its first line of output is the services' pids."""
+    """Another process that runs a stack; its first line of output has the services' pids."""
     script = OWNER.format(config=config.as_dict(), catalogue=catalogue, call=call)
     return subprocess.Popen(
         [sys.executable, "-c", script],
@@ -245,21 +245,19 @@ def test_services_end_when_their_stack_is_killed(config: StackConfig) -> None:
 
 
 def test_processes_left_by_a_killed_stack_are_ended(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "LEFTOVER_GRACE_S", 0.2)
+    monkeypatch.setattr(state, "ORPHAN_GRACE_S", 0.2)
     with owner(config, "one, STUBBORN", "lambda each: one(each, STUBBORN)") as other:
-        leader, *left = [each for pid in pids_of(other) for each in process.family(pid)]
-        assert len(left) == 1
-        # Both are gone: the stack, and the service's own process. What it had started stands alone now.
+        leader, *remaining = [each for pid in pids_of(other) for each in process.family(pid)]
+        assert len(remaining) == 1
+        # The stack and the service's own process end. The service's child is now an orphan.
         other.kill()
         leader.kill()
-    assert all(each.is_running() for each in left), (
-        "it ignores SIGTERM: something must be left for this test to mean anything"
-    )
+    assert all(each.is_running() for each in remaining), "it ignores SIGTERM, so the test needs a running child"
     unrelated = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     try:
         with stack_of(config, pair) as stack:
             assert len(stack.recovered) == 1
-        assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in left)
+        assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in remaining)
         assert unrelated.poll() is None
     finally:
         unrelated.kill()
@@ -271,7 +269,7 @@ def test_process_that_reuses_a_recorded_pid_is_not_ended(config: StackConfig) ->
     try:
         with stack_of(config, pair) as stack:
             record = RunState(config).services()
-            # With the start time of another process; the two may have begun in the same tick, hence another one.
+            # The pid of a bystander and another start time; -1, because both may have started in the same tick.
             record["back"].pid = bystander.pid
             record["back"].ticks = (process.start_ticks(bystander.pid) or 0) - 1
             started = record

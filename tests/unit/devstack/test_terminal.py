@@ -1,4 +1,4 @@
-"""What records, providers and people wrote is inert in everything that a command prints."""
+"""Text from records, providers and people is inert in everything that a command prints."""
 
 import io
 import itertools
@@ -32,7 +32,7 @@ from devstack.tracing.steps import Asked, Kind, Step, Trace
 from masscomm.errors import Retry
 from masscomm.untrusted import visible, visible_json
 
-# A colour, a hyperlink, a window title, a cleared screen, a C1 control, overwriting, text that runs backwards, tags.
+# A colour, a hyperlink, a window title, a cleared screen, a C1 control, overwriting, right-to-left text, tags.
 ACTS = "\x1b[31m\x1b]8;;http://evil.example\x1b\\\x1b]0;title\x07\x1b[2J\x9b31m\rover\bwritten\u202etxt.exe\u2066\U000e0041\x85\u2028"
 HOSTILE = f"{ACTS}[red]red[/red][link=http://evil.example]click[/link]:bomb:"
 INERT = "[red]red[/red][link=http://evil.example]click[/link]:bomb:"
@@ -42,7 +42,7 @@ _ACTING = re.compile(
 
 
 def assert_inert(text: str, *, shows: str = "[red]red[/red]") -> None:
-    """Nothing acts, and the markup is there to be read, however it is folded."""
+    """No control character has an effect, and the markup is printed as text, with any line breaks."""
     assert _ACTING.findall(text) == []
     assert shows in re.sub(r"[\s│┃]", "", text)
 
@@ -65,14 +65,16 @@ LETTER = DeadLetter(
 TRACE = Trace(
     asked=Asked(send_id=HOSTILE, user_id=1, channel=HOSTILE),
     trace_ids=(HOSTILE,),
-    steps=(Step(at_ms=1, kind=Kind.SPAN, where=HOSTILE, function=HOSTILE, said=HOSTILE, details={HOSTILE: HOSTILE}),),
+    steps=(
+        Step(at_ms=1, kind=Kind.SPAN, where=HOSTILE, function=HOSTILE, description=HOSTILE, details={HOSTILE: HOSTILE}),
+    ),
 )
 STATUS = SendStatus(1, {HOSTILE: 1}, 0, 0, 0)
 HIT = {"_id": HOSTILE, "_source": {"reason": HOSTILE, "at": 0}}
 
 
 class OpenSearch:
-    """Answers every search with a hostile document."""
+    """Returns a hostile document for every search."""
 
     def search(self, **_: Any) -> Any:
         return {"hits": {"hits": [HIT]}}
@@ -123,15 +125,15 @@ def test_untrusted_text_is_inert_on_the_console(name: str) -> None:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Callable: what a command line prints, with hostile records everywhere."""
+    """Callable: the output of a command line, with hostile records everywhere."""
     installation = Installation(kafka_bootstrap="", registry_url="", generation="g1")
     monkeypatch.setattr(Installation, "chosen", lambda **_: installation)
     monkeypatch.setattr(Installation, "opensearch", lambda _: OpenSearch())
     monkeypatch.setattr(dead_letters, "_letters", lambda *_: iter([LETTER]))
     monkeypatch.setattr(dead_letters, "_marks", lambda _: {})
     desk = SimpleNamespace(
-        replay=lambda *_, **__: [Done(letter=LETTER, ok=True, said=HOSTILE)],
-        discard=lambda *_, **__: [Done(letter=LETTER, ok=True, said=HOSTILE)],
+        replay=lambda *_, **__: [Done(letter=LETTER, ok=True, message=HOSTILE)],
+        discard=lambda *_, **__: [Done(letter=LETTER, ok=True, message=HOSTILE)],
     )
     monkeypatch.setattr(dead_letters, "_desk", lambda _: desk)
     monkeypatch.setattr("devstack.tracing.gather", lambda *_: TRACE)
@@ -191,7 +193,7 @@ def test_a_logs_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @given(st.text() | st.text(alphabet=st.sampled_from(HOSTILE)))
-def test_visible_text_is_one_line_on_which_nothing_acts(text: str) -> None:
+def test_visible_text_is_one_inert_line(text: str) -> None:
     assert _ACTING.findall(visible(text)) == []
     assert "\n" not in visible(text)
     assert visible(visible(text)) == visible(text)
@@ -204,8 +206,8 @@ def test_visible_json_reads_as_the_same_value(document: dict[str, Any]) -> None:
     assert json.loads(text) == document
 
 
-def test_nothing_prints_past_the_terminal() -> None:
-    """Text that a command prints by other means would act; what remains prints texts of ours."""
+def test_all_output_uses_the_terminal_module() -> None:
+    """Text that a command prints by other means would have an effect; the listed modules print only our own texts."""
     found = {
         path.relative_to(ROOT).as_posix()
         for path in itertools.chain((ROOT / "devstack").rglob("*.py"), (ROOT / "emulators").rglob("*.py"))

@@ -1,4 +1,4 @@
-"""What a function is invoked with, and when."""
+"""The contents and the times of a mapping's invocations."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def test_a_batch_has_at_most_the_payload_in_encoded_bytes() -> None:
         await until(lambda: sum(bench.committed(number) for number in range(4)) == 30)
     sizes = [len(payload) for payload in bench.function.payloads]
     assert max(sizes) <= 6_000
-    # and no smaller than it must be: a record more would not have fitted
+    # and no smaller than necessary: another record would not have fitted
     assert all(size > 6_000 - 1_700 for size in sizes[:-4])
 
 
@@ -103,7 +103,8 @@ async def test_topics_of_one_turn_share_it_evenly() -> None:
         await until(lambda: bench.mapping.statistics.succeeded == 48)
     order = [batch[0][0] for batch in bench.function.batches]
     topics = [name.rpartition("-")[0] for name in order]
-    # As long as there are few, they have every second batch; the others share what is left, and then all.
+    # The small topic has every second batch as long as it has records; the others share the remaining batches, then
+    # all.
     assert topics[:24:2] == ["few"] * 12
     assert "few" not in topics[1:24:2]
     shared = topics[1:24:2] + topics[24:]
@@ -131,6 +132,33 @@ async def test_rarely_used_topic_waits_for_one_batch_at_most() -> None:
     async with running(function, made, batch_size=1, topics=("few", "a", "b"), turns=turns) as bench:
         await until(lambda: bench.mapping.statistics.succeeded == 41)
     assert function.batches.index([("few-0", 0)]) - function.batches.index([("a-0", 3)]) <= 2
+
+
+async def test_topics_have_batch_sizes_of_their_own() -> None:
+    """Records of topics with different batch sizes share no batch."""
+    made = broker()
+    for topic in ("few", "a", "b"):
+        made.create_topic(topic, 1)
+        for _ in range(4):
+            made.produce(topic, b"v")
+    turns = (("few",), ("a", "b"))
+    sizes = {"few": 4, "a": 2, "b": 2}
+    async with running(made=made, batch_sizes=sizes, topics=("few", "a", "b"), turns=turns) as bench:
+        await until(lambda: bench.mapping.statistics.succeeded == 12)
+    batches = [[name for name, _ in batch] for batch in bench.function.batches]
+    assert sorted(batches) == [*[["a-0"] * 2] * 2, *[["b-0"] * 2] * 2, ["few-0"] * 4]
+
+
+async def test_full_batch_of_one_topic_ends_the_window() -> None:
+    made = broker()
+    made.create_topic("few", 1)
+    sizes = {"few": 3, "in": 2}
+    async with running(made=made, window_s=3600, batch_sizes=sizes, topics=("few", "in")) as bench:
+        bench.produce(2, topic="few")
+        bench.produce(1)
+        bench.produce(1)
+        await until(lambda: bench.mapping.statistics.succeeded == 2)
+    assert [{name for name, _ in batch} for batch in bench.function.batches] == [{"in-0"}]
 
 
 async def test_window_of_0_invokes_at_once() -> None:
@@ -188,7 +216,7 @@ async def test_buffered_bytes_are_bounded() -> None:
         await bench.until_committed(100)
 
 
-def test_an_event_is_lambdas_for_msk() -> None:
+def test_event_has_lambdas_form_for_msk() -> None:
     record = SourceRecord(
         partition=Partition("my-topic", 3),
         offset=15,
@@ -230,7 +258,7 @@ def test_event_omits_an_absent_key_or_value() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
-def test_the_size_reckoned_is_never_below_the_events(count: int) -> None:
+def test_computed_event_size_is_never_too_small(count: int) -> None:
     records = [
         SourceRecord(partition=Partition("tä", number), offset=offset, timestamp_ms=1, value=b"x" * offset)
         for number in range(2)
@@ -241,7 +269,7 @@ def test_the_size_reckoned_is_never_below_the_events(count: int) -> None:
     assert size - 8 <= len(envelope.encode(records)) <= size
 
 
-def test_defaults_are_lambdas() -> None:
+def test_mapping_defaults_equal_lambdas() -> None:
     config = spec(batch_size=100)
     assert config.window_s == 0
     assert config.retries == -1
@@ -250,7 +278,8 @@ def test_defaults_are_lambdas() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"batch_size": 0}, {"batch_size": 10_001}, {"max_retries": -2}, {"on_failure": "in"}]
+    "wrong",
+    [{"batch_size": 0}, {"batch_size": 10_001}, {"batch_sizes": {"in": 0}}, {"max_retries": -2}, {"on_failure": "in"}],
 )
 def test_setting_that_lambda_refuses_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="mapping f"):

@@ -1,4 +1,4 @@
-"""What is committed when partitions come and go, at shutdown, and where offsets have no record."""
+"""Committed offsets at rebalances, at shutdown, and at offsets without a record."""
 
 import asyncio
 
@@ -112,7 +112,7 @@ async def test_rebalance_abandons_a_slow_invocation_uncommitted() -> None:
         bench.produce()
         await until(lambda: len(function.running) == 1)
         await bench.source.revoke([ZERO])
-        # another consumer has come further meanwhile
+        # another consumer has committed a later offset meanwhile
         bench.broker.committed["masscomm.f"][ZERO] = 7
         function.gate.set()  # type: ignore[union-attr]
         await until(lambda: function.running == [])
@@ -162,7 +162,7 @@ async def test_reassigned_partition_begins_at_its_committed_offset() -> None:
     assert [position for batch in bench.function.batches for position in batch] == [("in-0", n) for n in range(4)]
 
 
-async def test_a_commit_that_fails_is_made_again() -> None:
+async def test_failed_commit_is_repeated() -> None:
     async with running(made=broker(1)) as bench:
         original = bench.source.commit
         failures = [OSError("coordinator moved")] * 3

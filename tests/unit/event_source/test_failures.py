@@ -26,7 +26,7 @@ POISON: SourcePosition = ("in-0", 3)
 
 
 def fails_whole(*poison: SourcePosition, times: int | None = None) -> Function:
-    """Breaks on a batch that has one of these, always or so many times."""
+    """A function that fails each batch with one of these positions, always or `times` times."""
     left = [times]
 
     def behave(batch: list[SourcePosition]) -> FunctionResponse:
@@ -40,7 +40,7 @@ def fails_whole(*poison: SourcePosition, times: int | None = None) -> Function:
 
 
 def names(*poison: SourcePosition, times: int | None = None) -> Function:
-    """Names those of these that are in the batch, always or so many times."""
+    """A function that returns these positions of a batch as failed, always or `times` times."""
     left = [times]
 
     def behave(batch: list[SourcePosition]) -> FunctionResponse:
@@ -62,7 +62,7 @@ def one_batch(count: int = 6, partitions: int = 1) -> Any:
     return made
 
 
-# The answers that mean success
+# --- responses that mean success ---
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_an_empty_answer_is_success(payload: bytes) -> None:
     assert len(bench.function.batches) == 1
 
 
-# The answers that mean that all failed
+# --- responses that mean that all records failed ---
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ async def test_an_empty_answer_is_success(payload: bytes) -> None:
         b'{"batchItemFailures": [{"itemIdentifier": {"partition": "in-0", "offset": 99}}]}',
         b'{"batchItemFailures": [{"itemIdentifier": {"partition": "in-9", "offset": 3}}]}',
         b'{"batchItemFailures": [{"itemIdentifier": {"topic": "in", "partition": 0, "offset": 3}}]}',
-        # one good identifier does not save the rest
+        # one valid identifier does not make the others succeed
         b'{"batchItemFailures": [{"itemIdentifier": {"partition": "in-0", "offset": 3}}, {"itemIdentifier": 1}]}',
     ],
 )
 @pytest.mark.parametrize("reading", PartialFailures)
 async def test_malformed_response_fails_the_whole_batch(payload: bytes, reading: PartialFailures) -> None:
-    """So does a response that names a record outside the batch."""
+    """A response that names a record outside the batch is malformed, too."""
     answers = [FunctionResponse(payload), FunctionResponse()]
     async with running(Function(lambda _: answers.pop(0)), one_batch(), partial_failures=reading) as bench:
         await bench.until_committed(6)
@@ -130,10 +130,10 @@ async def test_refused_invocation_is_retried_and_not_counted() -> None:
         assert bench.on_failure() == []
 
 
-# Both readings of a partial batch response
+# --- both readings of a partial batch response ---
 
 
-async def test_only_failed_brings_the_named_records_again() -> None:
+async def test_only_failed_retries_the_named_records() -> None:
     function = names(("in-0", 1), ("in-0", 4), times=1)
     async with running(function, one_batch(), partial_failures=PartialFailures.ONLY_FAILED) as bench:
         await bench.until_committed(6)
@@ -176,7 +176,7 @@ async def test_delayed_retry_does_not_block_other_partitions() -> None:
         await bench.until_committed(5, partition=1)
 
 
-async def test_waits_double_up_to_the_last() -> None:
+async def test_retry_delays_double_up_to_the_last() -> None:
     waits: list[float] = []
     function = fails_whole(("in-0", 0), times=6)
     async with running(function, first_backoff_s=0.001, last_backoff_s=0.008) as bench:
@@ -206,7 +206,7 @@ async def test_batch_without_destination_is_retried_for_ever() -> None:
 
 
 @pytest.mark.parametrize("given", [None, -1])
-async def test_with_a_destination_infinite_retries_are_ten(given: int | None) -> None:
+async def test_infinite_retries_with_a_destination_are_ten(given: int | None) -> None:
     function = fails_whole(POISON)
     async with running(function, one_batch(), max_retries=given, on_failure="on-failure") as bench:
         await bench.until_committed(6)
@@ -214,7 +214,7 @@ async def test_with_a_destination_infinite_retries_are_ten(given: int | None) ->
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-async def test_attempts_are_the_first_and_so_many_more(retries: int) -> None:
+async def test_max_retries_counts_after_the_first_invocation(retries: int) -> None:
     function = fails_whole(POISON)
     async with running(function, one_batch(), max_retries=retries, on_failure="on-failure") as bench:
         await bench.until_committed(6)
@@ -229,7 +229,7 @@ async def test_exhausted_batch_without_destination_is_discarded() -> None:
 
 
 @pytest.mark.parametrize("reading", PartialFailures)
-async def test_named_records_have_attempts_too(reading: PartialFailures) -> None:
+async def test_attempts_of_named_records_are_limited(reading: PartialFailures) -> None:
     function = names(POISON)
     config: dict[str, Any] = {"partial_failures": reading, "max_retries": 4, "on_failure": "on-failure"}
     async with running(function, one_batch(), **config) as bench:
@@ -309,7 +309,7 @@ async def test_several_poison_records_are_each_isolated() -> None:
         assert bench.on_failure_records() == poison
 
 
-async def test_bisect_gives_up_only_on_the_failed_records() -> None:
+async def test_bisect_sends_only_failed_records_to_on_failure() -> None:
     function = names(POISON, ("in-0", 6))
     config: dict[str, Any] = {
         "bisect": True,
@@ -322,7 +322,7 @@ async def test_bisect_gives_up_only_on_the_failed_records() -> None:
         assert bench.on_failure_records() == [POISON, ("in-0", 6)]
 
 
-# Giving up
+# --- exhausted attempts ---
 
 
 async def test_on_failure_record_is_lambdas_with_the_payload() -> None:

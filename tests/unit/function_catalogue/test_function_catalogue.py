@@ -76,6 +76,18 @@ def test_config_of_a_trigger_is_the_mappings(tmp_path: Path) -> None:
     assert mapping.function_arn.endswith(":function:f-critical")
 
 
+def test_small_and_critical_topics_have_their_batch_size(tmp_path: Path) -> None:
+    deployed = read(write(tmp_path, batch_size=4, small_batch_size=40))
+    bulk, critical = deployed["f"].mapping, deployed["f-critical"].mapping
+    assert bulk is not None
+    assert critical is not None
+    assert {topic: bulk.batch_size_of(topic) for topic in bulk.topics} == {
+        "build.small": 40,
+        **dict.fromkeys(("build", "build.bulk2", "build.bulk3", "build.bulk4"), 4),
+    }
+    assert critical.batch_size_of("build.critical") == 40
+
+
 def test_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="batchsize"):
         read(write(tmp_path, batchsize=7))
@@ -89,7 +101,7 @@ def test_change_topics_are_those_of_the_generation() -> None:
     assert mapping.retries == -1
 
 
-def test_the_projects_own_file_can_be_deployed() -> None:
+def test_functions_yaml_can_be_deployed() -> None:
     deployed = read(ROOT / "functions" / "functions.yaml")
     assert {"preference_checker", "preference_checker-critical", "send_handler"} <= set(deployed)
     assert deployed["send_handler"].routes[0].method == "POST"

@@ -1,4 +1,4 @@
-"""What API Gateway does with a request and with a function's answer, over HTTP."""
+"""API Gateway's treatment of requests and of functions' responses, over HTTP."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ class FixedResponse:
 
 
 class Function:
-    """Remembers its events and answers as told."""
+    """Records its events and returns a prepared response."""
 
     def __init__(self, answer: object = None, *, error: bool = False) -> None:
         self.answer: object = {"statusCode": 200} if answer is None else answer
@@ -96,10 +96,33 @@ async def test_the_event_is_a_rest_proxy_event() -> None:
     assert context["httpMethod"] == "POST"
     assert context["identity"]["sourceIp"] == "127.0.0.1"
     assert context["identity"]["apiKey"] == "k"
-    # Limits are counted by it: one a key, and not the key.
+    # The limit of long polls counts by this id; it is unique for each key, and not the key itself.
     assert context["identity"]["apiKeyId"] not in (None, "", "k")
     assert clubs_of(context["authorizer"]) == ALL_CLUBS
     assert isinstance(context["requestTimeEpoch"], int)
+
+
+async def test_a_key_of_the_table_is_authorized() -> None:
+    """Other keys, and callers without a key, see every club."""
+    function, asked = Function(), list[str]()
+
+    def authorize(key: str) -> dict[str, str] | None:
+        asked.append(key)
+        if key == "mc_broken":
+            raise OSError("DynamoDB does not answer")
+        return {"club_ids": "7", "scopes": "read"} if key == "mc_own" else None
+
+    async with serving(function, authorize=authorize) as client:
+        answers = [
+            (await client.get("/v1/sends/1", headers={"x-api-key": key})).status_code
+            for key in ("mc_own", "mc_other", "mc_broken", "k")
+        ]
+        await client.get("/v1/sends/1")
+    assert answers == [200, 403, 500, 200]
+    assert asked == ["mc_own", "mc_other", "mc_broken"]
+    contexts = [event["requestContext"]["authorizer"] for event in function.events]
+    assert contexts[0] == {"club_ids": "7", "scopes": "read"}
+    assert [clubs_of(context) for context in contexts[1:]] == [ALL_CLUBS, ALL_CLUBS]
 
 
 async def test_absent_parts_of_a_request_are_null() -> None:
@@ -213,7 +236,7 @@ async def test_function_error_is_502_without_its_message() -> None:
 
 
 async def test_function_over_the_gateways_timeout_is_504() -> None:
-    """Its invocation continues."""
+    """The function's invocation continues."""
     function = Function()
     function.gate = asyncio.Event()
     async with serving(function, timeout_s=0.05) as client:
@@ -232,7 +255,7 @@ async def test_a_body_over_10_mb_is_413_and_never_invoked_with() -> None:
     assert function.events == []
 
 
-async def test_an_event_lambda_does_not_take_is_413() -> None:
+async def test_event_beyond_lambdas_limit_is_413() -> None:
     function = Function()
     function.raises = RequestTooLargeError("too large")
     async with serving(function) as client:
@@ -252,7 +275,7 @@ async def test_too_many_requests_at_a_time_are_429() -> None:
         assert (await client.get("/any")).status_code == 200
 
 
-async def test_ready_is_200_only_when_everything_is() -> None:
+async def test_ready_is_200_only_once_all_parts_are() -> None:
     report = {"ready": False, "starting": ["f"]}
     async with serving(Function(), ready=lambda: report) as client:
         response = await client.get("/-/ready")

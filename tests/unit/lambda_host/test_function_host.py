@@ -123,7 +123,7 @@ async def test_exception_is_an_unhandled_error_with_type_and_stack(tmp_path: Pat
     assert (error["errorType"], error["errorMessage"]) == ("ValueError", "boom")
     assert error["requestId"] == result.request_id
     assert "behaving.py" in error["stackTrace"][0]
-    # as in Lambda, the environment lives on
+    # as in Lambda, the environment keeps running
     assert not result.environment_crashed
     assert not again.cold_start
 
@@ -208,7 +208,7 @@ async def test_invocation_waits_for_a_busy_environment(tmp_path: Path) -> None:
         assert host.pools["f"].statistics.cold_starts == 1
 
 
-async def test_concurrency_is_so_many_processes_and_no_more(tmp_path: Path) -> None:
+async def test_processes_never_exceed_the_concurrency(tmp_path: Path) -> None:
     release = tmp_path / "release"
     async with hosting(tmp_path, spec(concurrency=2)) as host:
         events = [{"until": str(release), "started": str(tmp_path / f"started{n}")} for n in range(3)]
@@ -243,7 +243,7 @@ async def test_init_error_is_returned_and_stops_no_other_function(tmp_path: Path
 
 
 async def test_init_error_delays_the_next_start(tmp_path: Path) -> None:
-    """A function that fails at init is not started for every invocation."""
+    """The function is not started again for every invocation."""
     imports = tmp_path / "imports"
     broken = spec("broken_at_init", name="broken", environment={"IMPORTS": str(imports)})
     async with hosting(tmp_path, broken) as host:

@@ -1,0 +1,111 @@
+"""The command `masscomm inbox`: it shows the messages of a user, as the device or the mailbox received them."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from devstack.config import StackConfig
+from devstack.demo import provider
+from masscomm.cdc.progress import KafkaCdcProgress
+from masscomm.channels.email import mail_domain_in_ascii
+from masscomm.clock import SystemClock
+from masscomm.directory.bulk_writes import connect
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.ids import notification_id
+
+POLL_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A message that a user received on one device or at one address."""
+
+    user_id: int
+    channel: str
+    notification_id: str
+    # The receiver: "device 421 (gcm)", or the e-mail address.
+    receiver: str
+    title: str
+    text: str
+
+    def rendered(self) -> Text:
+        """Return the message as text for a terminal."""
+        head = f"{self.channel} to user {self.user_id}, {self.receiver}"
+        body = "\n".join(f"  {line}" for line in self.text.rstrip().splitlines())
+        note = f"  notification {self.notification_id}"
+        return Text.assemble((head, "cyan"), "\n  ", (self.title, "bold"), "\n", body, "\n", (note, "dim"))
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """The messages of some users in the local stack.
+
+    Every method raises Retry if the directory does not answer, and httpx.HTTPError if the provider does not.
+    """
+
+    config: StackConfig
+    user_ids: Sequence[int]
+
+    def messages(self) -> list[Message]:
+        """Return all messages since the provider was started: those of each device in their order, then the e-mails."""
+        directory = OpenSearchDirectory(
+            connect(self.config.opensearch_url), progress=KafkaCdcProgress.from_environment, clock=SystemClock()
+        )
+        users = directory.users(self.user_ids)
+        found = []
+        for user_id, devices in directory.devices(self.user_ids).items():
+            for device in devices:
+                if device.endpoint_arn is not None:
+                    receiver = f"device {device.device_id} ({device.platform})"
+                    calls = provider.pushes_to(self.config.aws_url, device.endpoint_arn)
+                    found += [_message(user_id, receiver, call) for call in calls]
+        mailboxes = {_mailbox(user.email): user.user_id for user in users.values() if user.email}
+        if mailboxes:
+            found += [
+                _message(mailboxes[call.target], call.target, call)
+                for call in provider.emails(self.config.aws_url)
+                if call.target in mailboxes
+            ]
+        return found
+
+    def of_send(self, send_id: str) -> list[Message]:
+        """Return the messages of one send."""
+        wanted = {notification_id(send_id, user_id, channel) for user_id in self.user_ids for channel in CHANNELS}
+        return [message for message in self.messages() if message.notification_id in wanted]
+
+    def follow(self) -> Iterator[Message]:
+        """Yield all messages, then each new one as it arrives; the iterator never ends."""
+        seen: Counter[Message] = Counter()
+        while True:
+            found: Counter[Message] = Counter()
+            for message in self.messages():
+                found[message] += 1
+                if found[message] > seen[message]:  # A duplicate message is shown, too.
+                    yield message
+            seen = found
+            time.sleep(POLL_S)
+
+
+def _mailbox(address: str) -> str:
+    """Return the address in the form in which SES received it. An invalid address is returned unchanged, because no
+    e-mail was sent to it.
+    """
+    try:
+        return mail_domain_in_ascii(address)
+    except ValueError:
+        return address
+
+
+def _message(user_id: int, receiver: str, call: provider.Call) -> Message:
+    return Message(
+        user_id=user_id,
+        channel=call.channel,
+        notification_id=call.notification_id,
+        receiver=receiver,
+        title=call.title,
+        text=call.text,
+    )
