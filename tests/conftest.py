@@ -1,8 +1,8 @@
-"""The servers that tests may ask for: one stack a session, on free ports, each service started when first needed.
+"""Fixtures of servers: one stack a session, on free ports, each service started at its first use.
 
 Every fixture returns the stack's configuration (addresses, ports). The servers are shared by all tests and all
-worker processes: a test makes its own topics, subjects, indices, databases and connectors, under names of its own, and
-kills no service. A test that must kill one makes a stack for itself.
+worker processes: a test makes its own topics, subjects, indices, databases and connectors, under unique names, and
+kills no service. A test that must kill one starts its own stack.
 """
 
 import fcntl
@@ -10,20 +10,27 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from devstack import testing
 from devstack.config import StackConfig
 from tests.support.spark.session import kafka_frame, spark
-from tests.support.whole_files import SPARK, STACKS, WholeFiles, group
+from tests.support.whole_files import SPARK, STACKS, TEMPLATES, WholeFiles, group
 
-# Here, once: where two folders took them in, a process that ran tests of both would end its one Spark twice.
+# Imported only here: with imports in two folders a process would end its one Spark session twice.
 __all__ = ["kafka_frame", "spark"]
+
+# Neither a deadline nor a limit of generation time: on a loaded machine both fail good tests.
+settings.register_profile(
+    "masscomm", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("masscomm")
 
 _SHARED = pytest.StashKey[testing.SharedStack]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    # Here and not in the folder of the cells: pytest asks for options before it has seen their folder.
+    # Here and not in the cells' folder: pytest reads options before it has collected that folder.
     parser.addoption(
         "--cells",
         choices=("few", "others", "all"),
@@ -50,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # xdist's workers use the one of the process that started them
+    if not hasattr(config, "workerinput"):  # xdist's workers use the stack of the process that started them
         config.stash[_SHARED] = testing.SharedStack()
 
 
@@ -66,19 +73,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What workers begin with: what takes longest, each a worker, and then what is fast.
+    """Sort the tests: first the slowest, one for each worker, then the fast ones.
 
-    Whatever takes minutes and begins last is what all the others have ended long before.
+    A test of several minutes that began last would prolong the whole run.
     """
     if id := config.getoption("--guarantee"):
         others = [item for item in items if not any(id in marker.args for marker in item.iter_markers("guarantee"))]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in set(others)]
+    if not config.getoption("--nightly"):
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if item not in set(nightly)]
     if hasattr(config, "workerinput"):
         order = (
             STACKS,
             SPARK,
             "tests/component/spark_metrics/test_exactness",
+            TEMPLATES,
             "tests/unit/",
             "tests/component/spark_metrics/",
             "",
@@ -118,15 +130,15 @@ def localstack() -> StackConfig:
 
 @pytest.fixture(scope="session")
 def connect() -> StackConfig:
-    """Kafka Connect with Debezium's PostgreSQL connector, and the broker and database it needs: `connect_url`."""
+    """Kafka Connect with Debezium's PostgreSQL connector, and its broker and database: `connect_url`."""
     return testing.ensure("connect", "postgres")
 
 
 @pytest.fixture(scope="module")
 def one_stack_at_a_time(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
-    """Two stacks at once would be twice the memory, and neither would keep its deadlines.
+    """Lock the machine for one stack: two would need twice the memory and miss their deadlines.
 
-    For a module, never for a session: a worker that held one while it asked for another would stand in its own way.
+    For a module, not for a session: a worker that held the lock for the whole session would block the other workers.
     """
     base = tmp_path_factory.getbasetemp()
     with (base if worker_id == "master" else base.parent).joinpath("stack.lock").open("w") as lock:

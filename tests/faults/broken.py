@@ -1,4 +1,4 @@
-"""Records that cannot be processed, among those that can."""
+"""Faults of the matrix: records that cannot be processed, between valid records."""
 
 import time
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.fault_stack.population import CATEGORIES, CLUB
 
-GOOD = 5
+VALID = 5
 POISON = {
     "undecodable": b"this is no Avro",
     "unknown_schema": b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever",
 }
-TOO_MUCH = "x" * 150_000  # more than the data of a send may be
+TOO_MUCH = "x" * 150_000  # A text that is larger than the data of a send may be.
 
 
-def among_good(kind: str, *, positions: Sequence[int]) -> FaultOf:
-    """Good sends in one partition, with a record that is none at these places among them."""
+def among_valid(kind: str, *, positions: Sequence[int]) -> FaultOf:
+    """Valid sends in one partition, with a broken record at each of these positions."""
 
     def fault(bench: Bench, _: Send) -> None:
         values = [
-            _encoded(bench, bench.shared[start : start + 20]) for start in range(0, (GOOD - len(positions)) * 20, 20)
+            _encoded(bench, bench.shared[start : start + 20]) for start in range(0, (VALID - len(positions)) * 20, 20)
         ]
         for position in positions:
             values.insert(position, POISON[kind])
@@ -32,7 +32,7 @@ def among_good(kind: str, *, positions: Sequence[int]) -> FaultOf:
 
 
 def oversize(bench: Bench, _: Send) -> None:
-    """A send whose data is too large is dead-lettered, and its recipients failed; the one after it goes on."""
+    """A send whose data is too large is dead-lettered and its recipients fail; the next send is delivered."""
     large = _encoded(bench, bench.shared[:20], data={"headline": TOO_MUCH})
     [sent] = bench.sends
     sent.fates = {user_id: frozenset({"dead_letter"}) for user_id in sent.fates}
@@ -40,9 +40,12 @@ def oversize(bench: Bench, _: Send) -> None:
     bench.produce(topics.SEND_MONOLITH, [large, _encoded(bench, bench.shared[20:40])], partition=0)
 
 
-def chunk_index_used_again(bench: Bench, _: Send) -> None:
-    """One-recipient sends with one send_id and chunk index, to several users: the first of them is sent to."""
-    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:3]  # they have a device, and want everything
+def chunk_index_reused(bench: Bench, _: Send) -> None:
+    """Sends with one recipient each to several users, with the same send_id and chunk index: only the first user
+    gets the message.
+    """
+    # These users have a device and permit everything.
+    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:3]
     sent = bench.expect_send(f"{time.time_ns():x}-{len(bench.sends)}", users)
     sent.uncounted = frozenset(users[1:])
     for user_id in sent.uncounted:
@@ -52,7 +55,7 @@ def chunk_index_used_again(bench: Bench, _: Send) -> None:
 
 
 def _encoded(bench: Bench, users: Sequence[int], data: dict[str, str] | None = None) -> bytes:
-    """A send to these people as the monolith writes it; it is judged from now on."""
+    """Return a send to these users as the monolith encodes it; the cell is checked against it."""
     return _value(bench, bench.expect_send(f"{time.time_ns():x}-{len(bench.sends)}", users), users, data)
 
 

@@ -1,6 +1,6 @@
-"""The fault matrix: every cell is a fault, a load and what may be left behind."""
+"""The fault matrix: each cell has a fault, the sends during it, and an expectation."""
 
-from functions.delivery.deliver import SLICE_SIZE
+from functions.delivery.publish import UNRECORDED
 from tests.faults import (
     broken,
     delaying,
@@ -11,6 +11,7 @@ from tests.faults import (
     providers,
     quiet,
     receipts,
+    requesting,
     second_broker,
     servers,
     tenants,
@@ -18,17 +19,17 @@ from tests.faults import (
 from tests.faults.moments import Moment
 from tests.support.fault_stack.cell import Cell, Expectation, Load
 
-MANY = Load(users=400, chunk=50)  # so that each step has several records under way
+MANY = Load(users=400, chunk=50)  # With this load, several records are in progress at each step.
 OWN = Load(users=60, own=True)
 MAIL = Load(users=400, channel="email")
-ONE_SLICE = Load(users=SLICE_SIZE)
-NOBODY = Load(users=0)  # or the fault sends by itself
-GONE = Expectation(gone=(5, 6, 25))
+ONE_SLICE = Load(users=UNRECORDED)
+NO_LOAD = Load(users=0)  # The fault itself requests the sends, or there are none.
+REFUSED_USERS = Expectation(refused_users=(5, 6, 25))
 TAKEN_AND_LOST = 7
 
 
 def _killed(function: str, topic: str, *few: Moment) -> list[Cell]:
-    """few: the moments whose cells stand for all."""
+    """Return one cell for each moment of a kill. `few` are the moments that run with the other tests."""
     when: dict[Moment, str] = {"before": "before", "middle": "in the middle of", "after": "after"}
     return [
         Cell(
@@ -42,8 +43,8 @@ def _killed(function: str, topic: str, *few: Moment) -> list[Cell]:
 
 
 def _dead_lettered(name: str, reason: str, position: int, *, ci: bool = False) -> Cell:
-    fault = broken.among_good(reason, positions=(position,))
-    return Cell(name=name, fault=fault, load=NOBODY, expectation=Expectation(dead_letters=(reason,)), ci=ci)
+    fault = broken.among_valid(reason, positions=(position,))
+    return Cell(name=name, fault=fault, load=NO_LOAD, expectation=Expectation(dead_letters=(reason,)), ci=ci)
 
 
 CELLS = (
@@ -64,10 +65,10 @@ CELLS = (
         name="the provider is slower than an invocation is long",
         fault=processes.slower_than_an_invocation,
     ),
-    Cell(name="a function takes too long for longer than all attempts", fault=processes.times_out_again_and_again),
+    Cell(name="a function takes too long for longer than all attempts", fault=processes.times_out_repeatedly),
     Cell(
-        name="a record crashes its function again and again",
-        fault=processes.crashes_again_and_again,
+        name="a record crashes its function at each attempt",
+        fault=processes.crashes_repeatedly,
         expectation=Expectation(dead_letters=("crashes",)),
     ),
     Cell(name="the same batch twice at the same time", fault=processes.twice, ci=True),
@@ -85,23 +86,34 @@ CELLS = (
     Cell(
         name="users absent at the first check and partly absent at the second",
         fault=delivering.absent_then_partly_absent,
-        load=NOBODY,
+        load=NO_LOAD,
         ci=True,
     ),
     Cell(
-        name="preference_checker killed between holding for quiet hours and telling",
+        name="preference_checker killed between delaying for quiet hours and its outcome",
         fault=quiet.killed_while_holding,
-        load=NOBODY,
+        load=NO_LOAD,
     ),
-    Cell(name="quiet hours begin while SNS is away", fault=quiet.begin_while_the_provider_is_away, load=NOBODY),
+    Cell(name="quiet hours begin while SNS is down", fault=quiet.begin_while_provider_is_down, load=NO_LOAD),
     Cell(name="delivery asleep for longer than its lease", fault=processes.asleep, load=ONE_SLICE),
-    Cell(name="a record again in another lane", fault=processes.again_in_another_lane, load=Load(users=90)),
-    Cell(name="each record again once it is counted", fault=processes.redelivered_after_counting),
+    Cell(name="a record repeated in another lane", fault=processes.repeated_in_another_lane, load=Load(users=90)),
+    Cell(name="each record repeated after it is counted", fault=processes.redelivered_after_counting),
+    Cell(
+        name="send_handler killed between chunks, request repeated with its key",
+        fault=requesting.killed_between_chunks,
+        load=NO_LOAD,
+    ),
+    Cell(
+        name="a send is cancelled while delivery is killed",
+        fault=requesting.cancelled_while_killed,
+        ci=True,
+        timeout_s=60.0,  # it waits for the metrics job, too
+    ),
     # --- tenants ---
     Cell(
         name="a tenant's broadcast behind another tenant's larger one",
         fault=tenants.broadcasts_side_by_side,
-        load=NOBODY,
+        load=NO_LOAD,
         ci=True,
     ),
     # --- Kafka ---
@@ -116,8 +128,8 @@ CELLS = (
     Cell(name="broker killed and restarted", fault=processes.server_killed("kafka"), load=MANY),
     Cell(name="the leader of every topic killed", fault=second_broker.leader_killed, load=MANY),
     # --- OpenSearch ---
-    Cell(name="OpenSearch says 429", fault=servers.opensearch_answers(429), ci=True),
-    Cell(name="OpenSearch says 503", fault=servers.opensearch_answers(503)),
+    Cell(name="OpenSearch responds 429", fault=servers.opensearch_answers(429), ci=True),
+    Cell(name="OpenSearch responds 503", fault=servers.opensearch_answers(503)),
     Cell(name="OpenSearch does not answer in time", fault=servers.opensearch_times_out),
     Cell(name="OpenSearch answers a look-up by id in part", fault=servers.partial_mget, ci=True),
     Cell(name="OpenSearch answers a search in part", fault=servers.partial_search),
@@ -130,27 +142,29 @@ CELLS = (
     Cell(
         name="a slice that no item of DynamoDB holds",
         fault=delivering.very_many_devices,
-        load=NOBODY,
+        load=NO_LOAD,
     ),
     Cell(name="DynamoDB down while publishing", fault=servers.dynamodb_down_while_publishing),
     # --- the delay store ---
-    Cell(name="delayed records stored twice among unreadable ones", fault=delaying.twice_among_unreadable, load=NOBODY),
+    Cell(
+        name="delayed records stored twice among unreadable ones", fault=delaying.twice_among_unreadable, load=NO_LOAD
+    ),
     # --- SNS ---
     Cell(name="SNS throttles", fault=providers.sns_throttles),
-    Cell(name="SNS says 5xx to one call in five", fault=providers.sns_answers("InternalError", share=0.2)),
+    Cell(name="SNS responds 5xx to one call in five", fault=providers.sns_answers("InternalError", share=0.2)),
     Cell(
         name="SNS resets connections after it took the message",
         fault=providers.sns_answers("reset_after", times=TAKEN_AND_LOST),
         expectation=Expectation(bound=TAKEN_AND_LOST),
         ci=True,
     ),
-    Cell(name="SNS says that credentials have expired", fault=providers.sns_answers("ExpiredToken", times=60)),
+    Cell(name="SNS responds that credentials have expired", fault=providers.sns_answers("ExpiredToken", times=60)),
     *(
         Cell(
-            name=f"SNS says {code}",
+            name=f"SNS responds {code}",
             fault=providers.sns_refuses_endpoints(code),
             load=OWN,
-            expectation=GONE,
+            expectation=REFUSED_USERS,
             ci=ci,
         )
         for code, ci in (("EndpointDisabled", True), ("NotFound", False), ("InvalidParameter", False))
@@ -158,21 +172,21 @@ CELLS = (
     Cell(
         name="devices whose endpoints come late or never",
         fault=delivering.endpoints_late_or_never,
-        load=NOBODY,
+        load=NO_LOAD,
         expectation=Expectation(dead_letters=("invalid",) * 3),
         ci=True,
     ),
-    Cell(name="SNS says EndpointDisabled of one device of two", fault=providers.one_of_two_gone, load=OWN),
+    Cell(name="SNS responds EndpointDisabled for one device of two", fault=providers.one_of_two_disabled, load=OWN),
     Cell(
-        name="SNS says that a platform application is disabled",
+        name="SNS responds that a platform application is disabled",
         fault=providers.sns_answers("PlatformApplicationDisabled", times=1),
     ),
     Cell(
-        name="a platform application is disabled until somebody acts",
+        name="a platform application is disabled until an operator enables it",
         fault=providers.application_off,
         timeout_s=75,
     ),
-    Cell(name="the send expires while SNS is away", fault=providers.expires, load=NOBODY),
+    Cell(name="the send expires while SNS is down", fault=providers.expires, load=NO_LOAD),
     # --- SES ---
     Cell(name="delivery killed in the middle of mailing", fault=providers.killed_mailing, load=MAIL),
     Cell(
@@ -180,29 +194,34 @@ CELLS = (
         fault=providers.ses_answers(400, "Throttling", "Maximum sending rate exceeded.", times=30),
         load=MAIL,
     ),
-    Cell(name="SES says 5xx", fault=providers.ses_answers(500, "InternalFailure", "Failure.", times=30), load=MAIL),
+    Cell(name="SES responds 5xx", fault=providers.ses_answers(500, "InternalFailure", "Failure.", times=30), load=MAIL),
     Cell(
         name="SES cuts connections after it took the message",
         fault=providers.ses_answers_lost,
         load=MAIL,
         expectation=Expectation(bound=5),
     ),
-    Cell(name="SES rejects some messages", fault=providers.ses_rejects, load=NOBODY),
-    Cell(name="an address on the suppression list", fault=providers.suppressed_address, load=NOBODY),
+    Cell(name="SES rejects some messages", fault=providers.ses_rejects, load=NO_LOAD),
+    Cell(name="an address on the suppression list", fault=providers.suppressed_address, load=NO_LOAD),
     # --- receipts ---
     Cell(
-        name="receipts come while their function and all it needs fail", fault=receipts.receipts_while_everything_fails
+        name="receipts arrive while their function and its servers fail", fault=receipts.receipts_while_everything_fails
     ),
-    Cell(name="receipts come long before the outcomes they are about", fault=receipts.too_early, load=Load(users=40)),
-    Cell(name="tokens and addresses turn out dead afterwards", fault=receipts.learnt_afterwards, load=NOBODY, ci=True),
-    # --- longer than all attempts ---
-    Cell(name="OpenSearch away for longer than all attempts", fault=servers.opensearch_outage),
+    Cell(name="receipts arrive long before their outcomes", fault=receipts.too_early, load=Load(users=40)),
     Cell(
-        name="OpenSearch away, and the records too large to be handed over",
+        name="receipts report inactive tokens and bounced addresses",
+        fault=receipts.learnt_afterwards,
+        load=NO_LOAD,
+        ci=True,
+    ),
+    # --- longer than all attempts ---
+    Cell(name="OpenSearch down for longer than all attempts", fault=servers.opensearch_outage),
+    Cell(
+        name="OpenSearch down, and the records too large to be handed over",
         fault=servers.handed_over_without_payload,
         load=Load(users=1_500),
     ),
-    Cell(name="SNS away for longer than all attempts", fault=providers.sns_outage),
+    Cell(name="SNS down for longer than all attempts", fault=providers.sns_outage),
     # --- the registry ---
     Cell(name="registry down, warm", fault=servers.registry_down_warm, ci=True),
     Cell(name="registry down, cold", fault=servers.registry_down_cold),
@@ -214,22 +233,22 @@ CELLS = (
     Cell(
         name="an oversize record",
         fault=broken.oversize,
-        load=NOBODY,
+        load=NO_LOAD,
         expectation=Expectation(dead_letters=("too_large",)),
     ),
     Cell(
-        name="a chunk index used again for other users",
-        fault=broken.chunk_index_used_again,
-        load=NOBODY,
+        name="a chunk index reused for other users",
+        fault=broken.chunk_index_reused,
+        load=NO_LOAD,
         expectation=Expectation(dead_letters=("invalid",) * 2),
     ),
     Cell(
         name="a flood of hostile records over every topic at once",
-        fault=flood.flood(20_000, timeout_s=240.0),
+        fault=flood.flood(20_000, timeout_s=120.0),
         load=Load(users=400),
         timeout_s=240.0,
     ),
-    Cell(name="no recipients", fault=processes.none, load=NOBODY),
+    Cell(name="no recipients", fault=processes.none, load=NO_LOAD),
     Cell(name="one recipient", fault=processes.none, load=Load(users=1), ci=True),
     Cell(
         name="recipients named twice",
@@ -240,17 +259,17 @@ CELLS = (
     Cell(
         name="phones change hands between four environments of the device registrar",
         fault=flood.phones_change_hands,
-        load=NOBODY,
+        load=NO_LOAD,
         timeout_s=60.0,
     ),
     Cell(
         name="a generation of the directory is replaced while functions and connectors die",
         fault=generations.replaced,
-        load=NOBODY,
+        load=NO_LOAD,
         timeout_s=60.0,
     ),
     # --- the other processes ---
-    Cell(name="a user created while change data capture is down", fault=processes.newcomer, load=NOBODY),
+    Cell(name="a user created while change data capture is down", fault=processes.new_user, load=NO_LOAD),
     Cell(name="Connect killed", fault=processes.server_killed("connect")),
     Cell(name="Postgres killed", fault=processes.server_killed("postgres")),
     Cell(name="Spark killed", fault=processes.server_killed("spark")),

@@ -1,4 +1,4 @@
-"""The cells that run, and the stack they run on."""
+"""Fixtures: the selected cells and the stack that they run on."""
 
 from collections.abc import Iterator
 
@@ -13,10 +13,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cells = [item for item in items if isinstance(_cell(item), Cell)]
     wanted = [item for item in cells if isinstance(cell := _cell(item), Cell) and cell.ci is not unwanted]
     part, parts = map(int, config.getoption("--part").split("/"))
-    kept = set(wanted[len(wanted) * (part - 1) // parts : len(wanted) * part // parts])
-    left_out = [item for item in cells if item not in kept]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    selected = set(wanted[len(wanted) * (part - 1) // parts : len(wanted) * part // parts])
+    deselected = [item for item in cells if item not in selected]
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = [item for item in items if item not in deselected]
 
 
 def _cell(item: pytest.Item) -> object:

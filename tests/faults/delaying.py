@@ -1,4 +1,4 @@
-"""What happens to delayed records: stored twice, and among items that cannot be read."""
+"""Faults of the delay store: records stored twice, and unreadable items."""
 
 import json
 import time
@@ -15,11 +15,11 @@ from tests.support.servers import dynamodb_table
 from tests.support.until import until
 
 AHEAD_MS = 6_000
-AGAIN_MS = 2_000
+RESCHEDULE_MS = 2_000
 
 
 def twice_among_unreadable(bench: Bench, _: Send) -> None:
-    """Each delayed record is put again for another time, while items due before it cannot be read."""
+    """Each delayed record is stored again for a later time, while the store also has unreadable items that are due."""
     users = bench.population.grow(60)
     client = dynamodb_table.dynamodb(bench.stack.config)
     store = DynamoDbDelayStore(client=client)
@@ -35,14 +35,14 @@ def twice_among_unreadable(bench: Bench, _: Send) -> None:
 
     until("its chunks are delayed", lambda: len(delayed()) == 3)
     for item in delayed():
-        store.put(replace(item, due_ms=item.due_ms + AGAIN_MS, key=None), now_ms)
+        store.put(replace(item, due_ms=item.due_ms + RESCHEDULE_MS, key=None), now_ms)
     until("each copy is released", lambda: not delayed())
     for row in rows:
         client.delete_item(TableName="waiting", Key={name: row[name] for name in ("due_bucket", "id")})
 
 
 def _unreadable(topic: str, now_ms: int) -> list[dict[str, Any]]:
-    """A damaged item, one without its parts, and one of the previous form, each with its bucket's mark."""
+    """A damaged item, one without its parts, and one of the previous form, each with the mark of its bucket."""
     item = DelayedRecord(id=f"unreadable.{topic}", due_ms=now_ms, topic=topic, value=b"", delay_reason="send_at")
     bucket, key = key_of(item)
     lane = bucket.partition("#")[0]

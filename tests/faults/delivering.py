@@ -1,4 +1,4 @@
-"""What recipients, records and items of delivery may be like, while it delivers."""
+"""Unusual states of devices, users and ledger items during delivery."""
 
 import json
 
@@ -11,12 +11,13 @@ from tests.support.until import until
 
 
 def endpoints_late_or_never(bench: Bench, _: Send) -> None:
-    """The device registrar is down: devices that are ready get the message at once, the others after it is back.
+    """The device registrar is down: ready devices get the message at once, the others once the registrar has recovered.
 
-    A device without a token never gets an endpoint, and nobody waits for it.
+    A device without a token never gets an endpoint and delays no other device.
     """
     users = bench.population.grow(40)
-    ready = [user_id for user_id in users if user_id % 10 not in (1, 2, 4)]  # they have a device and want news
+    # These users have a device and permit news.
+    ready = [user_id for user_id in users if user_id % 10 not in (1, 2, 4)]
     before = {user_id: set(bench.population.endpoints[user_id]) for user_id in ready}
     states = path("/device_state/")
     with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=states) as refused:
@@ -25,12 +26,15 @@ def endpoints_late_or_never(bench: Bench, _: Send) -> None:
         refused.await_hits()
         sent = bench.emit(users)
         at_once = {pair for user_id in ready for pair in sent.calls[user_id] if pair[1] in before[user_id]}
-        until("the devices that are ready have it", lambda: received(bench) >= at_once, 30, every_s=0.1)
+        until("the ready devices have the message", lambda: received(bench) >= at_once, 30, every_s=0.1)
 
 
 def absent_then_partly_absent(bench: Bench, _: Send) -> None:
-    """Change data capture is behind and knows neither user, then one; kill -9 when both wait and nobody knows."""
-    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:2]  # they have a device, and want everything
+    """Change data capture is behind: first both users are absent, then one. kill -9 after both were delayed, before the
+    outcome.
+    """
+    # These users have a device and permit everything.
+    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:2]
     absent = set(users)
     rechecks = [topic.name for topic in topics.chain_topics() if topics.base_of(topic.name) == topics.RECHECK]
     before = bench.records(*rechecks)
@@ -56,19 +60,19 @@ def absent_then_partly_absent(bench: Bench, _: Send) -> None:
             absent.discard(users[0])
             held.discard()
         first = set(sent.calls[users[0]])
-        until("the one who is known has it", lambda: received(bench) >= first, every_s=0.1)
-    # The whole record, and the other user's part as each of its two deliveries left it to the scheduler.
-    until("all that waited is released", lambda: bench.records(*rechecks) >= before + 3, every_s=0.1)
+        until("the known user has the message", lambda: received(bench) >= first, every_s=0.1)
+    # There are three rechecks: the whole record, and the part of the other user, which two deliveries delayed.
+    until("all delayed records are released", lambda: bench.records(*rechecks) >= before + 3, every_s=0.1)
 
 
-# What is recorded of so many takes more than the 400 kB of one item of DynamoDB.
+# With this many devices, the results of one user exceed the 400 kB of a DynamoDB item.
 VERY_MANY_DEVICES = 8_000
 
 
 def very_many_devices(bench: Bench, _: Send) -> None:
-    """A user has so many devices that no item holds what they answered: it is published once, and recorded."""
+    """The results of one user's devices exceed one item: the message is published once to each device, and recorded."""
     users = bench.population.grow(10)
-    several = next(user_id for user_id in users if user_id % 10 >= 6)  # they have a device, and want everything
+    several = next(user_id for user_id in users if user_id % 10 >= 6)  # This user has a device and permits everything.
     devices = bench.population.add_many_devices(several, VERY_MANY_DEVICES)
     bench.emit(users)
     bench.settle()

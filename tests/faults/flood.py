@@ -1,4 +1,4 @@
-"""Hostile records over every topic at once: a good send settles all the same, and each of them is accounted for."""
+"""Hostile records on every topic at the same time: each is counted or dead-lettered, and a good send is unaffected."""
 
 import itertools
 import random
@@ -21,23 +21,22 @@ from tests.support.inputs.hostile_records import HostileRecord, hostile_records
 from tests.support.until import until
 
 _SCHEMAS = {topic.name: topic.schema for topic in topics.chain_topics()}
-# Of other topics the job reads fewer texts: docs/permanent-answers.md.
+# The job reads a field's text in fewer topics than the functions: docs/permanent-answers.md.
 _REFUSED_ALIKE = set(SEND.topics())
 
 
 def flood(count: int, *, timeout_s: float) -> FaultOf:
-    """So many records in all, at once, and then a good send."""
+    """Produce this many hostile records over all topics, then a good send."""
 
     def fault(bench: Bench, send: Send) -> None:
         written = _produce(bench, count)
         send()
-        until("everybody has an end", lambda: all(map(bench.ended, bench.sends)), timeout_s, every_s=0.5)
+        read = partial(bench.at_rest, _sources(bench.stack.generation))
+        until("every record of the flood is read", read, timeout_s, every_s=1, progress=lambda: bench.unfinished)
         until(
-            "every record of the flood is read",
-            lambda: bench.at_rest(_sources(bench.stack.generation)),
-            timeout_s,
-            every_s=1,
+            "every recipient has a terminal status", lambda: all(map(bench.ended, bench.sends)), timeout_s, every_s=0.5
         )
+        until("every record after the flood is read", read, timeout_s, every_s=1)
         unreadable = {place for place, record in written.items() if _is_unreadable(bench, record)}
         letters = {f"{letter.topic}-{letter.partition}@{letter.offset}" for letter in bench.letters.all()}
         missing = sorted(unreadable - letters)
@@ -57,7 +56,7 @@ def _quarantined(bench: Bench) -> set[str]:
 
 
 def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
-    """The flood by position, in the order of topics' turns."""
+    """The hostile records by position; the topics take turns."""
     generation = bench.stack.generation
     names = list(dict.fromkeys(itertools.chain.from_iterable(_sources(generation).values())))
     partitions = {topic.name: topic.partitions for topic in [*topics.chain_topics(), *topics.cdc_topics(generation)]}
@@ -101,10 +100,10 @@ def _records(bench: Bench, topic: str, count: int) -> Iterator[HostileRecord]:
 
 
 def _harmless(bench: Bench, records: Iterator[HostileRecord]) -> Iterator[HostileRecord]:
-    """Leave out records that would change what a cell compares.
+    """Leave out records that would change the values that a cell compares.
 
-    Readable row changes would change the directory, readable outcomes the metrics. Records with a source position have
-    dead letters of another position. tests/unit/test_hostile_records.py and the job's own tests have all of them.
+    Readable row changes would change the directory, readable outcomes the metrics. The dead letters of records with a
+    source position have another position. tests/unit/test_hostile_records.py and the job's own tests use all records.
     """
     for record in records:
         if any(name.startswith("masscomm.source") for name, _ in record.headers or ()):
@@ -131,7 +130,9 @@ def _as_read(record: HostileRecord) -> KafkaRecord:
 
 
 def phones_change_hands(bench: Bench, _: Send) -> None:
-    """Old and new owners' rows stand in different partitions, each with an environment of its own."""
+    """The rows of old and new owners are in different partitions, each with its own environment of the device
+    registrar.
+    """
     four = {"device_registrar": {"concurrency": 4}, "cdc_consumer": {"concurrency": 4}}
     with bench.stack.configured(four):
         have_devices = (0, 3, 5, 6, 7, 8, 9)

@@ -1,8 +1,8 @@
-"""A snapshot generation of the directory is replaced while sends are under way, functions and connectors die.
+"""A snapshot generation of the directory is replaced while sends are under way and functions and connectors are killed.
 
-The steps are the runbook's (docs/deploying.md): topics and functions for both generations, indices, the connector, and
-once the aliases have moved, the functions without the old one. What `infra.provision` and a deployment do in AWS, the
-same functions of the local stack's provisioning do here.
+The steps are the runbook's (docs/deploying.md): topics and functions for both generations, indices, the connector, and,
+once the aliases have moved, the functions without the old generation. `infra.provision` and a deployment take these
+steps in AWS; the same functions take them in the local stack.
 """
 
 import asyncio
@@ -18,8 +18,9 @@ from devstack.config import ROOT
 from devstack.demo.directory import TABLES
 from devstack.provision import connector_name, create_indices, create_topics, put_connector
 from emulators.sns_stand_in.script import Rule
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config
-from masscomm.kafka.topics import CDC_TABLES, cdc_topics
+from masscomm.kafka.topics import cdc_topics
 from tests.faults.moments import path
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
@@ -33,15 +34,16 @@ _TIMEOUT_S = 60
 
 
 def replaced(bench: Bench, _: Send) -> None:
-    """One generation breaks off, the old one loses its slot, and another one takes over."""
+    """The first new generation fails, then the old one loses its slot, and a second new one replaces it."""
     old = bench.stack.generation
+    bench.population.remove_invalid_devices()
     broken, new = _next(old, 1), _next(old, 2)
     generations = _Generations(bench)
     try:
         _breaks_off(bench, generations, old, broken)
         _takes_over(bench, generations, old, new)
     except BaseException:
-        # The next cell needs a directory: by the code of this tree, whatever the cell ran on.
+        # The next cells need a complete directory, built by the code of this tree and not by a mutant.
         bench.stack.sns.clear()
         bench.stack.code = ROOT
         generations.replace(_next(old, 3), ends=(old, broken, new))
@@ -49,11 +51,11 @@ def replaced(bench: Bench, _: Send) -> None:
 
 
 def _breaks_off(bench: Bench, generations: "_Generations", old: str, broken: str) -> None:
-    """Connect is killed in the middle of a snapshot; the old generation is fed meanwhile, and goes on answering."""
+    """Connect is killed in the middle of a snapshot; meanwhile the old generation is updated and serves look-ups."""
     users = bench.population.grow(60)
     bench.stack.sns.answer(Rule(code="slow", delay_s=0.1))
     bench.emit(users)
-    generations.prepare(broken, beside=old)
+    generations.prepare(broken, current=old)
     with generations.held_snapshot(broken) as killed:
         arrivals = bench.population.insert(20)
         for function in ("cdc_consumer", "device_registrar"):
@@ -74,14 +76,14 @@ def _breaks_off(bench: Bench, generations: "_Generations", old: str, broken: str
 
 
 def _takes_over(bench: Bench, generations: "_Generations", old: str, new: str) -> None:
-    """The old generation's slot is lost: what changes until there is a new one is in the new snapshot alone."""
+    """The old generation's slot is lost: only the new snapshot has the changes since then."""
     known = bench.population.grow(60)
     generations.drop_connector(old)
     arrivals = bench.population.insert(20)
     bench.population.opt_out(known[:20], wait=False)
     bench.population.change_tokens(known[20:40])
     bench.emit(arrivals)
-    generations.prepare(new, beside=old)
+    generations.prepare(new, current=old)
     with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=path("/_aliases")):
         generations.capture(new)
         for function in ("cdc_consumer", "device_registrar"):
@@ -90,7 +92,7 @@ def _takes_over(bench: Bench, generations: "_Generations", old: str, new: str) -
         sent = bench.emit(arrivals)
         with bench.stack.opensearch.fault(Delay(0), when=path("/_mget")) as asked:
             asked.await_hits(5)
-        assert not bench.ended(sent), "the generation that answers has never heard of them"
+        assert not bench.ended(sent), "the answering generation cannot have these users"
     generations.await_answering(new)
     bench.emit([*known, *arrivals])
     bench.settle()
@@ -106,40 +108,43 @@ def _takes_over(bench: Bench, generations: "_Generations", old: str, new: str) -
 
 
 class _Generations:
-    """What an operator does with generations, and what stands in OpenSearch of them."""
+    """The operator's steps, and the state of the generations in OpenSearch."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._config = bench.stack.config
         self._proxy = _SqlProxy(bench.stack.loop, self._config.ports.postgres)
 
-    def prepare(self, name: str, *, beside: str) -> None:
-        """Topics, functions that read both generations, indices."""
+    def prepare(self, name: str, *, current: str) -> None:
+        """Create topics and indices; configure the functions to read both generations."""
         create_topics(self._config.kafka_bootstrap, cdc_topics(name))
-        self._bench.stack.reconfigure(_FOUR, generation=f"{beside},{name}")
+        self._bench.stack.reconfigure(_FOUR, generation=f"{current},{name}")
         create_indices(self._config.opensearch_url, name)
 
     def capture(self, name: str) -> None:
-        """Its connector, through a proxy."""
+        """Start the generation's connector, through a proxy."""
         ports = self._config.ports
         url = self._config.database_url("monolith").replace(f":{ports.postgres}/", f":{self._proxy.port}/")
         put_connector(self._config.connect_url, name, url)
 
     @contextmanager
     def held_snapshot(self, name: str) -> Iterator[Callable[[], None]]:
-        """Its snapshot has begun, and the rows of a table are not read until the block ends or they are discarded."""
+        """Start the snapshot and hold its read of a table until the block ends or the result is called.
+
+        Yields a function that cuts the held read.
+        """
         with self._proxy.fault(Hold(), when=_reads("user_settings")) as held:
             self.capture(name)
             held.await_hits()
             yield held.discard
 
     def use(self, name: str) -> None:
-        """The functions read this one alone."""
+        """Configure the functions to read this generation alone."""
         self._bench.stack.reconfigure({}, generation=name)
         self._bench.population.generation = name
 
     def replace(self, name: str, *, ends: Iterable[str]) -> None:
-        """Make a generation that takes over from whatever is there."""
+        """Make a generation that replaces all others in any state."""
         create_topics(self._config.kafka_bootstrap, cdc_topics(name))
         self._bench.stack.reconfigure({}, generation=name)
         create_indices(self._config.opensearch_url, name)
@@ -150,7 +155,7 @@ class _Generations:
             self.remove(each)
 
     def drop_connector(self, name: str) -> None:
-        """Its connector, slot and publication; nothing where there are none."""
+        """Remove the generation's connector, slot and publication, as far as they exist."""
         with httpx.Client(base_url=self._config.connect_url, timeout=_TIMEOUT_S, trust_env=False) as client:
             client.delete(f"/connectors/{connector_name(name)}")
         slot = debezium_config(name)["slot.name"]
@@ -168,21 +173,21 @@ class _Generations:
             connection.execute(f"DROP PUBLICATION IF EXISTS {slot}")
 
     def remove(self, name: str) -> None:
-        """All there is of it."""
+        """Remove the generation's connector, indices and topics."""
         self.drop_connector(name)
         with self._search() as client:
-            indices = ",".join(f"{table}-{name}" for table in CDC_TABLES)
+            indices = ",".join(f"{table}-{name}" for table in captured_tables())
             client.delete(f"/{indices}", params={"ignore_unavailable": "true"}).raise_for_status()
         with AdminClient({"bootstrap.servers": self._config.kafka_bootstrap}) as admin:
             known = admin.list_topics(timeout=10).topics
-            gone = [topic.name for topic in cdc_topics(name) if topic.name in known]
-            for future in (admin.delete_topics(gone, operation_timeout=10) if gone else {}).values():
+            existing = [topic.name for topic in cdc_topics(name) if topic.name in known]
+            for future in (admin.delete_topics(existing, operation_timeout=10) if existing else {}).values():
                 future.result(10)
 
     def answering(self) -> set[str]:
         """The generations that the aliases point to."""
         with self._search() as client:
-            found = client.get(f"/_alias/{','.join(CDC_TABLES)}").json()
+            found = client.get(f"/_alias/{','.join(captured_tables())}").json()
         return {
             index.rpartition("-")[2]
             for index, entry in found.items()
@@ -190,21 +195,21 @@ class _Generations:
         }
 
     def await_answering(self, name: str) -> None:
-        """Wait until every alias points to it."""
+        """Wait until every alias points to the generation."""
         until(f"look-ups see {name}", lambda: self.answering() == {name}, every_s=0.1)
 
     def await_state(self, name: str, field: str) -> None:
-        """Wait until the generation's state says something of this."""
+        """Wait until a field of the generation's state is set."""
         with self._search() as client:
 
-            def said() -> bool:
+            def reached() -> bool:
                 answer = client.get(f"/directory_state/_doc/generation-{name}")
                 return answer.status_code == httpx.codes.OK and bool(answer.json()["_source"].get(field))
 
-            until(f"{field} of {name}", said, every_s=0.1)
+            until(f"{field} of {name}", reached, every_s=0.1)
 
     def assert_alone(self, name: str) -> None:
-        """No index of another generation is left, and the state of each row's device is of this one."""
+        """Check that only this generation has indices and that every device state belongs to it."""
         with psycopg.connect(self._config.database_url("monolith")) as connection:
             devices = [str(number) for (number,) in connection.execute("SELECT id FROM devices WHERE token <> ''")]
         with self._search() as client:
@@ -221,11 +226,11 @@ class _Generations:
 
 
 class _SqlProxy(TcpProxy):
-    """In front of Postgres: what a client sends can be held."""
+    """A proxy of Postgres that can hold a client's queries."""
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(CHUNK):
-            fault = self._fault_for(Request(what="", target="", body=data))
+            fault = self._fault_for(Request(operation="", target="", body=data))
             if fault is not None:
                 await fault.held()
             writer.write(data)

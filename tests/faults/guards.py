@@ -1,7 +1,7 @@
-"""The guards of the product code, and how each is shown to be needed.
+"""The guards of the product code, and the proof that each is needed.
 
-A guard is named by a comment in the code (tests/faults/mutation.py). Without it the named cell must fail; where no cell
-can see the guard, a test that is marked `kills(guard="...")` must fail, and `no_cell` gives the reason.
+A comment in the code names each guard (tests/faults/mutation.py). Without the guard the named cell must fail; if no
+cell can detect it, a test that is marked `kills(guard="...")` must fail, and `no_cell` gives the reason.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from tests.faults.mutation import Always, Argument, Becomes, Change, Never, Remo
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """The product without one guard."""
+    """The removal of one guard from the product."""
 
     guard: str
     # The rule that the guard keeps.
     rule: str
     change: Change
-    # The cell that must fail.
+    # The cell of the fault matrix that must fail without the guard.
     cell: str = ""
-    # The reason why tests must fail instead.
+    # The reason why no cell can detect the guard, so that tests must fail instead.
     no_cell: str = ""
 
 
@@ -34,6 +34,9 @@ LOGS_UNREAD = "the cells do not search logs, headers and outcomes for personal d
 PLAIN_TEXT = "local servers use no TLS"
 NOTHING_PRINTED = "the cells print nothing"
 ANY_SIGNATURE = "the stand-ins for AWS accept any signature"
+REPLACED_GENERATION = "a generation of the directory is replaced while functions and connectors die"
+ONE_CANCELLATION = "the cells cancel one send on its way"
+ONE_CALLER = "the cells repeat one request of one tenant"
 TEST_OF_EVERY_TOPIC = "a test of every topic is faster and as certain"
 
 MUTANTS = (
@@ -125,7 +128,7 @@ MUTANTS = (
         guard="metrics.counted_ids",
         rule="A record whose id is counted is not counted again.",
         change=Becomes('GUARDED + " where false"'),
-        cell="each record again once it is counted",
+        cell="each record repeated after it is counted",
     ),
     Mutant(
         guard="metrics.counted_ids_after_crash",
@@ -230,6 +233,24 @@ MUTANTS = (
         cell="a slice that no item of DynamoDB holds",
     ),
     Mutant(
+        guard="dynamodb.transaction_size",
+        rule="A transaction of DynamoDB has at most 100 items and 4 MB.",
+        change=Never(),
+        no_cell="no cell has a batch of that size",
+    ),
+    Mutant(
+        guard="dynamodb.transaction_token",
+        rule="A repeated transaction of DynamoDB is the first one.",
+        change=Becomes("None"),
+        no_cell="no cell loses the answer of DynamoDB alone",
+    ),
+    Mutant(
+        guard="delivery_ledger.absent_item",
+        rule="A lease or slice of many records is written only where none is stored.",
+        change=Becomes('"attribute_not_exists(absent)"'),
+        no_cell="tests of two owners are faster and as certain",
+    ),
+    Mutant(
         guard="delivery_ledger.recorded_results",
         rule="Results in the delivery ledger are not published again.",
         change=Without(2),
@@ -238,7 +259,7 @@ MUTANTS = (
     Mutant(
         guard="delivery_ledger.slice_by_slice",
         rule="A slice is recorded before the next slice begins.",
-        change=Removed(),
+        change=Becomes("{record_id: None for record_id in pending}"),
         cell="delivery killed in the middle of publishing",
     ),
     Mutant(
@@ -251,7 +272,7 @@ MUTANTS = (
         guard="delivery_ledger.other_recipients",
         rule="Other recipients under a recorded id have outcomes.",
         change=Never(),
-        cell="a chunk index used again for other users",
+        cell="a chunk index reused for other users",
     ),
     Mutant(
         guard="delivery_ledger.write_retry",
@@ -274,7 +295,7 @@ MUTANTS = (
     Mutant(
         guard="endpoints.ready_devices",
         rule="Devices with an endpoint do not wait for devices without one.",
-        change=Becomes("[] if any(map(_unregistered, devices)) else devices"),
+        change=Becomes("[] if any(map(_is_unregistered, devices)) else devices"),
         cell="devices whose endpoints come late or never",
     ),
     Mutant(
@@ -287,19 +308,19 @@ MUTANTS = (
         guard="endpoints.dead_endpoint",
         rule="An endpoint that the provider refuses permanently is reported to the device registrar.",
         change=Removed(),
-        cell="SNS says EndpointDisabled",
+        cell="SNS responds EndpointDisabled",
     ),
     Mutant(
         guard="endpoints.disabled_endpoint",
         rule="A disabled endpoint is not called.",
         change=Without(1),
-        cell="SNS says EndpointDisabled of one device of two",
+        cell="SNS responds EndpointDisabled for one device of two",
     ),
     Mutant(
         guard="endpoints.each_device",
         rule="Each device of a recipient is tried.",
-        change=Becomes("len(errors) == len(said) and any(isinstance(error, Transient) for error in errors)"),
-        cell="a platform application is disabled until somebody acts",
+        change=Becomes("len(errors) == len(answers) and any(isinstance(error, Transient) for error in errors)"),
+        cell="a platform application is disabled until an operator enables it",
     ),
     Mutant(
         guard="ids.delayed_part",
@@ -325,7 +346,7 @@ MUTANTS = (
         guard="delivery.expires_at",
         rule="No notification is published after expires_at.",
         change=Never(),
-        cell="the send expires while SNS is away",
+        cell="the send expires while SNS is down",
     ),
     Mutant(
         guard="preferences.opt_out_before_publishing",
@@ -388,6 +409,32 @@ MUTANTS = (
         no_cell="no cell holds the partitions of one table alone",
     ),
     Mutant(
+        guard="directory.answering_generation",
+        rule="Completeness is proved for the generation that answers, not for the latest one.",
+        change=Becomes(
+            'max(index.rpartition("-")[2] for index in self._client.indices.get_alias(index=f"{DEVICES}-*"))'
+        ),
+        cell=REPLACED_GENERATION,
+    ),
+    Mutant(
+        guard="directory.later_generation",
+        rule="A consumer of an old generation does not move the aliases back.",
+        change=Never(),
+        no_cell="no old consumer of a cell starts after the aliases have moved",
+    ),
+    Mutant(
+        guard="devices.every_generation",
+        rule="Devices of the old and of the new generation are registered until the aliases move.",
+        change=Becomes("ChangeDecoder(generations[0])"),
+        cell=REPLACED_GENERATION,
+    ),
+    Mutant(
+        guard="devices.recorded_generation",
+        rule="The state of a device carries its generation.",
+        change=Becomes("None"),
+        cell=REPLACED_GENERATION,
+    ),
+    Mutant(
         guard="provider_errors.throttling",
         rule="Throttling is no refusal.",
         change=Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
@@ -397,7 +444,7 @@ MUTANTS = (
         guard="provider_errors.expired_credentials",
         rule="Expired credentials fail no recipient.",
         change=Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
-        cell="SNS says that credentials have expired",
+        cell="SNS responds that credentials have expired",
     ),
     Mutant(
         guard="provider.rate_limit",
@@ -415,11 +462,17 @@ MUTANTS = (
         guard="provider.circuit_breaker",
         rule="A disabled platform application is not called.",
         change=Becomes("self._clock.monotonic() - 1"),
-        cell="a platform application is disabled until somebody acts",
+        cell="a platform application is disabled until an operator enables it",
     ),
     Mutant(
         guard="provider.call_deadline",
-        rule="The socket of a call is shut down at its deadline.",
+        rule="A provider call fails at its deadline.",
+        change=Removed(),
+        no_cell="the stand-ins for AWS answer at once or not at all",
+    ),
+    Mutant(
+        guard="aws_requests.call_deadline",
+        rule="The socket of a request to AWS is shut down at its deadline.",
         change=Removed(),
         no_cell="the stand-ins for AWS answer at once or not at all",
     ),
@@ -445,13 +498,13 @@ MUTANTS = (
         guard="decisions.held_stays_held",
         rule="A HELD recipient stays HELD when the user's settings change before the second check.",
         change=Argument(3),
-        cell="preference_checker killed between holding for quiet hours and telling",
+        cell="preference_checker killed between delaying for quiet hours and its outcome",
     ),
     Mutant(
         guard="on_failure.record_is_read_again",
         rule="A record that its on-failure record leaves out is read again from Kafka.",
         change=Never(),
-        cell="OpenSearch away, and the records too large to be handed over",
+        cell="OpenSearch down, and the records too large to be handed over",
     ),
     Mutant(
         guard="on_failure.time_out_is_no_crash",
@@ -463,13 +516,13 @@ MUTANTS = (
         guard="on_failure.max_crashes",
         rule="A record that crashes its function again and again is dead-lettered.",
         change=Never(),
-        cell="a record crashes its function again and again",
+        cell="a record crashes its function at each attempt",
     ),
     Mutant(
         guard="on_failure.delayed_record",
         rule="An on-failure record's recipients are delayed and rescheduled.",
         change=Removed(),
-        cell="OpenSearch away for longer than all attempts",
+        cell="OpenSearch down for longer than all attempts",
     ),
     Mutant(
         guard="on_failure.refused_send",
@@ -498,26 +551,26 @@ MUTANTS = (
     Mutant(
         guard="receipts.same_id",
         rule="A repeated receipt gives an outcome of the same id.",
-        change=Becomes("envelope_id(message.outcome_id, str(self._clock.monotonic()).encode())"),
-        cell="receipts come while their function and all it needs fail",
+        change=Becomes("derived_id(message.outcome_id, str(self._clock.monotonic()), message.channel, 0, 1)"),
+        cell="receipts arrive while their function and its servers fail",
     ),
     Mutant(
         guard="receipts.one_device_of_several",
         rule="A recipient bounces only when all its devices have refused.",
         change=Never(),
-        cell="receipts come while their function and all it needs fail",
+        cell="receipts arrive while their function and its servers fail",
     ),
     Mutant(
         guard="receipts.unknown_message",
         rule="A receipt of a message that is not stored yet is delayed.",
         change=Never(),
-        cell="receipts come long before the outcomes they are about",
+        cell="receipts arrive long before their outcomes",
     ),
     Mutant(
         guard="receipts.dead_token",
         rule="A dead token is reported to the device registrar.",
         change=Removed(),
-        cell="tokens and addresses turn out dead afterwards",
+        cell="receipts report inactive tokens and bounced addresses",
     ),
     Mutant(
         guard="receipts.own_address",
@@ -529,7 +582,7 @@ MUTANTS = (
         guard="receipts.dead_address",
         rule="A dead address is suppressed.",
         change=Removed(),
-        cell="tokens and addresses turn out dead afterwards",
+        cell="receipts report inactive tokens and bounced addresses",
     ),
     Mutant(
         guard="masking.log_lines",
@@ -594,8 +647,8 @@ MUTANTS = (
     Mutant(
         guard="quiet_hours.recheck",
         rule="Quiet hours are checked again before a delayed notification is published.",
-        change=Becomes("slices.finish(found.settings, found.devices, {})"),
-        cell="quiet hours begin while SNS is away",
+        change=Becomes("{}"),
+        cell="quiet hours begin while SNS is down",
     ),
     Mutant(
         guard="delay_store.one_sweep",
@@ -654,7 +707,7 @@ MUTANTS = (
     Mutant(
         guard="signatures.all_headers",
         rule="Every header of a request is signed.",
-        change=Becomes('{"host": _host(url), "x-amz-date": scope.stamp}'),
+        change=Becomes('{"host": host_header(url), "x-amz-date": scope.stamp}'),
         no_cell=ANY_SIGNATURE,
     ),
     Mutant(
@@ -760,9 +813,15 @@ MUTANTS = (
         no_cell=ONE_PLAN,
     ),
     Mutant(
+        guard="channels.each_has_a_sender",
+        rule="Delivery does not start while a channel has no sender.",
+        change=Never(),
+        no_cell="a deployment has a sender for each channel",
+    ),
+    Mutant(
         guard="limits.copied_fields",
         rule="The fields that each derived record copies are bounded together.",
-        change=Becomes("MAX_DATA_BYTES"),
+        change=Becomes('FIELDS_OF_SEND["data"].max_bytes'),
         no_cell="the test sends requests at every limit",
     ),
     Mutant(
@@ -782,5 +841,119 @@ MUTANTS = (
         rule="Half of a surrogate pair is refused.",
         change=Never(),
         no_cell=TEST_OF_EVERY_TOPIC,
+    ),
+    Mutant(
+        guard="decisions.other_content",
+        rule="Of two contents for the same chunk and users the later is dead-lettered.",
+        change=Never(),
+        no_cell="a test of each field is faster and as certain",
+    ),
+    Mutant(
+        guard="idempotency.claimed_send",
+        rule="Each attempt of a request produces the send of the first one.",
+        change=Becomes("self.requests.identify(keyed.send)"),
+        cell="send_handler killed between chunks, request repeated with its key",
+    ),
+    Mutant(
+        guard="idempotency.in_progress",
+        rule="One attempt at a time executes a request.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="idempotency.other_request",
+        rule="Another request under a key is refused.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="idempotency.tenants_key",
+        rule="Tenants may use the same key.",
+        change=Returns("sha256(key.encode()).hexdigest()"),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="idempotency.released",
+        rule="After an error the next attempt need not wait for the time-out.",
+        change=Removed(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="idempotency.stored_response",
+        rule="A repeated request gets the first response.",
+        change=Removed(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="idempotency.owner",
+        rule="An attempt that lost its claim changes nothing.",
+        change=Becomes('"attribute_exists(id) OR #owner = :owner"'),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="idempotency.expired_claim",
+        rule="An expired claim that DynamoDB has not deleted does not count.",
+        change=Becomes('"attribute_not_exists(id) OR expires_at < :now AND expires_at > :now"'),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="cancellations.before_publishing",
+        rule="Nothing of a cancelled send is published.",
+        change=Never(),
+        cell="a send is cancelled while delivery is killed",
+    ),
+    Mutant(
+        guard="cancellations.single_recipient",
+        rule="A record's single recipient is cancelled by delivery alone.",
+        change=Becomes("chunk.cancelled"),
+        no_cell="no cell cancels a send while preference_checker repeats a record of one recipient",
+    ),
+    Mutant(
+        guard="cancellations.ended_send",
+        rule="A send that has ended is not cancelled.",
+        change=Never(),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="cancellations.tenants_send",
+        rule="A tenant cancels its own sends only.",
+        change=Returns("send.send_id"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="cancellations.hostile_send_id",
+        rule="An id that no send has stops no batch.",
+        change=Becomes("{_id(send): send for send in sends}"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="cancellations.consistent_read",
+        rule="A cancellation takes effect with the next batch.",
+        change=Becomes('{self._table: {"Keys": [{"id": {"S": id_}} for id_ in ids], "ConsistentRead": False}}'),
+        no_cell="LocalStack's reads are always consistent",
+    ),
+    Mutant(
+        guard="cancellations.unread_key",
+        rule="A send whose cancellation was not read is not published.",
+        change=Replaced("return found"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="tenancy.scope_of_a_route",
+        rule="A key reaches only the routes of its scopes.",
+        change=Never(),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.listed_sends",
+        rule="A tenant lists its own sends only.",
+        change=Becomes("club_id"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.other_tenants_send",
+        rule="Another tenant's send is handled as an unknown one.",
+        change=Becomes("send is None"),
+        no_cell=IDENTITY_ALWAYS,
     ),
 )

@@ -1,10 +1,10 @@
-"""The headline cell: a broadcast to 100,000 while each process in turn is killed with -9 and started again.
+"""The headline cell: a broadcast to 100,000 while each process in turn is killed with -9 and restarted.
 
     python -m tests.faults.headline [--recipients 100000] [--slice 40]
 
-Everybody has one device. The status of the send is asked for all the while, and must never say that more has ended than
-was asked for. Prints what came of it and writes out/faults-headline.json; exit status 1 where anybody was missed, told
-of twice, or doubled beyond the bound.
+Every user has one device. A thread polls the status of the send, whose terminal statuses must never exceed the
+requested notifications. Prints the result and writes out/faults-headline.json; exit status 1 if a recipient is missed,
+counted twice, or doubled beyond the bound.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import httpx
 from devstack.client_log import clients_log_to
 from devstack.config import ROOT
 from devstack.sns_process import Received
-from functions.delivery.deliver import SLICE_SIZE
+from functions.delivery.publish import UNRECORDED
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Cell, Load, Result
 from tests.support.fault_stack.stack import FaultStack
@@ -35,7 +35,7 @@ OUT = ROOT / "out" / "faults-headline.json"
 CLIENT_LOG = ROOT / "out" / "faults-headline-clients.log"
 RECIPIENTS = 100_000
 DELIVERY_KILLS = 6
-# A kill at each of these shares of the messages that the provider must take.
+# Shares of the expected messages at which a process is killed.
 FUNCTIONS = ("preference_checker", "builder", "delivery")
 SERVERS = ("opensearch", "registry", "connect", "spark", "postgres", "kafka", "lambda_host")
 ASK_S = 0.25
@@ -44,7 +44,7 @@ TIMEOUT_S = 900.0
 
 @dataclass
 class Watch:
-    """Asks for the send's status again and again in a thread of its own."""
+    """Polls the status of the send in its own thread."""
 
     url: str
     asked: int = 0
@@ -87,12 +87,12 @@ class Watch:
 
 
 def progress(text: str) -> None:
-    """A line on standard error: standard output is for the result."""
+    """Print a line to standard error: standard output is for the result."""
     sys.stderr.write(f"{text}\n")
 
 
 def fault(bench: Bench, kills: list[dict[str, Any]], recipients: int, delivery_kills: int) -> Callable[[], None]:
-    """Kills spread over the broadcast; delivery several times, so that its duplicates can be averaged."""
+    """Kills spread over the broadcast; delivery is killed several times, so that its duplicates can be averaged."""
 
     def at(share: float) -> None:
         until(
@@ -124,9 +124,10 @@ def fault(bench: Bench, kills: list[dict[str, Any]], recipients: int, delivery_k
 
 
 def doubled_a_kill(kills: Sequence[Mapping[str, Any]], received: Iterable[Received]) -> list[int]:
-    """What each kill of delivery doubled: messages whose copy before was published last before that kill.
+    """The number of duplicates by kill of delivery: a duplicate belongs to the last kill after the message's previous
+    copy.
 
-    When they are doubled says nothing: that may be after another kill, once the lease of the first is over.
+    The time of the duplicate itself may be after a later kill: it is published once the first lease has ended.
     """
     times = [kill["time"] for kill in kills if kill["process"] in ("delivery", "lambda_host")]
     doubled = [0] * len(times)
@@ -140,17 +141,17 @@ def doubled_a_kill(kills: Sequence[Mapping[str, Any]], received: Iterable[Receiv
 
 
 def main() -> int:
-    """0 where it held."""
+    """Run the command. Returns 0 if every check passed."""
     parser = argparse.ArgumentParser(description="A broadcast while every process is killed in turn.")
     parser.add_argument("--recipients", type=int, default=RECIPIENTS)
-    parser.add_argument("--slice", type=int, default=SLICE_SIZE, help="recipients a slice (default: %(default)s)")
+    parser.add_argument("--slice", type=int, default=UNRECORDED, help="recipients a slice (default: %(default)s)")
     parser.add_argument("--delivery-kills", type=int, default=DELIVERY_KILLS)
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     clients_log_to(CLIENT_LOG)
     with tempfile.TemporaryDirectory(prefix="masscomm-faults-") as folder, FaultStack(Path(folder)) as stack:
-        if arguments.slice != SLICE_SIZE:
-            stack.reconfigure({"delivery": {"environment": {"DELIVERY_SLICE_SIZE": str(arguments.slice)}}})
+        if arguments.slice != UNRECORDED:
+            stack.reconfigure({"delivery": {"environment": {"DELIVERY_UNRECORDED": str(arguments.slice)}}})
         with Bench.on(stack, shared=0) as bench:
             _, document = run(bench, arguments.recipients, arguments.slice, arguments.delivery_kills)
     arguments.out.parent.mkdir(exist_ok=True)
@@ -160,7 +161,7 @@ def main() -> int:
 
 
 def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> tuple[Result, dict[str, Any]]:
-    """The cell's row, and more of it, as in out/faults-headline.json."""
+    """Run the cell. Returns its row, and the longer document of out/faults-headline.json."""
     kills: list[dict[str, Any]] = []
     users = bench.population.grow_uniform(recipients)
     watches: list[Watch] = []

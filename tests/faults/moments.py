@@ -1,10 +1,10 @@
-"""When a fault strikes: requests to be recognised, and how far a send is."""
+"""The moments at which faults begin: conditions that match requests, and the progress of a send."""
 
 from collections.abc import Callable
 from typing import Literal
 
 from emulators.sns_stand_in import Rule
-from functions.delivery.deliver import SLICE_SIZE
+from functions.delivery.publish import UNRECORDED
 from masscomm.kafka import topics
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
@@ -14,48 +14,51 @@ from tests.support.until import until
 type Moment = Literal["before", "middle", "after"]
 
 LEDGER = "delivery_ledger"
-# Where delivery's records stand, of sends to many and to few.
+# The topics of delivery in all lanes and queues.
 DELIVERY = tuple(topic.name for topic in topics.chain_topics() if topic.name.startswith(topics.DELIVERY))
-HALF_A_SLICE = SLICE_SIZE // 2
-WORKERS = 16  # calls of delivery at once
-# Some slices are recorded, half of the next is published.
-INSIDE_A_SLICE = 3 * SLICE_SIZE + HALF_A_SLICE
+HALF_A_SLICE = UNRECORDED // 2
+# The number of recipients when three slices are recorded and half of the fourth is published.
+INSIDE_A_SLICE = 3 * UNRECORDED + HALF_A_SLICE
 
 
 def path(*parts: str) -> Callable[[Request], bool]:
-    """HTTP requests to a path with one of these in it."""
-    return lambda request: any(part in request.what for part in parts)
+    """Return a condition that is true for HTTP requests whose path contains one of these parts."""
+    return lambda request: any(part in request.operation for part in parts)
 
 
 def asks_for_user(user_id: int) -> Callable[[Request], bool]:
-    """The builder's look-up of somebody: it asks for their row and for no settings."""
+    """Return a condition that is true for the builder's look-up of a user; only the builder reads users without
+    settings.
+    """
     name = f'"{user_id}"'.encode()
 
     def holds(request: Request) -> bool:
-        return "/_mget" in request.what and name in request.body and b"user_settings" not in request.body
+        return "/_mget" in request.operation and name in request.body and b"user_settings" not in request.body
 
     return holds
 
 
 def bigger_mget(request: Request) -> bool:
-    """A look-up by id of many, and not the small ones by which the position of change data capture is read."""
-    return "/_mget" in request.what and len(request.body) > 1_000
+    """Return a condition that is true for a look-up of many ids, unlike the small ones that read the progress of
+    change data capture.
+    """
+    return "/_mget" in request.operation and len(request.body) > 1_000
 
 
 def dynamodb(table: str, *operations: str) -> Callable[[Request], bool]:
-    """Calls of DynamoDB about a table."""
+    """Return a condition that is true for DynamoDB calls on a table."""
     name = f'"{table}"'.encode()
     return lambda request: request.target.rpartition(".")[2] in operations and name in request.body
 
 
 def on_its_way(bench: Bench, send: Send) -> None:
-    """Send, with a provider that takes its time, until it took something."""
+    """Send to a slow provider, and wait until it has accepted a message."""
     bench.stack.sns.answer(Rule(code="slow", delay_s=0.1))
     send()
     until("the send is on its way", lambda: bench.stack.sns.counts().accepted > 0 and bool(received(bench)))
 
 
 def received(bench: Bench) -> set[tuple[str, str]]:
-    """What the provider took of this cell's sends."""
+    """Return the provider calls of this cell's sends that were accepted."""
     ours = {pair for sent in bench.sends for pairs in sent.calls.values() for pair in pairs}
     return ours & bench.received().keys()

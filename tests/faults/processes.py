@@ -1,4 +1,4 @@
-"""What is done to processes, and to what they take for granted, while a cell's send is on its way."""
+"""Faults of processes, and of the servers that they depend on, while a cell's send is under way."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,6 @@ from masscomm.kafka import topics
 from tests.faults.moments import (
     HALF_A_SLICE,
     INSIDE_A_SLICE,
-    WORKERS,
     Moment,
     asks_for_user,
     bigger_mget,
@@ -24,17 +23,20 @@ from tests.faults.moments import (
 from tests.support.fault_stack.bench import CHAIN, Bench, ExtraEnvironment, tail
 from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.fault_stack.proxy import Answer, Delay, Hold, HoldAnswer, produce_to
+from tests.support.fault_stack.stack import WORKERS
 from tests.support.harness.chain import entry, event
 from tests.support.until import until
 
 
 def none(bench: Bench, send: Send) -> None:
-    """Nothing."""
+    """Request the send without a fault."""
     send()
 
 
 def killed(function: str, topic: str, moment: Moment) -> FaultOf:
-    """kill -9 before its records reach the broker, when a part of them has, or when all have and it does not know."""
+    """kill -9 of a function before its records reach the broker, after a part of them, or after all but before the
+    acknowledgement.
+    """
 
     def fault(bench: Bench, send: Send) -> None:
         action = HoldAnswer() if moment == "after" else Hold()
@@ -69,7 +71,7 @@ def every_function_killed(bench: Bench, send: Send) -> None:
 
 
 def critical_killed_during_bulk(bench: Bench, send: Send) -> None:
-    """kill -9 of the critical lane's delivery in the middle of its send, while a bulk send is on its way."""
+    """kill -9 of the critical lane's delivery in the middle of its send, while a bulk send is under way."""
     on_its_way(bench, send)
     sent = bench.emit(bench.shared[500:900], critical=True)
     ours = set(sent.pairs)
@@ -78,7 +80,7 @@ def critical_killed_during_bulk(bench: Bench, send: Send) -> None:
 
 
 def timed_out(bench: Bench, send: Send) -> None:
-    """Delivery stops in the middle of publishing, until the host ends it for taking too long."""
+    """Delivery stops in the middle of publishing, until the host ends it at its timeout."""
     with bench.stack.configured({"delivery": {"timeout_s": 20}}):
         bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
         send()
@@ -91,20 +93,19 @@ def timed_out(bench: Bench, send: Send) -> None:
 
 
 def slower_than_an_invocation(bench: Bench, send: Send) -> None:
-    """The provider takes its time, and an invocation ends before its record: in peace, between two calls."""
+    """The provider is slow, so that an invocation ends before its record, between two calls, without an error."""
     with bench.stack.configured({"delivery": {"timeout_s": 20}}):
         bench.stack.sns.answer(Rule(code="slow", delay_s=2.0))
         send()
-        until("it goes on in another invocation", lambda: bench.failures() > 0, every_s=0.1)
+        until("the record continues in another invocation", lambda: bench.failures() > 0, every_s=0.1)
         bench.stack.sns.clear()
         bench.settle()
 
 
-def times_out_again_and_again(bench: Bench, send: Send) -> None:
-    """What a function needs hangs for longer than the function may take, until its records were sent to on-failure
-    often."""
+def times_out_repeatedly(bench: Bench, send: Send) -> None:
+    """Look-ups take longer than the function's timeout, until its records were sent to on-failure several times."""
     few = {"CRASHES_UNTIL_DEAD_LETTER": "1", "CHAIN_TIMEOUT_S": "4"}
-    # Less would be no time-out: a function that begins with less than it keeps for its answer begins nothing.
+    # A shorter timeout would cause no time-out: a function does not begin work in the time reserved for its response.
     builder = {"timeout_s": 4, "event_source": {"attempts": 1}}
     with bench.stack.configured({"builder": builder, "scheduler": {"environment": few}}):
         before, letters = bench.records(topics.ON_FAILURE), bench.records(topics.DEAD_LETTER)
@@ -114,16 +115,16 @@ def times_out_again_and_again(bench: Bench, send: Send) -> None:
 
         with bench.stack.opensearch.fault(Delay(8), when=asks_for_user(bench.shared[5])):
             send()
-            until("it was sent to on-failure often", often, 90, every_s=0.2)
+            until("the records were sent to on-failure several times", often, 90, every_s=0.2)
 
 
-def crashes_again_and_again(bench: Bench, send: Send) -> None:
-    """One record ends its function's process each time; the others of its batch go on."""
+def crashes_repeatedly(bench: Bench, send: Send) -> None:
+    """One record crashes its function each time; the other records of its batch are processed."""
     few = {"CRASHES_UNTIL_DEAD_LETTER": "1"}
     with bench.stack.configured({"builder": {"event_source": {"attempts": 2}}, "scheduler": {"environment": few}}):
         users = list(bench.shared[1000:1120])
-        marked = users[5]  # who wants it
-        # Those of the record who are passed to the builder end with it.
+        marked = users[5]  # This user permits everything.
+        # All recipients of this record that reach the builder are dead-lettered with the record.
         with bench.stack.opensearch.fault(Hold(), when=asks_for_user(marked)) as asked:
             sent = bench.emit(users)
             sent.fates = {
@@ -156,9 +157,10 @@ def twice(bench: Bench, send: Send) -> None:
 
 
 def asleep(bench: Bench, send: Send) -> None:
-    """Delivery is stopped in the middle of publishing for longer than its lease, while another finishes the record.
+    """Delivery is frozen in the middle of publishing for longer than its lease, while another environment finishes the
+    record.
 
-    The record is one slice, so that nothing but its lease says that the time is over.
+    The record is one slice, so that only the lease can stop the frozen environment.
     """
     with _extra_environment(bench, topics.in_lane(topics.DELIVERY, Lane.SMALL)) as (extra, records):
         bench.stack.sns.answer(Rule(code="hold"))
@@ -173,11 +175,11 @@ def asleep(bench: Bench, send: Send) -> None:
         bench.thaw("delivery")
         bench.settle()
         begun = len(bench.stack.sns.received()) - published
-        assert begun == 0, f"{begun} calls for a record that is another's"
+        assert begun == 0, f"{begun} calls for a record whose lease another environment has"
 
 
-def again_in_another_lane(bench: Bench, send: Send) -> None:
-    """The record of a send to few is in bulk's queue as well, while the first one is delivered."""
+def repeated_in_another_lane(bench: Bench, send: Send) -> None:
+    """The record of a small send is in a bulk queue as well, while the first copy is delivered."""
     records = tail(bench, topics.in_lane(topics.BUILD, Lane.SMALL))
     try:
         bench.stack.sns.answer(Rule(code="slow", delay_s=0.05))
@@ -190,8 +192,7 @@ def again_in_another_lane(bench: Bench, send: Send) -> None:
 
 
 def redelivered_after_counting(bench: Bench, send: Send) -> None:
-    """Each record of a send is redelivered once it is counted; then there is another send, which is counted after
-    it."""
+    """Each record of a send is redelivered after it is counted; then another send is counted."""
     names = [
         topic.name
         for topic in topics.chain_topics()
@@ -213,7 +214,7 @@ def redelivered_after_counting(bench: Bench, send: Send) -> None:
 
 @contextmanager
 def _extra_environment(bench: Bench, topic: str = topics.DELIVERY) -> Iterator[tuple[ExtraEnvironment, TopicReader]]:
-    """A warm environment of delivery, and a topic's records for it from now on."""
+    """Return a warm environment of delivery, and a reader of the new records of a topic."""
     extra = bench.extra_environment("delivery")
     records = tail(bench, topic)
     try:
@@ -224,7 +225,7 @@ def _extra_environment(bench: Bench, topic: str = topics.DELIVERY) -> Iterator[t
 
 
 def _event_of(records: TopicReader) -> dict[str, Any]:
-    """An event of the next record or records."""
+    """Return an event with the next records."""
     return event(
         *(
             entry(
@@ -241,7 +242,7 @@ def _event_of(records: TopicReader) -> dict[str, Any]:
 
 
 def _next(records: TopicReader) -> list[Message]:
-    """The next record or records, once there are some."""
+    """Wait for the next records."""
     found: list[Message] = []
 
     def there() -> bool:
@@ -258,7 +259,7 @@ def _known[T](value: T | None) -> T:
 
 
 def opt_out_between(bench: Bench, send: Send) -> None:
-    """Delivery is killed inside a record; before it is redelivered, one who was sent to and one who was not opt out."""
+    """Delivery is killed inside a record; before the redelivery, a user with and a user without the message opt out."""
     bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
     send()
     bench.await_held(1)
@@ -277,7 +278,7 @@ def opt_out_between(bench: Bench, send: Send) -> None:
 
 
 def recorded_decision_counts(bench: Bench, send: Send) -> None:
-    """The checker is killed when its records are out and its outcome is not; then one who was passed on opts out."""
+    """preference_checker is killed after its records and before its outcome; then an allowed user opts out."""
     with bench.stack.kafka.fault(HoldAnswer(), when=produce_to("build")) as held:
         send()
         held.await_hits()
@@ -287,12 +288,12 @@ def recorded_decision_counts(bench: Bench, send: Send) -> None:
             refused.await_hits()
             [sent] = bench.sends
             bench.population.opt_out([min(sent.calls)])
-    # Delivery may still honour it; that is the one other end there may be.
+    # Delivery may still apply the opt-out, so that both results are right.
     sent.fates[min(sent.calls)] = frozenset({"sent", "opted_out"})
 
 
-def newcomer(bench: Bench, _: Send) -> None:
-    """People are created and sent to while change data capture is down: not to know them is no reason to drop them."""
+def new_user(bench: Bench, _: Send) -> None:
+    """Users are created and sent to while change data capture is down: they are delayed, not suppressed as unknown."""
     bench.stack.stack.kill("connect")
     try:
         users = bench.population.insert(10)
@@ -304,12 +305,12 @@ def newcomer(bench: Bench, _: Send) -> None:
 
 
 def server_killed(name: str) -> FaultOf:
-    """kill -9 of a server while the send is on its way, and its start on the data it had."""
+    """kill -9 of a server while the send is under way, and a restart on its data."""
 
     def fault(bench: Bench, send: Send) -> None:
         on_its_way(bench, send)
         bench.stack.stack.kill(name)
-        bench.killed += name == "lambda_host"  # and every function with it
+        bench.killed += name == "lambda_host"  # Every function ends with the host.
         bench.stack.stack.restart(name)
 
     return fault

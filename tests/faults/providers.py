@@ -1,4 +1,4 @@
-"""What SNS and SES say, or do not say, while a cell's send is on its way."""
+"""Faults of SNS and SES while a cell's send is under way."""
 
 import time
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from tests.faults.moments import (
     DELIVERY,
     HALF_A_SLICE,
     INSIDE_A_SLICE,
-    WORKERS,
 )
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.fault_stack.population import address
 from tests.support.fault_stack.proxy import Answer, DropAnswer, HoldAnswer, Request
+from tests.support.fault_stack.stack import WORKERS
 from tests.support.until import until
 
 
 def sns_answers(code: str, *, share: float = 1.0, times: int | None = None) -> FaultOf:
-    """An answer to some publishes, from half a slice on."""
+    """SNS answers some publishes with an error code, after half a slice."""
 
     def fault(bench: Bench, send: Send) -> None:
         bench.stack.sns.answer(Rule(code=code, share=share, times=times, after=HALF_A_SLICE))
@@ -33,7 +33,7 @@ def sns_answers(code: str, *, share: float = 1.0, times: int | None = None) -> F
 
 
 def sns_throttles(bench: Bench, send: Send) -> None:
-    """A fraction of what delivery would publish is allowed."""
+    """SNS allows only a fraction of delivery's publish rate."""
     before = bench.stack.sns.counts()
     bench.stack.sns.limit(per_s=60, burst=10)
     send()
@@ -41,26 +41,26 @@ def sns_throttles(bench: Bench, send: Send) -> None:
     after = bench.stack.sns.counts()
     refused = after.refused.get("Throttling", 0) - before.refused.get("Throttling", 0)
     accepted = after.accepted - before.accepted
-    assert refused <= accepted, f"{refused} calls refused for {accepted} that were taken: nobody slowed down"
+    assert refused <= accepted, f"{refused} calls refused for {accepted} accepted: delivery did not slow down"
 
 
 def application_off(bench: Bench, send: Send) -> None:
-    """A platform application takes nothing until an operator acts: it is left alone, the other one goes on."""
+    """A platform application is disabled until an operator acts: calls to it stop; the other application continues."""
     bench.stack.sns.answer(Rule(code="PlatformApplicationDisabled", endpoint="/GCM/"))
     before = bench.stack.sns.counts().refused.get("PlatformApplicationDisabled", 0)
     records = bench.records(*DELIVERY)
     send()
-    until("its recipients wait and come back", lambda: bench.records(*DELIVERY) >= records + 2, every_s=0.1)
+    until("its recipients are delayed and released", lambda: bench.records(*DELIVERY) >= records + 2, every_s=0.1)
     refused = bench.stack.sns.counts().refused["PlatformApplicationDisabled"] - before
-    assert refused <= 2 * WORKERS, f"{refused} calls for an application that takes nothing"
+    assert refused <= 2 * WORKERS, f"{refused} calls of a disabled platform application"
     bench.stack.sns.clear()
 
 
 def sns_refuses_endpoints(code: str) -> FaultOf:
-    """Some endpoints take nothing any more; the devices are known to be inactive afterwards."""
+    """SNS rejects some endpoints permanently; afterwards their devices are inactive."""
 
     def fault(bench: Bench, send: Send) -> None:
-        users = sorted(bench.gone)
+        users = sorted(bench.refused_users)
         rules = [Rule(code=code, endpoint=arn) for user_id in users for arn in bench.population.endpoints[user_id]]
         bench.stack.sns.answer(*rules)
         send()
@@ -68,17 +68,17 @@ def sns_refuses_endpoints(code: str) -> FaultOf:
         calls = bench.stack.sns.counts().calls
         bench.stack.sns.clear()
         until("the devices are inactive", lambda: _inactive(bench, users))
-        # The next send leaves them alone, though the provider would take it again.
-        bench.emit(users, gone=set(users))
+        # The next send calls no inactive device, though the provider would accept the message again.
+        bench.emit(users, refused_users=set(users))
         bench.settle()
-        assert bench.stack.sns.counts().calls == calls, "an endpoint that takes nothing was called again"
+        assert bench.stack.sns.counts().calls == calls, "a rejected endpoint was called again"
 
     return fault
 
 
-def one_of_two_gone(bench: Bench, send: Send) -> None:
-    """One device of those who have two takes nothing any more: the other does, and only it is called from then on."""
-    send()  # everybody, as yet without a fault
+def one_of_two_disabled(bench: Bench, send: Send) -> None:
+    """One of a user's two devices is disabled: the other one gets the message, and only it is called from then on."""
+    send()  # The first send goes to all users, without a fault.
     bench.settle()
     endpoints = bench.population.endpoints
     users = [user_id for user_id in bench.sends[0].fates if len(endpoints.get(user_id, [])) == 2]
@@ -91,11 +91,11 @@ def one_of_two_gone(bench: Bench, send: Send) -> None:
         }
         bench.settle()
         until("the devices are inactive", lambda: disabled(bench, [user_id * 10 + 1 for user_id in users]))
-        bench.stack.sns.clear()  # it would be taken again: nobody asks
+        bench.stack.sns.clear()  # The provider would accept the message again, but must not be called.
 
 
 def expires(bench: Bench, send: Send) -> None:
-    """The provider takes nothing until the send has expired: nothing is published after that."""
+    """The provider accepts nothing until the send has expired: nothing is published after that."""
     bench.stack.sns.answer(Rule(code="reset_before"))
     expires_at = time.time_ns() // 1_000_000 + 4_000
     sent = bench.emit(bench.shared[:200], expires_at=expires_at)
@@ -106,11 +106,11 @@ def expires(bench: Bench, send: Send) -> None:
 
 
 def sns_outage(bench: Bench, send: Send) -> None:
-    """Every connection is cut until what is left has come back from the scheduler, and was left to it again."""
+    """Every connection is cut until the remaining recipients were delayed, released, and delayed again."""
     before = bench.records(*DELIVERY)
     bench.stack.sns.answer(Rule(code="reset_before"))
     send()
-    until("a record comes back twice", lambda: bench.records(*DELIVERY) >= before + 3, 120, every_s=0.2)
+    until("a record is released twice", lambda: bench.records(*DELIVERY) >= before + 3, 120, every_s=0.2)
 
 
 def _mail(request: Request) -> bool:
@@ -135,7 +135,7 @@ def killed_mailing(bench: Bench, send: Send) -> None:
 
 
 def ses_answers(status: int, code: str, message: str, *, times: int) -> FaultOf:
-    """An error instead of some messages, from half a slice on."""
+    """SES answers some messages with an error, after half a slice."""
 
     def fault(bench: Bench, send: Send) -> None:
         with bench.stack.mail.fault(
@@ -149,7 +149,7 @@ def ses_answers(status: int, code: str, message: str, *, times: int) -> FaultOf:
 
 
 def ses_answers_lost(bench: Bench, send: Send) -> None:
-    """SES took some messages, and the connection is cut before it can say so."""
+    """SES accepts some messages, and the connection is cut before its response."""
     with bench.stack.mail.fault(DropAnswer(), when=_mail, after=HALF_A_SLICE, times=5) as lost:
         send()
         lost.await_hits(5)
@@ -157,7 +157,7 @@ def ses_answers_lost(bench: Bench, send: Send) -> None:
 
 
 def ses_rejects(bench: Bench, _: Send) -> None:
-    """SES will never take the messages to some addresses: these recipients have failed, and nobody else."""
+    """SES rejects the messages to some addresses permanently: only these recipients fail."""
     users = list(bench.shared[:100])
     rejected = users[10:13]
     names = [quote_plus(address(user_id)).encode() for user_id in rejected]
@@ -175,7 +175,7 @@ def ses_rejects(bench: Bench, _: Send) -> None:
 
 
 def suppressed_address(bench: Bench, _: Send) -> None:
-    """Nothing goes to an address that bounced for good before."""
+    """Nothing is sent to an address with an earlier permanent bounce."""
     [user_id, *others] = bench.population.grow(10)
     document = {"reason": "bounced_permanent", "at": 1}
     url = f"{bench.stack.config.opensearch_url}/suppressions/_doc/{address_id(address(user_id))}?refresh=true"
@@ -186,13 +186,13 @@ def suppressed_address(bench: Bench, _: Send) -> None:
 
 
 def _inactive(bench: Bench, users: Sequence[int]) -> bool:
-    """Whether each device of these people is known to take nothing."""
+    """Return whether every device of these users has the state disabled."""
     devices = [user_id * 10 + place for user_id in users for place in range(len(bench.population.endpoints[user_id]))]
     return disabled(bench, devices)
 
 
 def disabled(bench: Bench, devices: Sequence[int]) -> bool:
-    """Whether each of these devices is known to take nothing."""
+    """Return whether each of these devices has the state disabled."""
     url = f"{bench.stack.config.opensearch_url}/device_state/_mget"
     answer = httpx.post(url, json={"ids": [str(device) for device in devices]}, trust_env=False).raise_for_status()
     return all(document["_source"]["enabled"] is False for document in answer.json()["docs"])

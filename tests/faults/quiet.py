@@ -1,4 +1,4 @@
-"""What is done while some of a send's recipients are in their quiet hours."""
+"""Faults while some of a send's recipients are in quiet hours."""
 
 import time
 from datetime import datetime
@@ -12,14 +12,17 @@ from tests.support.fault_stack.cell import Send
 from tests.support.fault_stack.proxy import Answer, Hold, produce_to
 from tests.support.until import until
 
-# For the directory to know, the kill, and the second check: all of it while they last.
+# The length of the quiet hours in seconds: enough for the change to reach the directory, the kill, and the second
+# check.
 LAST_S = 20.0
 
 
 def killed_while_holding(bench: Bench, _: Send) -> None:
-    """kill -9 when those in quiet hours wait and nobody knows; some have none any more when the record comes again."""
+    """kill -9 after recipients in quiet hours were delayed, before the outcome; half have none when the record is
+    redelivered.
+    """
     users = bench.population.grow(60)
-    sleepers = [user_id for user_id in users if user_id % 10 >= 6]  # they have settings, and want everything
+    sleepers = [user_id for user_id in users if user_id % 10 >= 6]  # These users have settings and permit everything.
     ends = next_minute(LAST_S)
     bench.population.sleep(sleepers, ends)
     with bench.stack.kafka.fault(Hold(), when=produce_to("outcome")) as outcome_produced:
@@ -34,13 +37,15 @@ def killed_while_holding(bench: Bench, _: Send) -> None:
     _until_they_end(ends)
 
 
-def begin_while_the_provider_is_away(bench: Bench, _: Send) -> None:
-    """Those who could be pushed to when it was decided are asleep when SNS is back: it rings when they wake up."""
+def begin_while_provider_is_down(bench: Bench, _: Send) -> None:
+    """Quiet hours begin between the decision and SNS' recovery: recipients get the push after their quiet hours."""
     users = bench.population.grow(20)
     sleepers = [user_id for user_id in users if user_id % 10 >= 6]
     bench.stack.sns.answer(Rule(code="reset_before"))
     sent = bench.emit(users)
-    until("they wait for the provider", lambda: _with_status(bench, sent, Status.SENDING) >= set(sleepers))
+    until(
+        "the recipients are delayed by the outage", lambda: _with_status(bench, sent, Status.SENDING) >= set(sleepers)
+    )
     ends = next_minute(LAST_S)
     bench.population.sleep(sleepers, ends)
     bench.stack.sns.clear()
@@ -49,12 +54,12 @@ def begin_while_the_provider_is_away(bench: Bench, _: Send) -> None:
 
 
 def _until_they_end(ends: datetime) -> None:
-    assert time.time() < ends.timestamp(), "it took so long that their quiet hours are over: nothing was tried"
+    assert time.time() < ends.timestamp(), "the quiet hours ended before the check: the test shows nothing"
     until("their quiet hours are over", lambda: time.time() >= ends.timestamp(), 90, every_s=0.5)
 
 
 def _with_status(bench: Bench, sent: Sent, status: Status) -> set[int]:
-    """The users with an outcome of this status."""
+    """Return the users with an outcome of this status."""
     return {
         user_id
         for record in bench.outcomes.of(sent.send_id)

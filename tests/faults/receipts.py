@@ -1,4 +1,4 @@
-"""What providers say afterwards: while whoever hears it and what it needs fail, too early, and of what is dead."""
+"""Faults of receipts: failing servers, receipts before their messages are known, and receipts about dead endpoints."""
 
 import json
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ _EVERY_FIFTH = 5
 
 
 def receipts_while_everything_fails(bench: Bench, send: Send) -> None:
-    """Receipts come while OpenSearch and DynamoDB are away, their function is killed, and answers of Kafka are lost."""
+    """Receipts arrive while OpenSearch and DynamoDB are down, their function is killed, Kafka's responses are lost."""
     messages = OpenSearchSentMessages(TestClient(bench.stack.config.opensearch_url))
-    with ExitStack() as away:
-        waiting = away.enter_context(bench.stack.dynamodb.fault(Cut(), when=dynamodb("waiting", "PutItem")))
+    with ExitStack() as outages:
+        waiting = outages.enter_context(bench.stack.dynamodb.fault(Cut(), when=dynamodb("waiting", "PutItem")))
         with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=_remembers) as forgets:
             send()
             [sent] = bench.sends
@@ -41,9 +41,9 @@ def receipts_while_everything_fails(bench: Bench, send: Send) -> None:
             events = _events(sent, taken)
             _invoked_twice(bench, events[0])
             forgets.await_hits(2)
-            waiting.await_hits(3)  # nobody knows the messages yet, and they cannot be left to the scheduler
+            waiting.await_hits(3)  # the messages are not stored yet, and their receipts cannot be delayed
         ids = {each.message_id for each in taken}
-        until("it is known whose they are", lambda: messages.find(ids).keys() == ids, every_s=0.2)
+        until("the messages are stored", lambda: messages.find(ids).keys() == ids, every_s=0.2)
     with bench.stack.kafka.fault(HoldAnswer(), when=produce_to(topics.OUTCOME)) as held:
         _invoked(bench, events[1])
         held.await_hits()
@@ -54,12 +54,12 @@ def receipts_while_everything_fails(bench: Bench, send: Send) -> None:
         for event in events[2:]:
             _invoked(bench, event)
         refused.await_hits(4)
-    _invoked(bench, events[0])  # what was said is said again, long afterwards
+    _invoked(bench, events[0])  # the receipts are repeated long afterwards
     bench.await_receipts()
 
 
 def too_early(bench: Bench, send: Send) -> None:
-    """Whose the messages are is not known until their receipts have waited for the last time that they may."""
+    """The messages are not stored until their receipts have waited for the last permitted time."""
     store = DynamoDbDelayStore(client=dynamodb_table.dynamodb(bench.stack.config))
 
     seen: set[str] = set()
@@ -77,12 +77,12 @@ def too_early(bench: Bench, send: Send) -> None:
         events = _events(sent, _taken(bench, sent))
         for event in events:
             _invoked(bench, event)
-        until("each of them waits for the last time", all_wait_for_the_last_time, every_s=0.1)
+        until("each receipt waits for the last time", all_wait_for_the_last_time, every_s=0.1)
     bench.await_receipts()
 
 
 def learnt_afterwards(bench: Bench, _: Send) -> None:
-    """Tokens and addresses are dead as providers say after they took a message: nothing is sent there any more."""
+    """Receipts report that tokens and addresses are dead: later sends do not use them."""
     users = bench.population.grow(20)
     pushed, mailed = bench.emit(users), bench.emit(users, channel="email")
     taken, mails = _taken(bench, pushed), _mails(bench, mailed)
@@ -108,26 +108,26 @@ def learnt_afterwards(bench: Bench, _: Send) -> None:
         (device_id, "inactive") for device_id in dead
     }, status_changes
 
-    nothing_left = {user_id for user_id, (status, _) in pushed.receipt_outcomes.items() if status == Status.BOUNCED}
+    without_endpoint = {user_id for user_id, (status, _) in pushed.receipt_outcomes.items() if status == Status.BOUNCED}
     endpoints = {_endpoint(bench, device_id) for device_id in dead}
-    again = bench.emit(users, gone=nothing_left)
-    again.calls = {
-        user_id: [pair for pair in pairs if pair[1] not in endpoints] for user_id, pairs in again.calls.items()
+    second_push = bench.emit(users, refused_users=without_endpoint)
+    second_push.calls = {
+        user_id: [pair for pair in pairs if pair[1] not in endpoints] for user_id, pairs in second_push.calls.items()
     }
-    mailed_again = bench.emit(users, channel="email")
+    second_mail = bench.emit(users, channel="email")
     for user_id in suppressed:
-        mailed_again.fates[user_id] = frozenset({"address_suppressed"})
-        del mailed_again.calls[user_id]
+        second_mail.fates[user_id] = frozenset({"address_suppressed"})
+        del second_mail.calls[user_id]
 
 
 def _taken(bench: Bench, sent: Sent) -> list[Received]:
-    """What SNS took of a send, once everybody has an end."""
+    """The messages of a send that SNS accepted, after every recipient has a terminal status."""
     until("everybody has an end", lambda: bench.ended(sent), every_s=0.1)
     return [each for each in bench.stack.sns.received() if (each.notification_id, each.endpoint) in sent.pairs]
 
 
 def _mails(bench: Bench, sent: Sent) -> dict[int, str]:
-    """The id of each user's mail, once everybody has an end."""
+    """The message id of each user's e-mail, after every recipient has a terminal status."""
     until("everybody has an end", lambda: bench.ended(sent), every_s=0.1)
     return {
         user_id: ids[0]
@@ -138,15 +138,16 @@ def _mails(bench: Bench, sent: Sent) -> dict[int, str]:
 
 
 def _dead_tokens(sent: Sent, taken: Sequence[Received]) -> tuple[list[str], list[str], list[int]]:
-    """(lines of the log, events of the application, the devices they call dead); the oracle is told.
+    """(log lines, application events, devices that they report as dead); sets the send's expected receipt outcomes.
 
-    Of those with one device, one is called dead by each; of one with two, one of them, and the other has it.
+    Two users have one device: one is reported by a log line, the other by an event. A third has two devices, one of
+    them dead.
     """
     messages = {(each.notification_id, each.endpoint): each for each in taken}
     by_log, by_event = [user_id for user_id, pairs in sorted(sent.calls.items()) if len(pairs) == 1][:2]
     of_two = next(user_id for user_id, pairs in sorted(sent.calls.items()) if len(pairs) == 2)
-    gone = (Status.BOUNCED.value, Reason.DEVICE_INACTIVE.value)
-    sent.receipt_outcomes = {by_log: gone, by_event: gone, of_two: (Status.DELIVERED.value, "")}
+    inactive = (Status.BOUNCED.value, Reason.DEVICE_INACTIVE.value)
+    sent.receipt_outcomes = {by_log: inactive, by_event: inactive, of_two: (Status.DELIVERED.value, "")}
     gcm, apns = sorted(sent.calls[of_two], key=lambda pair: "/APNS/" in pair[1])
     unregistered = {"statusCode": 404, "providerResponse": '{"error":{"details":[{"errorCode":"UNREGISTERED"}]}}'}
     logs = [
@@ -158,7 +159,9 @@ def _dead_tokens(sent: Sent, taken: Sequence[Received]) -> tuple[list[str], list
 
 
 def _dead_addresses(sent: Sent, mails: dict[int, str]) -> tuple[list[str], list[dict[str, Any]], list[int]]:
-    """(events that SNS brings, others that EventBridge does, whose addresses are dead); the oracle is told."""
+    """(events through SNS, events through EventBridge, users whose addresses are dead); sets the expected receipt
+    outcomes.
+    """
     dead, full, complaining, reading = sorted(sent.calls)[:4]
     sent.receipt_outcomes = {
         dead: (Status.BOUNCED.value, Reason.BOUNCED_PERMANENT.value),
@@ -195,7 +198,7 @@ def _dead_addresses(sent: Sent, mails: dict[int, str]) -> tuple[list[str], list[
 
 
 def _endpoint(bench: Bench, device_id: int) -> str:
-    """Of a device as the population has them: the first is Google's, the second Apple's."""
+    """The endpoint of a device of the population: the first device is Google's, the second Apple's."""
     user_id, place = divmod(device_id, 10)
     return next(arn for arn in bench.population.endpoints[user_id] if ("/APNS/" in arn) == bool(place))
 
@@ -207,8 +210,10 @@ def _application_event(message: Received) -> str:
 
 
 def _events(sent: Sent, taken: Sequence[Received]) -> list[dict[str, Any]]:
-    """What CloudWatch Logs brings; the oracle is told. Of every fifth user nothing arrives, of those with two devices
-    it arrives at one."""
+    """Events of CloudWatch Logs; sets the send's expected receipt outcomes.
+
+    No message to every fifth user arrives; of two devices of a user one gets the message.
+    """
     lines = []
     for place, (user_id, pairs) in enumerate(sorted(sent.calls.items())):
         nothing = place % _EVERY_FIFTH == 0
@@ -221,29 +226,29 @@ def _events(sent: Sent, taken: Sequence[Received]) -> list[dict[str, Any]]:
     return [receipt_events.of_logs(*part) for part in parts]
 
 
-def _line(message: Received, *, arrived: bool, **said: Any) -> str:
+def _line(message: Received, *, arrived: bool, **fields: Any) -> str:
     usual = receipt_events.PUSHED if arrived else receipt_events.PUSH_FAILED
     at = datetime.fromtimestamp(message.time, UTC)
     delivery: dict[str, Any] = {**usual["delivery"], "destination": message.endpoint}  # type: ignore[dict-item]
     if not arrived:
-        delivery |= said or {"statusCode": 500, "providerResponse": '{"reason":"InternalServerError"}'}
+        delivery |= fields or {"statusCode": 500, "providerResponse": '{"reason":"InternalServerError"}'}
     notification = {"timestamp": f"{at:%Y-%m-%d %H:%M:%S.%f}", "messageId": message.message_id}
     return json.dumps({**usual, "notification": notification, "delivery": delivery})
 
 
 def _remembers(request: Request) -> bool:
-    return "/_bulk" in request.what and b'"provider_messages"' in request.body
+    return "/_bulk" in request.operation and b'"provider_messages"' in request.body
 
 
 def _invoked(bench: Bench, event: dict[str, Any]) -> None:
-    """As AWS does: asynchronously, in an environment of its own."""
+    """Invoke the function as AWS does: asynchronously, in its own environment."""
     extra = bench.extra_environment(FUNCTION)
     extra.invoke(event)
     assert extra.answer()["receipts"] > 0
 
 
 def _invoked_twice(bench: Bench, event: dict[str, Any]) -> None:
-    """The environment dies when Kafka has the receipts and it does not know: AWS brings the event again."""
+    """The environment is killed after Kafka has the receipts, before the acknowledgement: AWS repeats the event."""
     extra = bench.extra_environment(FUNCTION)
     with bench.stack.kafka.fault(HoldAnswer(), when=produce_to(topics.RECEIPT)) as held:
         extra.invoke(event)

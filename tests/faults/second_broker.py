@@ -1,9 +1,9 @@
-"""A second broker, for the time of one cell: it leads the chain's topics and change data capture's, and is killed.
+"""A second broker for one cell: it leads the topics of the chain and of change data capture, and is killed.
 
-Each partition has a replica on both brokers then, and min.insync.replicas stays 1. With two replicas, 2 would refuse
-every record once one broker is gone: nothing would be lost, and nothing would go on. With 1, a record is acknowledged
-(acks=all) by both as long as both are in sync, so that what was acknowledged before the kill is on the one that is
-left. In AWS there are three replicas and 2 must have it (infra/cdk/config.py).
+Meanwhile each partition has a replica on both brokers, and min.insync.replicas stays 1. With two replicas, 2 would
+reject every record once one broker is down: nothing would be lost, but the chain would stop. With 1, a record is
+acknowledged (acks=all) by both brokers as long as both are in sync, so that the remaining broker has every record
+acknowledged before the kill. AWS has three replicas, two of them in sync (infra/cdk/config.py).
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from devstack.client_log import KAFKA_LOGGER
 from devstack.config import StackConfig
 from devstack.service import RunOnce, Service, class_archive, jars, java
 from emulators.local import LOOPBACK
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.kafka import topics
 from tests.faults.moments import on_its_way
 from tests.support.fault_stack.bench import Bench
@@ -31,7 +32,7 @@ _REASSIGN = Path(__file__).with_name("Reassign.java")
 
 
 def leader_killed(bench: Bench, send: Send) -> None:
-    """kill -9 of the broker that leads every topic, while delivery publishes, and another send before it is missed."""
+    """kill -9 of the broker that leads every topic while delivery publishes; a send follows before the failover."""
     with _leading(bench):
         on_its_way(bench, send)
         bench.stack.stack.kill(NAME)
@@ -42,7 +43,7 @@ def leader_killed(bench: Bench, send: Send) -> None:
 
 @contextmanager
 def _leading(bench: Bench) -> Iterator[None]:
-    """The second broker runs and leads; afterwards everything is the first one's."""
+    """Run the second broker as leader; afterwards the first broker leads every topic again."""
     stack = bench.stack
     ports = StackConfig.on_free_ports(stack.config.state_dir).ports
     proxy = KafkaProxy(stack.loop, ports.kafka_controller)
@@ -102,7 +103,7 @@ def _service(first: Service, config: StackConfig, port: int, proxied: int, proxy
 
 def _reassign(stack: FaultStack, brokers: str) -> None:
     led = [topic.name for topic in topics.chain_topics()]
-    led += [topics.cdc_topic(table, stack.generation) for table in topics.CDC_TABLES]
-    # The clients of Python cannot move partitions.
+    led += [topics.cdc_topic(table, stack.generation) for table in captured_tables()]
+    # The Python clients cannot reassign partitions.
     command = [*java("-cp", jars("kafka"), heap_mb=128), str(_REASSIGN), stack.config.kafka_bootstrap, brokers, *led]
     subprocess.run(command, check=True, capture_output=True, timeout=60)

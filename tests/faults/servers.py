@@ -1,4 +1,4 @@
-"""What is done to Kafka, OpenSearch, DynamoDB and the registry while a cell's send is on its way."""
+"""Faults of Kafka, OpenSearch, DynamoDB and the registry while a send of the cell is in progress."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _LOOK_UPS = path("/_mget", "/_search")
 
 
 def acknowledgement_lost(topic: str) -> FaultOf:
-    """The broker has the records; the connection is cut before it can say so."""
+    """The broker has the records; the connection is cut before its acknowledgement."""
 
     def fault(bench: Bench, send: Send) -> None:
         with bench.stack.kafka.fault(DropAnswer(), when=produce_to(topic), times=2) as lost:
@@ -43,7 +43,7 @@ def kafka_cut(bench: Bench, send: Send) -> None:
 
 
 def unacknowledged(topic: str) -> FaultOf:
-    """No record of a topic gets through for longer than the producer waits."""
+    """No record of a topic reaches the broker for longer than the producer waits."""
 
     def fault(bench: Bench, send: Send) -> None:
         before = bench.failures()
@@ -55,7 +55,7 @@ def unacknowledged(topic: str) -> FaultOf:
 
 
 def opensearch_answers(status: int) -> FaultOf:
-    """So many look-ups in a row are refused."""
+    """OpenSearch rejects twelve look-ups in a row."""
     kind = {429: "rejected_execution_exception"}.get(status, "cluster_block_exception")
     body = {
         "error": {"root_cause": [{"type": kind, "reason": "fault"}], "type": kind, "reason": "fault"},
@@ -72,7 +72,7 @@ def opensearch_answers(status: int) -> FaultOf:
 
 
 def opensearch_times_out(bench: Bench, send: Send) -> None:
-    """One look-up is answered later than the client waits."""
+    """OpenSearch responds to one look-up after the client's time-out."""
     with bench.stack.opensearch.fault(Delay(11), when=_LOOK_UPS, times=1) as late:
         send()
         late.await_hits()
@@ -80,7 +80,7 @@ def opensearch_times_out(bench: Bench, send: Send) -> None:
 
 
 def partial_mget(bench: Bench, send: Send) -> None:
-    """Two documents of four of a look-up by id are errors, for a while: users with their settings."""
+    """For a while every other user of a look-up is an error: two documents each, the user and the settings."""
 
     def edit(body: bytes) -> bytes:
         answer = json.loads(body)
@@ -98,7 +98,7 @@ def partial_mget(bench: Bench, send: Send) -> None:
 
 
 def partial_search(bench: Bench, send: Send) -> None:
-    """A shard did not answer a search of devices: half of the hits, for a while."""
+    """For a while a shard does not respond to searches of devices: half of the hits are missing."""
 
     def edit(body: bytes) -> bytes:
         answer = json.loads(body)
@@ -112,22 +112,24 @@ def partial_search(bench: Bench, send: Send) -> None:
 
 
 def opensearch_outage(bench: Bench, send: Send) -> None:
-    """Nothing is answered until the mapping has given the records up."""
+    """OpenSearch is down until the attempts of the mapping are exhausted."""
     before = bench.ends(topics.ON_FAILURE)
     with bench.stack.opensearch.down():
         send()
-        until("the mapping gives up", lambda: bench.ends(topics.ON_FAILURE) != before, 180, every_s=0.2)
+        until("the mapping's attempts are exhausted", lambda: bench.ends(topics.ON_FAILURE) != before, 180, every_s=0.2)
 
 
 def handed_over_without_payload(bench: Bench, send: Send) -> None:
-    """The same, and the records are too large to be handed over: they are read again from their own topic."""
+    """The same outage, but the on-failure records are too large for the topic's limit: the scheduler reads their
+    source.
+    """
     with _limited(bench, topics.ON_FAILURE, 2_000):
         opensearch_outage(bench, send)
 
 
 @contextmanager
 def _limited(bench: Bench, name: str, size: int) -> Iterator[None]:
-    """A topic takes no records of more bytes than that for a while."""
+    """Lower the record size limit of a topic until the block ends."""
     [usual] = [topic.max_message_bytes for topic in topics.chain_topics() if topic.name == name]
 
     def limit(value: int) -> None:
@@ -144,7 +146,7 @@ def _limited(bench: Bench, name: str, size: int) -> Iterator[None]:
 
 
 def dynamodb_throttles(bench: Bench, send: Send) -> None:
-    """Leases and slices are refused for their rate, for a while."""
+    """For a while DynamoDB throttles the writes of leases and slices."""
     body = {
         "__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
         "message": "The level of configured provisioned throughput for the table was exceeded.",
@@ -156,7 +158,7 @@ def dynamodb_throttles(bench: Bench, send: Send) -> None:
 
 
 def dynamodb_answers_lost(bench: Bench, send: Send) -> None:
-    """The lease and two slices are written and nobody hears of it: the second try finds its own write."""
+    """The responses to a lease and two slices are lost: the retries find their own writes."""
     with ExitStack() as faults:
         lost = [
             faults.enter_context(
@@ -170,14 +172,14 @@ def dynamodb_answers_lost(bench: Bench, send: Send) -> None:
 
 
 def dynamodb_down(bench: Bench, send: Send) -> None:
-    """No connection is taken from before the first lease until it was asked for a few times."""
+    """DynamoDB accepts no connection from before the first lease until the sixth attempt."""
     with bench.stack.dynamodb.fault(Cut(), when=dynamodb(LEDGER, "UpdateItem", "PutItem")) as cut:
         send()
         cut.await_hits(6)
 
 
 def dynamodb_down_while_publishing(bench: Bench, send: Send) -> None:
-    """A slice is published and cannot be recorded for a while."""
+    """For a while a published slice cannot be recorded."""
     with bench.stack.dynamodb.fault(Cut(), when=dynamodb(LEDGER, "PutItem")) as cut:
         send()
         cut.await_hits(6)
@@ -191,8 +193,8 @@ def dynamodb_down_while_deciding(bench: Bench, send: Send) -> None:
 
 
 def registry_down_warm(bench: Bench, send: Send) -> None:
-    """Nothing is asked of it once the schemas are known."""
-    bench.emit(bench.shared[:50], chunk=25)  # in the lane that the others are sent in
+    """Functions with cached schemas do not call the registry."""
+    bench.emit(bench.shared[:50], chunk=25)  # This send is in the same lane as the send below.
     bench.settle()
     with bench.stack.registry.down():
         send()
@@ -200,7 +202,7 @@ def registry_down_warm(bench: Bench, send: Send) -> None:
 
 
 def registry_down_cold(bench: Bench, send: Send) -> None:
-    """Processes that know no schema yet cannot ask for one, for a while."""
+    """For a while new processes cannot read any schema."""
     with bench.stack.registry.fault(Cut()) as cut:
         for function in CHAIN:
             bench.kill(function)

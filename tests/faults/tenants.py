@@ -1,4 +1,4 @@
-"""What tenants do to each other."""
+"""Faults of one tenant that concern another."""
 
 from emulators.sns_stand_in import Rule
 from functions.catalogue import read_catalogue
@@ -12,10 +12,10 @@ LARGE, SMALL, CHUNK = 2_000, 240, 40
 
 
 def broadcasts_side_by_side(bench: Bench, _: Send) -> None:
-    """One tenant's broadcast stands before delivery; another's smaller one, asked for later, ends when as much is done
-    of the first as of it.
+    """One tenant's broadcast is queued before delivery; another's later, smaller one ends after as much of the first is
+    sent.
 
-    By an id alone the two would share a queue. What is compared are places in the provider's log.
+    By a hash of the club ids alone, the two would share a queue. The test compares positions in the provider's log.
     """
     users = bench.population.grow(SMALL, OTHER_CLUB)
     bench.stack.sns.answer(Rule(code="slow", delay_s=0.2))
@@ -29,7 +29,7 @@ def broadcasts_side_by_side(bench: Bench, _: Send) -> None:
     last = max(_places(bench, small))
     bench.stack.sns.clear()
     meanwhile = sum(place < last for place in _places(bench, large)) - already
-    # The batch that was under way when the other one came, and the one with which its last records may be.
+    # The batch under way when the second broadcast arrived, and the batch parallel to its last records.
     in_flight = 2 * _BATCH * CHUNK * DEVICES_A_USER
     most = len(small.pairs) + in_flight
     assert len(large.pairs) - already > most, f"{already} of the first were sent before the other was queued"
@@ -39,7 +39,7 @@ def broadcasts_side_by_side(bench: Bench, _: Send) -> None:
 
 
 def _places(bench: Bench, sent: Sent) -> list[int]:
-    """Where a send's pushes stand in the provider's log."""
+    """The positions of a send's pushes in the provider's log."""
     pairs = sent.pairs
     received = bench.stack.sns.received()
     return [place for place, each in enumerate(received) if (each.notification_id, each.endpoint) in pairs]
@@ -48,7 +48,7 @@ def _places(bench: Bench, sent: Sent) -> list[int]:
 def _batch_size() -> int:
     [delivery] = [entry for entry in read_catalogue(generation="g1") if entry.name == "delivery"]
     assert delivery.event_source is not None
-    return int(delivery.event_source.config["batch_size"])
+    return delivery.event_source.batch_sizes["delivery"]
 
 
 _BATCH = _batch_size()

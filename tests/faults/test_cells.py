@@ -1,4 +1,4 @@
-"""What holds of the matrix without running it."""
+"""Rules of the matrix that can be checked without running it."""
 
 from pathlib import Path
 
@@ -62,4 +62,4 @@ def test_duplicates_are_assigned_to_the_kill_that_caused_them() -> None:
         {"process": "lambda_host", "time": 3.0},
     ]
     published = [(1.5, "a"), (2.5, "b"), (3.5, "a"), (3.6, "b"), (3.7, "c")]
-    assert doubled_a_kill(kills, [Received(at, "endpoint", "message", who) for at, who in published]) == [1, 1]
+    assert doubled_a_kill(kills, [Received(at, "endpoint", "message", user_id) for at, user_id in published]) == [1, 1]

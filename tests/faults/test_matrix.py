@@ -1,6 +1,6 @@
-"""The fault matrix: after each cell nobody is missed, nobody has two ends, and duplicates are within the bound.
+"""The fault matrix: after each cell no recipient is missed or ends twice, and duplicates are within the bound.
 
-Without --cells all a representative part of them runs. out/faults.json has a row for each cell that ran.
+Without --cells a representative part of them runs. out/faults.json has a row for each cell that ran.
 """
 
 import json
@@ -9,9 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.config import ROOT
-from functions.delivery.deliver import SLICE_SIZE
+from functions.delivery.publish import UNRECORDED
+from masscomm.domain.outcomes import RANGE_SIZE
+from masscomm.kafka import topics
 from tests.faults import headline
 from tests.faults.cells import CELLS
+from tests.faults.traffic import traffic_of
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Cell, Result
 from tests.support.fault_stack.stack import FaultStack
@@ -44,9 +47,37 @@ def test_cell(bench: Bench, results: list[Result], cell: Cell) -> None:
     assert result.ok, result.describe()
 
 
+def test_requests_of_a_broadcast_are_bounded(bench: Bench) -> None:
+    """The short form of `python -m benchmarks.chain`: the counts of a broadcast to a thousand, and no times."""
+    users = bench.shared[:1_000]
+    traffic = traffic_of(bench, lambda: bench.emit(users))
+    [sent] = bench.sends
+    ranges = len(users) // RANGE_SIZE
+    assert traffic.calls == len(sent.pairs) > 500
+    assert traffic.records[topics.SEND_MONOLITH] == 1
+    assert traffic.records[topics.BUILD] == traffic.records[topics.DELIVERY] == ranges
+    assert traffic.records[topics.OUTCOME] <= 2 * ranges, "one of the preference checker, one of delivery, a range"
+    # One look-up of the preference checker and the builder a record; delivery may look up again for a part of a record.
+    assert traffic.look_ups <= 32, traffic
+    # One write of the ledger a slice of 40, one lease a delivery record, the decision logs.
+    assert traffic.writes.total() <= 40, traffic
+
+
+def test_requests_of_small_sends_are_bounded(bench: Bench) -> None:
+    """The counts of sends to one recipient each: never more than if each send was processed alone."""
+    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:20]  # one device, and news allowed
+    traffic = traffic_of(bench, lambda: [bench.emit([user_id]) for user_id in users])
+    count = len(users)
+    assert traffic.calls == count
+    chain = (topics.SEND_MONOLITH, topics.BUILD, topics.DELIVERY, topics.OUTCOME)
+    assert [traffic.records[topic] for topic in chain] == [count] * len(chain)
+    assert traffic.look_ups <= 6 * count, traffic
+    assert traffic.writes.total() <= 2 * count, traffic
+
+
 def test_headline(request: pytest.FixtureRequest, bench: Bench, results: list[Result]) -> None:
     if not request.config.getoption("--headline"):
         pytest.skip("some minutes: --headline")
-    result, document = headline.run(bench, headline.RECIPIENTS, SLICE_SIZE, headline.DELIVERY_KILLS)
+    result, document = headline.run(bench, headline.RECIPIENTS, UNRECORDED, headline.DELIVERY_KILLS)
     _keep(results, result)
     assert document["ok"], document

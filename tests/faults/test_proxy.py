@@ -1,4 +1,4 @@
-"""What the proxies do is what they say: a cell that believes in a fault which never happened would prove nothing."""
+"""Tests of the proxies: a cell whose fault never happened would prove nothing."""
 
 import socket
 import struct
@@ -26,7 +26,7 @@ from tests.support.fault_stack.proxy import (
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with what it was sent, in chunks, and remembers it."""
+    """A server that returns the request in chunks and records it."""
 
     daemon_threads = True
 
@@ -46,7 +46,7 @@ class Server(ThreadingHTTPServer):
                 self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Do not log requests to standard error."""
 
         super().__init__(("127.0.0.1", 0), Handler)
 
@@ -78,13 +78,13 @@ def client(proxy: HttpProxy) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_without_a_fault_everything_passes(client: httpx.Client, server: Server) -> None:
+def test_requests_pass_without_a_fault(client: httpx.Client, server: Server) -> None:
     assert [client.post("/", content=b"one").content, client.post("/", content=b"two").content] == [b"one", b"two"]
     assert server.got == [b"one", b"two"]
 
 
 def test_injected_answer_reaches_only_its_request(client: httpx.Client, proxy: HttpProxy, server: Server) -> None:
-    with proxy.fault(Answer(status=429, body=b"{}"), when=lambda request: "/a" in request.what, times=1) as fault:
+    with proxy.fault(Answer(status=429, body=b"{}"), when=lambda request: "/a" in request.operation, times=1) as fault:
         assert client.post("/b", content=b"b").status_code == 200
         assert client.post("/a", content=b"a").status_code == 429
         assert client.post("/a", content=b"a").status_code == 200
@@ -136,7 +136,7 @@ def _frame(api: int, correlation: int, topic: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def test_kafka_s_answer_to_a_certain_request_is_lost(loop: Loop) -> None:
+def test_response_to_a_chosen_kafka_request_is_lost(loop: Loop) -> None:
     got = []
 
     class Broker(StreamRequestHandler):

@@ -1,4 +1,4 @@
-"""Which of the deployment's tests are run."""
+"""The selection of the deployment's tests."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ import pytest
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The whole only where it is asked for."""
-    left_out = collection_path.name == "test_deployment.py" and config.getoption("--deployment") != "whole"
-    return True if left_out else None
+    """Ignore test_deployment.py without `--deployment whole`."""
+    deselected = collection_path.name == "test_deployment.py" and config.getoption("--deployment") != "whole"
+    return True if deselected else None

@@ -1,10 +1,10 @@
-"""Our packages and stacks on LocalStack: what is deployed is there, does its work, and is gone when it is destroyed.
+"""Our packages and stacks on LocalStack: the deployed resources exist, work, and are gone after the destruction.
 
-One deployment serves every test here; it takes some minutes, so that `make test` leaves it out:
+One deployment serves every test here. It takes some minutes, so `make test` leaves it out:
 
     python -m pytest tests/localstack --deployment whole
 
-`make deploy-local` does and judges the same with change sets, and waits for the schedule.
+`make deploy-local` runs the same checks with change sets, and also waits for the schedule.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def test_missing_resources_are_in_the_reviewed_list(trial: Trial) -> None:
     assert len(trial.resources) > 300
 
 
-def test_the_reviewed_list_names_nothing_that_is_there(trial: Trial) -> None:
+def test_no_existing_resource_is_in_the_reviewed_list(trial: Trial) -> None:
     assert {each[:2] for each in trial.missing} == ALLOWED
 
 
@@ -58,10 +58,10 @@ def test_deployment_differs_in_nothing_from_its_templates(trial: Trial) -> None:
 
 
 def test_destroyed_deployment_leaves_no_resource(trial: Trial) -> None:
-    assert trial.left == {}
+    assert trial.remaining == {}
 
 
-# --- what it does ---
+# --- its behaviour ---
 
 
 def test_send_through_deployed_functions_is_pushed_once(trial: Trial) -> None:
@@ -73,12 +73,12 @@ def test_send_through_deployed_functions_is_pushed_once(trial: Trial) -> None:
 
 
 def test_missing_or_foreign_api_key_is_refused(trial: Trial) -> None:
-    statuses = {what: answer.status for what, answer in trial.refused.items()}
+    statuses = {request: answer.status for request, answer in trial.refused.items()}
     assert statuses == {"no key": 401, "unknown key": 403, "a key of another club": 403}
-    # The gateway's own errors are problems, too, where templates of gateway responses are applied.
+    # The gateway's own errors are problem details, too, if it applies templates of gateway responses.
     assert trial.refused["a key of another club"].body["title"] == "Forbidden"
 
 
-def test_metrics_are_read_from_the_database_that_was_given(trial: Trial) -> None:
+def test_metrics_are_read_from_the_external_database(trial: Trial) -> None:
     assert trial.read is not None
     assert (trial.read.status, trial.read.body["rows"]) == (200, [])

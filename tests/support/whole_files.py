@@ -1,14 +1,15 @@
-"""Which tests one of xdist's workers runs together: those of a file, all that hold a stack, and all of one Spark.
+"""Groups the tests that one xdist worker runs together: those of a file, all that start a stack, all that use Spark,
+all that read synthesised templates.
 
-Otherwise each worker would make the fixtures of a file. Stacks cannot run concurrently: a worker that waited for its
-turn would be idle. A Spark session takes half a minute of processor time to start and to compile its queries; three
-workers would do this three times.
+Otherwise each worker would set up the fixtures of a file. Stacks cannot run concurrently: a worker that waited for its
+turn would be idle, as would a worker that waited while another one synthesises. A Spark session takes half a minute of
+processor time to start and to compile its queries; three workers would repeat this three times.
 
 xdist's own `--dist loadgroup` does not work with pytest 9.2, which no longer reads the group from the place where xdist
 writes it: every test becomes a group.
 
-This module also schedules the tests of a worker that crashed. xdist 3.8 assigns all files of that worker again, with
-the finished ones and the test that crashed: a worker that is assigned a finished file gets no further work.
+This module also schedules the tests of a crashed worker. xdist 3.8 assigns all files of that worker again, including
+finished tests and the test that crashed, and a worker with a finished file gets no further work.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 STACKS = "stacks"
-# Each test in these asks for one_stack_at_a_time.
+# The tests of these files use the fixture one_stack_at_a_time.
 HOLD_A_STACK = {
     "tests/e2e/test_full_stack.py",
     "tests/faults/test_matrix.py",
@@ -26,8 +27,12 @@ HOLD_A_STACK = {
 }
 
 SPARK = "spark"
-# Where the fixture `spark` is asked for, by itself or through another.
+# The tests of these paths use the fixture `spark`, directly or through another fixture.
 ASK_FOR_SPARK = ("tests/unit/spark_metrics/", "tests/component/spark_metrics/test_archive.py")
+
+TEMPLATES = "templates"
+# The tests of these paths use the fixture `synthesised`, directly or through another fixture.
+READ_TEMPLATES = ("tests/unit/infra/", "tests/component/deployment/test_registry_tls.py")
 
 
 class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
@@ -37,12 +42,14 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         return group(nodeid)
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Give what a worker leaves to the others, and tell which test it crashed in; None where it had none left."""
+        """Return the worker's remaining tests to the queue. Returns the test in which it crashed; None if none
+        remained.
+        """
         workload = self.assigned_work.pop(node)
-        left = [(scope, test) for scope, tests in workload.items() for test, done in tests.items() if not done]
-        if not left:
+        remaining = [(scope, test) for scope, tests in workload.items() for test, done in tests.items() if not done]
+        if not remaining:
             return None
-        (_, crashed), *others = left
+        (_, crashed), *others = remaining
         for scope, test in others:
             self.workqueue.setdefault(scope, {})[test] = False
         for other in self.nodes:
@@ -51,21 +58,23 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         super().add_node_collection(node, collection)
-        if node not in self.registered_collections:  # it could be given nothing, and everybody would wait for it
-            raise RuntimeError(f"{node} collected other tests than the worker in whose place it came")
+        if node not in self.registered_collections:  # it would get no tests, and the session would never end
+            raise RuntimeError(f"{node} collected other tests than the worker that it replaces")
 
     def _reschedule(self, node: WorkerController) -> None:
-        """Give a worker two tests where there are as many: it does not begin its last before it knows the next."""
+        """Give a worker two tests if there are as many: it begins its last test only when it knows the next one."""
         if node not in self.registered_collections:
-            return  # it came for one that crashed and still collects
+            return  # the replacement of a crashed worker, which still collects
         super()._reschedule(node)
         while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             self._assign_work_unit(node)
 
 
 def group(nodeid: str) -> str:
-    """What a test is run together with."""
+    """The name of the group that runs together with a test."""
     file = nodeid.partition("::")[0]
     if file.startswith(ASK_FOR_SPARK):
         return SPARK
+    if file.startswith(READ_TEMPLATES):
+        return TEMPLATES
     return STACKS if file in HOLD_A_STACK else file

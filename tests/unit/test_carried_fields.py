@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 
-from functions.builder.build_messages import BuildMessages
-from functions.builder.templates import TemplateCache
-from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.channels.provider import Transient
 from masscomm.domain import records
 from masscomm.domain.records import CARRIED, AvroRecord, DerivedRecord, SendRequested
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
-from masscomm.stores.decision_log import InMemoryDecisionLog
-from tests.support.harness.chain import NOW, SEND_ID, entry, send
-from tests.support.harness.delivery import Delivery
+from tests.support.harness.chain import NOW, SEND_ID, send
+from tests.support.harness.whole_chain import ThreeSteps
 
 # A broadcast's chunk of more than 500 recipients is a recheck record first.
 USERS = range(1, 502)
@@ -37,21 +33,11 @@ VALUES: dict[str, Any] = {
 OWN = {"to_users", "send_id", "chunk_index", "chunk_count", "channels", "priority", "send_at"}
 
 
-class Chain(Delivery):
-    """preference_checker, builder and delivery with recipients who leave the chain at each step."""
+class Chain(ThreeSteps):
+    """The three steps, with recipients who leave the chain at each."""
 
     def __init__(self) -> None:
         super().__init__()
-        log = InMemoryDecisionLog()
-        self.checker = CheckPreferences(
-            directory=self.directory, clock=self.clock, delay_store=self.delay_store, decision_log=log
-        )
-        self.builder = BuildMessages(
-            directory=self.directory,
-            templates=TemplateCache(self.directory, self.clock),
-            clock=self.clock,
-            decision_log=log,
-        )
         for user_id in USERS:
             self.put_device(user_id, user_id)
             name = "" if user_id == NAMELESS else "Ada"
@@ -73,14 +59,8 @@ class Chain(Delivery):
 
     def follow(self, record: SendRequested) -> list[AvroRecord]:
         """Return each record that the functions derive from a send, delayed records included."""
-        assert self.run(self.checker, self.encoded(record, topics.SEND_MONOLITH)) == []
-        assert self.run(self.checker, *self.entries(topics.RECHECK)) == []
-        assert self.run(self.builder, *self.entries(topics.BUILD)) == []
-        assert self.run(self.use_case, *self.entries(topics.DELIVERY)) == []
+        assert self.drive(record, topics.SEND_MONOLITH) == []
         return [*self.rechecks(), *self.builds(), *self.deliveries(), *self.outcomes(), *self.delayed()]
-
-    def entries(self, topic: str) -> list[dict[str, Any]]:
-        return [entry(value, topic=topic, offset=offset) for offset, value in enumerate(self.values(topic))]
 
     def delayed(self) -> Iterator[AvroRecord]:
         kinds = {topics.RECHECK: "RecheckRequested", topics.DELIVERY: "DeliveryRequested"}
@@ -98,7 +78,7 @@ def _name(record: AvroRecord) -> str:
     return getattr(record, "step", None) or getattr(record, "why", None) or type(record).__name__
 
 
-def test_a_send_leaves_records_of_each_kind(derived: list[AvroRecord]) -> None:
+def test_send_derives_a_record_of_each_kind(derived: list[AvroRecord]) -> None:
     waiting = {"RecheckRequested": {"send", "quiet_hours"}, "NotificationOutcome": {"preference", "build", "delivery"}}
     found: dict[str, set[str]] = {}
     for record in derived:

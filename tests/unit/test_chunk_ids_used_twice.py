@@ -1,11 +1,12 @@
 """A chunk index is used for several users: the first is sent to, the others have failed, each with an outcome.
 
-A record of one recipient has no entry in the decision log that would show it (docs/decisions/036): the delivery
+A record with one recipient has no entry in the decision log that would show it (docs/decisions/036): the delivery
 ledger does.
 """
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from tests.support.harness.chain import delivery, results_of, send
+from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_decisions
+from tests.support.harness.chain import NOW, delivery, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.whole_chain import WholeChain
 
@@ -52,8 +54,10 @@ def test_recorded_users_among_others_have_one_outcome() -> None:
     assert results_of(chain.outcomes()) == {(3, "push"): FAILED}
 
 
-def test_a_user_erased_since_is_no_other() -> None:
-    """The ledger names nobody in the erased user's place; a redelivery goes on with the others."""
+def test_erased_user_does_not_count_as_another() -> None:
+    """In the ledger an erased user's id is replaced: that is no other user, and a redelivery continues with
+    the others.
+    """
     chain = Delivery()
     chain.producer.fail = lambda topic, _: Retry("lost") if topic == topics.OUTCOME else None
     assert chain.deliver(delivery([1, 2])) == [0]
@@ -67,7 +71,7 @@ def test_a_user_erased_since_is_no_other() -> None:
     assert chain.published_arns() == ["arn-1", "arn-2"]
 
 
-def test_a_record_that_is_refused_leaves_the_lease_free() -> None:
+def test_refused_record_releases_its_lease() -> None:
     chain = Delivery()
     chain.producer.fail = lambda topic, _: Retry("lost") if topic == topics.OUTCOME else None
     assert chain.deliver(delivery([1])) == [0]
@@ -99,3 +103,50 @@ def test_chunks_of_other_users_have_their_own_outcomes() -> None:
     failed = {user_id: outcome.record_id for outcome in chain.outcomes() for user_id in outcome.user_ids}
     assert failed.keys() == {3, 4, 5, 6}
     assert failed[3] == failed[4] != failed[5] == failed[6]
+
+
+def _chain() -> WholeChain:
+    chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
+    chain.directory.put(*(UserSettings(user_id=user_id) for user_id in (1, 2)))
+    return chain
+
+
+@pytest.mark.guarantee("dead_letter.other_content")
+@pytest.mark.kills(guard="decisions.other_content")
+@pytest.mark.parametrize(
+    "changes", [{"template": "other"}, {"data": {"headline": "other"}}, {"locale": "de"}, {"type": "offer"}]
+)
+def test_other_content_for_the_same_users_is_a_dead_letter(changes: dict[str, Any]) -> None:
+    """Each user has one outcome: that of the content that was recorded first."""
+    chain = _chain()
+    sends = [chain.encoded(each, topics.SEND_MONOLITH) for each in (send([1, 2]), replace(send([1, 2]), **changes))]
+    for offset in (0, 1, 1, 0):
+        assert chain.run(chain.checker, sends[offset]) == []
+    assert [letter["masscomm.reason"] for letter in chain.dead_letters()] == ["invalid"] * 2
+    assert chain.run(chain.builder, *chain.consume(topics.BUILD)) == []
+    assert chain.run(chain.use_case, *chain.consume(topics.DELIVERY)) == []
+    assert {record.type for record in chain.deliveries()} == {send([1, 2]).type}
+    assert {user for record in chain.outcomes() for user in record.user_ids} == {1, 2}
+    assert len({record.record_id for record in chain.outcomes()}) == 1
+    assert sorted(chain.published_arns()) == ["arn-1", "arn-2"]
+
+
+def test_a_chunk_repeated_at_another_time_is_no_dead_letter() -> None:
+    """A producer that repeats a chunk whose acknowledgement was lost may set its times anew."""
+    chain = _chain()
+    first = replace(send([1, 2]), expires_at=NOW + 60_000)
+    again = replace(first, timestamp=first.timestamp + 1, expires_at=NOW + 61_000)
+    sends = [chain.encoded(each, topics.SEND_MONOLITH) for each in (first, again)]
+    assert chain.run(chain.checker, *sends) == []
+    assert chain.dead_letters() == []
+    assert len({record.record_id for record in chain.builds()}) == 1
+
+
+def test_decisions_recorded_without_content_count() -> None:
+    """Earlier versions recorded no content."""
+    positions, users = [0, 1], [1, 2]
+    log = InMemoryDecisionLog()
+    recorded = Decisions(positions=positions, user_ids=users, by_channel={"push": {0: DEAD_LETTERED}})
+    record_decisions(log, "r", recorded)
+    now = Decisions(positions=positions, user_ids=users, by_channel={}, content="c")
+    assert record_decisions(log, "r", now).by_channel == recorded.by_channel

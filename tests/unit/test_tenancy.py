@@ -1,4 +1,4 @@
-"""Every route of every function refuses a caller for whom no tenant is known, and answers nothing of ours."""
+"""Every route of every function rejects a caller without a known tenant, and returns no data."""
 
 import hashlib
 import json
@@ -13,13 +13,17 @@ import yaml
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
-from functions.metrics_handler.store.port import ChannelTotals, Granularity, LogKey, LogRow, SendTotals
+from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.send_handler import handler as send_handler
-from functions.send_handler.request_send import RequestSend
 from infra.cdk.handlers import authorizer
 from masscomm.clock import FixedClock
+from masscomm.domain.grains import Grain
+from masscomm.http.scopes import ALL_SCOPES, ROUTE_SCOPES
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
+from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from tests.support.harness.chain import Chain
+from tests.support.harness.send_api import use_case
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, get, lambda_context
 from tests.support.inputs.unusable_tenants import UNUSABLE
 
@@ -29,6 +33,7 @@ ROUTES = [(module, method, path) for module in HANDLERS for method, path in modu
 CLUB, OTHER = 8_471, 8_472
 SENT_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 COUNTED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
+PARAMETERS = {("GET", "/v1/metrics"): COUNTED, ("GET", "/v1/sends"): {"club_id": [str(CLUB)]}}
 SECRETS = (str(CLUB), "canary")
 
 
@@ -38,7 +43,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     chain = Chain()
     clock = FixedClock()
     count = StoredCount(
-        granularity=Granularity.HOUR,
+        granularity=Grain.HOUR,
         bucket=SENT_AT,
         club_id=CLUB,
         type="canary",
@@ -53,26 +58,27 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         requested_at=SENT_AT,
         chunk_count=1,
         chunks=1,
-        channels={"push": ChannelTotals(3, 0, 3, {"suppressed": {"unknown_user": 1, "other_tenant": 2}})},
+        channels={"push": ChannelTotals(4, 0, 4, {"suppressed": {"unknown_user": 1, "other_tenant": 2}})},
         watermark=None,
     )
     rows = [(7, LogRow(LogKey(SENT_AT, "s", "push"), CLUB, "canary", "suppressed", "other_tenant"))]
     store = InMemoryMetricsStore([count], sends={"s": send}, watermark=SENT_AT, recipients=rows)
-    cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots())
+    cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations())
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
-    request_send = RequestSend(codec=chain.codec, producer=chain.producer, clock=chain.clock)
-    monkeypatch.setattr(send_handler, "bootstrap", lambda: request_send)
+    once = use_case(chain, InMemoryIdempotencyKeys())
+    monkeypatch.setattr(send_handler, "bootstrap", lambda: once)
     return chain
 
 
 def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tuple[int, dict[str, Any], str]:
-    """(status, headers, body) of a request that would be answered where the caller may see the club."""
+    """(status, headers, body) of a request that succeeds if the caller may see the club."""
     names = {"{send_id}": "s", "{user_id}": "7"}
     for name, value in names.items():
         path = path.replace(name, value)
-    event = get(path, **(COUNTED if path == "/v1/metrics" else {}))
+    event = get(path, **PARAMETERS.get((method, path), {}))
     event["httpMethod"] = event["requestContext"]["httpMethod"] = method
-    event["body"] = json.dumps({"type": "news", "club_id": CLUB, "to_users": [7]}) if method == "POST" else None
+    send = json.dumps({"type": "news", "club_id": CLUB, "to_users": [7]})
+    event["body"] = send if (method, path) == ("POST", "/v1/sends") else None
     event["requestContext"]["authorizer"] = authorizer
     if authorizer is ABSENT:
         del event["requestContext"]["authorizer"]
@@ -92,7 +98,7 @@ def names(route: tuple[ModuleType, str, str]) -> str:
 @pytest.mark.kills(guard="tenancy.absent_context")
 @pytest.mark.parametrize("route", ROUTES, ids=names)
 def test_a_caller_without_a_tenant_is_refused(route: tuple[ModuleType, str, str], chain: Chain) -> None:
-    """The same answer on every route, whatever the context holds that is no tenant."""
+    """Every route returns the same response for each context without a usable tenant."""
     refusals = {
         (status, json.dumps(headers), body)
         for context in (ABSENT, *UNUSABLE)
@@ -106,7 +112,7 @@ def test_a_caller_without_a_tenant_is_refused(route: tuple[ModuleType, str, str]
 
 @pytest.mark.parametrize("route", ROUTES, ids=names)
 def test_the_same_request_is_answered_to_an_operator(route: tuple[ModuleType, str, str]) -> None:
-    """The refusals above are about the context, not about the request."""
+    """An operator's same request succeeds, so the context caused the rejections in the other tests."""
     assert asked(*route, EVERY_CLUB)[0] in (200, 202)
 
 
@@ -122,13 +128,34 @@ def test_every_route_of_the_catalogue_is_tested() -> None:
     assert published == {f"{method} {path}" for _, method, path in ROUTES}
 
 
+def test_every_route_of_the_catalogue_has_a_scope() -> None:
+    assert set(ROUTE_SCOPES) == {(method, path) for _, method, path in ROUTES}
+
+
+@pytest.mark.guarantee("api_keys.route_needs_its_scope")
+@pytest.mark.kills(guard="tenancy.scope_of_a_route")
+@pytest.mark.parametrize("route", ROUTES, ids=names)
+def test_a_route_is_open_to_its_scope_alone(route: tuple[ModuleType, str, str], chain: Chain) -> None:
+    """Every other scope together is refused, before anything is read or produced."""
+    scope = ROUTE_SCOPES[route[1], route[2]]
+    own = {"club_ids": str(CLUB)}
+    status, _, body = asked(*route, own | {"scopes": " ".join(ALL_SCOPES - {scope})})
+    assert (status, chain.producer.produced) == (403, [])
+    assert json.loads(body)["detail"] == f"These credentials do not have the scope {scope}."
+    assert not any(secret in body for secret in SECRETS)
+    assert asked(*route, own | {"scopes": scope.value})[0] in (200, 202)
+
+
 @pytest.mark.guarantee("tenants.other_tenants_data_is_unknown")
+@pytest.mark.kills(guard="tenancy.other_tenants_send")
 def test_another_tenants_send_and_user_are_as_unknown_ones() -> None:
-    """Same status, headers and body: an id cannot be probed."""
+    """Status, headers and body are the same: an id cannot be probed."""
     other = {"club_ids": str(OTHER)}
     theirs = asked(metrics_handler, "GET", "/v1/sends/s", other)
     assert theirs == asked(metrics_handler, "GET", "/v1/sends/none", other)
     assert theirs[0] == 404
+    assert theirs == asked(metrics_handler, "POST", "/v1/sends/s/cancel", other)
+    assert theirs == asked(metrics_handler, "POST", "/v1/sends/none/cancel", other)
     status, headers, body = asked(metrics_handler, "GET", "/v1/users/7/notifications", other)
     unknown = asked(metrics_handler, "GET", "/v1/users/9/notifications", other)
     assert (status, json.loads(body) | {"user_id": 9}) == (200, json.loads(unknown[2]))
@@ -136,7 +163,7 @@ def test_another_tenants_send_and_user_are_as_unknown_ones() -> None:
 
 
 def test_stored_reasons_of_other_tenants_read_as_unknown() -> None:
-    """Counts and logs that an earlier version wrote tell the two apart; their reader does not."""
+    """Counts and logs of earlier versions distinguish the two reasons; the readers do not."""
     own = {"club_ids": str(CLUB)}
     send = json.loads(asked(metrics_handler, "GET", "/v1/sends/s", own)[2])
     assert send["totals"]["suppressed"] == send["channels"]["push"]["suppressed"] == {"unknown_user": 3}
@@ -146,6 +173,7 @@ def test_stored_reasons_of_other_tenants_read_as_unknown() -> None:
 
 @pytest.mark.parametrize(("stored", "clubs"), [("1,2", Clubs(frozenset({1, 2}))), ("*", ALL_CLUBS)])
 def test_authorizer_context_is_read_as_written(monkeypatch: pytest.MonkeyPatch, stored: str, clubs: Clubs) -> None:
-    monkeypatch.setattr(authorizer, "_clubs_by_digest", lambda: {hashlib.sha256(b"k").hexdigest(): stored})
+    secret = {hashlib.sha256(b"k").hexdigest(): authorizer._context(stored)}
+    monkeypatch.setattr(authorizer, "_contexts_by_digest", lambda: secret)
     event = {"methodArn": "arn:aws:execute-api:r:a:api/live/GET/v1/metrics", "headers": {"x-api-key": "k"}}
     assert clubs_of(authorizer.handler(event, None)["context"]) == clubs

@@ -1,7 +1,7 @@
-"""Nobody's broadcast stands before another tenant's send to few, nor before another tenant's broadcast, and everybody
-has theirs in the end.
+"""No broadcast delays another tenant's small send or broadcast, and each recipient gets the message.
 
-The chain in memory behind event source mappings as they are deployed: the order of the provider's log is what counts.
+The chain in memory behind event source mappings as they are deployed: the tests compare positions in the provider's
+log.
 """
 
 import asyncio
@@ -19,23 +19,25 @@ from emulators.function_catalogue import read_deployments
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import SmallSends
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.domain.lanes import Lane
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers, Report
+from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from tests.support.harness.chain import Context, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.event_source import ENVELOPE, FunctionResponse, until
 
-LOUD, QUIET = 1, 5  # clubs; by their ids alone they would share a queue
+LOUD, QUIET = 1, 5  # clubs whose ids hash to the same queue
 ROOT = Path(__file__).parents[2]
 
 
 class DeliveryToTenants(Delivery):
-    """The chain with a directory of two clubs, in which everybody has a device and wants everything."""
+    """The chain with a directory of two clubs, in which every user has a device and allows everything."""
 
     def __init__(self, *, burst: float = 1_000) -> None:
         super().__init__()
@@ -52,13 +54,15 @@ class DeliveryToTenants(Delivery):
                 clock=self.clock,
                 delay_store=self.delay_store,
                 decision_log=log,
-                small_sends=SmallSends(burst=burst),
+                cancellations=InMemoryCancellations(),
+                lanes=OutputLanes(small_sends=SmallSends(burst=burst)),
             ),
             "builder": BuildMessages(
                 directory=self.directory,
                 templates=TemplateCache(self.directory, self.clock),
                 clock=self.clock,
                 decision_log=log,
+                cancellations=InMemoryCancellations(),
             ),
             "delivery": self.use_case,
         }
@@ -70,16 +74,16 @@ class DeliveryToTenants(Delivery):
     # A producer
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
-        """Onto the partition of its key."""
+        """Append the record to the partition of its key."""
         partitions = sum(each.topic == topic for each in self.broker.logs)
         self.broker.produce(topic, value, partition=crc32(key or b"") % partitions, key=key, headers=headers)
         self.log.append((topic, value or b""))
         report(None)
 
     def flush(self, timeout_s: float) -> None:
-        """Nothing is kept back."""
+        """Nothing to flush: produce() appends at once."""
 
-    # What a test does
+    # --- commands of a test ---
 
     def people(self, club_id: int, user_ids: Iterable[int]) -> list[int]:
         users = list(user_ids)
@@ -89,7 +93,7 @@ class DeliveryToTenants(Delivery):
         return users
 
     def ask(self, club_id: int, users: list[int], send_id: str, *, chunk: int = 2_500, number: int = 0) -> None:
-        """As the monolith does."""
+        """Produce a send as the monolith does."""
         chunks = [users[start : start + chunk] for start in range(0, len(users), chunk)]
         for index, part in enumerate(chunks):
             record = send(part, club_id=club_id, send_id=send_id, chunk_index=index, chunk_count=len(chunks))
@@ -128,7 +132,7 @@ class DeliveryToTenants(Delivery):
             await mapping.start()
 
     def recipients(self, topic: str) -> int:
-        """Of the records that a topic has been given."""
+        """The number of recipients in all records of a topic."""
         return sum(
             len(self.codec.decode("DeliveryRequested", record.value)["positions"])
             for place, log in self.broker.logs.items()
@@ -137,7 +141,7 @@ class DeliveryToTenants(Delivery):
         )
 
     def of(self, kind: str, name: str, send_id: str) -> int:
-        """Recipients of a send that are on a topic, in whatever lane."""
+        """The number of a send's recipients in a topic, in all lanes."""
         names = {topics.in_lane(name, lane) for lane in Lane}
         records = [
             self.codec.decode(kind, record.value)
@@ -148,10 +152,10 @@ class DeliveryToTenants(Delivery):
         return sum(len(record["positions"]) for record in records if record["send_id"] == send_id)
 
     def places(self, users: Iterable[int]) -> list[int]:
-        """Where these people's pushes stand in the provider's log."""
+        """The positions of these users' pushes in the provider's log."""
         wanted = {f"arn-{user_id}" for user_id in users}
         found = [place for place, push in enumerate(self.push.published) if push.endpoint_arn in wanted]
-        assert len(found) == len(wanted), "everybody once"
+        assert len(found) == len(wanted), "each user once"
         return found
 
 
@@ -164,7 +168,7 @@ async def chain() -> AsyncIterator[DeliveryToTenants]:
 
 
 async def queued(chain: DeliveryToTenants, topic: str, count: int) -> None:
-    """Wait until so many recipients are on a topic."""
+    """Wait until a topic has this many recipients."""
     await until(lambda: chain.recipients(topic) >= count)
     assert chain.recipients(topic) == count
 
@@ -201,7 +205,7 @@ async def test_many_single_sends_delay_others_like_a_broadcast() -> None:
         await mapping.stop()
 
 
-BATCH = 1_000  # recipients: of two records
+BATCH = 1_000  # recipients of a batch: two records
 
 
 @pytest.mark.guarantee("tenants.broadcasts_advance_equally")
@@ -216,7 +220,7 @@ BATCH = 1_000  # recipients: of two records
 async def test_smaller_broadcast_advances_equally_with_a_larger_one(
     chain: DeliveryToTenants, before: list[str], kind: str, topic: str
 ) -> None:
-    """Both stand in front of a function, the large one first: of it no more is done than of the other one."""
+    """Both are queued before a function, the large one first: until the small one ends, both advance equally."""
     large, small = chain.people(LOUD, range(1, 9_001)), chain.people(QUIET, range(30_001, 32_001))
     await chain.start(*before, batch_size=2)
     for club_id, users, name in ((LOUD, large, "large"), (QUIET, small, "small")):
@@ -231,7 +235,7 @@ async def test_smaller_broadcast_advances_equally_with_a_larger_one(
 
 
 async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(chain: DeliveryToTenants) -> None:
-    """More of them than there are queues: each has delivered as much as any other who has no queue with anybody."""
+    """With more broadcasts than queues, tenants with a queue of their own advance equally."""
     clubs = range(1, 6)
     people = {club_id: chain.people(club_id, range(club_id * 10_000, club_id * 10_000 + 2_000)) for club_id in clubs}
     few = chain.people(9, range(90_000, 90_050))
@@ -245,7 +249,7 @@ async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(chain: Deli
     await until(lambda: len(chain.push.published) == 10_000 + len(few))
     assert max(chain.places(few)) < 2 * BATCH
     ends = {club_id: max(chain.places(users)) for club_id, users in people.items()}
-    # Two share a queue: of those who have one of their own, each ends within a round of the first.
+    # Two tenants share a queue: the others end within a round of each other.
     alone = sorted(ends.values())[:3]
     assert alone[2] - alone[0] <= 4 * BATCH
     assert max(alone) < 9_000 < max(ends.values())

@@ -1,6 +1,7 @@
-"""What one of the workers runs together, and who runs what a worker leaves that crashes."""
+"""The groups of tests on one worker, and the tests of a crashed worker."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,10 @@ import pytest
 
 from devstack.config import ROOT
 from tests.support import whole_files
-from tests.support.whole_files import SPARK, STACKS, WholeFiles, group
+from tests.support.whole_files import SPARK, STACKS, TEMPLATES, WholeFiles, group
 
-# Of the two workers one gets `a`, the other `p`, `q`, `r` and `s`, and crashes in `q` once there is nothing left to be
-# given out: the first is already told to end after its last.
+# One of two workers gets `a`, the other `p`, `q`, `r` and `s`. The second crashes in `q` when the queue is already
+# empty and the first is already ending after its last test.
 CONFTEST = """
     import os, signal, time
     from pathlib import Path
@@ -47,7 +48,7 @@ CONFTEST = """
 FILES = {"a": ("a1", "a2", "a3"), "p": ("p1", "p2"), "q": ("q",), "r": ("r",), "s": ("s",)}
 
 
-def test_a_file_is_one_worker_s_and_so_are_all_that_hold_a_stack() -> None:
+def test_file_runs_on_one_worker_and_all_stacks_on_one() -> None:
     assert group("tests/unit/a/test_b.py::TestC::test_d[::e]") == "tests/unit/a/test_b.py"
     for file in whole_files.HOLD_A_STACK:
         assert group(f"{file}::test_a[b]") == STACKS
@@ -55,12 +56,24 @@ def test_a_file_is_one_worker_s_and_so_are_all_that_hold_a_stack() -> None:
 
 
 def files_with(*words: str) -> set[str]:
-    """The files of tests, but for this one, in which one of the words stands."""
+    """The test files, without this one, that contain one of the words."""
     return {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "tests").rglob("test_*.py")
         if path.name != "test_whole_files.py" and any(word in path.read_text() for word in words)
     }
+
+
+def test_files_that_read_templates_are_one_worker_s() -> None:
+    """Another worker would wait while the first one synthesises."""
+    asks = re.compile(r"\b(environment|prod|local|replacing|synthesised): (SynthesisedEnvironment|dict\[str, Synth)")
+    reading = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if asks.search(path.read_text())
+    }
+    assert reading
+    assert {group(f"{file}::test_a") for file in reading} == {TEMPLATES}
 
 
 def test_files_that_need_a_stack_are_listed() -> None:
@@ -113,7 +126,7 @@ def test_crashed_workers_tests_run_once_and_culprit_is_named(tmp_path: Path) -> 
         env=alone | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=120,  # it must not wait for ever
+        timeout=120,  # a hanging session fails the test
     )
 
     run = [name for name in tmp_path.joinpath("begun").read_text().split() if name.startswith("test_")]

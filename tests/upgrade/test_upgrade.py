@@ -1,6 +1,6 @@
-"""An earlier version's functions and job leave work undone; today's take its data over.
+"""An earlier version's functions and job leave unfinished work; today's version takes over its data.
 
-The servers go on meanwhile, as they do where a deployment replaces functions and the job.
+The servers keep running, as in a deployment that replaces functions and the job.
 """
 
 import time
@@ -32,7 +32,7 @@ from tests.upgrade.dumps import dumps
 from tests.upgrade.earlier import EarlierStack, tree_of
 
 PEOPLE = 600
-# Until what was put off is due: the earlier version must have put it off, and ended, by then.
+# Delay of scheduled work: the earlier version must have stored it and ended before it is due.
 LATER_S = 60.0
 TIMEOUT_S = 300.0
 
@@ -52,14 +52,14 @@ def bench(
 
 
 def test_upgrade_amid_sends_keeps_all_guarantees(bench: Bench) -> None:
-    """An earlier version leaves a counted and a scheduled send, held recipients and half a broadcast; all end once."""
+    """The earlier version leaves a counted and a scheduled send, held recipients and half a broadcast; all end once."""
     result = bench.run(Cell(name="upgrade", fault=_upgrade, load=Load()))
     assert result.ok, result.describe()
     assert run_recompute(bench.stack.config) == 0
 
 
 def test_erased_person_is_in_no_store_and_counts_stay(bench: Bench) -> None:
-    """With what both versions have stored, and amid a delayed e-mail to several."""
+    """The stores have data of both versions, and an e-mail to several users is delayed."""
     erasure = _Erasure()
     result = bench.run(Cell(name="erasure", fault=erasure, load=Load()))
     assert result.ok, result.describe()
@@ -69,9 +69,9 @@ def test_erased_person_is_in_no_store_and_counts_stay(bench: Bench) -> None:
 
 
 class _Erasure:
-    """Erases one person while an e-mail to them and others waits for its provider.
+    """Erases one person while an e-mail to this and other users is delayed by its provider.
 
-    secrets: what no store may hold afterwards; found: (store, secret) of those that one holds.
+    secrets: values that no store may have afterwards; found: (store, secret) of those that a store has.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Erasure:
 
     def __call__(self, bench: Bench, _: Send) -> None:
         users = bench.population.grow(20)
-        person = next(user_id for user_id in users if user_id % 10 == 5)  # who has two devices
+        person = next(user_id for user_id in users if user_id % 10 == 5)  # with two devices
         self.secrets = [address(person), f"token-{person}-0", f"token-{person}-1", *bench.population.endpoints[person]]
         config = bench.stack.config
         bench.await_counted(_ended(bench, bench.emit(users)))
@@ -110,7 +110,7 @@ def _ended(bench: Bench, sent: Sent) -> Sent:
 
 
 def _waits(config: StackConfig, sent: Sent, seconds: float) -> bool:
-    """Whether its delivery records wait, and are due in more than so many seconds."""
+    """Whether the send's delivery records are delayed by more than this many seconds."""
     found = [item for item in _store(config).scan() if sent.send_id.encode() in item.value]
     return bool(found) and min(item.due_ms for item in found) > (time.time() + seconds) * 1000
 
@@ -137,7 +137,7 @@ def _delete(config: StackConfig, user_id: int) -> None:
 
 
 def _is_unknown(config: StackConfig, user_id: int) -> bool:
-    """Whether both who follow the monolith's tables have seen that the user is gone."""
+    """Whether cdc_consumer and device_registrar have processed the deletion of the user."""
     client = TestClient(config.opensearch_url)
     row = client.get(index="users", id=str(user_id))["_source"]
     states = client.mget(index="device_state", body={"ids": [f"{user_id * 10 + place}" for place in (0, 1)]})["docs"]
@@ -146,7 +146,7 @@ def _is_unknown(config: StackConfig, user_id: int) -> bool:
 
 
 def _counts(config: StackConfig) -> list[Any]:
-    """What is counted."""
+    """All rows of the counts, sends and totals."""
     with psycopg.connect(config.database_url("metrics")) as connection:
         return [
             connection.execute(sql.SQL("select * from {} order by 1, 2, 3, 4").format(sql.Identifier(table))).fetchall()
@@ -169,7 +169,12 @@ def _upgrade(bench: Bench, _: Send) -> None:
 
     bench.stack.sns.answer(Rule(code="reset_before", after=250))
     broadcast = bench.emit(bench.shared, chunk=200)
-    until("some of a broadcast wait", lambda: bool(_said(bench, broadcast, Status.SENDING)), TIMEOUT_S, every_s=0.1)
+    until(
+        "some of a broadcast wait",
+        lambda: bool(_recipients_with(bench, broadcast, Status.SENDING)),
+        TIMEOUT_S,
+        every_s=0.1,
+    )
     assert not bench.ended(broadcast)
     assert time.time() < due.timestamp(), "it took so long that what was put off is due: nothing was tried"
     bench.kill("delivery")
@@ -182,11 +187,11 @@ def _upgrade(bench: Bench, _: Send) -> None:
 
 
 def _all_are(bench: Bench, sent: Sent, status: Status) -> bool:
-    return _said(bench, sent, status) == set(sent.fates)
+    return _recipients_with(bench, sent, status) == set(sent.fates)
 
 
-def _said(bench: Bench, sent: Sent, status: Status) -> set[int]:
-    """The users of whom an outcome said that."""
+def _recipients_with(bench: Bench, sent: Sent, status: Status) -> set[int]:
+    """The users with an outcome of this status."""
     return {
         user_id
         for record in bench.outcomes.of(sent.send_id)

@@ -1,4 +1,4 @@
-"""The snapshot and the concurrent stream, on the real Debezium: in the end the directory says what the tables say."""
+"""The snapshot and the concurrent stream on the real Debezium: in the end the directory equals the tables."""
 
 import json
 import threading
@@ -30,24 +30,24 @@ def xid(connection: psycopg.Connection) -> str:
 
 
 def await_wait_for(connection: psycopg.Connection, transaction: str) -> None:
-    """Until somebody (the slot that is being made) waits for that transaction to end."""
+    """Wait until another session (the creation of the slot) waits for that transaction to end."""
     query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid::text = %s"
     for _ in range(600):
         row = connection.execute(query, (transaction,)).fetchone()
         if row and row[0]:
             return
         connection.execute("SELECT pg_sleep(0.05)")
-    raise AssertionError(f"nobody waits for transaction {transaction}")
+    raise AssertionError(f"no session waits for transaction {transaction}")
 
 
 def test_transaction_open_during_the_snapshot_wins(stack: StackConfig) -> None:
-    """It wins although its LSN is lower than the snapshot's."""
+    """The open transaction wins although its LSN is lower than the snapshot's."""
     with RunningGeneration.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "before")
         insert_user(sql, 2, "before")
         first, second, open_one = (made.sql(autocommit=False) for _ in range(3))
-        # A new slot waits for every transaction that is open, then for those that began while it did: only one that
-        # begins after that second wait has begun may stay open across the snapshot and still be streamed.
+        # A new slot waits for every open transaction, then for those that began during this wait. Only a transaction
+        # that begins during the second wait may stay open across the snapshot and still be streamed.
         first_xid = xid(first)
         made.start_connector()
         await_wait_for(sql, first_xid)
@@ -111,12 +111,12 @@ def test_rows_committed_during_the_snapshot_are_served(stack: StackConfig) -> No
         assert not made.producer.produced
 
 
-def test_every_kind_of_change_ends_as_the_tables_say(stack: StackConfig) -> None:
+def test_every_kind_of_change_makes_the_index_equal_its_table(stack: StackConfig) -> None:
     with RunningGeneration.made(stack) as made, made.sql() as sql:
         for number in range(1, 9):
             insert_user(sql, number, f"n{number}")
         sql.execute("INSERT INTO user_settings (user_id, club_id, channels) VALUES (1, 1, '{\"push\": false}')")
-        # Larger than a page and not compressible: PostgreSQL keeps it aside and does not log it with an update.
+        # Larger than a page and not compressible: PostgreSQL stores it out of line and does not log it with an update.
         sql.execute(
             "INSERT INTO notification_templates (id, club_id, type, channel, locale, title, body)"
             " SELECT 1, NULL, 'news', 'push', 'en', 't', string_agg(md5(g::text), '') FROM generate_series(1, 1000) g"
@@ -156,7 +156,7 @@ def test_every_kind_of_change_ends_as_the_tables_say(stack: StackConfig) -> None
         assert directory.user_settings([1])[1].quiet_hours == {"start": "22:00"}
 
 
-def test_before_the_marker_nothing_is_looked_up(stack: StackConfig) -> None:
+def test_look_up_before_the_complete_marker_is_a_retry(stack: StackConfig) -> None:
     with RunningGeneration.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "a")
         directory = made.directory()
@@ -168,7 +168,7 @@ def test_before_the_marker_nothing_is_looked_up(stack: StackConfig) -> None:
 
         made.start_connector()
         made.consume_until(lambda: "1" in made.documents("users"))
-        if not made.complete():  # the index holds the user, and still nothing is said of him
+        if not made.complete():  # the index has the user, but look-ups must not answer yet
             assert refused(lambda: directory.users([1]))
             assert refused(lambda: directory.devices([1]))
             assert refused(lambda: directory.templates([(1, "news", "push")]))
@@ -176,7 +176,7 @@ def test_before_the_marker_nothing_is_looked_up(stack: StackConfig) -> None:
         assert directory.users([1, 2]).keys() == {1}
 
 
-def test_a_truncate_is_answered_with_not_ready(stack: StackConfig) -> None:
+def test_truncated_table_makes_the_directory_not_ready(stack: StackConfig) -> None:
     with RunningGeneration.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "a")
         sql.execute("INSERT INTO devices (id, user_id, platform, token) VALUES (1, 1, 'gcm', 'a')")
@@ -218,7 +218,7 @@ def test_confirm_waits_for_the_database_and_the_consumer(stack: StackConfig) -> 
 
 
 def test_snapshot_end_alone_does_not_complete_a_generation(stack: StackConfig) -> None:
-    """Small batches do at Debezium's producer what a slow broker does: its queue is long when the snapshot ends."""
+    """Small batches slow down Debezium's producer like a slow broker: its queue is long when the snapshot ends."""
     with RunningGeneration.made(stack, **{"producer.override.batch.size": "1000"}) as made, made.sql() as sql:
         sql.execute(
             "INSERT INTO users (id, club_id, first_name, last_name)"

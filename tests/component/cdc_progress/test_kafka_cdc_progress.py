@@ -1,4 +1,4 @@
-"""The progress that asks Kafka keeps what every CdcProgress promises."""
+"""The progress that reads Kafka fulfils the contract of CdcProgress."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ from tests.support.contracts.cdc_progress import STREAMING, Capture, CdcProgress
 
 
 class KafkaCapture(Capture):
-    """group: a pattern of cdc_consumer's groups, in which {topic} may stand."""
+    """group: a pattern of cdc_consumer's groups, which may contain {topic}."""
 
     def __init__(self, bootstrap: str, group: str = "group.{generation}") -> None:
         self.generation = f"t{uuid4().hex[:8]}"
@@ -41,7 +41,7 @@ class KafkaCapture(Capture):
         self.progress.close()
 
     def _await_leaders(self) -> None:
-        """A topic that was made has no leaders yet, nor a new broker its groups: until then the answer is Retry."""
+        """A new topic has no leaders yet and a new broker no group coordinator: until then the result is Retry."""
         deadline, pause = time.monotonic() + 30, threading.Event()
         while True:
             try:
@@ -77,14 +77,14 @@ class KafkaCapture(Capture):
 
 
 class TestKafkaCdcProgress(CdcProgressContract):
-    """The contract, and what only this one can get wrong."""
+    """The contract, and faults of the Kafka adapter alone."""
 
     @pytest.fixture
     def capture(self, kafka: StackConfig) -> Iterator[KafkaCapture]:
         with closing(KafkaCapture(kafka.kafka_bootstrap)) as made:
             yield made
 
-    def test_a_transaction_s_marker_at_the_end_is_not_waited_for(self, capture: KafkaCapture) -> None:
+    def test_transaction_marker_at_the_end_is_not_awaited(self, capture: KafkaCapture) -> None:
         capture.store(capture.generation, STREAMING, **{"transactional.id": capture.generation})
         assert capture.progress.acknowledged_lsn() == 77
         assert capture.progress.acknowledged_lsn() == 77
@@ -98,15 +98,15 @@ class TestKafkaCdcProgress(CdcProgressContract):
         with pytest.raises(Retry, match="there is no topic"):
             progress.committed_offsets()
 
-    def test_a_broker_that_is_gone(self) -> None:
+    def test_unreachable_broker_is_a_retry_for_each_query(self) -> None:
         progress = KafkaCdcProgress("127.0.0.1:9", generation="g", group="g", offsets_topic="o", timeout_s=0.5)
         for ask in (progress.acknowledged_lsn, progress.end_offsets, progress.committed_offsets):
-            with pytest.raises(Retry, match="Kafka does not tell"):
+            with pytest.raises(Retry, match="Kafka does not return"):
                 ask()
 
 
 class TestKafkaCdcProgressOfAGroupForEachTopic(CdcProgressContract):
-    """As AWS's mappings consume: one topic each, under a group of its own."""
+    """Consume as AWS's mappings do: one topic each, under its own group."""
 
     @pytest.fixture
     def capture(self, kafka: StackConfig) -> Iterator[KafkaCapture]:

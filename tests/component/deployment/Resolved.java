@@ -3,7 +3,7 @@ import java.util.ServiceLoader;
 import org.apache.kafka.common.config.ConfigTransformer;
 import org.apache.kafka.common.config.provider.ConfigProvider;
 
-/** What Kafka Connect makes of values: arguments are the provider's region, then one value after the other. */
+/** Print the values that Kafka Connect resolves: arguments are the provider's region, then one value after the other. */
 class Resolved {
     public static void main(String[] arguments) throws Exception {
         try (ConfigProvider provider = ServiceLoader.load(ConfigProvider.class).stream()

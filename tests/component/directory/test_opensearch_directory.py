@@ -1,4 +1,4 @@
-"""The directory over OpenSearch keeps what every directory promises, and says Retry where it cannot."""
+"""The directory over OpenSearch fulfils the contract, and raises Retry if it cannot answer."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -6,13 +6,13 @@ from uuid import uuid4
 import pytest
 
 from devstack.provision import create_indices
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.users import Device
 from masscomm.errors import Retry
-from masscomm.kafka.topics import CDC_TABLES
 from tests.support.contracts.directory import DEVICE, USER, DirectoryContract
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
@@ -22,18 +22,18 @@ from tests.support.servers.opensearch_client import TestClient
 def tables(cluster: str) -> Iterator[OpenSearchTables]:
     generation = f"t{uuid4().hex[:8]}"
     client = TestClient(cluster)
-    # Device states are one index for all generations: what another test left is not this one's.
+    # All generations share one index of device states: remove those of other tests.
     client.indices.delete(index="device_state", ignore_unavailable=True)
     create_indices(cluster, generation)
-    actions = [{"add": {"index": f"{table}-{generation}", "alias": table}} for table in CDC_TABLES]
+    actions = [{"add": {"index": f"{table}-{generation}", "alias": table}} for table in captured_tables()]
     client.indices.update_aliases(body={"actions": actions})
     yield OpenSearchTables(client, generation)
-    client.indices.delete(index=",".join(f"{table}-{generation}" for table in CDC_TABLES))
+    client.indices.delete(index=",".join(f"{table}-{generation}" for table in captured_tables()))
     client.close()
 
 
 class TestOpenSearchDirectory(DirectoryContract):
-    """The contract, and what only this one can get wrong."""
+    """The contract, and faults of the OpenSearch adapter alone."""
 
     def test_device_with_a_new_token_has_no_endpoint(self, tables: OpenSearchTables) -> None:
         tables.put(DEVICE)
@@ -58,7 +58,7 @@ class TestOpenSearchDirectory(DirectoryContract):
         with pytest.raises(Retry, match="not ready: there is no user_settings"):
             tables.directory.users_and_settings([1])
 
-    def test_an_alias_of_an_index_that_does_not_answer(self, tables: OpenSearchTables) -> None:
+    def test_alias_of_a_closed_index_is_a_retry(self, tables: OpenSearchTables) -> None:
         tables.put(USER, DEVICE)
         for table in ("users", "devices"):
             tables.client.indices.close(index=f"{table}-{tables.generation}")
@@ -91,14 +91,14 @@ class TestOpenSearchDirectory(DirectoryContract):
             index=f"devices-{tables.generation}", body={"index": {"refresh_interval": "-1"}}
         )
         write(tables.client, [document])
-        tables.caught_up_to(5_000)  # refreshes everything: hence once more below
+        tables.caught_up_to(5_000)  # this refreshes every index; the next write is not visible yet
         write(tables.client, [VersionedDocument(index=document.index, id="99", version=9, source={
             **document.source, "id": 99})])  # fmt: skip
         assert [d.device_id for d in tables.directory.devices([1])[1]] == [11]
         tables.directory.confirm(5_000)
         assert [d.device_id for d in tables.directory.devices([1])[1]] == [11, 99]
 
-    def test_a_server_that_is_gone(self, cluster: str) -> None:
+    def test_unreachable_server_is_a_retry_for_each_look_up(self, cluster: str) -> None:
         gone = OpenSearchDirectory(
             TestClient("http://127.0.0.1:9", timeout_s=1),
             progress=lambda _: InMemoryCdcProgress(),

@@ -1,4 +1,4 @@
-"""What OpenSearch refuses for good: of the document, and then of that one alone, or of the installation?"""
+"""Permanent errors of OpenSearch: each concerns one document or the installation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,10 +31,10 @@ def document(index: str, name: str, *, version: int = 1, **source: Any) -> Versi
 
 
 @pytest.mark.guarantee("opensearch_answer.refused_document")
-def test_each_refused_document_is_refused_alone(client: OpenSearch, index: str) -> None:
+def test_refused_document_fails_alone(client: OpenSearch, index: str) -> None:
     good = [document(index, str(n), n=n) for n in range(5)]
     bad = [
-        document(index, "x" * 513),  # an id of more than 512 bytes refuses the whole request
+        document(index, "x" * 513),  # OpenSearch rejects the whole request for an id of more than 512 bytes
         document(index, "negative", version=-5),
         document(index, "range", n=2**63),
         document(index, "type", n="seven"),
@@ -62,8 +62,8 @@ def test_index_that_blocks_writes_is_a_retry(client: OpenSearch, index: str) -> 
 
 
 @pytest.mark.guarantee("opensearch_answer.unknown_address")
-def test_a_wrong_address_is_no_fault_of_the_document(opensearch: StackConfig, index: str) -> None:
-    """OpenSearch answers it with 400, too."""
+def test_wrong_address_is_no_dead_letter(opensearch: StackConfig, index: str) -> None:
+    """OpenSearch responds with 400 to a wrong path, too."""
     wrong = connect(f"{opensearch.opensearch_url}/another/path/that/is/none")
     with pytest.raises(TransportError) as caught:
         write(wrong, [document(index, "1", n=1)])
@@ -71,6 +71,6 @@ def test_a_wrong_address_is_no_fault_of_the_document(opensearch: StackConfig, in
 
 
 @pytest.mark.guarantee("opensearch_answer.older_version")
-def test_an_older_version_is_no_error(client: OpenSearch, index: str) -> None:
+def test_older_version_is_ignored_without_an_error(client: OpenSearch, index: str) -> None:
     assert write(client, [document(index, "1", version=9, n=1)]) == [None]
     assert write(client, [document(index, "1", version=8, n=2)]) == [None]

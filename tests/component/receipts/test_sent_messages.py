@@ -1,4 +1,4 @@
-"""The memory of messages in OpenSearch, under the contract of the one in memory."""
+"""The store of sent messages in OpenSearch fulfils the contract of the in-memory one."""
 
 import fcntl
 from collections.abc import Iterator
@@ -9,8 +9,9 @@ import pytest
 
 from devstack.config import StackConfig
 from devstack.provision import create_indices
-from functions.receipts.sent_messages import KEPT_MS, MESSAGES, OpenSearchSentMessages, OutcomeWithTrace, SentMessages
+from functions.receipts.sent_messages import MESSAGES, OpenSearchSentMessages, OutcomeWithTrace, SentMessages
 from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.domain.time_limits import SENT_MESSAGES_KEPT_S
 from masscomm.errors import Retry
 from tests.support.contracts.sent_messages import SentMessagesContract, outcome
 from tests.support.harness.chain import NOW
@@ -46,9 +47,9 @@ class TestOpenSearchMessages(SentMessagesContract):
         return OpenSearchSentMessages(client)
 
     def await_removal(self, messages: SentMessages) -> None:
-        # It goes on in the background. The same removal again finds it done, does it, or is refused because it is being
-        # done; only in the second case does it refresh by itself.
-        old = {"query": {"range": {"told_at": {"lt": NOW - KEPT_MS}}}}
+        # The removal runs in the background. This repetition finds it finished, does it itself, or is refused because
+        # it is running; only in the second case does it refresh the index itself.
+        old = {"query": {"range": {"told_at": {"lt": NOW - SENT_MESSAGES_KEPT_S * 1000}}}}
         self.client.delete_by_query(index=MESSAGES, body=old, params={"conflicts": "proceed"})
         self.client.indices.refresh(index=MESSAGES)
 
@@ -90,7 +91,7 @@ def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackConfi
     counting.close()
 
 
-def test_an_index_that_is_not_there_is_waited_for(client: TestClient) -> None:
+def test_absent_messages_index_is_a_retry(client: TestClient) -> None:
     client.indices.delete(index=MESSAGES)
     with pytest.raises(Retry):
         OpenSearchSentMessages(client).find(["1"])

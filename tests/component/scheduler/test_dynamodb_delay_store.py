@@ -1,4 +1,4 @@
-"""The store on LocalStack's DynamoDB, under the contract of the one in memory."""
+"""The delay store on LocalStack's DynamoDB fulfils the contract of the in-memory one."""
 
 import json
 import zlib
@@ -8,7 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from devstack.config import StackConfig
-from masscomm.stores.delayed_records import CLAIM_S, DelayedRecord, UnreadableRecord, key_of
+from masscomm.domain.time_limits import CLAIM_S
+from masscomm.stores.delayed_records import DelayedRecord, UnreadableRecord, key_of
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.support.contracts.delay_store import HOUR, DelayStoreContract, delayed_record, due, ids, incompressible
 from tests.support.harness.chain import NOW
@@ -19,7 +20,7 @@ __all__ = ["functions_client"]
 
 @pytest.fixture
 def store(localstack: StackConfig, functions_client: Any) -> DynamoDbDelayStore:
-    """On a table of its own."""
+    """A delay store on its own table."""
     return DynamoDbDelayStore(table=new_table(dynamodb(localstack), "waiting"), client=functions_client)
 
 
@@ -78,7 +79,7 @@ def _in_previous_form(item: DelayedRecord, shard: int = 3) -> list[dict[str, Any
 
 @pytest.mark.guarantee("delay_store.previous_form_is_released")
 @pytest.mark.kills(guard="delay_store.previous_form")
-def test_items_of_the_previous_form_are_released_whole(store: DynamoDbDelayStore) -> None:
+def test_items_of_the_previous_form_are_released_complete(store: DynamoDbDelayStore) -> None:
     small = delayed_record(NOW, headers=(("a", b"\xff"),))
     critical = delayed_record(NOW + 60_000, topic="recheck.critical")
     twice = delayed_record(NOW, value=incompressible("large"))
@@ -97,7 +98,7 @@ def test_items_of_the_previous_form_are_released_whole(store: DynamoDbDelayStore
         assert store.claim(each, NOW)
         assert not store.claim(each, NOW + CLAIM_S * 1000 - 1)
         store.done(each)
-    # Its parts are shared with an item that is done: they stay until they expire.
+    # An item that is done shares its parts with this one: they stay until they expire.
     assert list(store.due(NOW + HOUR, critical=False)) == [later]
     assert ids(store.due(NOW + HOUR, critical=True)) == [critical.id]
 
@@ -154,7 +155,7 @@ def test_unreadable_row_hides_no_other_row(store: DynamoDbDelayStore, damage: di
 
 
 def test_the_critical_lane_is_read_before_any_bulk_bucket(store: DynamoDbDelayStore) -> None:
-    """However many bulk records are due, what a one-time password waits for is two queries."""
+    """A one-time password waits for two queries, independent of the number of due bulk records."""
     for minutes in range(5):
         store.put(delayed_record(NOW + minutes * 60_000), NOW)
     store.put(delayed_record(NOW + HOUR, topic="recheck.critical"), NOW)

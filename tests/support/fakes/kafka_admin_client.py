@@ -1,4 +1,4 @@
-"""A confluent_kafka AdminClient that stands in for a broker."""
+"""A fake of confluent_kafka's AdminClient that needs no broker."""
 
 from collections.abc import Collection
 from concurrent.futures import Future
@@ -20,12 +20,12 @@ def patch_admin_client(
     Returns:
         A list that grows with each creation ("made") and destruction ("destroyed") of a client.
     """
-    left = iter(ends)
+    remaining = iter(ends)
     events: list[str] = []
 
     class Client:
         def __init__(self, _settings: dict[str, Any]) -> None:
-            self.end = next(left)
+            self.end = next(remaining)
             events.append("made")
 
         def __exit__(self, *_: object) -> None:

@@ -1,4 +1,6 @@
-"""A stack with people in it, on which cells run one after another; and the judge of each."""
+"""A running stack with test users, on which the cells of the fault matrix run one after another, and the checks of
+each cell's result.
+"""
 
 import json
 import signal
@@ -32,7 +34,7 @@ from devstack.demo.oracle import Ask, expect
 from devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
 from examples.monolith.emit import Emitter
 from functions.catalogue import read_catalogue
-from functions.delivery.deliver import SLICE_SIZE
+from functions.delivery.publish import UNRECORDED
 from masscomm.domain.ids import notification_id
 from masscomm.domain.statuses import TERMINAL, Status
 from masscomm.errors import Retry
@@ -49,17 +51,20 @@ SHARED_USERS = 2_000
 SETTLE_S = 90.0
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-# (notification id, endpoint's ARN or address): a provider call that must be.
+# A provider call that must be made: (notification id, endpoint ARN or address).
 type Pair = tuple[str, str]
 
 
 @dataclass
 class Sent:
-    """A send of a cell and the oracle's word on it.
+    """A send of a cell, with the results that the oracle expects.
 
-    fates: user → what may become of them: sent or a reason, one of them or (a choice made meanwhile) either; calls: of
-    each user who may be sent to; receipt_outcomes: (status, reason) by receipts; uncounted: users
-    whose request the metrics refuse, because another's has its id.
+    Attributes:
+        fates: User → expected result: "sent" or a reason. If there are several, each of them is right, because settings
+            change meanwhile.
+        calls: User → provider calls if the notification is sent.
+        receipt_outcomes: User → (status, reason) of the outcome that receipts lead to.
+        uncounted: Users that the metrics do not count, because their notification has the same id as another one.
     """
 
     send_id: str
@@ -71,16 +76,21 @@ class Sent:
 
     @property
     def pairs(self) -> set[Pair]:
-        """The calls that must be."""
+        """Return the provider calls that must be made."""
         return {pair for user_id, pairs in self.calls.items() for pair in pairs if self.fates[user_id] == {"sent"}}
 
 
 @dataclass
 class Bench:
-    """stack: what runs; timeout_s: for the end of every notification; by_minute: whether the metrics by minute are
-    judged.
+    """A stack, with the methods that run cells of the fault matrix and check their results.
 
-    Of the cell that runs: killed: invocations of delivery that were ended; sends; gone: whose endpoints are refused.
+    Attributes:
+        stack: The running stack.
+        timeout_s: The seconds until every notification must have ended.
+        by_minute: Whether the metrics by minute are checked.
+        killed: The number of killed invocations of delivery in the current cell.
+        sends: The sends of the current cell.
+        refused_users: The users of the current cell whose endpoints the provider refuses.
     """
 
     stack: FaultStack
@@ -97,14 +107,16 @@ class Bench:
     timeout_s: float = SETTLE_S
     by_minute: bool = True
     sends: list[Sent] = field(default_factory=list)
-    gone: frozenset[int] = frozenset()
+    refused_users: frozenset[int] = frozenset()
     _letters_before: int = 0
-    _left: str = ""  # what was not at rest when it was last looked at
+    unfinished: str = ""  # The functions that still had records to process at the last check.
 
     @classmethod
     @contextmanager
     def on(cls, stack: FaultStack, *, shared: int = SHARED_USERS) -> "Iterator[Bench]":
-        """A bench on a stack that runs and has nobody in it yet; shared: people for cells that need no others."""
+        """Return a bench on a running stack without users. `shared` is the number of users for cells that have no
+        users of their own.
+        """
         config = stack.config
         population = Population(config)
         registry, bootstrap = config.registry_url, config.kafka_bootstrap
@@ -129,11 +141,11 @@ class Bench:
     # --- a cell ---
 
     def run(self, cell: Cell) -> Result:
-        """Run a cell and judge what came of it."""
+        """Run a cell and check its result."""
         self.killed, self.sends = 0, []
         self._letters_before = len(self.letters.all())
         users = list(self._users(cell.load))
-        self.gone = frozenset(users[place] for place in cell.expectation.gone)
+        self.refused_users = frozenset(users[index] for index in cell.expectation.refused_users)
         result = Result(cell=cell.name)
         before = self._counts()
         began = time.monotonic()
@@ -141,16 +153,16 @@ class Bench:
             cell.fault(self, lambda: self._send(cell.load, users))
             self.stack.sns.clear()
             self.settle()
-        except Exception as error:  # a cell that could not be played is no cell that held
+        except Exception as error:  # A cell that could not run has not passed.
             result.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             self.stack.sns.clear()
-        self._judge(cell, before, result)
+        self._check(cell, before, result)
         result.seconds = time.monotonic() - began
         return result
 
     def _send(self, load: Load, users: Sequence[int]) -> None:
-        self.emit(users, named=load.named, chunk=load.chunk, gone=self.gone, channel=load.channel)
+        self.emit(users, named=load.named, chunk=load.chunk, refused_users=self.refused_users, channel=load.channel)
 
     def emit(
         self,
@@ -158,15 +170,15 @@ class Bench:
         *,
         named: Sequence[int] | None = None,
         chunk: int = 2_500,
-        gone: Set[int] = frozenset(),
+        refused_users: Set[int] = frozenset(),
         channel: str = "push",
         club_id: int = CLUB,
         **options: Any,
     ) -> Sent:
-        """A send to these people by the monolith; options: of Emitter.send."""
-        to_users = list(users) if named is None else [users[place] for place in named]
+        """Produce a send to these users as the monolith does. `options` are those of Emitter.send."""
+        to_users = list(users) if named is None else [users[index] for index in named]
         send_id = f"{time.time_ns():x}-{len(self.sends)}"
-        sent = self.expect_send(send_id, to_users, gone=gone, channel=channel, club_id=club_id)
+        sent = self.expect_send(send_id, to_users, refused_users=refused_users, channel=channel, club_id=club_id)
         category = CATEGORIES[channel]
         self.emitter.send(category, club_id, to_users, chunk_size=chunk, send_id=sent.send_id, **options)
         return sent
@@ -176,15 +188,15 @@ class Bench:
         send_id: str,
         to_users: Sequence[int],
         *,
-        gone: Set[int] = frozenset(),
+        refused_users: Set[int] = frozenset(),
         channel: str = "push",
         club_id: int = CLUB,
     ) -> Sent:
-        """The oracle's expectation of a send; the cell is judged by it."""
+        """Compute the oracle's expectation for a send; the cell is checked against it."""
         asked = Ask(club_id=club_id, type=CATEGORIES[channel], to_users=to_users, channels=[channel])
         expected = expect(self.population.world, asked)
         fates = {user_id: frozenset({fate}) for (user_id, _), fate in expected.fates.items()}
-        fates |= {user_id: frozenset({"device_inactive"}) for user_id in gone if fates[user_id] == {"sent"}}
+        fates |= {user_id: frozenset({"device_inactive"}) for user_id in refused_users if fates[user_id] == {"sent"}}
         calls = {
             user_id: [
                 (notification_id(send_id, user_id, channel), target) for target in self._targets(user_id, channel)
@@ -200,7 +212,7 @@ class Bench:
         return self.population.endpoints[user_id] if channel == "push" else [address(user_id)]
 
     def received(self) -> Counter[Pair]:
-        """Everything the providers took, since they were started."""
+        """Return all messages that the providers have accepted since they were started."""
         found = Counter((each.notification_id, each.endpoint) for each in self.stack.sns.received())
         if any(sent.channel == "email" for sent in self.sends):
             mails = provider.calls(self.stack.config.aws_url)
@@ -213,7 +225,7 @@ class Bench:
     # --- faults ---
 
     def processes(self, function: str) -> list[psutil.Process]:
-        """A function's processes."""
+        """Return the processes of a function."""
         host = psutil.Process(self.stack.stack.pid("lambda_host"))
         found = []
         for process in host.children(recursive=True):
@@ -221,11 +233,11 @@ class Bench:
                 if process.environ().get("AWS_LAMBDA_FUNCTION_NAME") == function:
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue  # it ended meanwhile
+                continue  # The process has ended meanwhile.
         return found
 
     def kill(self, function: str) -> None:
-        """kill -9 a function's processes, and wait until they are gone."""
+        """Kill the processes of a function with SIGKILL, and wait until they have ended."""
         processes = self.processes(function)
         assert processes, f"{function} has no process"
         for process in processes:
@@ -234,7 +246,7 @@ class Bench:
         self.killed += len(processes) if function.startswith("delivery") else 0
 
     def freeze(self, function: str) -> None:
-        """Stop a function's processes until the host ends them for taking too long."""
+        """Send SIGSTOP to the processes of a function; the host kills them at their timeout."""
         processes = self.processes(function)
         assert processes, f"{function} has no process"
         for process in processes:
@@ -242,30 +254,30 @@ class Bench:
         self.killed += len(processes) if function == "delivery" else 0
 
     def thaw(self, function: str) -> None:
-        """Let them go on that were stopped."""
+        """Send SIGCONT to the stopped processes of a function."""
         for process in self.processes(function):
             process.send_signal(signal.SIGCONT)
 
     def functions(self) -> list[str]:
-        """Every function there is, in every lane."""
+        """Return the names of all functions in every lane."""
         status = httpx.get(f"{self.stack.config.gateway_url}/-/status", trust_env=False).json()
         return list(status["functions"])
 
     def failures(self) -> int:
-        """How many records the chain's mappings have given to their functions again."""
+        """Return the number of records with which event source mappings have invoked their functions again."""
         mappings = httpx.get(f"{self.stack.config.gateway_url}/-/status", trust_env=False).json()["mappings"]
         return sum(mappings[function]["retries"] for function in CHAIN)
 
     def await_held(self, count: int) -> None:
-        """Wait until so many publishes stand unanswered at the provider."""
+        """Wait until the provider has received this many publishes and responded to none of them."""
         until(f"{count} publishes held", lambda: self.stack.sns.counts().held >= count)
 
     def extra_environment(self, function: str) -> "ExtraEnvironment":
-        """A warm environment of a function, for one invocation concurrent with those of its mapping."""
+        """Return a warm environment of a function, for one invocation that is concurrent with those of its mapping."""
         return ExtraEnvironment(function, self.stack.environment, self.stack.code)
 
     def produce(self, topic: str, values: Sequence[bytes], *, partition: int) -> list[Message]:
-        """Put bytes into one partition, one after another; where they stand."""
+        """Produce values to one partition in order. Return the messages with their offsets."""
         written: list[Message] = []
         producer = Producer(
             {"bootstrap.servers": self.stack.config.kafka_bootstrap, "linger.ms": 20}, logger=KAFKA_LOGGER
@@ -277,7 +289,7 @@ class Bench:
         return written
 
     def ends(self, *names: str) -> dict[tuple[str, int], int]:
-        """Where each partition of the topics ends."""
+        """Return the end offset of each partition of these topics."""
         metadata = self.admin.client().list_topics(timeout=10).topics
         asked = [TopicPartition(name, number) for name in names for number in metadata[name].partitions]
         return topic_offsets(
@@ -285,45 +297,49 @@ class Bench:
         )
 
     def records(self, *names: str) -> int:
-        """How many records the topics have been given."""
+        """Return the number of records that were produced to these topics."""
         return sum(self.ends(*names).values())
 
     # --- the end ---
 
     def settle(self, timeout_s: float | None = None) -> None:
-        """Wait until all recipients have a terminal status and all topics are consumed. Errors: WaitTimeoutError."""
+        """Wait until all recipients have a terminal status and all topics are consumed. Raises WaitTimeoutError."""
         timeout_s = timeout_s or self.timeout_s
-        until("everybody has an end", lambda: all(map(self.ended, self.sends)), timeout_s, every_s=0.1)
+        until("every recipient has a terminal status", lambda: all(map(self.ended, self.sends)), timeout_s, every_s=0.1)
         try:
-            until("nothing is left in the chain's topics", self.at_rest, timeout_s, every_s=0.1)
+            until("the chain's topics are consumed", self.at_rest, timeout_s, every_s=0.1)
         except WaitTimeoutError as late:
-            raise WaitTimeoutError(f"{late}; {self._left}") from late
+            raise WaitTimeoutError(f"{late}; {self.unfinished}") from late
 
     def ended(self, sent: Sent) -> bool:
-        """Whether everybody of it has a terminal status."""
+        """Return whether every recipient of the send has a terminal status."""
         try:
             return len(self._outcomes(sent)) >= len(sent.fates)
         except (RecordsError, KafkaException):
-            return False  # the broker is down
+            return False  # The broker is down.
 
     def _outcomes(self, sent: Sent, *, by_receipts: bool = False) -> dict[int, list[tuple[str, str]]]:
-        """user → every terminal (status, reason) of different records of the chain, or else of receipts."""
+        """Return every terminal (status, reason) by user, from the records of several functions, or with
+        `by_receipts` from those of receipts.
+        """
         found: dict[int, list[tuple[str, str]]] = {}
         try:
             records = self.outcomes.of(sent.send_id)
-        except RecordsError:  # a partition has another leader since the last time: the reader knows it now
+        except RecordsError:  # A partition has a new leader, which the reader knows now.
             records = self.outcomes.of(sent.send_id)
         for record in {record["record_id"]: record for record in records}.values():
             if (record["step"] == "receipt") is not by_receipts:
                 continue
-            for user_id, place in zip(record["user_ids"], record["result_index"], strict=True):
-                result = record["results"][place]
+            for user_id, index in zip(record["user_ids"], record["result_index"], strict=True):
+                result = record["results"][index]
                 if result["status"] in TERMINAL:
                     found.setdefault(user_id, []).append((result["status"], result["reason"] or ""))
         return found
 
     def await_receipts(self) -> None:
-        """Wait until every expected receipt has an outcome and no receipt is left. Errors: WaitTimeoutError."""
+        """Wait until every expected receipt has an outcome and the topics of receipts are consumed. Raises
+        WaitTimeoutError.
+        """
 
         def all_receipts_have_outcomes() -> bool:
             try:
@@ -337,18 +353,28 @@ class Bench:
         until("nothing is left of receipts", lambda: self.at_rest(_SOURCES_OF_RECEIPTS), self.timeout_s, every_s=0.1)
 
     def await_counted(self, sent: Sent) -> None:
-        """Wait until the metrics say of a send what the oracle says. Errors: WaitTimeoutError."""
+        """Wait until the metrics of a send equal the oracle's expectation. Raises WaitTimeoutError."""
         expected = self._expected_status(sent)
         until("it is counted", lambda: self.api.status(sent.send_id) == expected, self.timeout_s, every_s=0.2)
 
+    def await_requested(self, sent: Sent) -> None:
+        """Wait until the metrics have counted each requested recipient of a send. Errors: WaitTimeoutError."""
+
+        def requested() -> bool:
+            status = self.api.status(sent.send_id)
+            return status is not None and status.requested == len(sent.fates)
+
+        until("the send is counted", requested, self.timeout_s, every_s=0.1)
+
     def at_rest(self, sources: "Mapping[str, Sequence[str]] | None" = None) -> bool:
-        """Whether the functions of the chain, or else these groups, have read their topics to the end."""
+        """Return whether the functions, or these consumer groups, have consumed their topics to the end."""
         try:
             return self._all_read(sources or _SOURCES)
         except (KafkaException, Retry) as error:
-            # A client that lost the group's coordinator, or a partition's leader, does not find it again.
+            # A client that has lost the group coordinator or a partition's leader does not find it again, so a new
+            # client is used.
             self.admin.close()
-            self._left = str(error)
+            self.unfinished = str(error)
             return False
 
     def _all_read(self, sources: Mapping[str, Sequence[str]]) -> bool:
@@ -356,28 +382,28 @@ class Bench:
             asked = ConsumerGroupTopicPartitions(group)
             committed = self.admin.client().list_consumer_group_offsets([asked], request_timeout=10)[group].result()
             offsets = {(each.topic, each.partition): each.offset for each in committed.topic_partitions}
-            left = {place: end for place, end in self.ends(*names).items() if offsets.get(place, 0) < end}
-            if left:
-                self._left = f"{group}: {[(*place, offsets.get(place), end) for place, end in left.items()]}"
+            behind = {index: end for index, end in self.ends(*names).items() if offsets.get(index, 0) < end}
+            if behind:
+                self.unfinished = f"{group}: {[(*index, offsets.get(index), end) for index, end in behind.items()]}"
                 return False
         return True
 
     def _counts(self) -> Counter[str]:
-        """The metrics by minute, all together, of everybody cells send to: by measure."""
+        """Return the totals by measure of the metrics by minute, over every club that cells send to."""
         found = Counter[str]()
         for (_, club_id, category, _, measure), count in self.api.counts(self.since_ms).items():
             if club_id in CLUBS and category in CATEGORIES.values():
                 found[measure] += count
         return found
 
-    def _judge(self, cell: Cell, before: Counter[str], result: Result) -> None:
+    def _check(self, cell: Cell, before: Counter[str], result: Result) -> None:
         received = self.received()
-        result.bound = self.killed * SLICE_SIZE * DEVICES_A_USER + cell.expectation.bound
+        result.bound = self.killed * UNRECORDED * DEVICES_A_USER + cell.expectation.bound
         for sent in self.sends:
             outcomes = self._outcomes(sent)
-            self._judge_calls(sent, outcomes, received, result)
-            self._judge_outcomes(sent, outcomes, result)
-            self._judge_receipts(sent, result)
+            self._check_calls(sent, outcomes, received, result)
+            self._check_outcomes(sent, outcomes, result)
+            self._check_receipts(sent, result)
             result.metric_error += self._metric_error(sent, result)
         if self.by_minute:
             result.metric_error += self._count_error(before, result)
@@ -386,13 +412,13 @@ class Bench:
             result.wrong.append(f"dead letters {letters} instead of {list(cell.expectation.dead_letters)}")
 
     def accept_dead_letters(self) -> None:
-        """Ignore the present dead letters when the cell is judged."""
+        """Exclude the existing dead letters from the check of the cell."""
         self._letters_before = len(self.letters.all())
 
     def _new_letters(self) -> list[DeadLettered]:
         return self.letters.all()[self._letters_before :]
 
-    def _judge_calls(
+    def _check_calls(
         self, sent: Sent, outcomes: Mapping[int, list[tuple[str, str]]], received: Counter[Pair], result: Result
     ) -> None:
         must = sent.pairs
@@ -401,13 +427,21 @@ class Bench:
                 must |= set(sent.calls[user_id])
         ours = {notification_id(sent.send_id, user_id, sent.channel) for user_id in sent.fates}
         got = {pair: count for pair, count in received.items() if pair[0] in ours}
+        # A cancelled recipient may have been published to if its result was not recorded before a kill.
+        unrecorded = {
+            pair
+            for user_id, fate in sent.fates.items()
+            if "cancelled" in fate and (Status.CANCELLED, "cancelled") in outcomes.get(user_id, [])
+            for pair in sent.calls.get(user_id, [])
+            if pair in got
+        }
         result.expected += len(must)
         result.sent += sum(got.values())
         result.lost += len(must - got.keys())
-        result.unexpected += len(got.keys() - must)
+        result.unexpected += len(got.keys() - must - unrecorded) + max(0, len(unrecorded) - result.bound)
         result.duplicates += sum(got.values()) - len(got)
 
-    def _judge_outcomes(self, sent: Sent, outcomes: Mapping[int, list[tuple[str, str]]], result: Result) -> None:
+    def _check_outcomes(self, sent: Sent, outcomes: Mapping[int, list[tuple[str, str]]], result: Result) -> None:
         wrong = Counter[str]()
         for user_id, fate in sent.fates.items():
             ends = outcomes.get(user_id, [])
@@ -416,16 +450,16 @@ class Bench:
             elif _fate(*ends[0]) not in fate:
                 wrong[f"{_fate(*ends[0])} instead of {'/'.join(sorted(fate))}"] += 1
         wrong["outcomes of people nobody sent to"] += len(outcomes.keys() - sent.fates.keys())
-        result.wrong += [f"{count} recipients: {what}" for what, count in (+wrong).items()]
+        result.wrong += [f"{count} recipients: {problem}" for problem, count in (+wrong).items()]
 
-    def _judge_receipts(self, sent: Sent, result: Result) -> None:
+    def _check_receipts(self, sent: Sent, result: Result) -> None:
         outcomes = self._outcomes(sent, by_receipts=True)
         wrong = Counter(
             f"heard {outcomes.get(user_id, [])} instead of {sent.receipt_outcomes.get(user_id, 'nothing')}"
             for user_id in outcomes.keys() | sent.receipt_outcomes.keys()
             if outcomes.get(user_id, []) != [sent.receipt_outcomes.get(user_id)]
         )
-        result.wrong += [f"{count} recipients: {what}" for what, count in wrong.items()]
+        result.wrong += [f"{count} recipients: {problem}" for problem, count in wrong.items()]
 
     def _expected_status(self, sent: Sent) -> SendStatus:
         fates = Counter(fate for user_id, fate in self._decided(sent) if user_id not in sent.uncounted)
@@ -438,10 +472,11 @@ class Bench:
             in_flight=0,
             delivered=receipt_outcomes[Status.DELIVERED],
             bounced=receipt_outcomes[Status.BOUNCED],
+            cancelled=fates["cancelled"],
         )
 
     def _metric_error(self, sent: Sent, result: Result) -> int:
-        """How far GET /v1/sends/{id} is from the oracle, once it has had its time."""
+        """Return the difference between GET /v1/sends/{id} and the oracle after the time-out."""
         expected = self._expected_status(sent)
         status: SendStatus | None = None
 
@@ -463,7 +498,7 @@ class Bench:
         return 0
 
     def _count_error(self, before: Counter[str], result: Result) -> int:
-        """How far what the metrics by minute grew by is from the oracle."""
+        """Return the difference between the growth of the metrics by minute and the oracle."""
         expected = Counter[str]()
         for sent in self.sends:
             expected["requested"] += len(sent.fates) - len(sent.uncounted)
@@ -488,14 +523,14 @@ class Bench:
         return 0
 
     def _decided(self, sent: Sent) -> Iterator[tuple[int, str]]:
-        """Each user with the expected result; where the oracle allows two, the one of the outcome record."""
+        """Return each user with the expected result; if the oracle permits two, the result in the outcome record."""
         outcomes = self._outcomes(sent)
         for user_id, fate in sent.fates.items():
             yield user_id, next(iter(fate)) if len(fate) == 1 else _fate(*outcomes.get(user_id, [("", "")])[0])
 
 
 def _sources(*packages: str) -> dict[str, Sequence[str]]:
-    """Topics by consumer group, in every lane."""
+    """Return the topics by consumer group, in every lane."""
     return {
         entry.group: entry.event_source.topics
         for entry in read_catalogue(generation=GENERATION)
@@ -506,8 +541,8 @@ def _sources(*packages: str) -> dict[str, Sequence[str]]:
 _SOURCES = _sources(*CHAIN)
 _SOURCES_OF_RECEIPTS = _sources("receipts")
 _FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
-# A fate's measure; every other is a reason to be suppressed for.
-_MEASURES = {"sent": "sent", "expired": "expired", **dict.fromkeys(sorted(_FAILED), "failed")}
+# The measure in which a result is counted; every other result is a reason of suppression.
+_MEASURES = {"sent": "sent", "expired": "expired", "cancelled": "cancelled", **dict.fromkeys(sorted(_FAILED), "failed")}
 
 _COUNTED = ("requested", "suppressed", *dict.fromkeys(_MEASURES.values()), Status.DELIVERED, Status.BOUNCED)
 
@@ -525,6 +560,7 @@ def _difference(expected: SendStatus, got: SendStatus) -> int:
         + abs(expected.in_flight - got.in_flight)
         + abs(expected.delivered - got.delivered)
         + abs(expected.bounced - got.bounced)
+        + abs(expected.cancelled - got.cancelled)
         + sum(abs(expected.suppressed.get(reason, 0) - got.suppressed.get(reason, 0)) for reason in reasons)
     )
 
@@ -545,7 +581,7 @@ print("answer " + json.dumps(handler(json.loads(sys.stdin.readline()), Context()
 
 
 class ExtraEnvironment:
-    """One environment of a function outside the function host: it processes the same batch a second time."""
+    """One environment of a function outside the function host. It processes the same batch a second time."""
 
     def __init__(self, function: str, environment: Mapping[str, str], code: Path) -> None:
         self._process = subprocess.Popen(
@@ -560,13 +596,13 @@ class ExtraEnvironment:
         self._read("warm")
 
     def invoke(self, event: Mapping[str, Any]) -> None:
-        """Start its only invocation."""
+        """Start the only invocation of this environment."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(event) + "\n")
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        """The invocation's answer, once it has ended."""
+        """Return the response of the invocation after it has ended."""
         answer: dict[str, Any] = json.loads(self._read("answer"))
         self.close()
         return answer
@@ -578,12 +614,12 @@ class ExtraEnvironment:
 
     def _read(self, word: str) -> str:
         assert self._process.stdout is not None
-        for line in self._process.stdout:  # the functions log there, too
+        for line in self._process.stdout:  # Standard output also has the log lines of the function.
             if line.startswith(word):
                 return line.removeprefix(word).strip()
         raise AssertionError(f"the extra environment ended before {word!r}")
 
 
 def tail(bench: Bench, topic: str) -> TopicReader:
-    """A topic's records from now on."""
+    """Return a reader of the records that are produced to a topic from now on."""
     return TopicReader(bench.stack.config.kafka_bootstrap, [topic], from_beginning=False)

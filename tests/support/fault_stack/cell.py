@@ -1,4 +1,4 @@
-"""What a cell of the fault matrix is, and what comes of one."""
+"""A cell of the fault matrix: a fault, the sends during it, the expectation, and the result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tests.support.fault_stack.bench import Bench
 
-# Sends the load: at the moment the fault chooses.
+# Requests the sends of a cell, at the moment that the fault chooses.
 type Send = Callable[[], None]
 type FaultOf = Callable[["Bench", Send], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """A send. users: recipients; named: their places, where not each is named once; chunk: recipients a record; own:
-    people nobody else sends to, because the fault changes what is known of them; channel: push or email.
+    """The send of a cell.
+
+    Attributes:
+        users: The number of recipients.
+        named: The indices of the recipients in to_users, if some occur several times or not at all.
+        chunk: The number of recipients in one record.
+        own: Whether the cell needs new users, because the fault changes their rows.
+        channel: The channel: push or email.
     """
 
     users: int = 400
@@ -27,23 +33,28 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What the fault may leave besides the oracle's results.
+    """The deviations from the oracle's results that the fault may cause.
 
-    dead_letters: reasons of the dead letters; bound: duplicates that no kill accounts for (answers that are lost);
-    gone: places of recipients whose endpoints the provider refuses for good: suppressed, and nothing is taken for them.
+    Attributes:
+        dead_letters: The reasons of the dead letters.
+        bound: The maximum number of duplicates that lost responses cause, without a kill.
+        refused_users: The positions of recipients whose endpoints the provider refuses permanently; they are
+            suppressed.
     """
 
     dead_letters: Sequence[str] = ()
     bound: int = 0
-    gone: Sequence[int] = ()
+    refused_users: Sequence[int] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One fault under one load.
+    """One fault during one set of sends.
 
-    ci: among the quarter that runs with the other tests; timeout_s: in which it ends with every guard
-    in place, for whoever takes one away and waits in vain.
+    Attributes:
+        ci: Whether the cell belongs to the quarter that runs with the other tests.
+        timeout_s: The seconds within which the cell ends if every guard works; a mutant that loses records fails after
+            this time.
     """
 
     name: str
@@ -56,7 +67,12 @@ class Cell:
 
 @dataclass(kw_only=True)
 class Result:
-    """What came of a cell. expected, sent, unexpected: provider calls; wrong: what else was not as it must be."""
+    """The result of a cell.
+
+    Attributes:
+        expected, sent, unexpected: Numbers of provider calls.
+        wrong: Descriptions of all other deviations.
+    """
 
     cell: str
     expected: int = 0
@@ -74,7 +90,7 @@ class Result:
         return not (self.lost or self.unexpected or self.metric_error or self.wrong) and self.duplicates <= self.bound
 
     def as_json(self) -> dict[str, Any]:
-        """A row of out/faults.json."""
+        """Return the result as a row of out/faults.json."""
         return {
             "cell": self.cell,
             "expected": self.expected,
@@ -88,7 +104,7 @@ class Result:
         }
 
     def describe(self) -> str:
-        """What is not as it must be, in a line."""
+        """Return the deviations of this cell in one line."""
         numbers = [f"{name} {count}" for name in ("lost", "unexpected", "metric_error") if (count := vars(self)[name])]
         if self.duplicates > self.bound:
             numbers.append(f"duplicates {self.duplicates} of at most {self.bound}")

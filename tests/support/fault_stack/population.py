@@ -1,4 +1,6 @@
-"""The people cells send to: rows in the monolith's tables, brought to the directory the way all rows are."""
+"""The users to which cells of the fault matrix send: rows in the monolith's tables, which change data capture copies
+to the directory.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,15 +21,16 @@ from functions.device_registrar.device_states import DeviceState, OpenSearchDevi
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
 
-CLUB, OTHER_CLUB = CLUBS = 9, 13  # the same by what tenants share a queue by
+CLUB, OTHER_CLUB = CLUBS = 9, 13  # Both clubs have the same default broadcast queue.
 FIRST_USER = 9_000_000_001
-DEVICES_A_USER = 2  # at most
+DEVICES_A_USER = 2  # The maximum number of devices of a user that grow() adds.
 
-# By channel, what is sent. Everybody has an address and takes newsletters.
+# The category that is sent on each channel. Every user has an address and permits newsletters.
 CATEGORIES = {"push": "news", "email": "newsletter"}
 
-# One in ten each: no push, no news, no device, two devices; one in ten has no settings of their own, which is believed
-# only once change data capture has passed the send. The rest has one device and allows everything.
+# One user in ten each has opted out of push, has opted out of news, has no device, has two devices, or has no settings
+# row (which counts only once change data capture has passed the send). All other users have one device and permit
+# everything.
 _INSERT = """
 INSERT INTO users (id, club_id, first_name, last_name, email)
   SELECT id, %(club)s, 'Ada', 'Abel', 'user' || id || '@example.com' FROM generate_series(%(first)s, %(last)s) AS id;
@@ -51,12 +54,12 @@ INSERT INTO devices (id, user_id, platform, token)
 
 
 def address(user_id: int) -> str:
-    """Their e-mail address."""
+    """Return the e-mail address of a user."""
     return f"user{user_id}@example.com"
 
 
 def _token(user_id: int) -> str:
-    """Of their first device."""
+    """Return the token of the user's first device."""
     return f"token-{user_id}-0"
 
 
@@ -67,9 +70,12 @@ def _count(connection: psycopg.Connection[Any], table: str) -> int:
 
 @dataclass
 class Population:
-    """world: all users, from the monolith's tables; endpoints: by user, the ARNs of their active devices.
+    """The users of the monolith's tables, with methods that change them.
 
-    generation: the one whose indices are compared with the tables.
+    Attributes:
+        world: All users, as read from the monolith's tables.
+        endpoints: User → ARNs of the active devices.
+        generation: The snapshot generation whose indices are compared with the tables.
     """
 
     config: StackConfig
@@ -79,13 +85,13 @@ class Population:
     _next: int = FIRST_USER
 
     def grow(self, users: int, club_id: int = CLUB) -> range:
-        """Add people and wait until the directory has them and SNS their endpoints; their ids."""
+        """Add users, and wait until the directory has them and their devices have endpoints. Return their ids."""
         added = self.insert(users, club_id)
         self.await_directory(added)
         return added
 
     def insert(self, users: int, club_id: int = CLUB) -> range:
-        """Add people to the monolith, and do not wait; their ids."""
+        """Add users to the monolith without waiting for the directory. Return their ids."""
         added = range(self._next, self._next + users)
         self._next = added.stop
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
@@ -94,9 +100,9 @@ class Population:
         return added
 
     def grow_uniform(self, users: int) -> range:
-        """Add people with one device each who want everything; their devices are known to the provider already.
+        """Add users with one device each and no restriction, and register their devices with the provider directly.
 
-        A hundred thousand devices would keep the registrar busy for minutes, which is another test's subject.
+        The device registrar would need minutes for a hundred thousand devices; other tests test it.
         """
         added = range(self._next, self._next + users)
         self._next = added.stop
@@ -110,9 +116,9 @@ class Population:
         return added
 
     def add_devices(self, users: Sequence[int], place: int, *, refused: bool = False) -> None:
-        """Another device each, under that place of their ids; waits until the directory has the rows.
+        """Add a device to each user, with the last digit `place` in its id; wait until the directory has the rows.
 
-        refused: without a token, so that there is never an endpoint.
+        With `refused` the device has no token, so that it never gets an endpoint.
         """
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(
@@ -129,7 +135,9 @@ class Population:
             directory.close()
 
     def add_many_devices(self, user_id: int, count: int) -> range:
-        """So many devices of one user, known to the provider already; waits until the directory has them; their ids."""
+        """Add devices to one user, register them with the provider directly, and wait until the directory has them.
+        Return their ids.
+        """
         ids = range(user_id * 100_000, user_id * 100_000 + count)
         application = function_environment(self.config)["PLATFORM_APPLICATION_ARN_GCM"]
         self._write_states({number: endpoint_arn(application, f"token-{number}") for number in ids})
@@ -144,13 +152,13 @@ class Population:
         return ids
 
     def remove_devices(self, ids: range) -> None:
-        """Take rows away again, and do not wait."""
+        """Delete devices from the monolith without waiting for the directory."""
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute("DELETE FROM devices WHERE id BETWEEN %s AND %s", (ids.start, ids.stop - 1))
         self.refresh()
 
     def _write_states(self, endpoints: Mapping[int, str], token: Callable[[int], str] = "token-{}".format) -> None:
-        """What the registrar would write of these devices: ARN by device id."""
+        """Write the device states that the device registrar would write. `endpoints` is device id → ARN."""
         states = OpenSearchDeviceStates(TestClient(self.config.opensearch_url))
         for some in batched(endpoints.items(), 10_000, strict=False):
             written = states.write(
@@ -164,7 +172,8 @@ class Population:
             assert set(written.values()) == {None}
 
     def hand_over(self, old: Sequence[int], new: Sequence[int]) -> None:
-        """Phones change hands: the old owners' devices go, the new owners get one more each, with the token.
+        """Move the first device's token of each old user to a new device of the new user, and delete the old user's
+        devices.
 
         Waits until the directory has the rows and the devices have endpoints.
         """
@@ -187,7 +196,7 @@ class Population:
             directory.close()
 
     def refresh(self) -> None:
-        """Look at the monolith's tables again."""
+        """Read the monolith's tables again."""
         environment = function_environment(self.config)
         with psycopg.connect(self.config.database_url("monolith")) as connection:
             self.world = World.of_database(connection)
@@ -198,13 +207,20 @@ class Population:
                 self.endpoints.setdefault(user_id, []).append(endpoint_arn(application, token))
 
     def sleep(self, users: Sequence[int], ends: datetime | None) -> None:
-        """People with settings have quiet hours until then, or none any more; waits until the directory says so."""
+        """Set quiet hours until `ends` (or none) for users with settings, and wait until the directory has the
+        change.
+        """
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             set_quiet_hours(connection, users, ends)
             self._await_settings(connection, users)
 
+    def remove_invalid_devices(self) -> None:
+        """Delete devices without a token, because each new snapshot dead-letters their rows again."""
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
+            connection.execute("DELETE FROM devices WHERE token = ''")
+
     def change_tokens(self, users: Sequence[int]) -> None:
-        """Their first devices have other tokens; does not wait."""
+        """Change the token of each user's first device, without waiting for the directory."""
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(
                 "UPDATE devices SET token = token || '-changed' WHERE user_id = ANY(%s) AND id %% 10 = 0",
@@ -213,7 +229,7 @@ class Population:
         self.refresh()
 
     def opt_out(self, users: Sequence[int], *, wait: bool = True) -> None:
-        """They want no news any more; waits until the directory says the same, where it is to."""
+        """Opt the users out of news; unless wait is false, wait until the directory has the change."""
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO user_settings (user_id, club_id, categories) SELECT unnest(%s::bigint[]), %s, %s::jsonb"
@@ -236,16 +252,18 @@ class Population:
     def _insert(
         self, connection: psycopg.Connection[Any], statements: LiteralString, users: range, club_id: int = CLUB
     ) -> None:
-        if not self.world.people:  # a migration waits for the end of every snapshot that reads the tables
+        # create_tables() must run before the first snapshot: a migration waits for the end of every snapshot that reads
+        # the tables.
+        if not self.world.people:
             create_tables(connection)
-            seed(connection, users=1)  # the templates
+            seed(connection, users=1)  # This call creates the templates.
         connection.execute("INSERT INTO clubs (id, name) VALUES (%s, 'Faults') ON CONFLICT DO NOTHING", (club_id,))
         values = {"club": club_id, "first": users.start, "last": users.stop - 1}
         with connection.transaction(), psycopg.ClientCursor(connection) as cursor:
             cursor.execute(statements, values)
 
     def _await_rows(self) -> None:
-        """Wait until each table's rows are there by number, which costs the directory nothing."""
+        """Wait until the directory has as many rows as each table; counting is a cheap request."""
         directory = self._directory()
         try:
             with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
@@ -258,7 +276,7 @@ class Population:
         return Directory(self.config.opensearch_url, self.generation)
 
     def await_directory(self, users: Iterable[int]) -> None:
-        """Wait until the directory is as the tables, and these users' devices have endpoints."""
+        """Wait until the directory equals the tables and these users' devices have endpoints."""
         directory = self._directory()
         try:
             with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:

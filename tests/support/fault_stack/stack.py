@@ -1,8 +1,8 @@
-"""The whole stack with proxies in front of what the functions call, and the fast SNS stand-in behind them.
+"""The whole stack with proxies between the functions and their servers, and the fast SNS stand-in.
 
-It is the stack of `make run`, service for service: other addresses in the functions' environment, a second listener on
-the broker that advertises its proxy's address, shorter waits. Whoever judges (the monolith, the tests, Spark's own
-reading of Kafka) uses the servers directly.
+It has the services of `make run`, but other addresses in the functions' environment, a second listener on the broker
+that advertises its proxy's address, and shorter delays. The judging side (the monolith, the tests, Spark's own reader
+of Kafka) uses the servers directly.
 """
 
 import dataclasses
@@ -26,11 +26,14 @@ from devstack.stack import Stack
 from emulators.local import LOOPBACK, REGION
 from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 
-# The mapping's and the scheduler's delays: those of production would make every cell last minutes.
+# Short delays of mappings and scheduler; with those of production every cell would take minutes.
 LAST_BACKOFF_S = 1.0
 SCHEDULE_S = 1.0
 FIRST_BACK_OFF_S = 2
 OUTAGE_TIMEOUT_S = 5
+# The number of concurrent provider calls. It is smaller than a group of recipients, so that some calls have not begun
+# when a fault begins.
+WORKERS = 16
 RECEIPT_WAITS_S = (1, 1, 5)
 QUIET_AFTER_S = 1
 DENIED_RETRY_S = 2
@@ -39,13 +42,14 @@ type Changes = Mapping[str, Mapping[str, Any]]
 
 
 class FaultStack:
-    """Starts with its block and ends with it.
+    """The stack and its proxies, from the beginning to the end of a block.
 
-    stack     as `masscomm up` has it; config: the servers' own addresses
-    kafka, registry, opensearch, dynamodb, mail, metrics   the proxies the functions call through (mail: SES)
-    sns       the stand-in, which the functions publish to
-    code      the tree the functions and the job are taken from
-    generation  the snapshot generations that the functions read, as CDC_GENERATION names them
+    Attributes:
+        stack: The stack as `masscomm up` starts it; its config has the servers' own addresses.
+        kafka, registry, opensearch, dynamodb, mail, metrics: the proxies that the functions call (mail: SES).
+        sns: The SNS stand-in that the functions publish to.
+        code: The source tree of the functions and the job.
+        generation: The snapshot generations that the functions read, in the form of CDC_GENERATION.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class FaultStack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The functions' environment."""
+        """Return the environment variables of the functions."""
         own = self.config.ports
         through = {
             own.kafka: self.kafka,
@@ -110,6 +114,7 @@ class FaultStack:
             "AWS_ENDPOINT_URL_SES": f"http://{LOOPBACK}:{self.mail.port}",
             "BACK_OFF_FIRST_S": str(FIRST_BACK_OFF_S),
             "DELIVERY_PATIENCE_S": str(OUTAGE_TIMEOUT_S),
+            "DELIVERY_WORKERS": str(WORKERS),
             "QUIET_HOURS_AGAIN_AFTER_S": str(QUIET_AFTER_S),
             "RECEIPT_WAITS_S": ",".join(map(str, RECEIPT_WAITS_S)),
             "DENIED_SCHEMA_RETRY_S": str(DENIED_RETRY_S),
@@ -118,9 +123,9 @@ class FaultStack:
         }
 
     def reconfigure(self, changes: Changes, *, generation: str | None = None) -> None:
-        """Start the function host anew with these changes to functions.yaml: {function: {field: value}}.
+        """Restart the function host with these changes to functions.yaml: {function: {field: value}}.
 
-        generation: the snapshot generations to read from now on, where they are others.
+        generation: the snapshot generations to read from now on, if they change.
         """
         self._changes = changes
         self.generation = generation or self.generation
@@ -129,7 +134,7 @@ class FaultStack:
 
     @contextmanager
     def configured(self, changes: Changes) -> Iterator[None]:
-        """With these changes to functions.yaml until the end of the block."""
+        """Apply these changes to functions.yaml until the block ends."""
         self.reconfigure(changes)
         try:
             yield
@@ -137,7 +142,9 @@ class FaultStack:
             self.reconfigure({})
 
     def use(self, code: Path) -> None:
-        """Start the function host, and Spark's job, anew with the code of another tree."""
+        """Restart the function host with the code of another source tree, and also the Spark job if its code
+        differs.
+        """
         self.code = code
         self.reconfigure(self._changes)
         job = _text_of(code / "spark_metrics")
@@ -181,7 +188,7 @@ class FaultStack:
         return dataclasses.replace(service, command=command, environment=environment)
 
     def _broker(self, service: Service) -> Service:
-        """With a second listener for the functions: what it advertises is the proxy."""
+        """Add a second listener for the functions, which advertises the proxy's address."""
         own = f"PLAINTEXT://{self.config.kafka_bootstrap}"
         files = {
             path: text.replace(f"listeners={own},", f"listeners={own},PROXIED://{LOOPBACK}:{self.broker_port},")

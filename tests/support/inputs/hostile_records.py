@@ -1,4 +1,4 @@
-"""Records that a producer can write and no honest one would, for every topic that a function or the job consumes.
+"""Records that a producer can write but no correct producer would, for every topic that a function or the job consumes.
 
 A third is random bytes, a third valid records with mutated bytes, a third well-formed records with hostile values:
 limits, foreign ids, impossible times. The same seed gives the same records.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.errors import MasscommError
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, own_schema
@@ -33,7 +34,7 @@ TEXTS = (
     *("sent", "failed", "held", "delivery", "receipt", "inactive", "active", "critical", "split", "quiet_hours"),
     *("9999-12-31T23:59:59.999Z", "0001-01-01T00:00:00+14:00", "2015-02-30 00:00:00", "1e400", "-0", "\x1b[2J", "=1+1"),
 )
-# Half of a surrogate pair, by name in JSON alone: UTF-8 has none.
+# One half of a surrogate pair: only JSON's \u escape can write it, UTF-8 cannot.
 _RAW_JSON = (
     *(b"NaN", b"-Infinity", b"1e400", b"-1e400", b"9223372036854775808", b"1" * 5_000, b'"\\ud800"', b'"\xed\xa0\x80"'),
     *(b"[" * 100_000, b"[" * 200 + b"]" * 200, b'{"a":' * 150 + b"1" + b"}" * 150, b'{"a":1,"a":2}', b"", b'"\\x"'),
@@ -42,7 +43,7 @@ _RAW_JSON = (
 
 @dataclass(frozen=True, kw_only=True)
 class HostileRecord:
-    """What is produced to a topic; value None is a tombstone."""
+    """A record produced to a topic; value None is a tombstone."""
 
     topic: str
     key: bytes | None
@@ -72,7 +73,7 @@ def hostile_records(
         generation: the snapshot generation of the topics of change data capture.
         counted: give records ids that the metrics job accepts (UUIDs).
     """
-    # A topic's name and not hash(): that differs from process to process.
+    # crc32 of the topic's name instead of hash(), which differs between processes.
     chance = random.Random(f"{topic}/{seed}")  # noqa: S311
 
     def valid() -> Seed:
@@ -145,7 +146,7 @@ def _well_formed(chance: random.Random, topic: str, seed: Seed, codec: Codec) ->
 
 
 def _hostile(chance: random.Random, kind: Any, now: Any) -> Any:
-    """A value of an Avro type; now: the valid record's."""
+    """A random value of an Avro type; now: the value of the valid record."""
     if isinstance(kind, list):
         return None if chance.random() < 0.3 else _hostile(chance, kind[1], now)
     if isinstance(kind, dict):
@@ -188,7 +189,7 @@ def _plain(kind: Any) -> Any:
 
 
 def _hostile_json(chance: random.Random, document: Any, raw: dict[str, bytes]) -> Any:
-    """The document with some leaves or branches replaced; raw: what stands for text that json.dumps cannot write."""
+    """The document with some leaves or branches replaced; raw: placeholder → bytes that json.dumps cannot write."""
     return _replaced(chance, document, raw, rate=chance.choice((1, 1, 2, 4)) / _nodes(document))
 
 
@@ -203,7 +204,7 @@ def _replaced(chance: random.Random, document: Any, raw: dict[str, bytes], *, ra
             case 0:
                 mark = f"<<{len(raw)}>>"
                 raw[mark] = chance.choice(_RAW_JSON)
-                if isinstance(document, str) and document.startswith("{"):  # jsonb travels as text
+                if isinstance(document, str) and document.startswith("{"):  # Debezium writes jsonb as text
                     return raw.pop(mark).decode(errors="replace")
                 return mark
             case 1:
@@ -251,7 +252,7 @@ def _encoded(codec: Codec, topic: str, seed: Seed) -> bytes:
 def _valid(chance: random.Random, topic: str, generation: str, codec: Codec) -> Seed:
     if topic == topics.ON_FAILURE:
         return Seed(document=_given_up(chance, generation, codec))
-    cdc = {topics.cdc_topic(name, generation): name for name in (*topics.CDC_TABLES, "notification", "heartbeat")}
+    cdc = {topics.cdc_topic(name, generation): name for name in (*captured_tables(), "notification", "heartbeat")}
     if topic in cdc:
         record = chance.choice(_CHANGES[cdc[topic]])
         return Seed(document=json.loads(record.value or b"null"), key=json.loads(record.key or b"null"))
@@ -327,7 +328,7 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
 
 
 def _receipt(chance: random.Random) -> str:
-    """JSON in a field of an Avro record: hostile itself every other time."""
+    """JSON text in a field of an Avro record; every other one is hostile itself."""
     document: Any = chance.choice(
         (
             receipt_events.PUSHED,
@@ -347,7 +348,7 @@ def _receipt(chance: random.Random) -> str:
 
 
 def _given_up(chance: random.Random, generation: str, codec: Codec) -> Mapping[str, Any]:
-    """Lambda's record of one that it gave up on, which is hostile itself now and then."""
+    """Lambda's on-failure record, with a record that is sometimes hostile itself."""
     topic = chance.choice(("send.monolith", "send.api.critical", "build", "delivery.critical", "recheck.small"))
     seed = _valid(chance, topic, generation, codec)
     failed = _well_formed(chance, topic, seed, codec).value if chance.random() < 0.2 else _encoded(codec, topic, seed)
@@ -406,7 +407,7 @@ _CHANGES = {
 
 
 def decodes(codec: Codec, schema: str, value: bytes | None) -> bool:
-    """Whether the bytes are a record of that schema."""
+    """Whether the bytes are a valid record of the schema."""
     try:
         codec.decode(schema, value)
     except MasscommError:

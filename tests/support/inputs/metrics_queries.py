@@ -1,4 +1,4 @@
-"""Random rows and queries for the metrics API, and what it must answer, by a group-by in plain Python."""
+"""Random rows and queries for the metrics API, with the expected rows from a group-by in plain Python."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,18 +10,19 @@ from zoneinfo import ZoneInfo
 from hypothesis import strategies as st
 
 from functions.metrics_handler.store.in_memory import StoredCount
-from functions.metrics_handler.store.port import Dimension, Granularity
+from functions.metrics_handler.store.port import Dimension
+from masscomm.domain.grains import Grain
 
-# Summer time ends in it in Madrid, and few enough buckets are that rows meet.
+# It includes the end of summer time in Madrid, and has so few buckets that several events share one.
 FIRST = datetime(2026, 10, 24, 20, tzinfo=UTC)
 _TYPES = ["news", "News", "match, start", "=1+1", "ñandú", "\U0001f3c6", "O'Brien; --"]
 _TRUNCATED = {
-    Granularity.MINUTE: {"second": 0},
-    Granularity.HOUR: {"second": 0, "minute": 0},
-    Granularity.DAY: {"second": 0, "minute": 0, "hour": 0},
+    Grain.MINUTE: {"second": 0},
+    Grain.HOUR: {"second": 0, "minute": 0},
+    Grain.DAY: {"second": 0, "minute": 0, "hour": 0},
 }
 
-# Its moment, club, category, channel and measure, and how many notifications it stands for.
+# Time, club, category, channel and measure of an event, and its number of notifications.
 type Event = tuple[datetime, int, str, str, str, int]
 
 events: st.SearchStrategy[list[Event]] = st.lists(
@@ -65,7 +66,7 @@ def queries(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 def stored(happened: Sequence[Event]) -> list[StoredCount]:
-    """The three tables as the stream would write them."""
+    """The rows of the three tables, as the stream writes them."""
     totals: Counter[tuple[Any, ...]] = Counter()
     for when, *key, count in happened:
         for granularity, zeros in _TRUNCATED.items():
@@ -85,14 +86,14 @@ def stored(happened: Sequence[Event]) -> list[StoredCount]:
 
 
 def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tuple[Any, ...]]:
-    """(bucket, value of each dimension …, count_total) in order, straight from the events."""
+    """The expected rows (bucket, value of each dimension …, count_total), in order, computed from the events."""
     granularity, zone = asked["granularity"][0], ZoneInfo(asked.get("time_zone", ["UTC"])[0])
     start, end = (datetime.fromisoformat(asked[name][0]) for name in ("start", "end"))
     chosen = {*asked.get("dimensions", list(Dimension)), "measure"}
     names = [name for name in ("club_id", "type", "channel", "measure") if name in chosen]
 
     def begins(when: datetime) -> datetime:
-        local = when.astimezone(zone).replace(**_TRUNCATED[Granularity(granularity)])  # type: ignore[arg-type]
+        local = when.astimezone(zone).replace(**_TRUNCATED[Grain(granularity)])  # type: ignore[arg-type]
         return local.astimezone(UTC)
 
     totals: Counter[tuple[Any, ...]] = Counter()
@@ -115,13 +116,13 @@ def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tup
     rows = sorted((*key, count) for key, count in totals.items())
     match asked.get("order", ["bucket"]):
         case ["-bucket"]:
-            rows.sort(key=lambda row: row[0], reverse=True)  # stable: the rest stays ascending
+            rows.sort(key=lambda row: row[0], reverse=True)  # the sort is stable: the other columns stay ascending
         case ["-count_total"]:
             rows.sort(key=lambda row: -row[-1])
     return rows
 
 
 def rows_of(body: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """An answer's rows as `expected` has them."""
+    """The rows of a response, in the form of `expected`."""
     rows = [tuple(row.values()) for row in body["rows"]]
     return [(datetime.fromisoformat(bucket).astimezone(UTC), *rest) for bucket, *rest in rows]

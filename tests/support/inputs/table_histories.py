@@ -1,4 +1,4 @@
-"""Histories of a table: what its transactions did, what Debezium makes of it, what the table says in the end."""
+"""Random histories of a table: its transactions, Debezium's records of them, and the final rows."""
 
 import random
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class History:
     table: dict[str, str]
 
     def deliveries(self, chance: random.Random) -> Iterator[list[KafkaRecord]]:
-        """Every record at least once, some again, in any order, in batches of any size."""
+        """Batches of any size in any order, with every record at least once."""
         stream = self.records + [r for r in self.records if chance.random() < 0.3]
         chance.shuffle(stream)
         while stream:
@@ -30,19 +30,19 @@ class History:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Up to 25 steps on four rows; the snapshot is taken somewhere between, and one transaction is open across it."""
+    """Up to 25 steps on four rows, with a snapshot between two of them and one transaction open during the snapshot."""
     steps = draw(st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["set", "delete"])), max_size=25))
     snapshot_at = draw(st.integers(0, len(steps)))
-    # The row of the transaction that is open during the snapshot: its change has an LSN, it has no commit yet.
+    # The row of the open transaction: its change has an LSN before the snapshot's, and commits after it.
     open_row = draw(st.one_of(st.none(), st.integers(1, 4)))
     records: list[KafkaRecord] = []
     table: dict[int, str] = {}
     lsn = 1_000
     open_change: tuple[int, str] | None = None
 
-    def change(number: int, what: str, at: int, *, streamed: bool) -> None:
+    def change(number: int, change_kind: str, at: int, *, streamed: bool) -> None:
         before = {"id": number, "first_name": table[number]} if number in table else None
-        if what == "set":
+        if change_kind == "set":
             table[number] = f"v{at}"
             after: dict[str, Any] = {"id": number, "club_id": 1, "first_name": f"v{at}"}
             if streamed:
@@ -52,7 +52,7 @@ def histories(draw: st.DrawFn) -> History:
             if streamed:
                 records.append(row("users", "d", at, None, before))
 
-    for place, (number, what) in enumerate([*steps, (0, "end")]):
+    for place, (number, change_kind) in enumerate([*steps, (0, "end")]):
         if place == snapshot_at:
             if open_row is not None:
                 lsn += 1
@@ -62,9 +62,10 @@ def histories(draw: st.DrawFn) -> History:
                 row("users", "r", lsn, {"id": n, "club_id": 1, "first_name": name}) for n, name in table.items()
             ]
             if open_change is not None and open_row is not None:
-                # It commits right after: until then its lock keeps everybody else from the row.
+                # The transaction commits right after the snapshot: until then its lock keeps other transactions from
+                # the row.
                 change(open_row, "set", open_change[0], streamed=True)
-        if what != "end":
+        if change_kind != "end":
             lsn += 1
-            change(number, what, lsn, streamed=place >= snapshot_at)
+            change(number, change_kind, lsn, streamed=place >= snapshot_at)
     return History(records, {str(number): name for number, name in table.items()})

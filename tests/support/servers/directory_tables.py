@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from functions.receipts.sent_messages import OpenSearchSentMessages
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.bulk_writes import VersionedDocument, write
@@ -11,7 +12,6 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.ids import address_id
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import Device, Template, User, UserSettings
-from masscomm.kafka.topics import CDC_TABLES
 from tests.support.contracts.directory import Row, Tables
 from tests.support.servers.opensearch_client import TestClient
 
@@ -24,7 +24,7 @@ _INDICES: dict[type, tuple[str, str]] = {
 
 
 class OpenSearchTables(Tables):
-    """Documents as cdc_consumer and device_registrar write them."""
+    """Documents in the format of cdc_consumer and device_registrar."""
 
     def __init__(self, client: TestClient, generation: str) -> None:
         self.client = client
@@ -59,7 +59,7 @@ class OpenSearchTables(Tables):
         self._write([VersionedDocument(index="suppressions", id=address_id(address), version=1, source=source)])
 
     def not_ready(self) -> None:
-        actions = [{"remove": {"index": f"{table}-{self.generation}", "alias": table}} for table in CDC_TABLES]
+        actions = [{"remove": {"index": f"{table}-{self.generation}", "alias": table}} for table in captured_tables()]
         self.client.indices.update_aliases(body={"actions": actions})
         self.caught_up_to(1_000_000)
 

@@ -1,4 +1,4 @@
-"""Building messages: equal texts once, personal ones as columns, and one recipient's trouble stays that recipient's."""
+"""Building messages: equal texts once, personal values as columns, and an error of one recipient concerns no other."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -78,7 +78,7 @@ def test_nearest_locale_and_own_clubs_template_win(locale: str, asked: str | Non
     assert texts_by_user(builder.deliveries())[1]["title"] == title
 
 
-def test_a_send_may_name_another_template_than_its_category() -> None:
+def test_send_with_a_named_template_uses_it() -> None:
     builder = Builder()
     builder.put_template("of the category", "b", template_id=1)
     builder.put_template("of its own", "b", template_id=2, type="final")
@@ -204,7 +204,7 @@ def test_send_without_template_uses_its_own_text() -> None:
     builder = Builder()
     builder.build(build([1, 2], data={"title": "Hi {{ user.first_name }}", "body": "a\nb"}))
     (record,) = builder.deliveries()
-    # Taken as it stands: a send's data is no template.
+    # Data of a send is no template: its braces are written unchanged.
     assert texts_by_user([record])[2] == {"title": "Hi {{ user.first_name }}", "body": "a\nb"}
     assert [column.index for column in record.content] == [[], []]
 
@@ -232,12 +232,13 @@ def test_missing_address_suppresses_email_only() -> None:
     assert sorted(texts_by_user(builder.deliveries())) == [1, 2, 3]
 
 
-def test_another_clubs_user_gets_nothing() -> None:
+def test_other_clubs_user_is_suppressed() -> None:
     builder = Builder()
     builder.put_user(2, club_id=8)
     builder.put_template("News", "b")
     builder.directory.caught_up = BEHIND
-    assert builder.build(build([1, 2])) == [0]  # as with an unknown user: the move may still come
+    # retried as for an unknown user: the user's move to this club may still arrive
+    assert builder.build(build([1, 2])) == [0]
     builder.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
     builder.build(build([1, 2]))
     assert results_of(builder.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
@@ -260,7 +261,7 @@ def test_unknown_user_and_template_wait_for_the_directory() -> None:
     ]
 
 
-def test_a_look_up_that_fails_brings_all_again() -> None:
+def test_failed_look_up_redelivers_every_build_record() -> None:
     builder = Builder()
     builder.directory.failing = Retry("down")
     assert builder.build(build([1]), build([2])) == [0, 1]
@@ -305,7 +306,7 @@ def _size(record: DeliveryRequested) -> int:
     return sum(len(value.encode()) for column in record.content for value in column.values)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.integers(1, 190_000), min_size=1, max_size=14), st.booleans())
 def test_large_messages_are_split_by_position_without_loss(lengths: Sequence[int], html: bool) -> None:
     builder = Builder()
@@ -380,7 +381,7 @@ def test_inconsistent_build_record_is_dead_lettered(values: dict[str, Any]) -> N
     assert sorted(texts_by_user(builder.deliveries())) == [3]
 
 
-def test_the_critical_lane_is_never_left() -> None:
+def test_critical_records_stay_in_the_critical_lane() -> None:
     builder = Builder()
     builder.put_template("News", "b")
     builder.run(builder.use_case, builder.encoded(build([1, 99]), "build.critical"))

@@ -1,4 +1,4 @@
-"""Templates end in a text or in an error within a bounded number of steps, and write what Jinja would write."""
+"""Templates end in a text or an error within a bounded number of steps, and write the same text as Jinja."""
 
 import subprocess
 import sys
@@ -99,14 +99,14 @@ SOURCES = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(source=SOURCES, escaped=st.booleans())
 def test_a_template_renders_as_jinja_renders_it(source: str, *, escaped: bool) -> None:
-    """Jinja's sandbox is the reference: the same text, or an error where it has one."""
+    """Jinja's sandbox is the reference: the same text, or an error if Jinja raises one."""
     jinja = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=escaped)
     try:
         expected = jinja.from_string(source).render(VALUES)
-    except Exception:  # a tenant's expression can raise whatever Python's operators can
+    except Exception:  # a tenant's expression can raise any error of Python's operators
         expected = None
     try:
         assert _rendered(source, escaped=escaped) == expected
@@ -151,14 +151,14 @@ def test_a_rendering_takes_a_limited_number_of_steps() -> None:
     compiled = steps.remaining
     with pytest.raises(OutOfSteps):
         render(write, {"data": {"long": "a " * 20_000}}, steps)
-    # The operation that is refused is charged and not begun.
+    # The steps of the refused operation are charged, but it does not begin.
     assert MAX_STEPS < compiled - steps.remaining <= MAX_STEPS + 40_000 / 4 + 1
 
 
 @pytest.mark.guarantee("templates.steps_a_record_are_bounded")
 @pytest.mark.kills(guard="templates.share_of_steps")
 def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two slow templates take no more steps than a record has; a third has enough for its recipients."""
+    """Two slow templates take no more steps than a record has; a third template has enough for its recipients."""
     spent = []
 
     def counted(write: Any, values: Mapping[str, Any], steps: Steps) -> str:
@@ -182,7 +182,7 @@ def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.
     assert failed | written == set(locale)
     assert {locale[user_id] for user_id in failed} == {"en", "fr"}
     assert len(failed) > 300
-    assert sum(spent) < RECORD_STEPS + 2 * MAX_STEPS  # the operations that are refused
+    assert sum(spent) < RECORD_STEPS + 2 * MAX_STEPS  # the refused operations of two templates
 
 
 @pytest.mark.guarantee("templates.slow_template_fails_alone")
@@ -198,7 +198,7 @@ def test_a_slow_template_fails_alone_in_its_batch() -> None:
 
 @pytest.mark.parametrize("title", ["{{", "News"])
 def test_a_template_is_compiled_once_for_all_records(monkeypatch: pytest.MonkeyPatch, title: str) -> None:
-    """One that does not compile as well: its records would take the time of compiling again and again."""
+    """This includes a template that does not compile: otherwise each of its records would compile it again."""
     compiled = []
 
     def counted(source: str, **options: Any) -> Any:

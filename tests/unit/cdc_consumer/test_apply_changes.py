@@ -1,4 +1,4 @@
-"""Batches of change events on a fake OpenSearch: versions, fates by item, the generation's steps."""
+"""Batches of change events on a fake OpenSearch: versions, results by item, the steps of a generation."""
 
 import random
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.cdc_consumer.generation import MAX_LAG_MS
+from masscomm.domain.time_limits import GENERATION_LAG_MS
 from masscomm.errors import Retry
 from masscomm.kafka.event import KafkaRecord
 from tests.support.fakes.opensearch import FakeOpenSearch
@@ -53,7 +53,7 @@ def test_device_document_has_its_commit_time() -> None:
 
 
 def test_refused_document_is_dead_lettered_alone() -> None:
-    """The version before it stays in the index."""
+    """The previous version stays in the index."""
     consumer = Consumer()
     bad = row("users", "u", 20, user(1, "bad"))
     cluster = consumer.cluster
@@ -159,11 +159,12 @@ def test_generation_is_served_once_its_snapshot_is_consumed() -> None:
 def test_interrupted_step_is_repeated() -> None:
     consumer = Consumer()
     complete(consumer)
-    consumer.cluster.aliases.clear()  # as if it had ended between the marker and the aliases
+    consumer.cluster.aliases.clear()  # as after a crash between the marker and the aliases
     Consumer(consumer).run(heartbeat(5, "5"))
     assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
 
 
+@pytest.mark.kills(guard="directory.later_generation")
 def test_restarted_old_generation_keeps_the_later_aliases() -> None:
     consumer = Consumer()
     complete(consumer)
@@ -183,7 +184,7 @@ def test_two_generations_are_fed_each_its_own_indices() -> None:
 
 
 class Replacement:
-    """g2, whose snapshot has been read, while g1 serves."""
+    """g2, whose snapshot is complete, while g1 serves the look-ups."""
 
     def __init__(self) -> None:
         self.consumer = Consumer()
@@ -194,13 +195,13 @@ class Replacement:
         )
 
     def topics(self, *, lsn: int, end: int, committed: int) -> None:
-        """What Kafka says of g2: Connect's stored position, the end of a topic, and how far it is consumed."""
+        """Set Kafka's state of g2: Connect's stored position, the end of a topic, and its committed offset."""
         self.progress.lsn = lsn
         self.progress.ends = {"cdc.g2.public.users": {0: end}}
         self.progress.committed = {"cdc.g2.public.users": {0: committed}}
 
     def beat(self, lsn: int, *, age_s: float = 0) -> None:
-        """A heartbeat that the database wrote so long ago is consumed."""
+        """Consume a heartbeat that the database wrote `age_s` seconds ago."""
         written_ms = self.clock.now_ms() - int(age_s * 1000)
         self.consumer.run(heartbeat(lsn, f"{written_ms / 1000:.3f}", generation="g2"))
 
@@ -214,12 +215,12 @@ class Replacement:
 @pytest.mark.guarantee("directory.alias_moves_when_caught_up")
 @pytest.mark.kills(guard="directory.generation_behind")
 def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
-    """The old one answers until then: its opt-outs and new users are in the new one when it does."""
+    """Until then g1 serves the look-ups; g2 has its opt-outs and new users when the aliases move."""
     newer = Replacement()
     newer.topics(lsn=100, end=9, committed=8)
     newer.beat(100)
     newer.topics(lsn=100, end=20, committed=9)
-    newer.clock.advance(MAX_LAG_MS / 1000 + 1)
+    newer.clock.advance(GENERATION_LAG_MS / 1000 + 1)
     newer.beat(101)  # the consumer has reached targets that are too old
     newer.topics(lsn=101, end=20, committed=19)
     newer.beat(102)
@@ -235,7 +236,7 @@ def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
 @pytest.mark.guarantee("directory.alias_moves_when_caught_up")
 @pytest.mark.kills(guard="directory.generation_streamed")
 def test_aliases_wait_for_changes_not_streamed_yet() -> None:
-    """After a long snapshot the topics are consumed to their ends, and the database's log is hours ahead of them."""
+    """After a long snapshot the topics are consumed to their ends, but the database's log is hours ahead of them."""
     newer = Replacement()
     newer.topics(lsn=100, end=9, committed=9)
     for lsn in range(100, 110):
@@ -252,7 +253,7 @@ def test_aliases_wait_for_changes_not_streamed_yet() -> None:
 
 @pytest.mark.kills(guard="directory.generation_written")
 def test_aliases_wait_for_changes_debezium_has_not_written() -> None:
-    """A heartbeat overtakes rows in Debezium's producer: it counts once Connect has stored a position behind it."""
+    """A heartbeat can overtake rows in Debezium's producer: it counts once Connect has stored a later position."""
     newer = Replacement()
     newer.topics(lsn=100, end=9, committed=9)
     for lsn in range(101, 106):
@@ -268,7 +269,7 @@ def test_aliases_wait_for_changes_debezium_has_not_written() -> None:
 
 
 @pytest.mark.parametrize("why", [truncate("devices", 500), notification("STARTED", "another")])
-def test_irreparable_event_closes_the_directory(why: KafkaRecord) -> None:
+def test_event_that_needs_a_rebuild_stops_look_ups(why: KafkaRecord) -> None:
     consumer = Consumer()
     complete(consumer)
     assert consumer.run(why) == []
@@ -280,12 +281,12 @@ def test_irreparable_event_closes_the_directory(why: KafkaRecord) -> None:
     assert not any(consumer.cluster.aliases.values())
 
 
-def test_kafka_being_down_holds_no_row_back() -> None:
+def test_kafka_outage_delays_no_row() -> None:
     consumer = Consumer()
     consumer.run(notification("COMPLETED"))
 
     def down() -> int:
-        raise Retry("Kafka does not tell")
+        raise Retry("Kafka is down")
 
     consumer.progress.acknowledged_lsn = down  # type: ignore[method-assign]
     assert consumer.run(row("users", "c", 10, user(1))) == []
@@ -294,7 +295,7 @@ def test_kafka_being_down_holds_no_row_back() -> None:
 
 @pytest.mark.guarantee("directory.converges")
 @given(history=histories(), seed=st.integers())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_order_of_changes_converges_to_the_table(history: History, seed: int) -> None:
     consumer = Consumer()
     for batch in history.deliveries(random.Random(seed)):  # noqa: S311

@@ -1,4 +1,4 @@
-"""What delivery was told of devices while it published: their endpoints are left alone from then on."""
+"""Device statuses that delivery emits: the registrar marks the endpoints, and delivery calls them no longer."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class Registrar(Chain):
         assert self.run(self.use_case, entry(record.value, topic=record.topic, key=record.key)) == []
 
     def status_changed(self, **values: Any) -> list[int]:
-        """Drive a status of device 1; returns the offsets to be redelivered."""
+        """Drive a status of device 1. Returns the offsets to be redelivered."""
         usual: dict[str, Any] = {
             "record_id": "r",
             "device_id": 1,
@@ -57,7 +57,7 @@ class Registrar(Chain):
 
 
 @pytest.mark.guarantee("devices.disabled_endpoint_stays_inactive")
-def test_an_endpoint_that_takes_nothing_is_not_enabled_any_more() -> None:
+def test_inactive_endpoint_is_marked_disabled() -> None:
     registrar = Registrar()
     registrar.clock.advance(1)
     assert registrar.status_changed() == []

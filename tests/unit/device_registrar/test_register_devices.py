@@ -1,4 +1,4 @@
-"""Device rows on fakes: what the provider is asked, what is kept, what comes again."""
+"""Device rows on fakes: calls to the provider, stored states, and redelivered records."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_redelivered_row_causes_no_provider_call() -> None:
     assert registrar.states.states["1"].version == 60
 
 
-def test_an_older_row_undoes_nothing() -> None:
+def test_older_row_changes_nothing() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "u", 60, device(1, "new")))
     registrar.take_calls()
@@ -44,7 +44,7 @@ def test_an_older_row_undoes_nothing() -> None:
 def test_late_row_does_not_replace_a_newer_token() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
-    registrar.run(row("devices", "u", 30, device(1, "a")))  # 20 said b, and comes late
+    registrar.run(row("devices", "u", 30, device(1, "a")))  # the row at LSN 20, with token b, arrives late
     registrar.run(row("devices", "u", 20, device(1, "b")))
     assert registrar.states.states["1"].token == "a"
 
@@ -56,7 +56,7 @@ def test_a_new_token_is_a_new_endpoint() -> None:
     assert registrar.states.states["1"].endpoint_arn == "arn:gcm:b"
 
 
-def test_several_changes_of_a_device_in_a_batch_are_one_call() -> None:
+def test_changes_of_a_device_in_one_batch_make_one_call() -> None:
     registrar = Registrar()
     rows = [row("devices", "u", lsn, device(1, token)) for lsn, token in ((10, "a"), (30, "c"), (20, "b"))]
     assert registrar.run(*rows) == []
@@ -121,7 +121,7 @@ def test_refused_provider_access_redelivers_all() -> None:
     assert registrar.run(record) == [record.offset]
 
 
-def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
+def test_no_provider_call_begins_without_enough_time() -> None:
     registrar = Registrar()
     registrar.context.remaining_ms = 10_000
     late = row("devices", "c", 10, device(1, "a"))
@@ -133,7 +133,7 @@ def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
 @pytest.mark.kills(guard="endpoints.refused_row")
 @pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": None}, {"platform": ""}])
 def test_refused_row_is_dead_lettered_and_marked_in_its_state(change: dict[str, Any]) -> None:
-    """Delivery would wait for its endpoint until the message has expired."""
+    """Otherwise delivery would wait for the endpoint until the message has expired."""
     registrar = Registrar()
     bad, good = row("devices", "c", 10, device(1, "a") | change), row("devices", "c", 11, device(2, "b"))
     assert registrar.run(bad, good) == []
@@ -168,7 +168,7 @@ def test_refused_row_is_redelivered_until_its_state_is_stored() -> None:
 @pytest.mark.guarantee("directory.snapshot_renews_device_states")
 @pytest.mark.kills(guard="devices.lsn_order")
 def test_new_snapshot_is_newer_than_rows_streamed_before() -> None:
-    """The device changed while no generation was captured: nothing but the snapshot says so."""
+    """The device changed while no generation was captured: only the snapshot has the change."""
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "u", 50, device(1, "old")))
     assert registrar.run(row("devices", "r", 90, device(1, "new"), generation="g2")) == []
@@ -188,7 +188,7 @@ def test_old_generation_applies_until_the_new_one_has_streamed() -> None:
 
 
 def test_transaction_open_at_the_snapshot_wins() -> None:
-    """Its changes stream with an LSN below the snapshot's (docs/decisions/011)."""
+    """The open transaction's changes are streamed with an LSN below the snapshot's (docs/decisions/011)."""
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "u", 50, device(1, "old")))
     registrar.run(row("devices", "r", 90, device(1, "old"), generation="g2"))
@@ -200,7 +200,7 @@ def test_transaction_open_at_the_snapshot_wins() -> None:
 
 @pytest.mark.parametrize(("version", "lsn", "token"), [(1, 40, "new"), (50, 60, "new"), (50, 40, "old")])
 def test_a_state_without_a_generation_is_read(version: int, lsn: int, token: str) -> None:
-    """An earlier version of the code wrote it: version 1 after a snapshot's row, else the change's LSN."""
+    """An earlier version of the code wrote the state: version 1 after a snapshot's row, else the change's LSN."""
     registrar = Registrar()
     registrar.states.states["1"] = DeviceState(
         token="old", endpoint_arn="arn:gcm:old", enabled=True, reason=None, version=version, updated_at=1

@@ -1,4 +1,4 @@
-"""Who we are, told to Kafka, OpenSearch and Postgres: our signatures are AWS's own libraries'."""
+"""Authentication to Kafka, OpenSearch and Postgres: our signatures equal those of AWS's own libraries."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ TIMES = st.integers(1_500_000_000, 2_500_000_000).map(lambda at: datetime.fromti
 
 
 def at_that_time(at: datetime) -> pytest.MonkeyPatch:
-    """botocore's clock stands still; undone by whoever asked."""
+    """Stop botocore's clock at a time; the caller undoes the patch."""
     patch = pytest.MonkeyPatch()
     patch.setattr(botocore.auth, "get_current_datetime", lambda *_args, **_kwargs: at.replace(tzinfo=None))
     return patch
@@ -51,7 +51,7 @@ def of_botocore(credentials: Credentials) -> BotocoreCredentials:
 
 @settings(max_examples=50)
 @given(region=REGIONS, credentials=CREDENTIALS, at=TIMES)
-def test_msks_token_is_its_librarys(region: str, credentials: Credentials, at: datetime) -> None:
+def test_msk_token_equals_the_librarys(region: str, credentials: Credentials, at: datetime) -> None:
     token, until = msk_token(region, credentials, at)
     patch = at_that_time(at)
     patch.setattr(msk_library, "__load_credentials_from_aws_profile__", lambda _profile: of_botocore(credentials))
@@ -64,7 +64,7 @@ def test_msks_token_is_its_librarys(region: str, credentials: Credentials, at: d
 
 
 def _asked(token: str) -> tuple[str, dict[str, list[str]]]:
-    """A token's address and query; who made it says so in User-Agent, which is not signed."""
+    """A token's address and query, without User-Agent, which names the signer and is not signed."""
     url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     query = parse_qs(urlsplit(url).query, strict_parsing=True)
     assert query.pop("User-Agent")
@@ -79,13 +79,13 @@ def _asked(token: str) -> tuple[str, dict[str, list[str]]]:
     user=st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=20),
     port=st.sampled_from([5432, 6432]),
 )
-def test_the_databases_password_is_botocores_token(
+def test_database_password_equals_botocores_token(
     region: str, credentials: Credentials, at: datetime, user: str, port: int
 ) -> None:
     host = "proxy-abc.eu-central-1.rds.amazonaws.com"
     url = f"postgresql://{user}@{host}:{port}/metrics?sslmode=require"
     ours = rds_token(url, region, credentials, at)
-    events = HierarchicalEmitter()  # the signer holds it weakly
+    events = HierarchicalEmitter()  # botocore's signer holds it by a weak reference
     signer = RequestSigner(ServiceId("rds"), region, "rds", "v4", of_botocore(credentials), events)
     client: Any = type("Client", (), {"_request_signer": signer, "meta": type("Meta", (), {"region_name": region})})
     patch = at_that_time(at)
@@ -98,7 +98,7 @@ def test_the_databases_password_is_botocores_token(
 
 
 @given(password=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=60))
-def test_libpq_reads_the_password_out_of_the_address_again(password: str) -> None:
+def test_libpq_decodes_the_password_from_the_url(password: str) -> None:
     url = with_password("postgresql://reader@host:6432/metrics?sslmode=require", password)
     assert psycopg.conninfo.conninfo_to_dict(url) == {
         "user": "reader",
@@ -115,7 +115,7 @@ def test_libpq_reads_the_password_out_of_the_address_again(password: str) -> Non
 
 @pytest.fixture
 def as_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a function's environment, as Lambda sets it."""
+    """The environment variables that Lambda sets for a function."""
     for name, value in {
         "AWS_REGION": "eu-central-1",
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
@@ -137,7 +137,7 @@ def test_without_authentication_variables_signs_nothing(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_way_that_does_not_exist_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_unknown_authentication_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "kerberos")
     ask: Callable[[], object] = {
         "KAFKA_AUTHENTICATION": authentication.kafka_client_config,
@@ -177,7 +177,7 @@ def test_each_database_connection_has_its_own_password(monkeypatch: pytest.Monke
 
 
 class Endpoint(HTTPServer):
-    """Where a restored function finds its credentials."""
+    """The credentials endpoint of a restored function."""
 
     answers: list[tuple[int, dict[str, str] | str]]
 

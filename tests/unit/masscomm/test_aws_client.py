@@ -1,4 +1,4 @@
-"""Our clients of AWS ask as botocore asks, and raise what it raises."""
+"""Our AWS client sends the same requests as botocore and raises the same errors."""
 
 import json
 import socket
@@ -19,17 +19,18 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from masscomm.aws.client import DynamoDb, Ses, Sns
+from masscomm.aws.client import DynamoDb, Sns
 from masscomm.aws.request import Limits
 from masscomm.errors import Stop
+from tests.support.contracts.provider import SesAsBoto3
 from tests.support.servers.answering_server import AnsweringServer, answering
 
-OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": Ses}
+OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": SesAsBoto3}
 ONCE = Limits(connect_s=1, read_s=2)
 
 
 def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:
-    """What is compared of a request."""
+    """The compared parts of a request."""
     kind = (request.headers.get("content-type") or "").partition(";")[0]
     form = kind == "application/x-www-form-urlencoded"
     said: Any = sorted(parse_qsl(body.decode(), keep_blank_values=True)) if form else json.loads(body)
@@ -74,6 +75,11 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
     ),
     (
         "dynamodb",
+        lambda client: client.batch_get_item(RequestItems={"t": {"Keys": [KEY], "ConsistentRead": True}}),
+        b'{"Responses": {"t": [{"value": {"B": "AP8="}}]}, "UnprocessedKeys": {}}',
+    ),
+    (
+        "dynamodb",
         lambda client: client.update_item(
             TableName="t",
             Key=KEY,
@@ -83,6 +89,13 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
             ReturnValues="ALL_OLD",
         ),
         b'{"Attributes": {"owner": {"S": "you"}}}',
+    ),
+    (
+        "dynamodb",
+        lambda client: client.transact_write_items(
+            TransactItems=[{"Put": {"TableName": "t", "Item": {**KEY, "value": {"B": b"\0"}}}}], ClientRequestToken="a"
+        ),
+        b"{}",
     ),
     ("dynamodb", lambda client: client.delete_item(TableName="t", Key=KEY), b"{}"),
     ("dynamodb", lambda client: client.query(TableName="t", KeyConditionExpression="a = b"), b'{"Items": []}'),
@@ -97,7 +110,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
         "ses",
         lambda client: client.send_raw_email(
             Source="A <a@example.com>",
-            Destinations=["b@example.com", "c@example.com"],
+            Destinations=["b@example.com"],
             RawMessage={"Data": b"Subject: x\r\n\r\n\xff"},
             ConfigurationSetName="set",
         ),
@@ -144,7 +157,6 @@ XML_ERROR = b'<R xmlns="a"><Error><Type>Sender</Type><Code>%s</Code><Message>a &
         ("sns", 403, XML_ERROR % b"AuthorizationError"),
         ("sns", 429, XML_ERROR % b"Throttled"),
         ("sns", 503, b"<html>"),
-        ("ses", 400, XML_ERROR % b"MessageRejected"),
     ],
 )
 def test_refusal_raises_botocores_error(server: AnsweringServer, service: str, status: int, answer: bytes) -> None:
@@ -160,6 +172,20 @@ def test_refusal_raises_botocores_error(server: AnsweringServer, service: str, s
     if answer != b"<html>":
         assert said[0] == said[1]
     assert str(said[1][0]) in (str(said[0][0]), str(status))
+
+
+def test_cancelled_transaction_has_botocores_reasons(server: AnsweringServer) -> None:
+    kind = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException"
+    reasons = [{"Code": "None"}, {"Code": "ConditionalCheckFailed", "Message": "m", "Item": {"b": {"B": "AP8="}}}]
+    server.answers = [(400, json.dumps({"__type": kind, "Message": "m", "CancellationReasons": reasons}).encode())]
+    said = []
+    for client in (_theirs("dynamodb"), DynamoDb(ONCE)):
+        with pytest.raises(ClientError) as refused:
+            client.transact_write_items(TransactItems=[{}], ClientRequestToken="a")
+        response: Any = refused.value.response
+        said.append((response["Error"], response["CancellationReasons"]))
+    assert said[0] == said[1]
+    assert said[1][1][1]["Item"] == {"b": {"B": b"\0\xff"}}
 
 
 @pytest.mark.parametrize(
@@ -201,6 +227,13 @@ def test_only_transient_errors_are_retried(server: AnsweringServer) -> None:
     assert len(server.asked) == 7
 
 
+@pytest.mark.parametrize("code", [b"TransactionConflictException", b"TransactionInProgressException"])
+def test_write_is_repeated_after_another_transaction(server: AnsweringServer, code: bytes) -> None:
+    server.answers = [(400, DYNAMODB_ERROR % code), (200, b"{}")]
+    DynamoDb(Limits(connect_s=1, read_s=2, attempts=2)).put_item(TableName="t", Item={})
+    assert len(server.asked) == 2
+
+
 def test_all_pages_are_read(server: AnsweringServer) -> None:
     last = b'{"Items": [{"id": {"S": "1"}}], "LastEvaluatedKey": {"id": {"S": "1"}}}'
     server.answers = [(200, last), (200, b'{"Items": [{"id": {"S": "2"}}]}')]
@@ -209,10 +242,10 @@ def test_all_pages_are_read(server: AnsweringServer) -> None:
     assert [asked[3].get("ExclusiveStartKey") for asked in server.asked] == [None, {"id": {"S": "1"}}]
 
 
-def test_a_message_taken_without_an_id_is_an_answer_lost(server: AnsweringServer) -> None:
+def test_an_answer_without_its_element_is_an_answer_lost(server: AnsweringServer) -> None:
     server.answers = [(200, b"<R></R>")]
-    with pytest.raises(BotoCoreError, match="MessageId"):
-        Ses(ONCE).send_raw_email(Source="a@b", Destinations=["c@d"], RawMessage={"Data": b"x"})
+    with pytest.raises(BotoCoreError, match="EndpointArn"):
+        Sns(ONCE).create_platform_endpoint(PlatformApplicationArn="a", Token="t", Attributes={})
 
 
 def test_without_region_or_credentials_no_request_is_sent(
@@ -239,7 +272,7 @@ def test_any_text_and_bytes_arrive_as_botocore_sends_them(server: AnsweringServe
     body = b"<CreatePlatformEndpointResult><EndpointArn>a</EndpointArn></CreatePlatformEndpointResult>"
     more = b"<SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult>"
     server.answers = [(200, b"<R>" + body + more + b"</R>")]
-    for sns, ses in ((_theirs("sns"), _theirs("ses")), (Sns(ONCE), Ses(ONCE))):
+    for sns, ses in ((_theirs("sns"), _theirs("ses")), (Sns(ONCE), SesAsBoto3(ONCE))):
         sns.create_platform_endpoint(PlatformApplicationArn="a", Token=text, Attributes={"Enabled": "true"})
         ses.send_raw_email(Source=text, Destinations=["b@example.com"], RawMessage={"Data": text.encode()})
     assert server.asked[:2] == server.asked[2:]

@@ -1,4 +1,4 @@
-"""Our signatures are botocore's, over generated requests and over the bytes that a server really receives.
+"""Our signatures equal botocore's, over generated requests and over the bytes that a server receives.
 
 AWS documentation, IAM user guide, "Create a signed AWS API request": the signed headers must include Host, Content-Type
 if the request has one, and every x-amz-* header.
@@ -23,17 +23,18 @@ from botocore.config import Config
 from botocore.credentials import Credentials as BotocoreCredentials
 
 from masscomm.aws.authentication import OpenSearchSigner
-from masscomm.aws.client import DynamoDb, Ses, Sns
+from masscomm.aws.client import DynamoDb, Sns
 from masscomm.aws.credentials import RoleCredentials
 from masscomm.aws.request import FORM, Limits
-from masscomm.aws.signature import Credentials, Scope, canonical_request, signature, signed_headers, string_to_sign
+from masscomm.aws.signature import Credentials, Scope, Signer, signature, signed_headers, string_to_sign
 from masscomm.channels.sns_push import SnsPush
 from masscomm.directory.client import OpenSearch
+from tests.support.contracts.provider import SesAsBoto3, publish
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 ONCE = Limits(connect_s=1, read_s=5)
 INPUTS = 3_000
-# Of names, paths, queries: what quoting and sorting could get wrong.
+# Characters in names, paths and queries that quoting or sorting may treat wrongly.
 LETTERS = "abzAZ09-_.~ +%/?&=,;:*'()!@$#[]{}|\\^`<>\"\tä€𝄞"
 PRINTABLE = "".join(map(chr, range(33, 127)))
 NAMES = ["Content-Type", "X-Amz-Meta-a", "accept"]
@@ -46,7 +47,7 @@ HOSTS = [
 
 @dataclass(frozen=True)
 class Input:
-    """A request that one of the services could be asked, and its signer's situation."""
+    """A random request to one of the services, with its time and credentials."""
 
     method: str
     url: str
@@ -62,7 +63,7 @@ def _input(seed: int) -> Input:
     def text(letters: str, longest: int, shortest: int = 0) -> str:
         return "".join(draw.choices(letters, k=draw.randint(shortest, longest)))
 
-    # Empty and relative parts are in it.
+    # Paths include empty and relative parts.
     parts = [draw.choice([text(LETTERS, 8), "", ".", ".."]) for _ in range(draw.randint(0, 5))]
     pairs = [(text(LETTERS, 6), text(LETTERS, 6)) for _ in range(draw.randint(0, 4))]
     query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)
@@ -76,13 +77,13 @@ def _input(seed: int) -> Input:
             {"content-type": "application/x-amz-json-1.0", "x-amz-target": target},
             {"content-type": "application/x-ndjson"},
             {},
-            # Any printable value, with spaces inside and around.
+            # Values contain any printable characters, with spaces inside and around them.
             {name: f"  a  {text(PRINTABLE + ' ', 30)} " for name in draw.sample(NAMES, 2)},
         ]
     )
     if service in ("es", "aoss"):
         headers["x-amz-content-sha256"] = hashlib.sha256(body).hexdigest()
-    # Any second of fifty years in any zone: a clock that is days wrong, or on the other side of midnight, too.
+    # Any second of fifty years in any zone: a clock that is days wrong, or on another day.
     zone = timezone(timedelta(hours=draw.randint(-12, 14)))
     at = datetime.fromtimestamp(draw.randint(1_000_000_000, 2_600_000_000), zone)
     return Input(
@@ -114,7 +115,7 @@ def _signed_by_botocore(
 
 
 def test_signature_equals_botocores() -> None:
-    """Canonical request, string to sign, signature and headers, over generated requests."""
+    """Compares canonical request, string to sign, signature and headers, over generated requests."""
     for seed in range(INPUTS):
         given = _input(seed)
         scope, credentials, request = given.scope, given.credentials, (given.method, given.url)
@@ -126,8 +127,7 @@ def test_signature_equals_botocores() -> None:
         authorization = their_headers.pop("authorization")
         theirs.headers = AWSRequest(headers=their_headers).headers
         their_text = signer.canonical_request(theirs)
-        host = signer.headers_to_sign(theirs)["host"]
-        text = canonical_request(*request, {"host": host, **their_headers}, given.body)
+        text = Signer(*request, given.headers, scope=scope, credentials=credentials).canonical_request(given.body)
         assert text == their_text, seed
         assert string_to_sign(text, scope) == signer.string_to_sign(theirs, their_text), seed
         assert signature(string_to_sign(text, scope), scope, credentials) == authorization.rpartition("=")[2], seed
@@ -138,8 +138,8 @@ def _signed_names(authorization: str) -> set[str]:
     return set(re.findall(r"SignedHeaders=([^,]+)", authorization)[0].split(";"))
 
 
-def test_a_signing_key_is_of_its_day_region_service_and_secret() -> None:
-    """The kept keys must not be mixed up."""
+def test_signing_key_depends_on_day_region_service_and_secret() -> None:
+    """Cached signing keys must not be mixed up."""
     at = datetime(2026, 11, 22, 23, 59, 59, tzinfo=UTC)
     made = {
         signature(
@@ -161,13 +161,17 @@ XML = (
     b"<SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult></R>"
 )
 RAW = {"Source": "a@b.example", "Destinations": ["c@d.example"], "RawMessage": {"Data": b"\xff"}}
-OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": Ses}
+OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": SesAsBoto3}
 # Every action in use.
 ACTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "PutItem": ("dynamodb", lambda client: client.put_item(TableName="t", Item=KEY)),
     "GetItem": ("dynamodb", lambda client: client.get_item(TableName="t", Key=KEY)),
     "UpdateItem": ("dynamodb", lambda client: client.update_item(TableName="t", Key=KEY)),
     "DeleteItem": ("dynamodb", lambda client: client.delete_item(TableName="t", Key=KEY)),
+    "TransactWriteItems": (
+        "dynamodb",
+        lambda client: client.transact_write_items(TransactItems=[{"Delete": {"TableName": "t", "Key": KEY}}]),
+    ),
     "Query": ("dynamodb", lambda client: client.query(TableName="t", KeyConditionExpression="a = b")),
     "Scan": ("dynamodb", lambda client: list(client.get_paginator("scan").paginate(TableName="t"))),
     "CreatePlatformEndpoint": (
@@ -206,7 +210,7 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def _check_received(server: AnsweringServer, service: str, token: str | None) -> None:
-    """Each request received has no header that is not signed, and the signature that botocore makes of it."""
+    """Each received request has only signed headers, and the signature that botocore computes."""
     for command, path, pairs, body in server.asked:
         headers = dict(pairs)
         assert len(headers) == len(pairs)
@@ -223,6 +227,7 @@ def _check_received(server: AnsweringServer, service: str, token: str | None) ->
 
 @pytest.mark.guarantee("aws_requests.every_header_is_signed")
 @pytest.mark.kills(guard="signatures.all_headers")
+@pytest.mark.kills(guard="signatures.no_later_header")
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_header_that_is_received_is_signed(server: AnsweringServer, action: str) -> None:
     service, call = ACTIONS[action]
@@ -234,7 +239,7 @@ def test_every_header_that_is_received_is_signed(server: AnsweringServer, action
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_at_least_the_headers_that_boto3_signs_are_signed(server: AnsweringServer, action: str) -> None:
-    """Besides headers about the SDK itself, amz-sdk-*."""
+    """Headers of the SDK itself, amz-sdk-*, are excepted."""
     service, call = ACTIONS[action]
     server.answers = [(200, b'{"Items": []}' if service == "dynamodb" else XML)]
     session: Any = boto3.session.Session()
@@ -244,12 +249,13 @@ def test_at_least_the_headers_that_boto3_signs_are_signed(server: AnsweringServe
     assert {name for name in theirs if not name.startswith("amz-sdk-")} == ours
 
 
-@pytest.mark.kills(guard="signatures.no_later_header")
 def test_every_header_of_a_push_is_signed(server: AnsweringServer) -> None:
     server.answers = [(200, XML)]
-    push = SnsPush(connections=1)
-    push.publish(
-        endpoint_arn="arn:aws:sns:eu-central-1:0:endpoint/GCM/a/b", message='{"ä": "+ /"}', attributes={"a": "b"}
+    publish(
+        SnsPush(),
+        endpoint_arn="arn:aws:sns:eu-central-1:0:endpoint/GCM/a/b",
+        message='{"ä": "+ /"}',
+        attributes={"a": "b"},
     )
     _check_received(server, "sns", RoleCredentials()().token)
 

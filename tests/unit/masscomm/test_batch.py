@@ -1,4 +1,4 @@
-"""The batch driver: each record's fate follows from its own delivery reports."""
+"""The batch driver: each record's result follows from its own delivery reports."""
 
 from typing import Any
 
@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from masscomm.chain.batch import Batch, BatchDriver, Item
 from masscomm.chain.bootstrap import answer
-from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import SendRequested
-from masscomm.domain.users import DirectoryPosition
+from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, own_schema
 from masscomm.kafka.dead_letters import REASON, SOURCE_OFFSET
-from masscomm.kafka.denied_ids import RETRY_S
 from masscomm.kafka.event import KafkaRecord
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 from tests.support.harness.relay import Relay, Work, relay
@@ -78,7 +76,7 @@ def test_denied_schema_id_is_redelivered_alone() -> None:
 def test_denied_schema_id_is_dead_lettered_after_its_retries() -> None:
     chain = Chain()
     assert chain.run(Relay(), _unknown(chain, 9_999, 3)) == [3]
-    chain.clock.advance(RETRY_S)
+    chain.clock.advance(DENIED_SCHEMA_RETRY_S)
     assert chain.run(Relay(), _unknown(chain, 9_999, 3), _unknown(chain, 9_999, 4)) == []
     assert [(letter[REASON], letter[SOURCE_OFFSET]) for letter in chain.dead_letters()] == [
         ("unknown_schema", "3"),
@@ -175,7 +173,7 @@ def test_a_look_up_never_makes_a_dead_letter_of_good_records() -> None:
     assert chain.dead_letters() == []
 
 
-def test_a_fault_in_one_item_does_not_touch_the_others() -> None:
+def test_fault_in_one_item_affects_no_other() -> None:
     chain = Chain()
     assert chain.run(Relay(work=_failing_at(1, ZeroDivisionError())), *_sends(chain, 3)) == [1]
     assert len(_keys(chain)) == 4
@@ -214,7 +212,7 @@ def test_slow_registry_leaves_time_to_respond() -> None:
     assert chain.clock.now_ms() - NOW < 80_000
 
 
-def test_time_is_kept_back_for_the_flush() -> None:
+def test_time_is_reserved_for_the_flush() -> None:
     chain = Chain()
     assert chain.run(Relay(), *_sends(chain, 1), seconds=2.0) == [0]
     assert chain.run(Relay(), *_sends(chain, 1), seconds=2.1) == []
@@ -292,29 +290,3 @@ def test_each_record_is_forwarded_dead_lettered_or_redelivered(
     assert sorted(int(headers["masscomm.source.offset"]) for headers in chain.dead_letters()) == sorted(undecodable)
     passed_on = {int(key or b"") // 100 for key in _keys(chain) if int(key or b"") % 100 == 1}
     assert passed_on == set(range(6)) - undecodable - retried
-
-
-def _batch(remaining_s: float = 60) -> Batch[SendRequested]:
-    chain = Chain()
-    return Batch(items=[], codec=chain.codec, producer=chain.producer, remaining_s=lambda: remaining_s)
-
-
-def test_batch_waits_once_for_a_stale_directory() -> None:
-    directory = InMemoryDirectory(caught_up=DirectoryPosition(lsn=1, ts_ms=NOW - 1))
-    batch = _batch()
-    for ts_ms in (NOW, NOW + 5, NOW):
-        with pytest.raises(Retry):
-            batch.confirm(directory, ts_ms)
-    assert directory.calls["confirm"] == 1
-    batch.confirm(directory, NOW - 1)
-    assert directory.position() == DirectoryPosition(lsn=1, ts_ms=NOW - 1)
-
-
-def test_a_directory_is_not_waited_for_without_the_time_to() -> None:
-    directory = InMemoryDirectory()
-    with pytest.raises(Retry, match="time"):
-        _batch(remaining_s=4.9).confirm(directory, NOW)
-    assert directory.calls["confirm"] == 0
-    directory.confirm(NOW)
-    _batch(remaining_s=0.1).confirm(directory, NOW)
-    assert directory.calls["confirm"] == 1

@@ -1,4 +1,4 @@
-"""A provider call ends within its time, whatever a server or a resolver does: the delivery lease depends on it."""
+"""A call to AWS ends within its time in spite of any server or resolver: the delivery lease depends on it."""
 
 import socket
 import ssl
@@ -16,22 +16,23 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from masscomm.aws.bounded_calls import BoundedCalls
+from masscomm.aws.request import Limits, Requests
 from masscomm.aws.signature import Credentials
-from masscomm.channels.provider import CALL_S, CONNECT_S, READ_S, Transient
+from masscomm.channels.provider import Transient
 from masscomm.channels.sns_push import SnsPush
-from masscomm.stores.delivery_ledger import LEASE_S
+from tests.support.contracts.provider import publish
 
 TOTAL_S = 0.5
-# Far more than a machine under load adds, and far less than the servers here take.
+# Far more than the delays of a busy machine, and far less than the delays of the servers here.
 UNBOUNDED_S = 10.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
 
 
 def _trickle(connection: socket.socket, stop: threading.Event, first: bytes) -> None:
-    """An answer of a byte every 50 ms, each in time for a read time-out."""
+    """A response of one byte every 50 ms, each within a read time-out."""
     connection.recv(65_536)
     connection.sendall(first)
-    until = time.monotonic() + 1.5 * UNBOUNDED_S  # a test of an unbounded call fails, and does not hang
+    until = time.monotonic() + 1.5 * UNBOUNDED_S  # without the bound the test fails instead of hanging
     while not stop.wait(0.05) and time.monotonic() < until:
         connection.sendall(b"x")
 
@@ -45,7 +46,7 @@ def _body(connection: socket.socket, stop: threading.Event) -> None:
 
 
 def _closing(connection: socket.socket, stop: threading.Event) -> None:
-    """A body that ends with its connection: cut off, it must not be taken for whole."""
+    """A body that ends with its connection: a truncated one must not be accepted as whole."""
     _trickle(connection, stop, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
 
 
@@ -54,14 +55,14 @@ def _silent(_connection: socket.socket, stop: threading.Event) -> None:
 
 
 def _slow_reader(connection: socket.socket, stop: threading.Event) -> None:
-    """Reads the request a little at a time, so that sending goes on and on."""
+    """Reads the request slowly, so that sending does not end."""
     while not stop.wait(0.05):
         connection.recv(1_000)
 
 
 @contextmanager
 def _serving(behave: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
-    """The port of a server that behaves so towards each connection."""
+    """The port of a server that runs `behave` for each connection."""
     stop = threading.Event()
     threads = []
 
@@ -91,23 +92,43 @@ def _serving(behave: Callable[[socket.socket, threading.Event], None]) -> Iterat
             thread.join()
 
 
-def _push(url: str) -> SnsPush:
-    push = SnsPush(connections=1, url=url, region="eu-central-1", credentials=lambda: Credentials("key", "secret"))
-    push._requests._calls._total_s = TOTAL_S
-    return push
+def _push(url: str) -> None:
+    """Publish once; the answer must arrive within TOTAL_S."""
+    push = SnsPush(url=url, region="eu-central-1", credentials=lambda: Credentials("key", "secret"))
+    push._api._requests._http._answer_s = TOTAL_S
+    # More than the sockets' buffers hold, for the server that does not read it.
+    publish(push, endpoint_arn="a", message="m" * 4_000_000, attributes={})
+
+
+def _request(url: str) -> None:
+    """Send a request of another service once; it must end within TOTAL_S."""
+    limits = Limits(connect_s=60, read_s=60)  # only the deadline of the call can end it
+    requests = Requests(
+        "dynamodb", limits, url=url, region="eu-central-1", credentials=lambda: Credentials("key", "secret")
+    )
+    requests._calls._total_s = TOTAL_S
+    with pytest.raises(urllib3.exceptions.HTTPError) as raised:
+        requests.post(b"m" * 4_000_000, {})
+    lost = not isinstance(raised.value, urllib3.exceptions.ConnectTimeoutError | urllib3.exceptions.NewConnectionError)
+    raise Transient("", answer_lost=lost)
 
 
 @pytest.mark.guarantee("push.provider_call_is_bounded")
 @pytest.mark.kills(guard="provider.call_deadline")
+@pytest.mark.kills(guard="aws_requests.call_deadline")
+@pytest.mark.parametrize("call", [_push, _request])
 @pytest.mark.parametrize("behave", [_headers, _body, _closing, _silent, _slow_reader])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_call_to_a_faulty_server_ends_in_time(
+    call: Callable[[str], None],
     behave: Callable[[socket.socket, threading.Event], None],
     scheme: str,
     certificate: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The message may have been taken, so that the answer is lost; the next call has its own time."""
+    """The provider may have accepted the message, so that the error is a lost response; the next call has its
+    own time.
+    """
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -118,21 +139,18 @@ def test_call_to_a_faulty_server_ends_in_time(
         with server_side.wrap_socket(connection, server_side=True) as trusted:
             return behave(trusted, stop)
 
-    # More than the sockets' buffers hold, for the server that does not read it; else the answer is what takes long.
-    message = "m" * (4_000_000 if behave is _slow_reader else 10)
     with _serving(behaving) as port:
-        push = _push(f"{scheme}://localhost:{port}")
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(Transient) as raised:
-                push.publish(endpoint_arn="a", message=message, attributes={})
+                call(f"{scheme}://localhost:{port}")
             assert raised.value.answer_lost
             assert time.monotonic() - began < UNBOUNDED_S
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Key and certificate of localhost, which signs itself, in one file."""
+    """Key and self-signed certificate of localhost, in one file."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     made = (
@@ -157,7 +175,7 @@ def test_hanging_tls_handshake_times_out() -> None:
 
 
 def test_slow_name_resolution_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver waits for ten seconds and more; nothing was sent."""
+    """The resolver blocks for longer than the call may take; nothing was sent."""
     released = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: released.wait() and [])
     calls = BoundedCalls(60.0, timeout=urllib3.Timeout(connect=0.1, read=60), retries=False)
@@ -167,7 +185,7 @@ def test_slow_name_resolution_times_out(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_request_after_its_deadline_is_not_sent() -> None:
-    """Credentials can take the time of a call; a message sent afterwards could be sent by another function as well."""
+    """Reading credentials can use up a call's time; by then another function may have sent the message."""
     accepted = []
     with _serving(lambda connection, _stop: accepted.append(connection.recv(1))) as port:
         calls = BoundedCalls(0.0, timeout=urllib3.Timeout(connect=5, read=5), retries=False)
@@ -177,14 +195,14 @@ def test_request_after_its_deadline_is_not_sent() -> None:
 
 
 def test_a_call_leaves_its_connection_to_the_next() -> None:
-    """The time of a call that is done does not end another's on the same connection."""
+    """A finished call's deadline does not end a later call on the same connection."""
     answered = threading.Event()
 
     def serve(connection: socket.socket, stop: threading.Event) -> None:
         for _ in range(2):
             connection.recv(65_536)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-            if answered.is_set():  # the second answer is whole after the first call's deadline
+            if answered.is_set():  # the second response is complete after the first call's deadline
                 stop.wait(TOTAL_S)
             connection.sendall(b"k")
             answered.set()
@@ -197,9 +215,3 @@ def test_a_call_leaves_its_connection_to_the_next() -> None:
             with calls.call():
                 assert calls.urlopen("POST", f"http://localhost:{port}/", body=b"x", headers={}).data == b"ok"
     assert answered.is_set()
-
-
-def test_a_provider_call_ends_within_the_lease() -> None:
-    push = SnsPush(connections=1, url="http://localhost:1", region="eu-central-1")
-    assert push._requests._calls._total_s == CALL_S == CONNECT_S + READ_S
-    assert CALL_S < LEASE_S

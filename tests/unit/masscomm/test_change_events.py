@@ -1,4 +1,4 @@
-"""Debezium's own records, as kept in schemas/cdc_examples, are understood."""
+"""Debezium's own records, stored in schemas/cdc_examples, are decoded."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ decoder = ChangeDecoder("g1")
 
 
 @pytest.mark.parametrize(("what", "example"), EXAMPLES)
-def test_an_example_is_understood(what: str, example: dict[str, Any] | None) -> None:
+def test_debezium_example_is_decoded(what: str, example: dict[str, Any] | None) -> None:
     change = decoder.decode(record({"message": "heartbeat"}.get(what, what), {"id": 1}, example))
     value = example or {}
     if value.get("op") in ("r", "c", "u"):

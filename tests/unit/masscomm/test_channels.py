@@ -1,4 +1,4 @@
-"""How a message is shaped for each channel, and what a provider's refusal means."""
+"""The form of a message for each channel, and the errors of a provider."""
 
 import email
 import email.policy
@@ -6,13 +6,12 @@ import json
 from email.message import EmailMessage
 
 import pytest
-from botocore.exceptions import ClientError, ConnectTimeoutError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from masscomm.channels.email import email_message
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
-from masscomm.channels.provider_errors import as_provider_error
+from masscomm.channels.provider_errors import refusal
 from masscomm.channels.push import push_attributes, push_message
 
 NOTIFICATION = "5f0c2a52-7b2e-5f7e-9a52-1f6f7a0d8a11"
@@ -131,7 +130,7 @@ def test_email_carries_subject_text_and_html() -> None:
     assert html.get_content().splitlines() == ["<p>Grüezi</p>"]
 
 
-def test_an_e_mail_is_left_with_one_click() -> None:
+def test_email_has_a_one_click_unsubscribe_header() -> None:
     data = _bytes()
     message = _parsed(data)
     assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
@@ -139,7 +138,7 @@ def test_an_e_mail_is_left_with_one_click() -> None:
         f"<{LONG_URL}?notification={NOTIFICATION}>, "
         f"<mailto:no-reply@masscomm.example?subject=unsubscribe%20{NOTIFICATION}>"
     )
-    # Mail programs read the header as it stands: an encoded word in it is no address.
+    # Mail programs do not decode this header: an encoded word in it is no address.
     assert f"List-Unsubscribe: <{LONG_URL}?notification={NOTIFICATION}>".encode() in data
 
 
@@ -227,7 +226,7 @@ def test_any_subject_adds_no_header_or_is_rejected(subject: str) -> None:
 
 
 def _error(code: str, message: str = "") -> ProviderError:
-    return as_provider_error(ClientError({"Error": {"Code": code, "Message": message}}, "Publish"))
+    return refusal(code, message)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,7 @@ def _error(code: str, message: str = "") -> ProviderError:
         ("", "", Transient),
     ],
 )
-def test_a_code_means_one_thing(code: str, message: str, kind: type[ProviderError]) -> None:
+def test_error_code_has_one_meaning(code: str, message: str, kind: type[ProviderError]) -> None:
     assert type(_error(code, message)) is kind
 
 
@@ -253,9 +252,3 @@ def test_throttling_code_is_marked_as_throttled(code: str, throttled: bool) -> N
     error = _error(code)
     assert isinstance(error, Transient)
     assert error.throttled is throttled
-
-
-def test_a_connection_that_is_cut_is_worth_another_try() -> None:
-    error = as_provider_error(ConnectTimeoutError(endpoint_url="http://x"))
-    assert isinstance(error, Transient)
-    assert not error.throttled

@@ -1,4 +1,4 @@
-"""A burst of dead letters is heard of, and stops nothing."""
+"""Many dead letters at once raise an alarm and stop nothing."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def test_alarm_counts_by_reason_and_rings_above_its_limit() -> None:
     assert _counted(alarm, []) == (None, None)
 
 
-def test_a_burst_raises_the_alarm_and_the_good_records_go_on() -> None:
+def test_burst_raises_the_alarm_and_stops_no_good_record() -> None:
     chain = Chain()
     driver = BatchDriver(
         function="under_test",

@@ -1,11 +1,11 @@
-"""The decision log: decisions are read complete, fit into an item, and take one write per record."""
+"""The decision log: decisions are read complete, fit into an item, and need one write per record."""
 
 import random
 import zlib
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from masscomm.chain.chunks import SPLIT_ABOVE
@@ -22,7 +22,7 @@ from masscomm.stores.decision_log import (
 )
 from tests.support.contracts.decision_log import DecisionLogContract
 
-# What DynamoDB takes in an item, less its names.
+# The size limit of a DynamoDB item, without names.
 _ITEM_BYTES = 390_000
 
 
@@ -46,7 +46,6 @@ DECISION = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(
     positions=st.lists(st.integers(0, 10_000), min_size=2, unique=True).map(sorted),
     data=st.data(),
@@ -71,7 +70,7 @@ def test_later_decisions_return_the_first_ones(
 
 
 def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
-    """Decisions are stored for days: those of before a deployment are still read after it."""
+    """Decisions are stored for days: code after a deployment reads those from before it."""
     user = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
     now = _decisions([0, 1], {"push": {0: user}})
     stored = zlib.compress(zlib.decompress(_pack(now)).replace(b"unknown_user", b"other_tenant"))

@@ -1,25 +1,26 @@
-"""A denied schema id is asked for again for a while, and a flood of made-up ids does not add those times up."""
+"""A denied schema id is requested again for a limited time, which a flood of invented ids does not multiply."""
 
 from masscomm.clock import FixedClock
-from masscomm.kafka.denied_ids import RETRY_S, DeniedIds
+from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
+from masscomm.kafka.denied_ids import DeniedIds
 
 
 def test_denied_id_is_retried_for_its_time_only() -> None:
     clock = FixedClock()
     denied = DeniedIds(clock=clock)
     assert denied.is_retried(7)
-    clock.advance(RETRY_S - 0.1)
+    clock.advance(DENIED_SCHEMA_RETRY_S - 0.1)
     assert denied.is_retried(7)
     clock.advance(0.1)
     assert not denied.is_retried(7)
     assert not denied.is_retried(7, timestamp_ms=clock.now_ms())
 
 
-def test_after_one_id_in_vain_only_young_records_of_others_wait() -> None:
+def test_after_one_expired_id_only_young_records_wait() -> None:
     clock = FixedClock()
     denied = DeniedIds(clock=clock)
     denied.is_retried(7)
-    clock.advance(RETRY_S)
+    clock.advance(DENIED_SCHEMA_RETRY_S)
     assert not denied.is_retried(7)
     assert not denied.is_retried(8)
     assert not denied.is_retried(9, timestamp_ms=clock.now_ms() - 40_000)
@@ -29,21 +30,21 @@ def test_after_one_id_in_vain_only_young_records_of_others_wait() -> None:
     assert not denied.is_retried(10, timestamp_ms=produced_ms)
 
 
-def test_a_record_from_the_future_waits_no_longer_than_others() -> None:
+def test_future_record_waits_no_longer_than_others() -> None:
     clock = FixedClock()
     denied = DeniedIds(clock=clock)
     for schema_id in (7, 8):
         future_ms = clock.now_ms() + 3_600_000
         assert denied.is_retried(schema_id, timestamp_ms=future_ms)
-        clock.advance(RETRY_S)
+        clock.advance(DENIED_SCHEMA_RETRY_S)
         assert not denied.is_retried(schema_id, timestamp_ms=future_ms)
 
 
-def test_an_id_that_was_not_seen_for_long_begins_anew() -> None:
+def test_id_unseen_for_long_is_retried_anew() -> None:
     clock = FixedClock()
     denied = DeniedIds(clock=clock)
     denied.is_retried(7)
-    clock.advance(RETRY_S)
+    clock.advance(DENIED_SCHEMA_RETRY_S)
     assert not denied.is_retried(7)
     clock.advance(301)
     assert denied.is_retried(7)
@@ -64,5 +65,5 @@ def test_more_than_a_thousand_denied_ids_are_not_retried() -> None:
     denied = DeniedIds(clock=clock)
     assert all(denied.is_retried(schema_id) for schema_id in range(1, 1_001))
     assert not denied.is_retried(2_000)
-    clock.advance(RETRY_S)
+    clock.advance(DENIED_SCHEMA_RETRY_S)
     assert not any(denied.is_retried(schema_id) for schema_id in range(1, 1_001))

@@ -1,22 +1,22 @@
-"""Completeness is about the indices that answer: look-ups and proof are of one generation, whatever is captured."""
+"""Completeness is checked for the indices that answer: look-ups and directory position are of one generation."""
 
 from typing import Any, cast
 
 import pytest
 
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.users import DirectoryPosition
 from masscomm.errors import Retry
-from masscomm.kafka.topics import CDC_TABLES
 
 NOW = 1_700_000_000_000
 
 
 class Cluster:
-    """Two generations' indices without a row; answers: the one that the aliases point to."""
+    """The empty indices of two generations; answers: the generation that the aliases point to."""
 
     def __init__(self) -> None:
         self.answers = "g1"
@@ -41,7 +41,7 @@ class Cluster:
         if index == "directory_state":
             source = {"lsn": 5, "ts_ms": self.positions[name.removeprefix("position-")]}
             return {"_index": index, "_id": name, "_version": 1, "found": True, "_source": source}
-        where = f"{index}-{self.answers}" if index in CDC_TABLES else index
+        where = f"{index}-{self.answers}" if index in captured_tables() else index
         return {"_index": where, "_id": name, "found": False}
 
 
@@ -60,7 +60,7 @@ def test_the_generation_that_answers_is_confirmed() -> None:
     made = Directory()
     made.cluster.positions["g2"] = NOW + 1_000
     with pytest.raises(Retry):
-        made.directory.confirm(NOW)  # g2 has passed that time; g1, which answers, has not
+        made.directory.confirm(NOW)  # g2 has passed that time, but g1, which answers, has not
     made.cluster.positions["g1"] = NOW + 2_000
     assert made.directory.confirm(NOW) == DirectoryPosition(lsn=5, ts_ms=NOW + 2_000)
     assert made.progress["g2"].asked == 0
@@ -93,7 +93,7 @@ class _Mixed(Cluster):
         return {f"{table}-g{1 + number % 2}": {"aliases": {table: {}}} for number, table in tables}
 
 
-def test_aliases_of_two_generations_are_no_directory() -> None:
+def test_aliases_of_two_generations_are_a_retry() -> None:
     made = Directory()
     made.cluster.__class__ = _Mixed
     with pytest.raises(Retry, match="aliases"):

@@ -1,4 +1,4 @@
-"""What DynamoDB answers, in AWS' own words where DynamoDB Local has others.
+"""DynamoDB's errors in AWS' own form, which DynamoDB Local does not produce.
 
 Source: AWS documentation, "Error handling with DynamoDB" and TransactWriteItems.
 """
@@ -32,7 +32,7 @@ def _answered(code: str, message: str = "", **more: Any) -> Exception:
         ("The AttributeValue for a key attribute cannot contain an empty string value. Key: id", "invalid"),
     ],
 )
-def test_an_item_that_no_table_takes_is_the_records_fault(message: str, reason: str) -> None:
+def test_invalid_or_oversized_item_is_a_dead_letter(message: str, reason: str) -> None:
     error = _answered("ValidationException", message)
     assert isinstance(error, ItemRefused)
     assert error.reason == reason

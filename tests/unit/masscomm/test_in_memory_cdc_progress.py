@@ -1,11 +1,12 @@
-"""The progress in memory keeps what every CdcProgress promises."""
+"""The progress in memory fulfils the contract of CdcProgress."""
 
 from typing import Any
 
 import pytest
 
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress, lsn_of_source_offset
-from masscomm.kafka.topics import CDC_TABLES, cdc_topic
+from masscomm.kafka.topics import cdc_topic
 from tests.support.contracts.cdc_progress import Capture, CdcProgressContract
 
 
@@ -13,7 +14,7 @@ class InMemoryCapture(Capture):
     def __init__(self) -> None:
         self.generation = "g1"
         self.progress: InMemoryCdcProgress = InMemoryCdcProgress()
-        for table in CDC_TABLES:
+        for table in captured_tables():
             self.progress.ends[cdc_topic(table, "g1")] = dict.fromkeys(range(4), 0)
 
     def write(self, topic: str, partition: int, count: int) -> None:

@@ -1,10 +1,10 @@
-"""The delivery ledger that unit tests use keeps the contract."""
+"""The delivery ledger of the unit tests fulfils the contract."""
 
 import pytest
 
 from masscomm.clock import FixedClock
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
-from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers
+from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers, RoundTrips
 
 
 class TestInMemoryDeliveryLedger(DeliveryLedgerContract):
@@ -13,6 +13,19 @@ class TestInMemoryDeliveryLedger(DeliveryLedgerContract):
         return FixedClock()
 
     @pytest.fixture
-    def ledgers(self, clock: FixedClock) -> Ledgers:
+    def made(self) -> list[InMemoryDeliveryLedger]:
+        return []
+
+    @pytest.fixture
+    def ledgers(self, clock: FixedClock, made: list[InMemoryDeliveryLedger]) -> Ledgers:
         table = LedgerTable()
-        return lambda owner: InMemoryDeliveryLedger(clock=clock, owner=owner, table=table)
+
+        def ledger(owner: str) -> InMemoryDeliveryLedger:
+            made.append(InMemoryDeliveryLedger(clock=clock, owner=owner, table=table))
+            return made[-1]
+
+        return ledger
+
+    @pytest.fixture
+    def round_trips(self, made: list[InMemoryDeliveryLedger]) -> RoundTrips:
+        return lambda: sum(ledger.calls.total() for ledger in made)

@@ -34,7 +34,7 @@ from masscomm.json_reader import MAX_DEPTH, InvalidJson, read_json
     ],
     ids=lambda text: repr(text[:30]),
 )
-def test_json_that_cannot_be_written_on_is_invalid(text: bytes | str) -> None:
+def test_unstorable_json_is_invalid(text: bytes | str) -> None:
     with pytest.raises(InvalidJson):
         read_json(text)
 
@@ -51,7 +51,7 @@ def test_json_that_cannot_be_written_on_is_invalid(text: bytes | str) -> None:
     ids=repr,
 )
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_other_json_is_read_unchanged(value: object, ascii_only: bool) -> None:
+def test_storable_json_is_read_unchanged(value: object, ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
 
     assert read_json(text) == value

@@ -1,4 +1,4 @@
-"""The progress that asks Kafka, with a client that stands in for the broker."""
+"""The progress that reads Kafka, with a fake client of the broker."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.errors import Retry
-from masscomm.kafka.topics import CDC_TABLES, cdc_topic
+from masscomm.kafka.topics import cdc_topic
 from tests.support.fakes.kafka_admin_client import patch_admin_client
 
 
@@ -36,7 +37,7 @@ def test_timed_out_request_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.guarantee("kafka_down.no_leader_means_incomplete")
 def test_partition_without_a_known_end_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = [cdc_topic(table, "g1") for table in CDC_TABLES]
+    tables = [cdc_topic(table, "g1") for table in captured_tables()]
     events = patch_admin_client(monkeypatch, -1001, 7, topics=tables)
     progress = KafkaCdcProgress("broker:9092", generation="g1", group="g", offsets_topic="o")
     with pytest.raises(Retry, match="no answer for"):

@@ -1,4 +1,4 @@
-"""Log lines say whose record they are about, and never another's."""
+"""Each log line carries the keys of its own record."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def test_each_record_is_logged_with_its_own_ids(lines: Any) -> None:
 @pytest.mark.parametrize(
     "text", ['x\n{"level":"INFO","message":"forged"}', "a\rb", "\x1b[2J\x9b", "a\u2028b\u202ec\x85", "\ud800"]
 )
-def test_a_text_cannot_pass_for_another_line(capsys: pytest.CaptureFixture[str], text: str) -> None:
+def test_text_cannot_imitate_another_log_line(capsys: pytest.CaptureFixture[str], text: str) -> None:
     capsys.readouterr()
     logs.logger("test_logs_lines").warning("said", error=text)
     written = capsys.readouterr().out

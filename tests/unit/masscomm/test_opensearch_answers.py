@@ -1,4 +1,4 @@
-"""Answers of OpenSearch that are not what was asked for: whatever is not whole is a Retry, never "there is none"."""
+"""Incomplete or unexpected responses of OpenSearch: each is a Retry and never counts as "not found"."""
 
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from masscomm.errors import DeadLetter, Retry, Stop
 
 
 class Answering:
-    """A client that gives one answer, or raises it."""
+    """A client that returns one response, or raises it."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -62,7 +62,7 @@ def found(name: str, **changes: Any) -> dict[str, Any]:
         {"docs": [found("1"), {"_id": "2", "error": None}]},
     ],
 )
-def test_a_look_up_by_id_that_is_not_whole(answer: Any) -> None:
+def test_incomplete_look_up_by_id_is_a_retry(answer: Any) -> None:
     with pytest.raises(Retry):
         directory(answer).users([1, 2])
 
@@ -83,7 +83,7 @@ def searched(**changes: Any) -> dict[str, Any]:
         searched(hits={"hits": None}),
     ],
 )
-def test_a_search_that_is_not_whole(answer: Any) -> None:
+def test_incomplete_search_is_a_retry(answer: Any) -> None:
     with pytest.raises(Retry):
         directory(answer).devices([1])
     with pytest.raises(Retry):
@@ -102,7 +102,7 @@ def test_a_search_that_is_not_whole(answer: Any) -> None:
         TransportError(503, "starting"),
     ],
 )
-def test_errors_that_pass(error: Exception) -> None:
+def test_temporary_errors_are_a_retry(error: Exception) -> None:
     with pytest.raises(Retry):
         directory(error).users([1])
     with pytest.raises(Retry):
@@ -132,7 +132,7 @@ def test_one_refused_document_costs_no_other() -> None:
 
 
 @pytest.mark.kills(guard="opensearch.wrong_address")
-def test_a_wrong_address_is_no_fault_of_the_document() -> None:
+def test_wrong_address_is_no_dead_letter() -> None:
     refused = TransportError(
         400, "no handler found", {"error": "no handler found for uri [/x/_bulk] and method [POST]"}
     )
@@ -142,7 +142,7 @@ def test_a_wrong_address_is_no_fault_of_the_document() -> None:
 
 
 @pytest.mark.guarantee("opensearch_answer.access_refused")
-def test_being_refused_stops() -> None:
+def test_denied_access_is_a_stop() -> None:
     with pytest.raises(Stop):
         directory(AuthorizationException(403, "no")).users([1])
 
@@ -156,7 +156,7 @@ def test_each_item_of_a_bulk_request_has_its_own_fate() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"items": []}, {"items": [{}, {}]}])
-def test_a_bulk_answer_that_lies_is_no_success(answer: Any) -> None:
+def test_inconsistent_bulk_response_is_no_success(answer: Any) -> None:
     document = VersionedDocument(index="i", id="1", version=1, source={})
     assert [type(fate) for fate in write(cast(OpenSearch, Answering(answer)), [document])] == [Retry]
 

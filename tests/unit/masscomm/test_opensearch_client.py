@@ -1,4 +1,4 @@
-"""Our client asks as opensearch-py asks, and says what it says of each answer."""
+"""Our client sends the same requests as opensearch-py and treats each response in the same way."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from tests.support.servers.answering_server import AnsweringServer, answering
 
 
 def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:
-    """What is compared of a request."""
+    """The compared parts of a request."""
     parts = urlsplit(request.path)
     kind = (request.headers.get("content-type") or "").partition(";")[0]
     documents = [json.loads(line) for line in body.splitlines()]
@@ -81,7 +81,7 @@ def test_refusal_has_the_fields_that_opensearch_py_gives_it(
     assert type(of_ours.value).__name__ == named.get(status, type(of_theirs.value).__name__)
 
 
-def test_no_answer_and_half_an_answer_are_errors(server: AnsweringServer) -> None:
+def test_missing_and_truncated_responses_are_errors(server: AnsweringServer) -> None:
     server.answers = [(200, b'{"half":')]
     client = ours.OpenSearch(server.url)
     with pytest.raises(ours.SerializationError):

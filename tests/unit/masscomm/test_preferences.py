@@ -1,4 +1,4 @@
-"""Who is notified: the narrower rule wins, and what cannot be read is an opt-out."""
+"""Preferences: the narrower rule wins, and an unreadable value is an opt-out."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +54,7 @@ def test_setting_other_than_true_is_an_opt_out(malformed: Any, where: str) -> No
     channels: Mapping[str, Any] = {}
     match where:
         case "category":
-            # A mapping says something of its channels; anything else is to be a plain true.
+            # A mapping sets its channels; any other value must be exactly true to allow.
             categories = {"news": malformed if not isinstance(malformed, dict) else [malformed]}
         case "category and channel":
             categories = {"news": {"push": malformed}}
@@ -64,7 +64,7 @@ def test_setting_other_than_true_is_an_opt_out(malformed: Any, where: str) -> No
 
 
 @pytest.mark.parametrize("malformed", ["{}", 1, True, [], ["news"]])
-def test_settings_that_are_no_object_opt_out_of_everything(malformed: Any) -> None:
+def test_settings_that_are_no_object_opt_out_of_all(malformed: Any) -> None:
     assert _decide(malformed, {})[0] is Status.SUPPRESSED
     assert _decide({}, malformed)[0] is Status.SUPPRESSED
     assert _decide({"news": True}, malformed)[0] is Status.SUPPRESSED
@@ -76,7 +76,7 @@ def test_malformed_settings_raise_no_error(categories: Any, channels: Any) -> No
     assert status in (None, Status.SUPPRESSED)
 
 
-def test_a_mandatory_category_passes_over_an_opt_out() -> None:
+def test_mandatory_category_overrides_an_opt_out() -> None:
     assert _decide({"one_time_password": False}, {"push": False}, "one_time_password") == (None, "mandatory")
     assert _decide([], [], "one_time_password") == (None, "mandatory")
 

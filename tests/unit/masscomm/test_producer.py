@@ -1,4 +1,4 @@
-"""The producer in memory keeps the contract; the one over Kafka gets over a client that is lost for good."""
+"""The producer in memory fulfils the contract; the Kafka producer replaces a client with a fatal error."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class TestInMemoryProducer(ProducerContract):
 
 
 class Client:
-    """confluent_kafka's producer as far as ours uses it; made: all of them, in order."""
+    """A fake of confluent_kafka's producer; made: all instances, in order."""
 
     made: list["Client"]
 
@@ -60,7 +60,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     return Client.made
 
 
-def test_a_client_that_is_lost_for_good_is_replaced(clients: list[Client]) -> None:
+def test_client_with_a_fatal_error_is_replaced(clients: list[Client]) -> None:
     producer, reports = KafkaProducer("nowhere:1"), DeliveryReports()
     fatal = KafkaError(KafkaError._FATAL, "lost its place", fatal=True)
     clients[0].errors.append(KafkaException(fatal))
@@ -72,7 +72,7 @@ def test_a_client_that_is_lost_for_good_is_replaced(clients: list[Client]) -> No
     assert len(clients) == 2
 
 
-def test_a_passing_error_does_not_cost_the_client(clients: list[Client]) -> None:
+def test_temporary_error_keeps_the_client(clients: list[Client]) -> None:
     producer, reports = KafkaProducer("nowhere:1"), DeliveryReports()
     clients[0].errors.append(KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, "down")))
     producer.produce("topic", None, b"1", [], reports.to("lost"))

@@ -1,5 +1,6 @@
-"""What SNS and SES answer, by what delivery does about it, through the adapters."""
+"""Errors of SNS and SES, classified by delivery's reaction, through the adapters."""
 
+import asyncio
 import re
 import socket
 import threading
@@ -14,26 +15,23 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotocoreCredentials
-from botocore.exceptions import BotoCoreError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
-from botocore.stub import Stubber
 from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 
 from masscomm.aws.signature import Credentials
 from masscomm.channels.circuit_breaker import PushCircuitBreaker, application_of
 from masscomm.channels.in_memory import InMemoryPush
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
-from masscomm.channels.provider_errors import TABLE, as_provider_error
+from masscomm.channels.provider_errors import TABLE
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
-from tests.support.contracts.provider import PushContract, PushTargets, message
+from tests.support.contracts.provider import PushContract, PushTargets, message, publish, send
 
 ENDPOINT = "arn:aws:sns:eu-central-1:123456789012:endpoint/{}/11111111-1111-4111-8111-111111111111"
 SENDER = "no-reply@masscomm.example"
-SESSION = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="eu-central-1")
 
-# (code, message, HTTP status, error, its flag), as the two services' API references and forums quote them.
+# (code, message, HTTP status, error, its flag), as quoted in the API references and forums of both services.
 SNS = [
     ("EndpointDisabled", "Endpoint is disabled", 400, TargetGone, ""),
     ("EndpointDisabledException", "Endpoint is disabled", 400, TargetGone, ""),
@@ -86,7 +84,7 @@ def test_sns_error_has_its_documented_meaning(
     code: str, text: str, status: int, wanted: type[ProviderError], flag: str
 ) -> None:
     with _server(_answer(status, _error(code, text))) as (url, _), pytest.raises(ProviderError) as caught:
-        _push(url).publish(endpoint_arn=ENDPOINT.format("GCM/app"), message=message(), attributes={})
+        publish(_push(url), endpoint_arn=ENDPOINT.format("GCM/app"), message=message(), attributes={})
     _assert_is(caught.value, wanted, flag)
     assert text in str(caught.value)
 
@@ -95,12 +93,11 @@ def test_sns_error_has_its_documented_meaning(
 def test_ses_error_has_its_documented_meaning(
     code: str, text: str, status: int, wanted: type[ProviderError], flag: str
 ) -> None:
-    client = SESSION.client("ses")
-    mail = SesEmail(sender=SENDER, connections=1, client=client)
-    with Stubber(client) as stubber:
-        stubber.add_client_error("send_raw_email", code, text, status)
+    with _server(_answer(status, _error(code, text))) as (url, _):
+        keys = Credentials("key", "secret")
+        mail = SesEmail(sender=SENDER, url=url, region="eu-central-1", credentials=lambda: keys)
         with pytest.raises(ProviderError) as caught:
-            mail.send(recipient="ada@example.com", message=b"x")
+            send(mail, recipient="ada@example.com", message=b"x")
     _assert_is(caught.value, wanted, flag)
 
 
@@ -111,20 +108,8 @@ def test_each_error_has_a_row_and_each_row_an_error() -> None:
     assert {code for (code, _), row in rows.items() if row is None} == {"502", "ANewCode"}
     met = set(rows.values())
     unmet = [row for row in TABLE if row not in met]
-    # Of encrypted topics, and a size that our own limits keep us from.
+    # The codes for encrypted topics, and for a size that our own limits prevent.
     assert {code for row in unmet for code in row.codes if not code.startswith("KMS")} == {"RequestEntityTooLarge"}
-
-
-@pytest.mark.parametrize(
-    ("error", "lost"),
-    [
-        (ReadTimeoutError(endpoint_url="https://sns"), "answer_lost"),
-        (ConnectTimeoutError(endpoint_url="https://sns"), ""),
-        (EndpointConnectionError(endpoint_url="https://sns"), ""),
-    ],
-)
-def test_time_out_is_transient_and_maybe_sent_once_connected(error: BotoCoreError, lost: str) -> None:
-    _assert_is(as_provider_error(error), Transient, lost)
 
 
 # --- SNS's own adapter ------------------------------------------------------------------------------------------------
@@ -132,7 +117,6 @@ def test_time_out_is_transient_and_maybe_sent_once_connected(error: BotoCoreErro
 
 def _push(url: str, *, region: str = "eu-central-1") -> SnsPush:
     return SnsPush(
-        connections=1,
         url=url,
         region=region,
         credentials=lambda: Credentials("key", "secret", "token"),
@@ -141,7 +125,7 @@ def _push(url: str, *, region: str = "eu-central-1") -> SnsPush:
 
 
 def _error(code: str, text: str) -> str:
-    """As SNS writes it."""
+    """A response in SNS' format."""
     return (
         '<ErrorResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><Error><Type>Sender</Type>'
         f"<Code>{code}</Code><Message>{escape(text)}</Message></Error><RequestId>r</RequestId></ErrorResponse>"
@@ -154,7 +138,9 @@ def _answer(status: int, body: str) -> bytes:
 
 @contextmanager
 def _server(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """Reads one request, answers so and ends the connection; its address, and what it read."""
+    """A server that reads one request, sends this response and closes the connection. Yields its address and the
+    request.
+    """
     read: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -188,7 +174,7 @@ TAKEN = (
 def test_request_and_signature_equal_those_of_the_sdk() -> None:
     arn, attributes = ENDPOINT.format("GCM/app"), {"AWS.SNS.MOBILE.APNS.TTL": "60", "a&b": "ü +~"}
     with _server(_answer(200, TAKEN)) as (url, requests):
-        message_id = _push(url).publish(endpoint_arn=arn, message=message(), attributes=attributes)
+        message_id = publish(_push(url), endpoint_arn=arn, message=message(), attributes=attributes)
     assert message_id == "567910cd-659e-55d4-8ccb-5aaf14679dc0"
     head, _, body = requests[0].partition(b"\r\n\r\n")
     with _server(_answer(200, TAKEN)) as (other, requests):
@@ -221,25 +207,25 @@ def test_request_and_signature_equal_those_of_the_sdk() -> None:
 
 def test_connection_lost_after_the_request_is_a_lost_answer() -> None:
     with _server(b"") as (url, _), pytest.raises(Transient) as caught:
-        _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
+        publish(_push(url), endpoint_arn="arn", message=message(), attributes={})
     assert caught.value.answer_lost
 
 
 def test_answer_without_a_message_id_is_a_lost_answer() -> None:
     with _server(_answer(200, "<html></html>")) as (url, _), pytest.raises(Transient) as caught:
-        _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
+        publish(_push(url), endpoint_arn="arn", message=message(), attributes={})
     assert caught.value.answer_lost
 
 
 def test_refused_connection_is_no_lost_answer() -> None:
     with pytest.raises(Transient) as caught:
-        _push("http://127.0.0.1:1").publish(endpoint_arn="arn", message=message(), attributes={})
+        publish(_push("http://127.0.0.1:1"), endpoint_arn="arn", message=message(), attributes={})
     assert not caught.value.answer_lost
 
 
 def test_503_of_an_intermediary_is_transient_not_throttled() -> None:
     with _server(_answer(503, "<html>busy</html>")) as (url, _), pytest.raises(Transient, match="503") as caught:
-        _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
+        publish(_push(url), endpoint_arn="arn", message=message(), attributes={})
     assert not caught.value.throttled
 
 
@@ -247,9 +233,9 @@ def test_missing_credentials_are_transient() -> None:
     def none() -> Credentials:
         raise Retry("not now")
 
-    push = SnsPush(connections=1, url="http://127.0.0.1:1", region="eu-central-1", credentials=none)
+    push = SnsPush(url="http://127.0.0.1:1", region="eu-central-1", credentials=none)
     with pytest.raises(Transient, match="not now"):
-        push.publish(endpoint_arn="arn", message=message(), attributes={})
+        publish(push, endpoint_arn="arn", message=message(), attributes={})
 
 
 @pytest.mark.parametrize(
@@ -271,14 +257,14 @@ def test_sns_url_follows_from_the_environment(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert SnsPush(connections=1)._requests.url == url
+    assert SnsPush()._api.url == url
 
 
-def test_without_a_region_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_region_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(Stop, match="AWS_REGION"):
-        SnsPush(connections=1)
+        SnsPush()
 
 
 # --- the circuit ------------------------------------------------------------------------------------------------------
@@ -297,7 +283,7 @@ class TestPushCircuitBreaker(PushContract):
 
 
 class Applications:
-    """Two applications, of which one is off."""
+    """Two platform applications, one of them disabled."""
 
     def __init__(self) -> None:
         self.clock = FixedClock()
@@ -309,9 +295,9 @@ class Applications:
         self.inner.fail = lambda arn: ApplicationOff("PlatformApplicationDisabled") if arn == self.off else None
 
     def publish(self, arn: str) -> str | None:
-        """The message id; None where the application is off."""
+        """The message id; None if the application is disabled."""
         try:
-            return self.push.publish(endpoint_arn=arn, message=message(), attributes={})
+            return asyncio.run(self.push.publish(endpoint_arn=arn, message=message(), attributes={}))
         except ApplicationOff:
             return None
 
@@ -325,7 +311,7 @@ def test_disabled_application_is_called_once_others_continue() -> None:
     assert both.inner.calls.count(both.on) == 5
 
 
-def test_after_the_pause_one_call_finds_out() -> None:
+def test_one_call_probes_the_application_after_the_pause() -> None:
     both = Applications()
     both.publish(both.off)
     both.clock.advance(31)
@@ -343,16 +329,24 @@ def test_one_call_at_a_time_probes_a_disabled_application() -> None:
     both = Applications()
     both.publish(both.off)
     both.clock.advance(31)
-    meanwhile: list[str | None] = []
+    called: list[int] = []
 
-    class Asking:
-        def publish(self, **_: object) -> str:
-            meanwhile.append(both.publish(both.off) if not meanwhile else "asked too")
+    class Slow:
+        async def publish(self, **_: object) -> str:
+            called.append(1)
+            await asyncio.sleep(0)
             return "taken"
 
-    both.push._provider = Asking()
-    assert both.publish(both.off) == "taken"
-    assert meanwhile == [None]
+    both.push._provider = Slow()
+
+    async def two() -> list[str | BaseException]:
+        calls = (both.push.publish(endpoint_arn=both.off, message=message(), attributes={}) for _ in range(2))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    first, second = asyncio.run(two())
+    assert first == "taken"
+    assert isinstance(second, ApplicationOff)
+    assert called == [1]
 
 
 def test_application_of_an_endpoint_is_read_from_its_arn() -> None:

@@ -1,4 +1,4 @@
-"""When quiet hours are, and when they end: on the user's own clock, whatever is done to that clock."""
+"""Beginning and end of quiet hours on the user's own clock, also when the clock is changed."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,12 +18,12 @@ MINUTE_MS = 60_000
 
 
 def ms(text: str) -> int:
-    """A moment written with its offset."""
+    """A time written with its offset."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def until(said: Any, zone: str, now: str) -> str | None:
-    """When they end, as the zone's clock shows it; None outside of them."""
+    """The end of quiet hours on the zone's clock; None outside of quiet hours."""
     quiet = current_quiet_period(said, zone, ms(now))
     return None if quiet is None else datetime.fromtimestamp(quiet.until_ms / 1000, ZoneInfo(zone)).isoformat()
 
@@ -50,24 +50,24 @@ def until(said: Any, zone: str, now: str) -> str | None:
         ),
     ],
 )
-def test_from_the_start_on_until_the_end(said: dict[str, Any], now: str, end: str | None) -> None:
+def test_quiet_hours_include_start_and_exclude_end(said: dict[str, Any], now: str, end: str | None) -> None:
     assert until(said, BERLIN, now) == end
 
 
 @pytest.mark.parametrize(
     ("zone", "said", "now", "end"),
     [
-        # Berlin's clocks go from 02:00 to 03:00 on 29 March: the night is an hour shorter …
+        # Berlin's clocks move from 02:00 to 03:00 on 29 March: the night is an hour shorter …
         (BERLIN, DEFAULT_QUIET_HOURS, "2026-03-28T23:00:00+01:00", "2026-03-29T07:00:00+02:00"),
-        # … an end they skip is when they do so, and a start they skip is, too
+        # … an end within the skipped hour is at 03:00, and so is a start
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-03-29T01:59:00+01:00", "2026-03-29T03:00:00+02:00"),
         (BERLIN, {"start": "02:30", "end": "08:00"}, "2026-03-29T01:59:00+01:00", None),
         (BERLIN, {"start": "02:30", "end": "08:00"}, "2026-03-29T03:00:00+02:00", "2026-03-29T08:00:00+02:00"),
-        # quiet hours that the clock never shows are none that day
+        # quiet hours within the skipped hour do not occur on that day
         (BERLIN, {"start": "02:15", "end": "02:45"}, "2026-03-29T03:00:00+02:00", None),
-        # from 03:00 back to 02:00 on 25 October: an hour longer …
+        # the clocks move from 03:00 back to 02:00 on 25 October: the night is an hour longer …
         (BERLIN, DEFAULT_QUIET_HOURS, "2026-10-24T23:00:00+02:00", "2026-10-25T07:00:00+01:00"),
-        # … and what the clock shows twice is quiet, and over, twice
+        # … and quiet hours within the repeated hour occur twice
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:29:00+02:00", "2026-10-25T02:30:00+02:00"),
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:30:00+02:00", None),
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00"),
@@ -75,10 +75,10 @@ def test_from_the_start_on_until_the_end(said: dict[str, Any], now: str, end: st
         ("Asia/Kolkata", DEFAULT_QUIET_HOURS, "2026-11-21T22:00:00+05:30", "2026-11-22T07:00:00+05:30"),
         ("Asia/Kolkata", DEFAULT_QUIET_HOURS, "2026-11-21T21:59:00+05:30", None),
         ("America/St_Johns", DEFAULT_QUIET_HOURS, "2026-03-07T23:30:00-03:30", "2026-03-08T07:00:00-02:30"),
-        # until 2011 St John's clocks were put back at one past midnight, into the day before
+        # until 2011 St John's clocks were put back at 00:01, into the previous day
         ("America/St_Johns", {"start": "23:50", "end": "23:30"}, "2010-11-07T00:00:30-02:30",
          "2010-11-06T23:30:00-03:30"),
-        # Samoa had no 30 December 2011: a night that skips a day ends in the next morning there is
+        # Samoa skipped 30 December 2011: a night that begins before it ends on the next existing morning
         ("Pacific/Apia", DEFAULT_QUIET_HOURS, "2011-12-29T23:00:00-10:00", "2011-12-31T07:00:00+14:00"),
         ("Pacific/Apia", {"start": "22:00", "end": "00:00"}, "2011-12-29T23:00:00-10:00", "2011-12-31T00:00:00+14:00"),
         ("Pacific/Apia", DEFAULT_QUIET_HOURS, "2026-11-21T23:00:00+13:00", "2026-11-22T07:00:00+13:00"),
@@ -171,7 +171,7 @@ ANY = st.datetimes(datetime(1990, 1, 1), datetime(2050, 1, 1), timezones=st.just
 @example(start="23:50", end="23:30", zone="America/St_Johns", now=datetime(2010, 11, 7, 2, 30, 30, tzinfo=UTC))
 @example(start="22:00", end="02:30", zone=BERLIN, now=datetime(2026, 3, 29, 0, 59, tzinfo=UTC))
 def test_quiet_hours_end_at_the_first_moment_outside_them(start: str, end: str, zone: str, now: datetime) -> None:
-    """Judged minute by minute: clocks show whole minutes, and change only then."""
+    """Checked minute by minute: clocks show whole minutes and change only on them."""
     said, now_ms = {"start": start, "end": end}, round(now.timestamp() * 1000)
     if start == end:
         start, end = "21:00", "09:00"

@@ -1,7 +1,7 @@
-"""The rate limiter, in a simulation of several environments that share one quota."""
+"""The rate limiter in a simulation of several environments that share one quota."""
 
+import asyncio
 import heapq
-import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,7 +15,7 @@ CALL_S = 0.001
 
 @dataclass
 class Provider:
-    """Takes per_s calls a second, a tenth of a second's at once."""
+    """A provider that accepts per_s calls a second and a tenth of these at once."""
 
     per_s: float
     taken: list[float] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Provider:
     _at: float = NOW / 1000
 
     def call(self, now: float) -> bool:
-        """Whether it is throttled."""
+        """Make a call. Returns whether it was throttled."""
         self._tokens = min(self.per_s / 10, self._tokens + (now - self._at) * self.per_s)
         self._at = now
         if self._tokens < 1:
@@ -35,14 +35,14 @@ class Provider:
         return False
 
     def used(self, since_s: float, until_s: float) -> float:
-        """The share of what was allowed between two times, in seconds from the beginning."""
+        """The used share of the quota between two times, in seconds from the beginning."""
         begun = NOW / 1000
         taken = sum(begun + since_s <= at < begun + until_s for at in self.taken)
         return taken / (self.per_s * (until_s - since_s))
 
 
 class Own(FixedClock):
-    """An environment's time; finer than a millisecond."""
+    """The clock of one environment, finer than a millisecond."""
 
     def __init__(self) -> None:
         super().__init__(NOW)
@@ -56,7 +56,7 @@ class Own(FixedClock):
 
 
 class Environment:
-    """A function that has as much to send as it may."""
+    """An environment that always has a message to send."""
 
     def __init__(self, per_s: float | None, *, begins_s: float = 0.0) -> None:
         self.clock = Own()
@@ -65,20 +65,27 @@ class Environment:
         self.taken = 0
 
 
+def take(clock: Own, rate_limiter: RateLimiter) -> bool:
+    """As RateLimiter.take, without an event loop."""
+    reserved, wait_s = rate_limiter.reserve()
+    clock.sleep(wait_s)
+    return reserved
+
+
 def run(provider: Provider, environments: list[Environment], seconds: float) -> None:
-    """Whoever's time is earliest makes the next call, until everybody's time is up."""
+    """The environment with the earliest time makes the next call, until the time of each is over."""
     ready = [(environment.clock.at, place) for place, environment in enumerate(environments)]
     heapq.heapify(ready)
     end = NOW / 1000 + seconds
     while ready and ready[0][0] < end:
         _, place = heapq.heappop(ready)
         environment = environments[place]
-        if environment.rate_limiter.take():
+        if take(environment.clock, environment.rate_limiter):
             throttled = provider.call(environment.clock.at)
             environment.taken += not throttled
             environment.clock.at += (
                 CALL_S if environment.rate_limiter.per_s is None else 0
-            )  # others' calls are under way
+            )  # calls of other workers are under way
             environment.rate_limiter.answered(throttled=throttled)
         heapq.heappush(ready, (environment.clock.at, place))
 
@@ -130,7 +137,7 @@ def test_idle_environment_does_not_raise_its_rate() -> None:
     clock = Own()
     rate_limiter = RateLimiter(clock, per_s=100)
     for _ in range(500):
-        assert rate_limiter.take()
+        assert take(clock, rate_limiter)
         rate_limiter.answered(throttled=False)
         clock.sleep(0.05)
     assert rate_limiter.per_s == 100
@@ -140,11 +147,11 @@ def test_rate_recovers_from_its_floor() -> None:
     clock = Own()
     rate_limiter = RateLimiter(clock, per_s=50, floor_per_s=10)
     for _ in range(500):
-        if rate_limiter.take():
+        if take(clock, rate_limiter):
             rate_limiter.answered(throttled=True)
     assert rate_limiter.per_s == 10
     for _ in range(5_000):
-        if rate_limiter.take():
+        if take(clock, rate_limiter):
             rate_limiter.answered(throttled=False)
     assert rate_limiter.per_s >= 50
 
@@ -154,23 +161,23 @@ def test_turns_are_spaced_and_not_reserved_far_ahead() -> None:
     rate_limiter = RateLimiter(clock, per_s=10)
     begun = clock.at
     for _ in range(30):
-        while not rate_limiter.take():
+        while not take(clock, rate_limiter):
             pass
     assert clock.at - begun == pytest.approx((30 - 1) / 10 - 0.2, abs=0.001)
 
 
-def test_threads_share_one_pace() -> None:
-    class Still(Own):
-        """Time stands: a turn beyond the present one is not given."""
+def test_concurrent_calls_share_one_rate() -> None:
+    """While time stands, a fifth of a second is made up, and a quarter is reserved ahead."""
+    rate_limiter = RateLimiter(Own(), per_s=100)
+    assert 44 <= sum(rate_limiter.reserve()[0] for _ in range(100)) <= 47
 
-        def sleep(self, seconds: float) -> None:
-            pass
 
-    rate_limiter = RateLimiter(Still(), per_s=100)
-    given: list[bool] = []
-    threads = [threading.Thread(target=lambda: given.append(rate_limiter.take())) for _ in range(100)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert 44 <= sum(given) <= 47  # a fifth of a second made up, a quarter ahead
+def test_calls_wait_for_their_slots_concurrently() -> None:
+    clock = FixedClock(NOW)
+    rate_limiter = RateLimiter(clock, per_s=10)
+
+    async def take_all() -> list[bool]:
+        return await asyncio.gather(*(rate_limiter.take() for _ in range(5)))
+
+    assert all(asyncio.run(take_all()))
+    assert clock.monotonic() - NOW / 1000 == pytest.approx(0.2)

@@ -1,4 +1,4 @@
-"""A tenant sees and sends for its own clubs only, whatever an authorizer's context holds."""
+"""A caller reads and sends for its own clubs only, for any authorizer context."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def test_readable_ids_allow_these_clubs(authorizer: dict[str, Any], clubs: set[i
     assert clubs_of(authorizer) == Clubs(frozenset(clubs))
 
 
-def test_every_club_needs_a_key_of_its_own() -> None:
+def test_all_clubs_needs_its_own_context_key() -> None:
     assert clubs_of({"principalId": "operator", "all_clubs": "true"}) == ALL_CLUBS
 
 

@@ -1,4 +1,4 @@
-"""Every client refuses a server that cannot prove who it is, and sends it nothing."""
+"""Every client rejects a server without a valid certificate for its name, and sends it nothing."""
 
 import datetime
 import socket
@@ -23,6 +23,7 @@ from masscomm.aws import authentication
 from masscomm.aws.authentication import verified
 from masscomm.aws.request import FORM, Limits, Requests
 from masscomm.aws.signature import Credentials
+from masscomm.channels.sns_push import SnsPush
 from masscomm.directory.client import ConnectionError as NoAnswer
 from masscomm.directory.client import OpenSearch
 from masscomm.errors import Stop
@@ -30,6 +31,7 @@ from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import chain_topics
 from provisioning.registry import register_schemas
 from schemas import absolute
+from tests.support.contracts.provider import publish
 
 type Key = ec.EllipticCurvePrivateKey
 _SSL_REQUEST = 8  # bytes of PostgreSQL's SSLRequest
@@ -56,7 +58,7 @@ def _certificate(name: str, key: Key, issuer: str, issuer_key: Key, *, is_author
 
 @dataclass
 class TlsServer:
-    """Takes TLS connections, PostgreSQL's too, and keeps what a client sends once it trusts the server."""
+    """Accepts TLS connections, including PostgreSQL's, and records the client's data after the handshake."""
 
     context: ssl.SSLContext
     listening: socket.socket
@@ -84,20 +86,20 @@ class TlsServer:
                         self.handshakes += 1
                         if data := trusted.recv(1_000):
                             self.received.append(data)
-                except OSError:  # the client has refused us
+                except OSError:  # the client has rejected the certificate
                     continue
 
 
 @dataclass(frozen=True)
 class Authority:
-    """path: of its PEM."""
+    """An authority of the test. path: of its PEM file."""
 
     key: Key
     path: Path
     folder: Path
 
     def context(self, name: str) -> ssl.SSLContext:
-        """A server with a certificate for the name."""
+        """A running server with a certificate for the name."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _certificate(name, key, "a test's authority", self.key, is_authority=False)
         path = self.folder / f"{name}.pem"
@@ -122,7 +124,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def serving(authority: Authority) -> Iterator[Callable[..., TlsServer]]:
-    """Callable: a server with a certificate for a name, of an authority that only the test knows."""
+    """Callable: a server with a certificate for a name, by an authority that only the test trusts."""
     servers: list[TlsServer] = []
 
     def start(name: str = "localhost", *, postgres: bool = False) -> TlsServer:
@@ -140,7 +142,7 @@ def serving(authority: Authority) -> Iterator[Callable[..., TlsServer]]:
 
 
 def _refused_by(server: TlsServer, host: str, query: str = "") -> str:
-    """Why psycopg has no connection to the server under a host's name."""
+    """The error of psycopg's connection to the server under a host name."""
     url = verified(f"postgresql://u@{host}:{server.port}/metrics?hostaddr=127.0.0.1&connect_timeout=5{query}")
     with pytest.raises(psycopg.OperationalError) as raised:
         psycopg.connect(url)
@@ -150,7 +152,7 @@ def _refused_by(server: TlsServer, host: str, query: str = "") -> str:
 @pytest.mark.guarantee("tls.server_is_verified")
 @pytest.mark.parametrize("query", ["", "&sslmode=require", "&sslmode=disable", "&sslmode=verify-ca"])
 def test_a_database_of_an_unknown_authority_is_refused(serving: Callable[..., TlsServer], query: str) -> None:
-    """Also where the URL itself asks for less, as addresses that earlier versions deployed do."""
+    """Verification also applies if the URL itself requires less, as addresses of earlier deployments do."""
     server = serving("database.example", postgres=True)
     assert "certificate verify failed" in _refused_by(server, "database.example", query)
     assert server.received == []
@@ -167,7 +169,7 @@ def test_a_database_with_another_hosts_certificate_is_refused(
 
 
 def test_database_with_a_valid_certificate_is_trusted(serving: Callable[..., TlsServer], authority: Authority) -> None:
-    """The refusals above are about the certificate."""
+    """A valid certificate is trusted, so the certificates caused the rejections in the other tests."""
     server = serving("database.example", postgres=True)
     text = _refused_by(server, "database.example", f"&sslrootcert={authority.path}")
     assert "certificate" not in text
@@ -198,7 +200,7 @@ def test_loopback_database_url_is_unchanged(url: str) -> None:
         "postgresql://u@127.0.0.1.example/d",
     ],
 )
-def test_a_database_elsewhere_is_verified(url: str) -> None:
+def test_remote_database_url_requires_verification(url: str) -> None:
     query = parse_qs(urlsplit(verified(url)).query)
     assert (query["sslmode"], query["sslrootcert"]) == (["verify-full"], [absolute("certificates/postgres.pem")])
     assert verified(verified(url)) == verified(url)
@@ -211,7 +213,7 @@ def test_malformed_database_url_is_a_stop(text: str) -> None:
 
 
 def test_psycopg_reads_the_authorities() -> None:
-    """A file that libpq cannot read would fail every connection in AWS."""
+    """An unreadable file would fail every connection in AWS."""
     context = ssl.create_default_context(cafile=absolute("certificates/postgres.pem"))
     names = {dict(entry[0] for entry in each["subject"])["commonName"] for each in context.get_ca_certs()}  # type: ignore[misc]
     assert {f"Amazon Root CA {number}" for number in range(1, 5)} < names
@@ -234,11 +236,18 @@ def of_aws(url: str) -> None:
     Requests("sns", limits, url=url, region="eu-central-1", credentials=lambda: credentials).post(b"a=b", FORM)
 
 
+def of_provider(url: str) -> None:
+    push = SnsPush(url=url, region="eu-central-1", credentials=lambda: Credentials("a", "s"))
+    publish(push, endpoint_arn="arn", message="{}", attributes={})
+
+
 def of_provisioning(url: str) -> None:
     register_schemas(url, chain_topics()[:1])
 
 
-@pytest.mark.parametrize("call", [of_opensearch, of_registry, of_aws, of_provisioning], ids=lambda call: call.__name__)
+@pytest.mark.parametrize(
+    "call", [of_opensearch, of_registry, of_aws, of_provider, of_provisioning], ids=lambda call: call.__name__
+)
 @pytest.mark.parametrize("name", ["localhost", "another.example"])
 def test_an_https_server_of_an_unknown_authority_is_refused(
     serving: Callable[..., TlsServer], call: Callable[[str], None], name: str
@@ -250,7 +259,7 @@ def test_an_https_server_of_an_unknown_authority_is_refused(
     assert server.received == []
 
 
-def test_opensearchs_refusal_is_no_answer(serving: Callable[..., TlsServer]) -> None:
+def test_opensearchs_certificate_error_is_no_response(serving: Callable[..., TlsServer]) -> None:
     with pytest.raises(NoAnswer, match="certificate"):
         of_opensearch(f"https://localhost:{serving().port}")
 
@@ -267,7 +276,7 @@ def test_broker_without_a_valid_certificate_is_refused(
     name: str,
     trusted: bool,
 ) -> None:
-    """trusted: whether the authority is known, and only the name is another's."""
+    """trusted: whether the client trusts the authority, so that only the name is wrong."""
     monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     server = serving(name)

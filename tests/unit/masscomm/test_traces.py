@@ -1,4 +1,4 @@
-"""Traces: headers that are valid go on, others begin anew; the same send is the same trace however often it comes."""
+"""Traces: valid headers continue a trace, others begin a new one; a redelivered send keeps its trace."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ VALID = f"00-{TRACE}-{SPAN}-01"
 
 @pytest.fixture(autouse=True)
 def _no_spans() -> Iterator[None]:
-    """What other tests have left is theirs."""
+    """Discard the spans of other tests."""
     traces.taken()
     yield
     traces.taken()
@@ -37,7 +37,7 @@ def _no_spans() -> Iterator[None]:
         "",
         "ff" + VALID[2:],
         VALID.upper(),
-        VALID + "-more",  # version 00 says no more
+        VALID + "-more",  # version 00 has no further fields
         f"00-{'0' * 32}-{SPAN}-01",
         f"00-{TRACE}-{'0' * 16}-01",
         f"00-{TRACE}-{SPAN}",
@@ -150,7 +150,7 @@ def test_record_without_send_id_and_trace_makes_no_span() -> None:
     assert _carried(chain, topics.SEND_API) == [None]
 
 
-def test_a_header_that_a_use_case_gives_of_its_own_stays() -> None:
+def test_trace_header_set_by_a_use_case_stays() -> None:
     chain = Chain()
     other = traces.begun_by("other")
 
@@ -207,9 +207,7 @@ def test_spans_are_sent_to_the_configured_xray_daemon(monkeypatch: pytest.Monkey
     assert document["annotations"]["send_id"] == "a"
 
 
-def test_nothing_is_written_where_nothing_is_wanted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_disabled_export_writes_no_span(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TRACE_EXPORT", "none")
     _one_span()
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Ids, statuses, outcomes, topics, categories, settings: what everything else counts on."""
+"""Ids, statuses, outcomes, topics, categories and settings that the other modules depend on."""
 
 from collections import Counter
 
@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from masscomm import environment
 from masscomm.domain import ids
-from masscomm.domain.categories import CHANNELS, categories, category, resolve_channels
+from masscomm.domain.categories import categories, category, resolve_channels
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
@@ -23,7 +24,7 @@ PUBLISHED = {Status.SENT, Status.DELIVERED, Status.BOUNCED}
 
 
 def test_derived_ids_never_change() -> None:
-    """A changed id counts and sends everything twice that is under way while it is deployed."""
+    """If an id changed, a deployment would count and send the records under way twice."""
     chunk = ids.chunk_id(SEND_ID, 3)
     assert ids.send_id_of_record("send.monolith", 2, 41, NOW) == "292107ef-cd27-55ec-abb5-35a13f03e571"
     assert chunk == "c10c5734-cfed-54ce-9d9f-f79d428503ec"
@@ -58,7 +59,7 @@ def test_merging_a_status_with_itself_changes_nothing(a: Status) -> None:
 
 
 @given(STATUSES, STATUSES)
-def test_merging_answers_one_of_the_two(a: Status, b: Status) -> None:
+def test_merge_returns_one_of_the_two(a: Status, b: Status) -> None:
     assert merge(a, b) in (a, b)
 
 
@@ -113,7 +114,7 @@ def test_outcome_without_message_ids_has_no_such_column() -> None:
 
 
 def test_outcome_of_an_allowed_recipient_is_refused() -> None:
-    with pytest.raises(ValueError, match="goes on"):
+    with pytest.raises(ValueError, match="allowed notification"):
         outcome(
             build([]),
             [RecipientOutcome(0, 1, Decision(None))],
@@ -143,7 +144,7 @@ def test_dead_letter_outcome_has_an_id_of_its_own() -> None:
     assert before.record_id != after.record_id
 
 
-def test_the_critical_lane_is_another_topic_where_there_is_one() -> None:
+def test_critical_lane_has_its_own_topic_if_it_exists() -> None:
     assert topics.in_lane(topics.BUILD, Lane.CRITICAL) == "build.critical"
     assert topics.in_lane(topics.BUILD, Lane.BULK) == "build"
     assert topics.in_lane(topics.OUTCOME, Lane.CRITICAL) == "outcome"

@@ -1,4 +1,4 @@
-"""The wire format: whatever stands in a topic is read, is a dead letter, or waits for the registry."""
+"""The wire format: every value in a topic is decoded, dead-lettered, or retried while the registry is down."""
 
 import contextlib
 import json
@@ -103,7 +103,7 @@ def test_schema_id_out_of_range_is_undecodable_without_request(schema_id: int) -
 
 
 @pytest.mark.parametrize("body", [b'{"error_code": 40403}', b'{"error_code": 0}', b"no such page"])
-def test_a_404_is_believed_where_our_own_schema_is_known(body: bytes) -> None:
+def test_404_is_a_denial_if_our_own_schema_is_known(body: bytes) -> None:
     confluent = ConfluentRegistry()
     confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
 
@@ -115,8 +115,8 @@ def test_a_404_is_believed_where_our_own_schema_is_known(body: bytes) -> None:
 
 
 @pytest.mark.kills(guard="registry.known_schema")
-def test_a_404_is_no_denial_where_our_own_id_is_denied() -> None:
-    """The subject answers, and the ids do not: a gateway that lets only some paths through."""
+def test_404_is_no_denial_if_our_own_id_is_denied() -> None:
+    """The subject is found, but no id is: a gateway may pass only some paths."""
     confluent = ConfluentRegistry()
     confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
 
@@ -238,7 +238,7 @@ def test_a_registry_that_refuses_our_own_schema_stops(status: int) -> None:
 @pytest.mark.guarantee("registry_answer.refused_look_up")
 @pytest.mark.parametrize("status", [400, 401, 403, 422])
 def test_refused_schema_look_up_is_a_retry(status: int) -> None:
-    """The other records of the batch, whose schemas are known, go on."""
+    """The other records of the batch, whose schemas are known, are processed."""
     with _answering(status, b"{}") as server, pytest.raises(Retry):
         HttpSchemaRegistry(server.url).schema_by_id(1)
 
@@ -285,7 +285,7 @@ def test_known_schemas_cause_no_registry_request() -> None:
     ]
 
 
-def test_an_answer_that_was_no_good_is_not_kept() -> None:
+def test_invalid_registry_response_is_not_cached() -> None:
     confluent = ConfluentRegistry()
     confluent.register(SUBJECT, own_schema("SendRequested"))
     with _answering(500, b"") as server:

@@ -6,12 +6,12 @@ from examples.monolith.seed import BIG_CLUB, CLUBS, SMALL_CLUB_USERS, generate, 
 from examples.monolith.templates import TEMPLATES
 
 
-def test_the_same_seed_is_the_same_people() -> None:
+def test_same_seed_generates_the_same_users() -> None:
     assert list(generate(300, seed=7)) == list(generate(300, seed=7))
     assert list(generate(300, seed=7)) != list(generate(300, seed=8))
 
 
-def test_a_bigger_run_only_adds_people() -> None:
+def test_larger_seed_only_adds_users() -> None:
     small = {user.id: user for user in generate(200, seed=7)}
     big = {user.id: user for user in generate(500, seed=7)}
 

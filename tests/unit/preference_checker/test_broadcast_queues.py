@@ -1,4 +1,6 @@
-"""A tenant who broadcasts has a queue, as far as there are queues; and nothing that goes wrong holds anybody up."""
+"""A broadcasting tenant has a queue of its own while there are free queues, and no fault of the store delays a
+broadcast.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,8 +9,6 @@ import pytest
 
 from functions.preference_checker import broadcast_queues
 from functions.preference_checker.broadcast_queues import (
-    CACHED_S,
-    LEASE_MS,
     BroadcastQueues,
     InMemoryQueueLeaseStore,
     QueueLease,
@@ -16,6 +16,7 @@ from functions.preference_checker.broadcast_queues import (
 )
 from masscomm.clock import FixedClock
 from masscomm.domain.lanes import BROADCASTS, Lane, shared_queue
+from masscomm.domain.time_limits import QUEUE_CACHED_S, QUEUE_LEASE_MS
 from masscomm.errors import MasscommError, Retry, Stop
 from tests.support.contracts.queue_leases import QueueLeaseStoreContract
 
@@ -53,7 +54,7 @@ def test_broadcasting_tenant_keeps_its_queue_everywhere() -> None:
     tenants = TenantsWithQueues()
     tenants.queues(*CLUBS[:2])
     for _ in range(30):
-        tenants.clock.advance(LEASE_MS / 2000)
+        tenants.clock.advance(QUEUE_LEASE_MS / 2000)
         assert tenants.queues(CLUBS[1]) == [BROADCASTS[1]]
         assert tenants.environment().of(CLUBS[1], tenants.clock) == BROADCASTS[1]
 
@@ -63,8 +64,8 @@ def test_new_tenant_takes_the_longest_unused_queue() -> None:
     for club_id in CLUBS:
         tenants.queues(club_id)
         tenants.clock.advance(20)
-    tenants.clock.advance(LEASE_MS / 1000)
-    tenants.queues(CLUBS[0])  # it goes on
+    tenants.clock.advance(QUEUE_LEASE_MS / 1000)
+    tenants.queues(CLUBS[0])  # the tenant continues its broadcast
     assert tenants.queues(NEXT, NEXT + 1) == [BROADCASTS[1], BROADCASTS[2]]
     assert tenants.queues(CLUBS[0]) == [BROADCASTS[0]]
 
@@ -77,9 +78,9 @@ def test_tenants_beyond_the_queues_share_without_taking_one() -> None:
     assert tenants.queues(*later) == [shared_queue(club_id) for club_id in later]
     assert {tenants.queues(club_id)[0] for club_id in later} == set(BROADCASTS)
     assert {lease.club_id for lease in tenants.store.leases.by_lane.values()} == set(CLUBS)
-    # One of them is done: whoever waited longest for a queue of their own has it.
+    # One broadcast ends: its queue goes to the tenant that has waited longest.
     for _ in range(8):
-        tenants.clock.advance(LEASE_MS / 6000)
+        tenants.clock.advance(QUEUE_LEASE_MS / 6000)
         tenants.queues(*CLUBS[1:])
     assert tenants.queues(NEXT + 1) == [BROADCASTS[0]]
 
@@ -92,7 +93,7 @@ def test_store_is_read_and_written_rarely() -> None:
     for _ in range(600):
         tenants.clock.advance(0.1)
         tenants.queues(CLUBS[0])
-    assert tenants.store.calls <= 2 + 1.5 * 60 / CACHED_S
+    assert tenants.store.calls <= 2 + 1.5 * 60 / QUEUE_CACHED_S
     assert tenants.store.leases.version <= 1 + 6
 
 
@@ -100,10 +101,10 @@ def test_store_is_read_and_written_rarely() -> None:
 @pytest.mark.parametrize("error", [Retry("down"), Stop("no table")])
 def test_unreachable_store_keeps_queues_or_shares(error: MasscommError) -> None:
     tenants = TenantsWithQueues()
-    shifted = CLUBS[0]  # the first queue is theirs, and not the one they would share
+    shifted = CLUBS[0]  # the tenant has the first queue, not the queue that its id would share
     assert tenants.queues(shifted) == [Lane.BULK] != [shared_queue(shifted)]
     tenants.store.failing = error
-    tenants.clock.advance(2 * CACHED_S)
+    tenants.clock.advance(2 * QUEUE_CACHED_S)
     before = tenants.store.calls
     for _ in range(50):
         assert tenants.queues(shifted, NEXT) == [Lane.BULK, shared_queue(NEXT)]
@@ -114,7 +115,7 @@ def test_unreachable_store_keeps_queues_or_shares(error: MasscommError) -> None:
     assert tenants.queues(shifted, NEXT) == [Lane.BULK, Lane.BULK_2]
 
 
-def test_a_store_that_takes_its_time_is_left_alone_as_well() -> None:
+def test_slow_store_is_not_called_for_a_while() -> None:
     tenants = TenantsWithQueues()
 
     class Slow(InMemoryQueueLeaseStore):
@@ -150,7 +151,7 @@ def test_tenant_that_loses_each_write_shares_a_queue() -> None:
 
 def test_lease_from_the_future_counts_as_free() -> None:
     tenants = TenantsWithQueues()
-    ahead = tenants.clock.now_ms() + 10 * LEASE_MS
+    ahead = tenants.clock.now_ms() + 10 * QUEUE_LEASE_MS
     tenants.store.leases = QueueLeases(
         version=1, by_lane={lane: QueueLease(club_id=99, renewed_ms=ahead) for lane in BROADCASTS}
     )
@@ -159,7 +160,7 @@ def test_lease_from_the_future_counts_as_free() -> None:
     assert tenants.store.leases.by_lane[Lane.BULK_2].renewed_ms == tenants.clock.now_ms()
 
 
-def test_tenants_without_number_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assignments_of_many_tenants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast_queues, "_MOST_TENANTS", 10)
     tenants = TenantsWithQueues()
     tenants.queues(*range(1_000))

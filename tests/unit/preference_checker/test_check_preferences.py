@@ -1,4 +1,4 @@
-"""Checking preferences: everybody who was asked for is passed on or told of, once on each channel."""
+"""Checking preferences: every requested recipient is passed on or has an outcome, once on each channel."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import BURST, SmallSends
 from masscomm.chain.chunks import SMALL_SEND, SPLIT_ABOVE
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -22,11 +23,11 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, entry, results_of, send
 from tests.support.harness.preference_checker import Checker
-from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
+from tests.support.inputs.invalid_sends import INVALID_SENDS, UNCOUNTABLE_SENDS
 
 FAILED = ("failed", "dead_letter")
-# Where a chunk is checked at once, whatever its length: of a broadcast a long one is handed on first.
+# In this lane a chunk of any length is checked at once; a long chunk of a broadcast is first forwarded to a recheck.
 CRITICAL = topics.in_lane(topics.SEND_MONOLITH, Lane.CRITICAL)
 BEHIND = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
 
@@ -69,7 +70,7 @@ def test_redelivered_record_derives_the_same_records() -> None:
 
 
 def test_send_without_id_gets_one_from_its_source_position() -> None:
-    """A replay keeps the id: headers have the original position."""
+    """A replay keeps the id, because its headers have the original position."""
     checker = Checker()
     checker.check(send([1], send_id=None), partition=3, offset=41)
     first = checker.builds()
@@ -183,8 +184,8 @@ def test_unknown_user_waits_until_the_directory_caught_up() -> None:
 
 @pytest.mark.guarantee("tenants.outcomes_hide_other_tenants")
 @pytest.mark.kills(guard="tenancy.other_tenants_user")
-def test_another_clubs_user_is_answered_as_an_unknown_one() -> None:
-    """The same records at the same time, so that neither reason nor delay says that the user exists."""
+def test_other_clubs_user_has_the_unknown_users_outcome() -> None:
+    """The same records at the same time: neither reason nor delay reveals that the user exists."""
     found = []
     for club_id in (None, 8):
         checker = Checker()
@@ -206,7 +207,7 @@ def test_user_created_just_before_the_send_is_notified() -> None:
     checker = Checker()
 
     class Late(InMemoryDirectory):
-        """The row arrives while we wait for the directory."""
+        """The row arrives while the checker confirms the directory position."""
 
         def confirm(self, ts_ms: int) -> DirectoryPosition:
             self.put(User(user_id=99, club_id=7))
@@ -226,7 +227,7 @@ def test_missing_settings_count_only_once_directory_caught_up() -> None:
     assert checker.outcomes() == []
 
     class Late(InMemoryDirectory):
-        """The opt-out arrives while we wait for the directory."""
+        """The opt-out arrives while the checker confirms the directory position."""
 
         def confirm(self, ts_ms: int) -> DirectoryPosition:
             self.put(UserSettings(user_id=99, channels={"push": False}))
@@ -264,7 +265,7 @@ def test_unready_directory_redelivers_all_and_produces_nothing() -> None:
 @pytest.mark.guarantee("cdc_behind.mandatory_waits_for_users_only")
 @pytest.mark.kills(guard="preferences.mandatory_without_settings")
 def test_a_mandatory_message_waits_for_no_settings() -> None:
-    """They cannot change the decision: only whether the user is there is waited for."""
+    """Settings cannot change the decision: the checker waits only for the user's row."""
     checker = Checker()
     checker.directory.put(User(user_id=50, club_id=7))
     checker.directory.caught_up = BEHIND
@@ -316,7 +317,7 @@ def test_mandatory_message_is_forwarded_despite_opt_out() -> None:
     assert _passed_on(checker.builds()) == [(2, "push"), (2, "email")]
 
 
-def test_malformed_settings_of_one_do_not_hold_up_the_others() -> None:
+def test_malformed_settings_of_one_delay_no_other() -> None:
     checker = Checker()
     checker.directory.put(UserSettings(user_id=2, channels="push"))  # type: ignore[arg-type]
     assert checker.check(send([1, 2, 3])) == []
@@ -350,7 +351,7 @@ def test_expired_send_needs_no_look_up() -> None:
     assert checker.builds() == []
 
 
-@pytest.mark.parametrize(("values", "reason"), BAD_SENDS)
+@pytest.mark.parametrize(("values", "reason"), INVALID_SENDS)
 def test_bad_send_is_dead_lettered_and_its_recipients_fail(values: dict[str, Any], reason: str) -> None:
     checker = Checker()
     assert checker.check(send([1, 2, 1], **values), send([3])) == []
@@ -429,7 +430,7 @@ def test_broadcast_chunk_is_forwarded_without_look_ups(size: int) -> None:
     checker.forget()
     assert checker.check(handed_on, topic="recheck") == []
     assert [topic for topic, *_ in checker.producer.produced if topics.base_of(topic) == topics.RECHECK] == []
-    # What comes of it is what would have come of it in its first place.
+    # Checked after the forwarding, the chunk has the same results as checked at once.
     direct.directory = checker.directory
     direct.use_case = direct.environment(direct.directory)
     assert direct.check(asked, topic=CRITICAL) == []
@@ -454,7 +455,7 @@ def test_broadcasting_tenants_have_separate_queues() -> None:
 @pytest.mark.parametrize("why", ["send_at", "quiet_hours"])
 def test_briefly_delayed_part_uses_its_tenants_current_queue(why: str) -> None:
     checker = Checker()
-    checker.use_case.queues.of(99, checker.clock)  # somebody broadcasts
+    checker.use_case.lanes.queues.of(99, checker.clock)  # a tenant broadcasts
     assert checker.check(_recheck(why=why), topic="recheck.bulk4") == []
     assert len(checker.builds()) == len(checker.builds(Lane.BULK_2)) == 1
 
@@ -492,7 +493,7 @@ def test_inconsistent_recheck_record_is_dead_lettered(values: dict[str, Any]) ->
     assert _passed_on(checker.builds()) == [(1, "push"), (3, "push")]
 
 
-def test_the_critical_lane_is_never_left() -> None:
+def test_critical_records_stay_in_the_critical_lane() -> None:
     checker = Checker()
     checker.put_users(range(1, SPLIT_ABOVE + 2))
     checker.check(send([1, 99_999]), send(range(1, SPLIT_ABOVE + 2)), topic=CRITICAL)
@@ -512,7 +513,7 @@ def test_the_critical_lane_is_never_left() -> None:
     ],
     ids=["few", "many", "a chunk of many"],
 )
-def test_a_send_to_few_has_a_lane_of_its_own(record: SendRequested, lane: Lane) -> None:
+def test_small_send_uses_the_small_lane(record: SendRequested, lane: Lane) -> None:
     checker = Checker()
     checker.put_users(range(1, SMALL_SEND + 2))
     assert checker.check(record) == []
@@ -539,8 +540,8 @@ def test_derived_records_are_the_same_in_each_lane() -> None:
     checker.check(send([1, 2, 3]))
     small, outcomes = checker.builds(Lane.SMALL), checker.outcomes()
     checker.forget()
-    nobody = SmallSends(per_s=0, burst=0)
-    checker.run(replace(checker.use_case, small_sends=nobody), checker.encoded(send([1, 2, 3]), topics.SEND_MONOLITH))
+    lanes = OutputLanes(small_sends=SmallSends(per_s=0, burst=0))
+    checker.run(replace(checker.use_case, lanes=lanes), checker.encoded(send([1, 2, 3]), topics.SEND_MONOLITH))
     assert checker.builds(Lane.BULK) == small
     assert checker.outcomes() == outcomes
 
@@ -592,7 +593,7 @@ def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
 
 
 def _released(checker: Checker) -> list[int]:
-    """Release the delayed records, as the scheduler does; returns the offsets to be redelivered."""
+    """Release the delayed records, as the scheduler does. Returns the offsets to be redelivered."""
     due = (item for item in checker.delay_store.items.values() if item.due_ms <= checker.clock.now_ms())
     entries = [entry(item.value, topic=item.topic, offset=900) for item in due]
     return checker.run(checker.use_case, *entries)
@@ -642,7 +643,7 @@ def test_failed_delay_redelivers_the_send_without_outcomes() -> None:
     assert _passed_on(checker.builds()) == [(2, "push")]
 
 
-def test_a_send_that_expires_before_its_time_has_expired() -> None:
+def test_send_expiring_before_its_send_at_is_expired() -> None:
     checker = Checker()
     assert checker.check(send([1], send_at=NOW + 60_000, expires_at=NOW + 60_000)) == []
     assert results_of(checker.outcomes()) == {(1, "push"): ("expired", "expired")}
@@ -660,7 +661,7 @@ def test_send_released_after_its_expiry_is_expired() -> None:
 
 @pytest.mark.parametrize(("changes", "counted"), CASES)
 def test_exactly_the_counted_sends_have_outcomes(changes: dict[str, Any], counted: bool) -> None:
-    """The other half: tests/unit/spark_metrics/test_transforms.py."""
+    """The metrics' side: tests/unit/spark_metrics/test_transforms.py."""
     checker = Checker()
     values: dict[str, Any] = {"to_users": [1, 2], "timestamp": PRODUCED_MS} | changes
     asked = send(values.pop("to_users"), **values)

@@ -16,6 +16,7 @@ from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import DelayedRecord
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
@@ -26,7 +27,7 @@ DAY = 86_400_000
 
 
 class FusedStore(FusedDelayStore):
-    """A delay store; each removal may be the last step, too."""
+    """A delay store whose process may be killed after each removal, too."""
 
     def done(self, item: DelayedRecord) -> None:
         self.fuse.step()
@@ -34,7 +35,7 @@ class FusedStore(FusedDelayStore):
 
 
 class FusedLog(InMemoryDecisionLog):
-    """The decision log; any write may be the last step."""
+    """A decision log whose process may be killed after any write."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class FusedLog(InMemoryDecisionLog):
 
 
 class DelayingChecker(Chain):
-    """Checker and scheduler; the directory, which is behind, has the users 1 to 3."""
+    """Checker and scheduler; the directory is behind and has the users 1 to 3."""
 
     def __init__(self, kill_at: int = 0) -> None:
         super().__init__()
@@ -70,7 +71,11 @@ class DelayingChecker(Chain):
 
     def environment(self) -> CheckPreferences:
         return CheckPreferences(
-            directory=self.directory, clock=self.clock, delay_store=self.store, decision_log=self.log
+            directory=self.directory,
+            clock=self.clock,
+            delay_store=self.store,
+            decision_log=self.log,
+            cancellations=InMemoryCancellations(),
         )
 
     def released(self) -> list[dict[str, object]]:
@@ -143,14 +148,15 @@ def test_unreachable_delay_store_doubles_no_recipient() -> None:
     checker.catch_up()
     checker.put_user(99)
     assert checker.run(checker.environment(), record) == []
-    assert [build.user_ids for build in checker.builds()] == [[1]]  # that 99 waits was decided first
+    # the delay of user 99 is the first recorded decision
+    assert [build.user_ids for build in checker.builds()] == [[1]]
     checker.forget()
     assert checker.run(checker.environment(), *checker.released()) == []
     assert [build.user_ids for build in checker.builds()] == [[99]]
 
 
 def _all_builds(checker: DelayingChecker, *entries: dict[str, object]) -> dict[str, tuple[int, ...]]:
-    """Process these records and all that derive from them; returns the build records: record id → users."""
+    """Process these records and all records derived from them. Returns the users by id of the build record."""
     todo = list(entries)
     while todo or checker.store.items:
         todo += checker.released() if not todo else []
@@ -162,7 +168,7 @@ def _all_builds(checker: DelayingChecker, *entries: dict[str, object]) -> dict[s
 @pytest.mark.guarantee("delayed.part_keeps_its_id")
 @pytest.mark.kills(guard="ids.delayed_part")
 def test_absent_then_partly_absent_users_are_passed_on_once() -> None:
-    """The first delivery leaves the whole record to the scheduler and is killed; at the second one user is known."""
+    """The first delivery delays the whole record and is killed; at the second delivery one user is known."""
     checker = DelayingChecker()
     record = checker.encoded(send([98, 99]), topics.SEND_API)
     checker.fuse.left = 2
@@ -195,7 +201,9 @@ def test_ids_do_not_depend_on_the_number_of_delays(waits: int) -> None:
 
 
 def test_record_delayed_by_the_previous_code_continues_once() -> None:
-    """It was put under the id that counted its waits, and is released, and comes again, under that id."""
+    """Records of the previous code, whose ids contain the number of delays, keep their id after release and
+    redelivery.
+    """
     checker = DelayingChecker()
     (chunk,) = split_parts(
         chunk_of(send([99, 98]), KafkaRecord(topic="send.api", partition=0, offset=0, timestamp_ms=NOW))
@@ -215,14 +223,14 @@ def test_record_delayed_by_the_previous_code_continues_once() -> None:
 
 
 def test_delayed_part_keeps_the_id_of_earlier_versions() -> None:
-    """A part that the previous code has put, and a redelivery to this code puts again, is one record."""
+    """A part that the previous code stored and a redelivery stores again has one id."""
     previous = str(uuid5(NAMESPACE, "parent/released.directory/1/0-500"))
     assert released_id("parent", "directory", 0, 500) == previous
 
 
 @pytest.mark.parametrize("send_at", [None, NOW + 3_600_000])
-def test_users_of_one_chunk_id_wait_apart(send_at: int | None) -> None:
-    """A producer that uses a chunk's index twice: each of the two delayed records is kept."""
+def test_users_of_one_chunk_id_are_delayed_separately(send_at: int | None) -> None:
+    """A producer uses a chunk's index twice: each of the two delayed records is kept."""
     checker = DelayingChecker()
     for user_id in (98, 99):
         record = checker.encoded(send([user_id], send_at=send_at), topics.SEND_API)

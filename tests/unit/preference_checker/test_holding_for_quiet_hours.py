@@ -1,4 +1,4 @@
-"""Who may be notified, but not at this hour, waits for the end of it: told of, once, and decided about anew."""
+"""Allowed recipients in quiet hours are held once, and checked again when their quiet hours end."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class QuietHoursChecker(Checker):
         return [RecheckRequested.from_avro(self.codec.decode("RecheckRequested", item.value)) for item in items]
 
     def release_at(self, moment_ms: int) -> list[int]:
-        """Let the time come, release what is due and check it; the offsets to be redelivered."""
+        """Advance the clock, release the due records and check them. Returns the offsets to be redelivered."""
         self.clock.advance((moment_ms - self.clock.now_ms()) / 1000)
         return self.run(self.use_case, *self.released())
 
@@ -74,7 +74,7 @@ class QuietHoursChecker(Checker):
         return ended
 
     def last_results(self) -> dict[tuple[int, str], tuple[str, str | None]]:
-        """The last result of each (user, channel); of each id the first outcome counts, as in the metrics."""
+        """The last result of each (user, channel); the first outcome of an id counts, as in the metrics."""
         found: dict[tuple[int, str], tuple[str, str | None]] = {}
         for outcome in {each.record_id: each for each in reversed(self.outcomes())}.values():
             for who, said in results_of([outcome]).items():
@@ -108,7 +108,7 @@ def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
     assert berlin.parent_id == london.parent_id == outcome.parent_id
 
 
-def test_at_the_end_they_go_on_in_their_lane() -> None:
+def test_held_recipients_continue_in_their_lane() -> None:
     checker = QuietHoursChecker()
     checker.put_quiet_hours(4, 5)
     checker.check(send([4, 5]))
@@ -153,7 +153,7 @@ def test_mandatory_or_critical_send_ignores_quiet_hours(values: Mapping[str, Any
     assert not checker.delay_store.items
 
 
-def test_the_critical_lane_wakes() -> None:
+def test_critical_send_ignores_quiet_hours_of_its_recipient() -> None:
     checker = QuietHoursChecker()
     checker.put_quiet_hours(4, 5)
     checker.check(send([4, 5]), topic="send.monolith.critical")
@@ -173,7 +173,7 @@ def test_held_user_waits_only_for_the_allowed_channels() -> None:
         (4, "push", "email"),
         (5, "email"),
     }
-    checker.put_quiet_hours(5)  # wants pushes again: of this one it was said that they do not
+    checker.put_quiet_hours(5)  # allows pushes again, but the first decision, suppressed, is final
     checker.forget()
     checker.release_at(BERLIN_7)
     assert sorted((build.channel, build.user_ids) for build in checker.builds()) == [
@@ -222,7 +222,7 @@ def test_send_that_expired_while_held_is_expired() -> None:
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5], [4, 1]])
-def test_a_send_at_inside_of_them_waits_twice(users: list[int]) -> None:
+def test_send_at_in_quiet_hours_is_delayed_twice(users: list[int]) -> None:
     checker = QuietHoursChecker()
     checker.put_quiet_hours(4, 5)
     at = NOW + HOUR_MS
@@ -245,7 +245,7 @@ def test_redelivery_at_any_time_doubles_no_recipient(users: list[int], again_at:
     record = checker.encoded(send(users), topics.SEND_MONOLITH)
     assert checker.run(checker.use_case, record) == []
     if again_at == "before":
-        checker.put_quiet_hours(4, quiet_hours=None)  # changed their mind meanwhile
+        checker.put_quiet_hours(4, quiet_hours=None)  # the user's settings change between two deliveries
         checker.run(checker.use_case, record)
         if len(users) > 1:
             assert checker.due_times() == [BERLIN_7]
@@ -276,7 +276,7 @@ def test_almost_endless_quiet_hours_end_after_some_nights(users: list[int]) -> N
     nights = 0
     while checker.delay_store.items and nights < 10:
         nights += 1
-        checker.release_at(checker.due_times()[0] + 2 * MINUTE_MS)  # the scheduler is late
+        checker.release_at(checker.due_times()[0] + 2 * MINUTE_MS)  # the release is late
     assert nights == MAX_HELD
     assert checker.builds() == []
     assert checker.outcome_counts() == dict.fromkeys([(user, "push") for user in users], 1)
@@ -306,7 +306,7 @@ def test_ends_of_quiet_hours_share_quarters_of_an_hour() -> None:
             user_id, zone="UTC", quiet_hours={"start": "22:00", "end": f"{minute // 60:02}:{minute % 60:02}"}
         )
     checker.check(send(everybody))
-    checker.check(*checker.rechecks(), topic="recheck")  # in their tenant's turn
+    checker.check(*checker.rechecks(), topic="recheck")  # checked within their tenant's own queue
     delayed_parts = checker.delayed_parts()
     assert len(delayed_parts) <= MAX_ENDS
     assert sorted(user for part in delayed_parts for user in part.user_ids) == list(everybody)
@@ -315,7 +315,7 @@ def test_ends_of_quiet_hours_share_quarters_of_an_hour() -> None:
     assert sorted(user for build in checker.builds() for user in build.user_ids) == list(everybody)
 
 
-def test_a_morning_is_no_hot_partition() -> None:
+def test_releases_of_one_morning_are_spread() -> None:
     checker = QuietHoursChecker()
     checker.put_quiet_hours(4, 5)
     chunks = 200
@@ -339,7 +339,7 @@ def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: 
     checker.use_case = checker.environment(checker.directory)
     checker.producer.fail = fuse.step
     record = checker.encoded(send(users), topics.SEND_MONOLITH)
-    with suppress(KilledError):  # some have fewer steps than others
+    with suppress(KilledError):  # some cases have fewer steps than others
         checker.run(checker.use_case, record)
     if meanwhile == "the night ends":
         checker.clock.advance((LONDON_7 - NOW) / 1000)

@@ -1,20 +1,20 @@
-"""The plan of a request: values in, values out."""
+"""The plan of a request: a pure function of its arguments."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from functions.preference_checker.chunk import Chunk
 from functions.preference_checker.plan import (
     MAX_HELD,
     UNCONFIRMED,
-    Chunk,
     DirectoryView,
     Plan,
     Verdict,
     continue_at_send_at,
     decide_recipients,
-    expire,
+    decide_without_look_up,
     plan,
     plan_without_look_up,
     verdict_of,
@@ -198,6 +198,7 @@ def test_a_request_without_recipients_has_an_empty_plan() -> None:
 
 
 def test_an_expired_request_expires_for_each_recipient() -> None:
-    assert expire(recheck([1, 2], expires_at=NOW), NOW) == {"push": {0: EXPIRED, 1: EXPIRED}}
-    assert expire(recheck([1, 2], expires_at=LATER), NOW) is None
-    assert expire(recheck([1, 2]), NOW) is None
+    expired = Chunk(request=recheck([1, 2], expires_at=NOW))
+    assert decide_without_look_up(expired, NOW) == {"push": {0: EXPIRED, 1: EXPIRED}}
+    assert decide_without_look_up(Chunk(request=recheck([1, 2], expires_at=LATER)), NOW) is None
+    assert decide_without_look_up(Chunk(request=recheck([1, 2])), NOW) is None

@@ -1,4 +1,4 @@
-"""How much of the small lane is one tenant's."""
+"""The share of the small lane that one tenant may use."""
 
 from functions.preference_checker import small_sends
 from functions.preference_checker.small_sends import SmallSends
@@ -19,14 +19,14 @@ def test_unused_budget_is_capped_at_a_burst() -> None:
     assert sends.admit(1, 10, 1_000.0)
 
 
-def test_tenants_do_not_share() -> None:
+def test_tenants_have_separate_budgets() -> None:
     sends = SmallSends(per_s=1, burst=10)
     assert sends.admit(1, 10, 0.0)
     assert sends.admit(2, 10, 0.0)
     assert not sends.admit(1, 1, 0.0)
 
 
-def test_a_tenant_of_long_ago_is_forgotten() -> None:
+def test_bucket_of_an_idle_tenant_is_dropped() -> None:
     sends = SmallSends(per_s=1, burst=10)
     for club_id in range(small_sends._MOST_TENANTS):
         assert sends.admit(club_id, 1, 0.0)

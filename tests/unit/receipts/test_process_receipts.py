@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from functions.receipts.process_receipts import RETRY_DELAYS_S
 from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Periods, ids_of
+from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
@@ -49,7 +49,7 @@ def test_sent_becomes_delivered(way: str) -> None:
     assert (record.range_start, record.range_end, record.provider_message_ids) == (500, 501, [["m"]])
 
 
-def test_many_receipts_of_one_event() -> None:
+def test_each_receipt_of_an_event_is_produced() -> None:
     receipts = Receipts()
     receipts.sent_messages(["a"], ["b"])
     pushed = [json.dumps(receipt_events.PUSHED).replace('"m"', f'"{name}"') for name in "ab"]
@@ -73,7 +73,7 @@ def test_repeated_receipt_in_any_form_has_one_id() -> None:
     assert len({record.record_id for record in receipts.outcomes()}) == 1
 
 
-def test_delivered_and_bounced_afterwards_are_two() -> None:
+def test_delivered_then_bounced_are_two_outcomes() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"])
     receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.BOUNCED)))
@@ -231,7 +231,7 @@ def test_bounce_does_not_shorten_a_complaints_suppression() -> None:
     ids=["another address", "no address", "a push"],
 )
 def test_an_address_that_was_not_sent_to_is_not_suppressed(sent: dict[str, Any], email: str | None) -> None:
-    """Also where the receipt itself claims that the message went there."""
+    """This applies also if the receipt itself names the address as the message's recipient."""
     receipts = Receipts()
     receipts.sent_messages(["m"], **sent)
     if email is not None:
@@ -265,7 +265,7 @@ def test_receipt_before_its_outcome_is_delayed() -> None:
     receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     assert receipts.outcomes() == []
     (delayed,) = receipts.delay_store.items.values()
-    assert (delayed.topic, delayed.due_ms) == (topics.RECEIPT, NOW + RETRY_DELAYS_S[0] * 1000)
+    assert (delayed.topic, delayed.due_ms) == (topics.RECEIPT, NOW + RECEIPT_RETRY_DELAYS_S[0] * 1000)
     receipts.sent_messages(["m"])
     assert receipts.run(receipts.process, entry(delayed.value, topic=topics.RECEIPT)) == []
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
@@ -280,7 +280,7 @@ def test_receipt_before_its_outcome_in_one_batch_is_processed() -> None:
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
-@pytest.mark.parametrize("retry_delays_s", [RETRY_DELAYS_S, (2, 0.5)])
+@pytest.mark.parametrize("retry_delays_s", [RECEIPT_RETRY_DELAYS_S, (2, 0.5)])
 def test_receipt_of_unknown_message_is_dropped_after_its_waits(retry_delays_s: tuple[float, ...]) -> None:
     receipts = Receipts(retry_delays_s)
     receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
@@ -339,7 +339,7 @@ def test_event_retried_by_aws_has_the_same_receipt_ids() -> None:
         {"source": "aws.ses"},
     ],
 )
-def test_an_event_that_holds_no_receipts_is_a_dead_letter(event: dict[str, Any]) -> None:
+def test_event_without_receipts_is_a_dead_letter(event: dict[str, Any]) -> None:
     receipts = Receipts()
     assert receipts.receive(event) == []
     (headers,) = receipts.dead_letters()
@@ -347,7 +347,7 @@ def test_an_event_that_holds_no_receipts_is_a_dead_letter(event: dict[str, Any])
     assert receipts.values(topics.DEAD_LETTER) == receipts.values(topics.RECEIPT)
 
 
-def test_cloudwatch_trying_whether_we_are_there_is_nothing() -> None:
+def test_cloudwatchs_test_event_is_ignored() -> None:
     receipts = Receipts()
     checking = receipt_events.of_logs("CWL CONTROL MESSAGE: Checking health of destination", kind="CONTROL_MESSAGE")
     assert receipts.ingest(checking) == {"receipts": 0}

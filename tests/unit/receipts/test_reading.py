@@ -1,4 +1,4 @@
-"""What a receipt says, in every shape that AWS documents; what is none is told from what says nothing."""
+"""Receipts in every format that AWS documents; a document that is no receipt differs from a receipt without meaning."""
 
 import json
 from contextlib import suppress
@@ -22,7 +22,7 @@ def _read(document: dict[str, Any]) -> Receipt:
 
 
 def _with(document: Any, **values: Any) -> dict[str, Any]:
-    """The document with other values, wherever their names stand in it."""
+    """The document with other values, at any depth."""
     if isinstance(document, dict):
         return {name: values[name] if name in values else _with(value, **values) for name, value in document.items()}
     return document  # type: ignore[no-any-return]
@@ -109,7 +109,7 @@ def test_push_service_answer_has_its_reason(answer: str, code: int, reason: str)
         ("SomethingNew", "bounced_transient"),
     ],
 )
-def test_failures_of_a_platform_application(kind: str, reason: str) -> None:
+def test_platform_application_failure_has_its_reason(kind: str, reason: str) -> None:
     receipt = _read(_with(receipt_events.APPLICATION_EVENT, FailureType=kind))
     assert receipt.reason == reason
     assert receipt.dead_endpoint == (receipt_events.GCM if reason == "device_inactive" else None)
@@ -141,8 +141,8 @@ def test_permanent_bounce_or_complaint_names_the_dead_address() -> None:
     assert _read(_with(receipt_events.BOUNCED, bouncedRecipients=named)).dead_addresses == (receipt_events.ADDRESS,)
 
 
-def test_an_address_that_the_message_did_not_go_to_is_not() -> None:
-    """Whoever writes the bounce chooses the recipients in it; SES itself writes where the message went."""
+def test_address_the_message_did_not_go_to_is_not_suppressed() -> None:
+    """The sender of a bounce chooses the recipients in it; SES itself writes the message's recipients."""
     named = [{"emailAddress": "victim@example.com"}, {"emailAddress": receipt_events.ADDRESS.upper()}]
     for document, field in (
         (receipt_events.BOUNCED, "bouncedRecipients"),
@@ -255,9 +255,9 @@ NAMES = sorted(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(SHAPES), st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3))
 def test_any_receipt_is_read_or_dead_lettered(document: dict[str, Any], values: dict[str, Any]) -> None:
-    with suppress(DeadLetter):  # anything else fails the test
+    with suppress(DeadLetter):  # any other error fails the test
         receipt = read(json.dumps(_with(document, **values)))
         assert receipt is None or isinstance(receipt.message_id, str)

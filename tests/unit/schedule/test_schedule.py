@@ -1,4 +1,4 @@
-"""A schedule invokes at once and again, whatever an invocation came to, and stops when told to."""
+"""A schedule invokes at once and then repeatedly, after any result, until it is stopped."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ async def test_stop_does_not_await_the_next_invocation() -> None:
     assert schedule.status()["invocations"] == 1
 
 
-def test_the_event_is_eventbridges() -> None:
+def test_event_has_eventbridges_form() -> None:
     event = json.loads(scheduled_event("scheduler", datetime(2026, 11, 21, 12, tzinfo=UTC)))
     assert event["detail-type"] == "Scheduled Event"
     assert event["time"] == "2026-11-21T12:00:00Z"

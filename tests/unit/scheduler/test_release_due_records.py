@@ -1,4 +1,4 @@
-"""A sweep: what is due goes on once, and nothing is forgotten before Kafka has it."""
+"""A sweep: due records are released once, and removed only after Kafka has them."""
 
 import json
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from aws_lambda_powertools import Logger
 from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResult
 from masscomm.clock import FixedClock
 from masscomm.domain.lanes import Lane
+from masscomm.domain.time_limits import CLAIM_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs, metrics, traces
 from masscomm.stores.delayed_records import (
-    CLAIM_S,
     DelayedRecord,
     DelayStore,
     InMemoryDelayStore,
@@ -80,7 +80,7 @@ def test_concurrent_sweeps_release_a_record_once() -> None:
     )
 
     class Meanwhile(InMemoryProducer):
-        """The other sweep runs between this one's claim and its release."""
+        """Another sweep runs between this sweep's claim and its release."""
 
         def flush(self, timeout_s: float) -> None:
             assert other.sweep() == SweepResult(claimed_by_others=1)
@@ -116,7 +116,7 @@ def test_a_sweep_stops_before_its_time_ends() -> None:
 @pytest.mark.guarantee("delay_store.critical_first")
 @pytest.mark.kills(guard="delay_store.critical_first")
 def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
-    """The sweep has time for a part of them: what is critical goes first, of however late a minute."""
+    """The sweep has time for a part of the items: critical ones are first, even those of a later minute."""
     scheduler = Scheduler()
     for number in range(20_000):
         scheduler.put(delayed_record(NOW + number // 100, id=str(number)))
@@ -161,7 +161,7 @@ def test_an_unreadable_item_stops_no_other_and_is_counted(capsys: pytest.Capture
     assert scheduler.sweep() == SweepResult(unreadable=1)
 
 
-def test_a_record_that_no_client_can_write_stops_no_other() -> None:
+def test_unencodable_record_stops_no_other() -> None:
     scheduler = Scheduler()
     bad, good = delayed_record(id="a", headers=(("\ud800", b""),)), delayed_record(id="b")
     scheduler.put(bad, good)

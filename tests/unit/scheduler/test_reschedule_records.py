@@ -7,7 +7,7 @@ import pytest
 
 from functions.catalogue import read_catalogue
 from functions.preference_checker.check_preferences import CheckPreferences
-from functions.scheduler.reschedule_records import CRASHED, MAX_CRASHES, RETURNED, TIMEOUT_S
+from functions.scheduler.reschedule_records import CRASHED, MAX_CRASHES, RETURNED
 from masscomm.chain.chunks import SMALL_SEND
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import derived_id
@@ -15,17 +15,19 @@ from masscomm.domain.outcomes import SENT
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import AvroRecord, BuildRequested
 from masscomm.domain.statuses import Status
+from masscomm.domain.time_limits import CHAIN_TIMEOUT_S
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from masscomm.stores.retry_schedule import RetrySchedule
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
 from tests.support.harness.reschedule_records import PARTIAL, Headers, Rescheduler
-from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
+from tests.support.inputs.invalid_sends import INVALID_SENDS, UNCOUNTABLE_SENDS
 
 CRASH = replace(PARTIAL, function_error="Unhandled")
 _WEEK_MS = 7 * 86_400_000
@@ -40,6 +42,7 @@ def _checker(rescheduler: Rescheduler) -> CheckPreferences:
         clock=rescheduler.clock,
         delay_store=rescheduler.store,
         decision_log=InMemoryDecisionLog(),
+        cancellations=InMemoryCancellations(),
     )
 
 
@@ -178,7 +181,9 @@ def test_timed_out_record_returns_until_expiry() -> None:
     while True:
         rescheduler.store.items.clear()
         assert (
-            rescheduler.reschedule(record, topics.BUILD, last_invocation=CRASH, headers=headers, after_s=11 * TIMEOUT_S)
+            rescheduler.reschedule(
+                record, topics.BUILD, last_invocation=CRASH, headers=headers, after_s=11 * CHAIN_TIMEOUT_S
+            )
             == []
         )
         if not rescheduler.store.items:
@@ -186,7 +191,7 @@ def test_timed_out_record_returns_until_expiry() -> None:
         item = rescheduler.delayed_record()
         headers, returns = item.headers, returns + 1
         assert dict(headers)[CRASHED] == b"0"
-        rescheduler.clock.advance(11 * TIMEOUT_S + (item.due_ms - rescheduler.clock.now_ms()) / 1000)
+        rescheduler.clock.advance(11 * CHAIN_TIMEOUT_S + (item.due_ms - rescheduler.clock.now_ms()) / 1000)
     assert returns > 5 * MAX_CRASHES
     assert rescheduler.dead_letters() == []
     assert results_of(rescheduler.outcomes()) == {
@@ -197,8 +202,10 @@ def test_timed_out_record_returns_until_expiry() -> None:
 
 def test_crash_caused_by_another_record_is_not_counted() -> None:
     rescheduler = Rescheduler()
-    # Five times with a record that crashes the function at once, then eleven times alone, each a time-out.
-    rescheduler.reschedule(build([1]), topics.BUILD, last_invocation=CRASH, after_s=11 * TIMEOUT_S, invocations=16)
+    # Five invocations in a batch with a record that crashes the function, then eleven alone, each timed out.
+    rescheduler.reschedule(
+        build([1]), topics.BUILD, last_invocation=CRASH, after_s=11 * CHAIN_TIMEOUT_S, invocations=16
+    )
     assert dict(rescheduler.delayed_record().headers)[CRASHED] == b"0"
 
 
@@ -248,7 +255,7 @@ def test_crashing_record_keeps_its_recorded_deliveries() -> None:
 
 def test_the_time_limit_is_that_of_the_functions_of_the_chain() -> None:
     catalogue = {entry.package: entry.timeout_s for entry in read_catalogue(generation="g1")}
-    assert {catalogue[name] for name in ("preference_checker", "builder", "delivery")} == {TIMEOUT_S}
+    assert {catalogue[name] for name in ("preference_checker", "builder", "delivery")} == {CHAIN_TIMEOUT_S}
 
 
 def test_record_without_expiry_expires_after_its_lifetime() -> None:
@@ -318,7 +325,7 @@ def test_record_that_cannot_return_is_dead_lettered(topic: str, value: bytes, pa
 
 @pytest.mark.guarantee("dead_letter.on_failure_record_is_validated")
 @pytest.mark.kills(guard="on_failure.refused_send")
-@pytest.mark.parametrize(("values", "reason"), BAD_SENDS)
+@pytest.mark.parametrize(("values", "reason"), INVALID_SENDS)
 @pytest.mark.parametrize("send_at", [None, NOW + 1_000])
 def test_bad_send_is_dead_lettered_instead_of_returned(
     values: dict[str, Any], reason: str, send_at: int | None

@@ -1,4 +1,4 @@
-"""What can be done to a request on its way, and to which."""
+"""What a proxy does with a request during a fault, and to which requests the fault applies."""
 
 import asyncio
 import threading
@@ -9,46 +9,48 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request as a proxy sees it.
+    """A request as a proxy reads it.
 
-    what: "PUT /index/_doc/1" over HTTP, the API key of Kafka's protocol; target: X-Amz-Target, where there is one.
+    Attributes:
+        operation: The request line such as "PUT /index/_doc/1" in HTTP, or the API key in Kafka's protocol.
+        target: The header X-Amz-Target, if present.
     """
 
-    what: str
+    operation: str
     target: str
     body: bytes
 
 
 @dataclass(frozen=True)
 class Delay:
-    """It goes on after so many seconds."""
+    """The request continues after this many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Hold:
-    """It stands still until the fault ends or is released; it never arrives where the fault is discarded."""
+    """The request waits until the fault ends or is released; if the fault is discarded, it never arrives."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The connection is cut before it arrives."""
+    """The connection is cut before the request arrives."""
 
 
 @dataclass(frozen=True)
 class DropAnswer:
-    """It arrives, and the connection is cut instead of the answer."""
+    """The request arrives, and the connection is cut instead of the response."""
 
 
 @dataclass(frozen=True)
 class HoldAnswer:
-    """It arrives, and the answer stands still until the fault ends, is released, or discarded: then it is cut."""
+    """The request arrives; its response waits until the fault ends or is released, and is cut if it is discarded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """It never arrives; this is answered. HTTP only."""
+    """The request never arrives; the proxy returns this response. HTTP only."""
 
     status: int
     body: bytes
@@ -57,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Edit:
-    """It arrives, and what is answered is changed. HTTP only."""
+    """The request arrives, and its response is changed. HTTP only."""
 
     change: Callable[[bytes], bytes]
 
@@ -66,14 +68,17 @@ type Action = Delay | Hold | Cut | DropAnswer | HoldAnswer | Answer | Edit
 
 
 class Discarded(Exception):
-    """What was held is not to go on: the connection is cut."""
+    """A held request is discarded: its connection is cut."""
 
 
 @dataclass
 class Fault:
-    """An action and the requests it is done to; read in the proxies' loop, commanded by a test's thread.
+    """An action, and the requests to which it applies. The event loop of the proxies reads it, and the thread of a
+    test controls it.
 
-    after: how many requests pass first; times: to how many it is done, to all where it is None.
+    Attributes:
+        after: The number of requests that pass unchanged first.
+        times: The number of requests to which the fault applies; None: all.
     """
 
     action: Action
@@ -87,7 +92,7 @@ class Fault:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def takes(self, request: Request) -> bool:
-        """Whether it is done to this request."""
+        """Return whether the fault applies to this request."""
         if self._over.is_set() or not self.when(request):
             return False
         self.seen += 1
@@ -99,24 +104,24 @@ class Fault:
         return True
 
     def await_hits(self, count: int = 1, timeout_s: float = 60.0) -> None:
-        """Wait until it was done to so many requests. Errors: TimeoutError."""
+        """Wait until the fault has affected this many requests. Raises TimeoutError."""
         until = time.monotonic() + timeout_s
         with self._changed:
             if not self._changed.wait_for(lambda: self.hits >= count, until - time.monotonic()):
                 raise TimeoutError(f"{type(self.action).__name__}: done to {self.hits} requests instead of {count}")
 
     def release(self) -> None:
-        """It is over: what it held goes on."""
+        """End the fault; held requests continue."""
         self._over.set()
 
     def discard(self) -> None:
-        """It is over: what it held never goes on."""
+        """End the fault; held requests are cut."""
         self._discarded = True
         self._over.set()
 
     async def held(self) -> None:
-        """Wait in the loop until it is over. Errors: Discarded."""
+        """Wait in the event loop until the fault ends. Raises Discarded."""
         while not self._over.is_set():
-            await asyncio.sleep(0.005)  # commanded by a thread
+            await asyncio.sleep(0.005)  # The state is polled, because another thread sets it.
         if self._discarded:
             raise Discarded

@@ -1,7 +1,8 @@
-"""A proxy of HTTP/1.1: it sees requests and answers whole."""
+"""A proxy of HTTP/1.1 that reads each request and response completely before it forwards it."""
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from tests.support.fault_stack.proxy.faults import (
@@ -15,6 +16,7 @@ from tests.support.fault_stack.proxy.faults import (
     HoldAnswer,
     Request,
 )
+from tests.support.fault_stack.proxy.loop import Loop
 from tests.support.fault_stack.proxy.tcp import TcpProxy
 
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
@@ -28,19 +30,25 @@ _END = b"\r\n\r\n"
 
 @dataclass(frozen=True)
 class _Message:
-    """head: with its empty line; body: without chunks' frames."""
+    """An HTTP message. `head` includes its empty line; `body` has no chunk frames."""
 
     head: bytes
     body: bytes
 
     def framed(self) -> bytes:
-        """As one piece of known length."""
+        """Return the message with a Content-Length in place of chunks."""
         head = _FRAMING.sub(b"", self.head.removesuffix(_END))
         return head + b"\r\nContent-Length: %d" % len(self.body) + _END + self.body
 
 
 class HttpProxy(TcpProxy):
-    """In front of an HTTP server. A request's `what` is its line without the version, its `target` X-Amz-Target."""
+    """A proxy of an HTTP server. The `operation` of a request is its request line without the version, and `target`
+    its header X-Amz-Target. `requests` counts requests by target, or by operation if they have no target.
+    """
+
+    def __init__(self, loop: Loop, upstream: int, *, port: int = 0) -> None:
+        self.requests: Counter[str] = Counter()
+        super().__init__(loop, upstream, port=port)
 
     async def _converse(
         self,
@@ -54,8 +62,11 @@ class HttpProxy(TcpProxy):
             await self._gate()
             line = request.head[: request.head.index(b"\r\n")].decode("latin-1")
             target = _TARGET.search(request.head)
+            self.requests[target[1].decode() if target else line.rpartition(" ")[0]] += 1
             fault = self._fault_for(
-                Request(what=line.rpartition(" ")[0], target=target[1].decode() if target else "", body=request.body)
+                Request(
+                    operation=line.rpartition(" ")[0], target=target[1].decode() if target else "", body=request.body
+                )
             )
             action = fault.action if fault is not None else None
             match action:
@@ -105,7 +116,7 @@ async def _body(head: bytes, reader: asyncio.StreamReader) -> bytes:
             body += await reader.readexactly(size)
             await reader.readline()
         while (await reader.readline()).strip():
-            pass  # trailers
+            pass  # Skip the trailers.
         return body
     length = _LENGTH.search(head)
     return await reader.readexactly(int(length[1])) if length else b""

@@ -1,6 +1,6 @@
-"""A proxy of Kafka's protocol: it sees requests one by one, and which answer belongs to which.
+"""A proxy of Kafka's protocol: it reads single requests and matches each response with its request.
 
-Source: Apache Kafka protocol guide: a request is a length, then API key, version and correlation id; an answer is a
+Source: Apache Kafka protocol guide: a request is a length, then API key, version and correlation id; a response is a
 length, then that correlation id.
 """
 
@@ -17,19 +17,19 @@ _HEAD = struct.Struct(">hhi")
 
 
 def produce_to(topic: str) -> Callable[[Request], bool]:
-    """Requests that write to a topic."""
+    """Return a condition that is true for produce requests to a topic."""
     name = topic.encode()
-    # Its length comes first: plus one in a byte, or in two bytes as it is.
+    # The name of the topic follows its length: length + 1 in one byte, or the length in two bytes.
     forms = (bytes([len(name) + 1]) + name, bytes([0, len(name)]) + name)
 
     def holds(request: Request) -> bool:
-        return request.what == PRODUCE and any(form in request.body for form in forms)
+        return request.operation == PRODUCE and any(form in request.body for form in forms)
 
     return holds
 
 
 class KafkaProxy(TcpProxy):
-    """In front of a broker whose advertised address is this proxy's."""
+    """A proxy of a Kafka broker. The address that the broker advertises is that of the proxy."""
 
     async def _converse(
         self,
@@ -49,7 +49,7 @@ class KafkaProxy(TcpProxy):
             body = await reader.readexactly(_SIZE.unpack(size)[0])
             await self._gate()
             api, _, correlation = _HEAD.unpack_from(body)
-            fault = self._fault_for(Request(what=str(api), target="", body=body)) if self._faults else None
+            fault = self._fault_for(Request(operation=str(api), target="", body=body)) if self._faults else None
             match fault.action if fault is not None else None:
                 case Delay(seconds):
                     await asyncio.sleep(seconds)

@@ -1,12 +1,13 @@
-"""Sends that are dead-lettered, wherever they enter the chain."""
+"""Sends that are dead-lettered at any entry to the chain."""
 
 from typing import Any
 
-from masscomm.domain.limits import FAR_FUTURE_MS, MAX_AHEAD_MS, MAX_COPIED_BYTES
+from masscomm.domain.limits import FAR_FUTURE_MS, MAX_AHEAD_MS
+from masscomm.domain.records import MAX_COPIED_BYTES
 from tests.support.harness.chain import NOW
 
-# (values, the dead letter's reason); their recipients have failed.
-BAD_SENDS: list[tuple[dict[str, Any], str]] = [
+# (values, reason of the dead letter); their recipients have failed.
+INVALID_SENDS: list[tuple[dict[str, Any], str]] = [
     ({"data": {"text": "x" * (MAX_COPIED_BYTES + 1)}}, "too_large"),
     ({"reference": "x" * (MAX_COPIED_BYTES + 1)}, "too_large"),
     ({"template": "x" * MAX_COPIED_BYTES, "collapse_key": "y"}, "too_large"),
@@ -17,7 +18,7 @@ BAD_SENDS: list[tuple[dict[str, Any], str]] = [
     ({"send_at": NOW + MAX_AHEAD_MS + 1}, "invalid"),
 ]
 
-# Their outcomes could not be counted: there are none.
+# No outcomes are emitted for these: the metrics could not count them.
 UNCOUNTABLE_SENDS: list[dict[str, Any]] = [
     {"channels": [f"channel{position}" for position in range(17)]},
     {"channels": ["x" * 201]},

@@ -1,0 +1,118 @@
+"""Faults of requests over REST."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import httpx
+
+from emulators.sns_stand_in import Rule
+from functions.delivery.publish import UNRECORDED
+from masscomm.domain.statuses import Status
+from masscomm.kafka import topics
+from tests.faults.moments import received
+from tests.support.fault_stack.bench import Bench, tail
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.population import CATEGORIES, CLUB
+from tests.support.fault_stack.proxy import Hold, produce_to
+from tests.support.until import until
+
+CHUNK_SIZE, CHUNKS = 50, 8
+TIMEOUT_S = 12
+
+
+def killed_between_chunks(bench: Bench, _: Send) -> None:
+    """kill -9 of send_handler when a part of its chunks is on Kafka; the caller repeats the request with its key.
+
+    The repetition has to wait until the killed attempt's time-out, completes the same send, and is replayed afterwards.
+    """
+    users = bench.shared[: CHUNK_SIZE * CHUNKS]
+    key = f"{time.time_ns():x}"
+
+    def post() -> httpx.Response:
+        return httpx.post(
+            f"{bench.stack.config.gateway_url}/v1/sends",
+            json={"type": CATEGORIES["push"], "club_id": CLUB, "to_users": list(users), "channels": ["push"]},
+            headers={"Idempotency-Key": key},
+            timeout=30,
+            trust_env=False,
+        )
+
+    settings = {"send_handler": {"timeout_s": TIMEOUT_S, "environment": {"SEND_CHUNK_SIZE": str(CHUNK_SIZE)}}}
+    with bench.stack.configured(settings), closing(tail(bench, topics.SEND_API)) as records:
+        before = bench.records(topics.SEND_API)
+        hold = bench.stack.kafka.fault(Hold(), when=produce_to(topics.SEND_API), after=1)
+        with ThreadPoolExecutor(1) as caller, hold as held:
+            first = caller.submit(post)
+            held.await_hits()
+            bench.kill("send_handler")
+            held.discard()
+            assert first.result().status_code == httpx.codes.BAD_GATEWAY
+        until("a chunk is on Kafka", lambda: bench.records(topics.SEND_API) > before, every_s=0.05)
+        produced = bench.records(topics.SEND_API) - before
+        assert produced < CHUNKS, "all chunks are on Kafka"
+        refused = post()
+        assert (refused.status_code, 0 < int(refused.headers["Retry-After"]) <= TIMEOUT_S) == (409, True)
+
+        answers: list[httpx.Response] = []
+
+        def accepted() -> bool:
+            answers.append(post())
+            return answers[-1].status_code == httpx.codes.ACCEPTED
+
+        until("the repetition is accepted", accepted, every_s=0.2)
+        completed, replayed = answers[-1], post()
+        assert "Idempotency-Replayed" not in completed.headers
+        assert (replayed.json(), replayed.headers["Idempotency-Replayed"]) == (completed.json(), "true")
+        assert replayed.json()["requested"] == len(users)
+        sent = bench.expect_send(completed.json()["send_id"], users)
+        found: list[tuple[str, int]] = []
+
+        def read() -> bool:
+            for message in records.poll():
+                value = bench.codec.decode("SendRequested", message.value())
+                found.append((value["send_id"], value["timestamp"]))
+            return len(found) >= produced + CHUNKS
+
+        until("the chunks of both attempts are on Kafka", read, every_s=0.05)
+        assert len(found) == produced + CHUNKS
+        assert len(set(found)) == 1, "the attempts have several sends"
+        assert found[0][0] == sent.send_id
+        bench.settle()
+
+
+def cancelled_while_killed(bench: Bench, send: Send) -> None:
+    """A send is cancelled in the middle of publishing, then delivery is killed: its redelivery publishes nothing.
+
+    Recipients that were published to and not recorded before the kill end as cancelled: at most the duplicate bound.
+    """
+    # Slow enough that the send is counted and cancelled meanwhile; a call that times out would be another lost answer.
+    bench.stack.sns.answer(Rule(code="slow", delay_s=3.0))
+    send()
+    [sent] = bench.sends
+    bench.await_requested(sent)
+    until("a slice is recorded", lambda: len(received(bench)) > 2 * UNRECORDED, every_s=0.1)
+    url = f"{bench.stack.config.gateway_url}/v1/sends/{sent.send_id}"
+    first = httpx.post(f"{url}/cancel", timeout=30, trust_env=False)
+    assert first.status_code == httpx.codes.ACCEPTED, first.text
+    bench.kill("delivery")
+    published = received(bench)
+    sent.fates = {user_id: fate | {Status.CANCELLED.value} for user_id, fate in sent.fates.items()}
+    bench.stack.sns.clear()
+
+    def ended() -> bool:
+        body = httpx.get(url, timeout=30, trust_env=False).raise_for_status().json()
+        conservation = body["conservation"]
+        assert conservation["ok"], body
+        assert conservation["terminal"] + conservation["in_flight"] == body["requested"] == len(sent.fates), body
+        return bool(body["complete"])
+
+    until("the send has ended", ended, every_s=0.1)
+    bench.settle()
+    assert received(bench) == published, "a cancelled send was published"
+    body = httpx.get(url, timeout=30, trust_env=False).json()
+    assert body["totals"]["cancelled"] > 0
+    cancellation = body["cancellation"]
+    assert cancellation["published_before"] + cancellation["published_since"] == body["totals"]["sent"] > 0
+    again = httpx.post(f"{url}/cancel", timeout=30, trust_env=False)
+    assert (again.status_code, again.json()) == (first.status_code, first.json())

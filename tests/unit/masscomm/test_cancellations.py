@@ -1,0 +1,68 @@
+"""Cancellations in memory and on moto, and answers of DynamoDB that moto does not give."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from devstack.service import AWS_CREDENTIALS
+from emulators.local import REGION
+from masscomm.errors import Retry
+from masscomm.stores.cancellations import Cancellations, InMemoryCancellations
+from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
+from tests.support.contracts.cancellations import CANCELLED, SEND, CancellationsContract
+from tests.support.servers.dynamodb_table import new_table
+
+
+class TestInMemoryCancellations(CancellationsContract):
+    @pytest.fixture
+    def cancellations(self) -> Cancellations:
+        return InMemoryCancellations()
+
+
+class TestMotoCancellations(CancellationsContract):
+    @pytest.fixture
+    def cancellations(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cancellations]:
+        for name, value in AWS_CREDENTIALS.items():
+            monkeypatch.setenv(name, value)
+        with mock_aws():
+            client = boto3.client("dynamodb", region_name=REGION)
+            yield DynamoDbCancellations(table=new_table(client, "cancelled_sends"), client=client)
+
+
+class UnprocessingClient:
+    """DynamoDB that leaves keys unprocessed for a number of reads."""
+
+    def __init__(self, unprocessed_reads: int) -> None:
+        self.unprocessed_reads = unprocessed_reads
+        self.requests: list[Any] = []
+
+    def batch_get_item(self, *, RequestItems: Any) -> Any:
+        self.requests.append(RequestItems)
+        if len(self.requests) <= self.unprocessed_reads:
+            return {"Responses": {"t": []}, "UnprocessedKeys": RequestItems}
+        return {"Responses": {"t": [{"id": {"S": f"{SEND.club_id}#{SEND.send_id}"}}]}}
+
+
+def _store(client: Any) -> DynamoDbCancellations:
+    return DynamoDbCancellations(table="t", client=client)
+
+
+@pytest.mark.kills(guard="cancellations.consistent_read")
+def test_unprocessed_keys_are_read_again() -> None:
+    client = UnprocessingClient(2)
+    assert set(_store(client).cancelled([SEND])) == {SEND}
+    assert [request["t"]["ConsistentRead"] for request in client.requests] == [True] * 3
+
+
+@pytest.mark.kills(guard="cancellations.unread_key")
+def test_a_key_that_is_never_read_is_retried() -> None:
+    """A send whose cancellation is unknown must not be published."""
+    with pytest.raises(Retry):
+        _store(UnprocessingClient(100)).cancelled([SEND])
+
+
+def test_a_cancellation_outlives_a_send_of_next_year() -> None:
+    assert CANCELLED.expires_at - CANCELLED.requested_at_ms / 1000 > 430 * 86_400

@@ -1,0 +1,34 @@
+"""Idempotency keys in memory and on moto, and the ids of their claims."""
+
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from devstack.service import AWS_CREDENTIALS
+from emulators.local import REGION
+from masscomm.stores.idempotency_keys import IdempotencyKeys, InMemoryIdempotencyKeys, claim_id
+from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
+from tests.support.contracts.idempotency_keys import ConcurrentIdempotencyKeysContract, IdempotencyKeysContract
+from tests.support.servers.dynamodb_table import new_table
+
+
+class TestInMemoryIdempotencyKeys(IdempotencyKeysContract, ConcurrentIdempotencyKeysContract):
+    @pytest.fixture
+    def keys(self) -> IdempotencyKeys:
+        return InMemoryIdempotencyKeys()
+
+
+class TestMotoIdempotencyKeys(IdempotencyKeysContract):
+    @pytest.fixture
+    def keys(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[IdempotencyKeys]:
+        for name, value in AWS_CREDENTIALS.items():
+            monkeypatch.setenv(name, value)
+        with mock_aws():
+            client = boto3.client("dynamodb", region_name=REGION)
+            yield DynamoDbIdempotencyKeys(table=new_table(client, "idempotency_keys"), client=client)
+
+
+def test_claim_id_reveals_no_key() -> None:
+    assert claim_id(7, "ada@example.org") == "7#cfe00dde46ef942601ffafb9e2825e802858b460e586b8305b344c1eb826357d"

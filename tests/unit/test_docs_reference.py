@@ -1,0 +1,131 @@
+"""Commands, make targets, routes, topics and settings that the documentation names exist, and all are documented."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from devstack import cli
+from functions.metrics_handler import handler as metrics_api
+from functions.send_handler import handler as send_api
+from masscomm.domain.channels import CHANNELS
+from masscomm.kafka import topics
+from tests.support import prose
+
+SPAN = re.compile(r"`([^`\n]+)`|^ {4,}(\S.*)$", re.MULTILINE)
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
+# A starting position of an event source mapping.
+AWS_NAMES = {"AT_TIMESTAMP"}
+SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+
+
+def code_of(page: str) -> Iterator[str]:
+    """Yield the code of a page: spans and indented lines, without the comment of a command."""
+    for span, line in SPAN.findall((ROOT / page).read_text()):
+        yield span or re.sub(r"\s+#.*", "", line)
+
+
+@cache
+def all_code() -> str:
+    return "\n".join(code for page in PAGES for code in code_of(page))
+
+
+def commands(group: TyperGroup, *names: str) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
+    """Yield the commands below a group, with their names."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands(command, *names, name)
+        elif isinstance(command, TyperCommand):
+            yield (*names, name), command
+
+
+@cache
+def masscomm_commands() -> dict[tuple[str, ...], TyperCommand]:
+    app = typer.main.get_command(cli.app)
+    assert isinstance(app, TyperGroup)
+    return dict(commands(app))
+
+
+def invocations(page: str) -> list[list[str]]:
+    """The `masscomm …` commands of a page as words; the name alone, or with a placeholder, is none."""
+    lines = (re.search(r"(?:^|/bin/)masscomm (?=[a-z])(.*)", code) for code in code_of(page))
+    return [shlex.split(line[1].replace("…", "")) for line in lines if line]
+
+
+def wrong_words(words: list[str]) -> list[str]:
+    """The command's name if there is no such command, else its unknown options."""
+    known = masscomm_commands()
+    name = next((name for size in (2, 1) if (name := tuple(words[:size])) in known), None)
+    if name is None:
+        is_group = len(words) == 1 and any(names[0] == words[0] for names in known)
+        return [] if is_group else words[:2]
+    options = {option for parameter in known[name].params for option in parameter.opts}
+    return [word for word in words if word.startswith("-") and word.split("=")[0] not in options]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_named_by_a_page_exist(page: str) -> None:
+    assert [(words, wrong) for words in invocations(page) if (wrong := wrong_words(words))] == []
+
+
+def test_unknown_command_and_option_are_found() -> None:
+    assert wrong_words(["senden", "--to", "1"]) == ["senden", "--to"]
+    assert wrong_words(["send", "--too", "1"]) == ["--too"]
+
+
+def test_every_command_is_documented() -> None:
+    named = [words for page in PAGES for words in invocations(page)]
+    assert [name for name in masscomm_commands() if not any(tuple(words[: len(name)]) == name for words in named)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_targets_named_by_a_page_exist(page: str) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {match[1] for code in code_of(page) if (match := re.match(r"make ([a-z][a-z-]*)", code))}
+    assert named - targets == set()
+
+
+def test_every_route_is_documented() -> None:
+    routes = {path for api in (send_api.api, metrics_api.api) for _, path in api.routes}
+    assert len(routes) >= 6
+    assert {path for path in routes if path not in _with_placeholders(all_code())} == set()
+
+
+def _with_placeholders(text: str) -> str:
+    """The text with the capital words of example paths as placeholders: /v1/sends/SEND_ID → /v1/sends/{send_id}."""
+    return re.sub(r"(?<=/)([A-Z][A-Z_]+)", lambda found: f"{{{found[1].lower()}}}", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_routes_named_by_a_page_exist(page: str) -> None:
+    routes = {_shape(path) for api in (send_api.api, metrics_api.api) for _, path in api.routes}
+    named = set(re.findall(r"/v1/(?:[\w-]+|\{\w+\})(?:/(?:[\w-]+|\{\w+\}))*", "\n".join(code_of(page))))
+    assert {path for path in named if _shape(path) not in routes} == set()
+
+
+def _shape(path: str) -> str:
+    """A path with every variable part as *: ids, placeholders, capital words."""
+    return re.sub(r"(?<=/)(\{\w+\}|[A-Z_]{2,}|\d+|[0-9a-f-]{36})(?=/|$)", "*", path)
+
+
+def test_every_topic_is_documented() -> None:
+    bases = {topics.base_of(topic.name) for topic in topics.chain_topics()}
+    assert len(bases) >= 5
+    assert {name for name in bases if not re.search(rf"(?<![\w.]){re.escape(name)}\b", all_code())} == set()
+
+
+def test_settings_named_by_a_page_exist() -> None:
+    sources = "\n".join(
+        (ROOT / name).read_text(errors="replace")
+        for name in prose.files_of_repository()
+        if not name.endswith((".md", "test_docs_reference.py"))
+    )
+    known = set(SETTING.findall(sources)) | {channel.rate_setting for channel in CHANNELS.values()} | AWS_NAMES
+    wrong = {page: absent for page in PAGES if (absent := set(SETTING.findall("\n".join(code_of(page)))) - known)}
+    assert wrong == {}

@@ -1,0 +1,83 @@
+"""A grain is an entry of masscomm/domain/grains.py and a table: every list of grains derives from the entry."""
+
+import re
+from typing import Any
+
+import pytest
+
+from devstack.config import ROOT
+from masscomm.domain.grains import SMALLEST, Grain
+from tests.support.changed_tree import changed_tree, printed_json
+from tests.support.literal_lists import modules_listing
+
+LISTS = """
+import json
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+from functions.metrics_handler.openapi import document
+from functions.metrics_handler.store import statements
+from functions.metrics_handler.store.buckets import utc_buckets, zone_days
+from functions.metrics_handler.store.port import MetricsQuery
+from functions.metrics_handler.routes import metrics
+from masscomm.domain.grains import Grain
+from spark_metrics import job, served, sink
+
+new = metrics._granularity("quarter_hour")
+start, end = datetime(2026, 11, 22, tzinfo=UTC), datetime(2026, 11, 23, tzinfo=UTC)
+parameters = document()["paths"]["/v1/metrics"]["get"]["parameters"]
+query = MetricsQuery(granularity=new, start=start, end=end)
+print(json.dumps({
+    "described": [each["description"] for each in parameters if each["name"] == "granularity"],
+    "buckets": len(utc_buckets(new, start, end).starts),
+    "zone_rows": zone_days(ZoneInfo("Asia/Kolkata"), start, end).source,
+    "counts": statements.rows(query).as_string(),
+    "revised": statements.revised(query).as_string(),
+    "compared": {name: table.step_s for name, table in served.TABLES.items() if name.startswith("counts_")},
+    "required": [name for name in job._TABLES if name.startswith("counts_")],
+    "merged": sink._MERGE,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What derives from the grains in a tree with one more."""
+    path = "masscomm/domain/grains.py"
+    text = (ROOT / path).read_text()
+    text = text.replace('    HOUR = "hour"\n', '    QUARTER_HOUR = "quarter_hour"\n    HOUR = "hour"\n')
+    text = text.replace("    Grain.HOUR: ", "    Grain.QUARTER_HOUR: timedelta(minutes=15),\n    Grain.HOUR: ")
+    found: dict[str, Any] = printed_json(changed_tree(tmp_path_factory.mktemp("tree"), {}, {path: text}), LISTS)
+    return found
+
+
+def test_an_added_grain_is_served(lists: dict[str, Any]) -> None:
+    assert lists["described"] == ["one of minute, quarter_hour, hour, day"]
+    assert lists["buckets"] == 96
+    assert "counts_quarter_hour" in lists["counts"]
+    assert re.search(r"date_bin\('?(900|00:15:00)?", lists["revised"])
+    assert lists["zone_rows"] == "quarter_hour", "of the grains that days of half-hour zones can be summed from"
+
+
+def test_an_added_grain_is_counted_and_compared(lists: dict[str, Any]) -> None:
+    tables = ["counts_minute", "counts_quarter_hour", "counts_hour", "counts_day"]
+    assert lists["required"] == tables
+    assert lists["compared"] == dict(zip(tables, (60, 900, 3_600, 86_400), strict=True))
+    assert re.findall(r"insert into (counts_\w+)", lists["merged"]) == tables
+    assert "date_bin('900 seconds'" in lists["merged"]
+
+
+def test_each_grain_has_a_table() -> None:
+    text = (ROOT / "schemas" / "tables" / "01_counts.sql").read_text()
+    assert re.findall(r"create table if not exists (\w+)", text) == [grain.table for grain in Grain]
+
+
+def test_grains_ascend_and_fit_into_each_other() -> None:
+    """A bucket of one grain is summed from whole buckets of the smallest one."""
+    assert [*Grain] == sorted(Grain, key=lambda grain: grain.length)
+    assert next(iter(Grain)) is SMALLEST
+    assert [grain for grain in Grain if grain.seconds % SMALLEST.seconds] == []
+
+
+def test_grains_are_listed_in_one_module() -> None:
+    assert modules_listing({"minute", "hour"}) == set()
+    assert modules_listing({"counts_minute", "counts_hour"}) == set()

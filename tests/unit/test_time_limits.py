@@ -1,0 +1,131 @@
+"""Durations stand once, in masscomm/domain/time_limits.py, and their rules hold with the deployed time limits."""
+
+import ast
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from devstack.config import ROOT
+from functions.catalogue import read_catalogue
+from masscomm.channels.sns_push import SnsPush
+from masscomm.clock import FixedClock
+from masscomm.domain import time_limits
+from masscomm.domain.time_limits import RULES
+from masscomm.kafka.topics import base_of, chain_topics
+from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+
+PACKAGES = ("masscomm", "functions")
+DURATION = re.compile(r"_(S|MS|SECONDS|MIN|DAYS)$|KEPT|TIMEOUT")
+# Durations of one module alone, that agree with no other.
+OF_ONE_MODULE = {
+    # Limits of formats and calendars.
+    "masscomm/cdc/change_events.py": {"_LAST_MS"},
+    "masscomm/domain/limits.py": {"FAR_FUTURE_MS", "END_OF_TIME_MS", "MAX_AHEAD_MS"},
+    "masscomm/domain/measures.py": {"TRENDING_WINDOW_MIN"},
+    "masscomm/domain/quiet_hours.py": {"_QUARTER_MS"},
+    "masscomm/domain/suppressions.py": {"DAY_MS"},
+    "masscomm/stores/delayed_records.py": {"MINUTE_MS"},
+    "functions/metrics_handler/store/buckets.py": {"MAX_ZONE_DAYS"},
+    "functions/metrics_handler/routes/trending.py": {"DEFAULT_WINDOW_MIN", "MAX_WINDOW_MIN"},
+    # Lifetimes of a connection and of a signer, each used in one module.
+    "masscomm/aws/async_http.py": {"_FRESH_S"},
+    "masscomm/aws/async_requests.py": {"_SIGNER_S"},
+    # Numbers of entries, and rates.
+    "masscomm/kafka/avro.py": {"_DENIALS_KEPT"},
+    "functions/preference_checker/small_sends.py": {"PER_S"},
+    "masscomm/channels/rate_limiter.py": {
+        *("_INCREASE_PER_S", "_ACCELERATION_PER_S", "_FLOOR_PER_S"),
+        # Windows of the rate alone.
+        *("_WINDOW_S", "_CATCH_UP_S", "_MAX_WAIT_S"),
+    },
+    "masscomm/channels/push.py": {"_MAX_TTL_S"},
+    "functions/delivery/quiet_hours_recheck.py": {"RECHECK_AFTER_S"},
+}
+
+
+def _deployed() -> dict[str, Any]:
+    """Return what rules may name: each duration, and the deployed time limits, schedules and retentions in seconds."""
+    catalogue = {entry.package: entry for entry in read_catalogue(generation="g1")}
+    kept = {base_of(topic.name): topic.retention_hours * 3_600 for topic in chain_topics()}
+    return {
+        **_durations(),
+        "timeout_s": lambda name: catalogue[name].timeout_s,
+        "every_s": lambda name: catalogue[name].schedule_s,
+        "kept_s": kept.__getitem__,
+    }
+
+
+def _durations() -> dict[str, Any]:
+    return {name: value for name, value in vars(time_limits).items() if name.isupper() and name not in ("RULES",)}
+
+
+def _holds(rule: str, names: dict[str, Any]) -> bool:
+    return bool(eval(rule, {}, names))  # noqa: S307  # our own text
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_of_durations_holds(rule: str) -> None:
+    assert _holds(rule, _deployed()), RULES[rule]
+
+
+def test_each_duration_has_a_rule() -> None:
+    named = {node.id for rule in RULES for node in ast.walk(ast.parse(rule)) if isinstance(node, ast.Name)}
+    public = {name for name in _durations() if not name.startswith("_")}
+    assert public - named - {"PROVIDER_CONNECT_S", "PROVIDER_READ_S"} == set(), "the two are in PROVIDER_CALL_S"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in _durations() if not name.startswith(("_", "RECEIPT"))))
+def test_a_much_longer_or_shorter_duration_breaks_a_rule(name: str) -> None:
+    """Each duration is bounded by a rule: a hundred thousandth or a hundred thousand times of it is noticed."""
+    names = _deployed()
+    if name in ("PROVIDER_CONNECT_S", "PROVIDER_READ_S"):
+        return
+    broken = [
+        rule
+        for factor in (0.00001, 100_000)
+        for rule in RULES
+        if not _holds(rule, names | {name: names[name] * factor})
+    ]
+    assert broken != []
+
+
+def test_retention_of_the_ledger_depends_on_the_topics() -> None:
+    """A longer retention of the delivery topics needs a longer one of the ledger."""
+    names = _deployed()
+    longer = {"kept_s": lambda name: names["kept_s"](name) * (3 if name == "delivery" else 1)}
+    assert [rule for rule in RULES if not _holds(rule, names | longer)] != []
+
+
+def _constants(path: str) -> Iterator[str]:
+    """Names of a module's durations that are numbers written there."""
+    for node in ast.parse((ROOT / path).read_text()).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        value = getattr(node, "value", None)
+        numbers = [each for each in ast.walk(value) if isinstance(each, ast.Constant)] if value is not None else []
+        if any(isinstance(each.value, int | float) and not math.isnan(each.value) for each in numbers):
+            yield from (name.id for name in names if isinstance(name, ast.Name) and DURATION.search(name.id))
+
+
+def test_durations_stand_in_one_module() -> None:
+    paths = [path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    assert "masscomm/stores/delivery_ledger.py" in paths
+    elsewhere = {
+        (path, name)
+        for path in paths
+        if path != "masscomm/domain/time_limits.py"
+        for name in _constants(path)
+        if name not in OF_ONE_MODULE.get(path, set())
+    }
+    assert elsewhere == set()
+
+
+def test_adapters_keep_the_limits_of_their_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    provider = SnsPush()._api._requests._limits
+    assert provider.connect_s + provider.read_s == time_limits.PROVIDER_CALL_S
+    ledger = DynamoDbDeliveryLedger(table="t", owner="o", clock=FixedClock())._client._limits
+    assert ledger.attempts * (ledger.connect_s + ledger.read_s) <= time_limits.LEDGER_WRITE_S
