@@ -27,7 +27,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.cursor import cursor_after, row_before
+from functions.metrics_handler.http.cursor import checked_text, cursor_problem, decode_cursor, encode_cursor
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.store.buckets import Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
@@ -48,6 +48,8 @@ from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT = 1_000
+# The maximum size of a count in a cursor: a sum of 64-bit counts fits.
+_COUNT_BITS = 100
 MAX_LIMIT = 10_000
 
 _SINGLE = ("granularity", "start", "end", "time_zone", "order", "fill", "limit", "cursor")
@@ -134,7 +136,7 @@ class MetricsRoute:
                 for row in counts.rows
             ],
             "truncated": counts.more,
-            "next_cursor": cursor_after(query, counts.rows[-1]) if counts.more else None,
+            "next_cursor": _cursor_after(query, counts.rows[-1]) if counts.more else None,
             "watermark": rfc3339(counts.watermark),
             "grace_ms": max(self.grace, counts.grace) // timedelta(milliseconds=1),
             "complete": is_complete(counts.watermark, asked.last_end, self.grace, counts.grace),
@@ -208,10 +210,40 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
     if cursor is None:
         return found
     try:
-        return _continued(found, row_before(cursor, found.whole))
+        return _continued(found, _row_before(cursor, found.whole))
     except ValueError as error:
-        read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
-        raise read.problem() from error
+        raise cursor_problem(read) from error
+
+
+def _cursor_after(query: MetricsQuery, row: Count) -> str:
+    return encode_cursor(_identity(query), int(row.bucket.timestamp()), list(row.values), row.count_total)
+
+
+def _row_before(cursor: str, query: MetricsQuery) -> Count:
+    """Return the last row of the page before a cursor. Raises ValueError if no row of the query can have this key."""
+    match decode_cursor(cursor, _identity(query)):
+        case [int() as seconds, list() as values, int() as count]:
+            if len(values) != len(query.dimensions) or not all(map(_fits, query.dimensions, values)):
+                raise ValueError("not this query's dimensions")
+            if count.bit_length() > _COUNT_BITS or abs(seconds) >= 2**36:
+                raise ValueError("no such row")
+            return Count(datetime.fromtimestamp(seconds, UTC), tuple(values), int(count))
+        case _:
+            raise ValueError("not a row")
+
+
+def _identity(query: MetricsQuery) -> object:
+    """Return what is the same for all pages of a query."""
+    same = repr(replace(query, after=None, limit=0, buckets=None, fill=False))
+    buckets = None if query.buckets is None else [int(moment.timestamp()) for moment in query.buckets]
+    return same, query.fill, buckets
+
+
+def _fits(dimension: Dimension, value: object) -> bool:
+    """Return whether a dimension can have the value. Raises ValueError for a text that cannot be stored."""
+    if dimension is Dimension.CLUB_ID:
+        return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    return isinstance(value, str) and checked_text(value) == value
 
 
 def _on_rows(granularity: Grain, start: datetime, end: datetime, zone: ZoneInfo | None, *, filled: bool) -> Asked:

@@ -10,16 +10,20 @@ cursor       next_cursor of the previous page
 A send appears once a chunk of it is counted, which takes seconds.
 """
 
-import base64
-import binascii
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.http.cursor import (
+    checked_text,
+    cursor_problem,
+    decode_cursor,
+    encode_cursor,
+    microseconds,
+    moment_of,
+)
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.store.port import MetricsStore, SendListKey, SendListQuery, SendRow, SendStatus
@@ -29,8 +33,6 @@ from masscomm.http.tenant import Clubs, parse_club_id
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 
 PARAMETERS = ("start", "end", "type", "status", "limit", "cursor", "club_id")
-_MAX_CURSOR = 1_000
-_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True)
@@ -104,31 +106,22 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListQuery:
         return query
     try:
         return replace(query, after=_key_in(cursor, query))
-    except (ValueError, OverflowError) as error:
-        read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
-        raise read.problem() from error
+    except ValueError as error:
+        raise cursor_problem(read) from error
 
 
 def _cursor_after(query: SendListQuery, key: SendListKey) -> str:
-    at = (key.requested_at - _EPOCH) // timedelta(microseconds=1)
-    return base64.urlsafe_b64encode(json.dumps([_fingerprint(query), at, key.send_id]).encode()).rstrip(b"=").decode()
+    return encode_cursor(_identity(query), microseconds(key.requested_at), key.send_id)
 
 
 def _key_in(cursor: str, query: SendListQuery) -> SendListKey:
-    """Return the cursor's key. Raises ValueError or OverflowError for another query's cursor."""
-    if len(cursor) > _MAX_CURSOR:
-        raise ValueError("too long")
-    try:
-        key = json.loads(base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, RecursionError) as error:
-        raise ValueError("not a cursor") from error
-    match key:
-        case [str() as asked, int() as at, str() as send_id] if asked == _fingerprint(query) and "\0" not in send_id:
-            send_id.encode()  # Encoding raises ValueError if the text has half of a surrogate pair.
-            return SendListKey(_EPOCH + timedelta(microseconds=at), send_id)
+    """Return the key in a cursor. Raises ValueError if it is no cursor of this query."""
+    match decode_cursor(cursor, _identity(query)):
+        case [int() as at, str() as send_id]:
+            return SendListKey(moment_of(at), checked_text(send_id))
         case _:
-            raise ValueError("not this query's")
+            raise ValueError("not a send")
 
 
-def _fingerprint(query: SendListQuery) -> str:
-    return hashlib.sha256(repr(replace(query, after=None, limit=0)).encode()).hexdigest()[:16]
+def _identity(query: SendListQuery) -> object:
+    return replace(query, after=None, limit=0)

@@ -12,16 +12,20 @@ deleted; null: none is missing. complete is true once the watermark has passed `
 false.
 """
 
-import base64
-import binascii
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.http.cursor import (
+    checked_text,
+    cursor_problem,
+    decode_cursor,
+    encode_cursor,
+    microseconds,
+    moment_of,
+)
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import is_complete
@@ -34,7 +38,6 @@ from masscomm.http.tenant import Clubs, parse_club_id
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 
 PARAMETERS = ("start", "end", "limit", "cursor", "club_id", "channel")
-_MAX_CURSOR = 8_000
 
 
 @dataclass(frozen=True)
@@ -103,43 +106,25 @@ def _parsed(user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> 
         return query
     try:
         return replace(query, after=_key_in(cursor, query))
-    except (ValueError, OverflowError) as error:
-        read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
-        raise read.problem() from error
+    except ValueError as error:
+        raise cursor_problem(read) from error
 
 
 def _cursor_after(query: LogQuery, key: LogKey) -> str:
-    text = json.dumps([_fingerprint(query), _microseconds(key.at), key.send_id, key.channel])
-    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+    return encode_cursor(_identity(query), microseconds(key.at), key.send_id, key.channel)
 
 
 def _key_in(cursor: str, query: LogQuery) -> LogKey:
-    """Return the row key in a cursor. Raises ValueError or OverflowError if the cursor belongs to another query."""
-    if len(cursor) > _MAX_CURSOR:
-        raise ValueError("too long")
-    try:
-        key = json.loads(base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, RecursionError) as error:
-        raise ValueError("not a cursor") from error
-    match key:
-        case [str() as asked, int() as at, str() as send_id, str() as channel] if asked == _fingerprint(query):
-            if "\0" in send_id + channel:
-                raise ValueError("no text")
-            (send_id + channel).encode()
-            return LogKey(_EPOCH + timedelta(microseconds=at), send_id, channel)
+    """Return the key in a cursor. Raises ValueError if it is no cursor of this query."""
+    match decode_cursor(cursor, _identity(query)):
+        case [int() as at, str() as send_id, str() as channel]:
+            return LogKey(moment_of(at), checked_text(send_id), checked_text(channel))
         case _:
-            raise ValueError("not this query's")
+            raise ValueError("not a notification")
 
 
-def _fingerprint(query: LogQuery) -> str:
-    return hashlib.sha256(repr(replace(query, after=None, limit=0)).encode()).hexdigest()[:16]
-
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+def _identity(query: LogQuery) -> object:
+    return replace(query, after=None, limit=0)
 
 
 _limit = parse.whole_number(1, MAX_LIMIT)
