@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from rich.text import Text
 
@@ -50,14 +51,17 @@ class Inbox:
     config: StackConfig
     user_ids: Sequence[int]
 
-    def messages(self) -> list[Message]:
-        """Return all messages since the provider was started: those of each device in their order, then the e-mails."""
-        directory = OpenSearchDirectory(
+    @cached_property
+    def _directory(self) -> OpenSearchDirectory:
+        return OpenSearchDirectory(
             connect(self.config.opensearch_url), progress=KafkaCdcProgress.from_environment, clock=SystemClock()
         )
-        users = directory.users(self.user_ids)
+
+    def messages(self) -> list[Message]:
+        """Return all messages since the provider was started: those of each device in their order, then the e-mails."""
+        users = self._directory.users(self.user_ids)
         found = []
-        for user_id, devices in directory.devices(self.user_ids).items():
+        for user_id, devices in self._directory.devices(self.user_ids).items():
             for device in devices:
                 if device.endpoint_arn is not None:
                     receiver = f"device {device.device_id} ({device.platform})"

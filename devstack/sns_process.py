@@ -116,11 +116,6 @@ class SnsStandIn:
             yield from (Received(*entry) for entry in entries)
             first += len(entries)
 
-    def _page(self, first: int) -> list[list[Any]]:
-        answer = self._client.get("/received", params={"since": first, "most": _PAGE}).raise_for_status()
-        entries: list[list[Any]] = answer.json()
-        return entries
-
     def counts(self) -> Counts:
         """Return the numbers of publish requests."""
         return Counts(**self._client.get("/counts").raise_for_status().json())

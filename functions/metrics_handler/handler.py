@@ -126,7 +126,7 @@ def get_send(asked: rest.Request, send_id: str) -> Response:
 
 @api.post("/v1/sends/{send_id}/cancel")
 def post_cancel(asked: rest.Request, send_id: str) -> Response:
-    """Cancel a send: what is not published ends with the status cancelled."""
+    """Cancel a send: each notification that is not published yet gets the status cancelled."""
     logs.note(send_id=send_id)
     body = bootstrap().cancel_route.answer(send_id, asked.parameters, asked.clubs, asked.text())
     logger.info("send cancelled", principal=asked.principal)

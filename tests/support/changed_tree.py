@@ -1,5 +1,5 @@
-"""Makes a copy of the tree with changed files, for tests that add an entry to a list and read what is computed from
-it.
+"""Copies the tree and changes files in the copy: for tests that add an entry to a list, and check the files that are
+computed from the list.
 """
 
 import json

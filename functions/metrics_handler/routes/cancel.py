@@ -1,4 +1,4 @@
-"""POST /v1/sends/{send_id}/cancel: end what is not published of a send.
+"""POST /v1/sends/{send_id}/cancel: cancel the notifications of a send that are not published yet.
 
 The cancellation is recorded; preference_checker, builder and delivery read it with each batch. Notifications that an
 invocation publishes meanwhile count as sent: GET /v1/sends/{send_id} has their number. A repeated request gets the same
