@@ -56,8 +56,9 @@ class KafkaProducer:
             "bootstrap.servers": bootstrap_servers,
             "acks": "all",
             "enable.idempotence": True,
-            # A single record must not be delayed; only the flush at the end of the invocation waits.
-            "linger.ms": 0,
+            # The records of a batch share requests. No record waits for the end of this time: the flush at the end of
+            # the invocation sends all records at once.
+            "linger.ms": 5,
             "compression.type": "lz4",
             # The client's size limit is above that of every topic except dead-letter, so that the broker refuses
             # records that are too large.
