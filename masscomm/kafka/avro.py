@@ -229,6 +229,8 @@ class Codec:
 
         self._registry = registry
         self._writers: dict[int, Any] = {}
+        # By topic and schema name: the first bytes of each value.
+        self._headers: dict[tuple[str, str], bytes] = {}
 
     def encode(self, topic: str, schema: str, value: Mapping[str, Any]) -> bytes:
         """Encode a record of schemas/<schema>.avsc for a topic.
@@ -240,9 +242,12 @@ class Codec:
         """
         import fastavro
 
-        schema_id = self._registry.id_of(f"{topic}-value", own_schema(schema))
+        header = self._headers.get((topic, schema))
+        if header is None:
+            schema_id = self._registry.id_of(f"{topic}-value", own_schema(schema))
+            header = self._headers[topic, schema] = bytes([_MAGIC]) + schema_id.to_bytes(4, "big")
         buffer = io.BytesIO()
-        buffer.write(bytes([_MAGIC]) + schema_id.to_bytes(4, "big"))
+        buffer.write(header)
         fastavro.schemaless_writer(buffer, _reader_schema(schema), value)
         return buffer.getvalue()
 
