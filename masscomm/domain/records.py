@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from masscomm.domain.ids import derived_id
 from masscomm.domain.limits import FIELDS_OF_SEND
@@ -25,8 +25,7 @@ class AvroRecord:
 
     def to_avro(self) -> dict[str, Any]:
         """Return the value to encode in Avro. Nested records become mappings; lists are not copied."""
-        names = (f.name for f in fields(cast(Any, self)))
-        return {name: _plain(getattr(self, name)) for name in names}
+        return {name: _plain(value) for name, value in vars(self).items()}
 
 
 def _plain(value: Any) -> Any:
@@ -44,7 +43,9 @@ def assembled[R: AvroRecord](kind: type[R], *parts: "DataclassInstance") -> R:
     values: dict[str, Any] = {}
     for part in parts:
         kinds: tuple[Any, Any] = type(part), kind
-        values |= {name: getattr(part, name) for name in _shared_fields(*kinds)}
+        values_of_part = vars(part)
+        for name in _shared_fields(*kinds):
+            values[name] = values_of_part[name]
     return kind(**values)
 
 
