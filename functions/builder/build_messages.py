@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -49,8 +49,8 @@ _MAX_GROWN_BYTES = 950_000
 # on one core of 2024, and two seconds with 512 MB in Lambda. A batch of 20 such records then ends within a minute.
 RECORD_STEPS = 500_000
 
-# The number of concurrent writes to the decision log: recording a whole batch takes the time of one or two writes.
-_RECORDING_AT_ONCE = 10
+# The number of threads for concurrent look-ups and writes: recording a whole batch takes the time of one or two writes.
+_THREADS = 10
 
 _NO_ADDRESS = Decision(Status.SUPPRESSED, Reason.NO_ADDRESS, "directory")
 _NO_TEMPLATE = Decision(Status.FAILED, Reason.NO_TEMPLATE, "template")
@@ -87,6 +87,7 @@ class BuildMessages:
     clock: Clock
     decision_log: DecisionLog
     cancellations: Cancellations
+    pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS))
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
         """Decode and check a build record. Raises DeadLetter or Retry."""
@@ -110,10 +111,8 @@ class BuildMessages:
                 drafts.append(Draft(item=item, written=written, parts=[]))
                 continue
             batch.attempt(item, partial(self._draft, item, confirmation, users, templates, drafts))
-        with ThreadPoolExecutor(_RECORDING_AT_ONCE) as pool:
-            recordings = [pool.submit(self._record_decisions, draft) for draft in drafts]
-        for draft, decided in zip(drafts, recordings, strict=True):
-            batch.attempt(draft.item, partial(self._emit, batch, draft, decided.result))
+        for draft, decided in [(draft, self._begin_recording(draft)) for draft in drafts]:
+            batch.attempt(draft.item, partial(self._emit, batch, draft, decided))
 
     def _look_up(
         self, builds: Sequence[BuildRequested]
@@ -122,11 +121,10 @@ class BuildMessages:
 
         Raises Retry.
         """
-        with ThreadPoolExecutor(2) as pool:
-            cancelled = pool.submit(self.cancellations.cancelled, {send_of(build) for build in builds})
-            templates = pool.submit(self.templates.load, [_key(build) for build in builds])
-            users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
-            return users, templates.result(), cancelled.result()
+        cancelled = self.pool.submit(self.cancellations.cancelled, {send_of(build) for build in builds})
+        templates = self.pool.submit(self.templates.load, [_key(build) for build in builds])
+        users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
+        return users, templates.result(), cancelled.result()
 
     def dead_lettered(self, batch: Batch[BuildRequested], item: Item[BuildRequested], why: DeadLetter) -> None:  # noqa: ARG002
         """Produce outcome records with the status failed for all recipients of a dead-lettered record."""
@@ -151,6 +149,13 @@ class BuildMessages:
         written.decisions |= _too_large(parts, MAX_CONTENT_BYTES)
         fitting = [part for part in parts if part.size <= MAX_CONTENT_BYTES]
         drafts.append(Draft(item=item, written=written, parts=fitting))
+
+    def _begin_recording(self, draft: "Draft") -> Callable[[], Decisions]:
+        """Return a function that waits for the recorded decisions. The decision about a single recipient needs no
+        write, so it needs no thread either.
+        """
+        record = partial(self._record_decisions, draft)
+        return record if len(draft.item.value.positions) == 1 else self.pool.submit(record).result
 
     def _record_decisions(self, draft: "Draft") -> Decisions:
         build = draft.item.value
