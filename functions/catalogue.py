@@ -1,5 +1,4 @@
-"""Reads functions.yaml, the list of functions with their settings, for each lane (kind of send) that has its own
-functions.
+"""Reads functions.yaml, the list of functions with their settings, for each lane that has its own functions.
 
 The local stack and the deployment both use it. The comments in functions.yaml explain the settings.
 """
@@ -17,7 +16,7 @@ from masscomm.kafka import topics
 FILE = Path(__file__).with_name("functions.yaml")
 # The prefix of the names of consumer groups and of each function's resources in AWS.
 PREFIX = "masscomm"
-# The lanes (kinds of sends) whose records have few recipients each.
+# The lanes whose records have few recipients each.
 _FEW_RECIPIENTS = (Lane.SMALL, Lane.CRITICAL)
 _NO_CONFIG = ("topics", "on_failure", "batch_size", "small_batch_size")
 
@@ -37,11 +36,11 @@ class EventSource:
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionEntry:
-    """One function in one lane (kind of send)."""
+    """One function in one lane."""
 
     # The deployed name of the function: NAME or NAME-critical.
     name: str
-    # The package of the function, NAME, which is the same in both lanes (kinds of sends).
+    # The package of the function, NAME, which is the same in both lanes.
     package: str
     handler: str
     lane: Lane
@@ -58,12 +57,11 @@ class FunctionEntry:
 
     @property
     def group(self) -> str:
-        """Return the consumer group of the function."""
         return f"{PREFIX}.{self.name}"
 
 
 def read_catalogue(functions_file: Path = FILE, *, generation: str) -> list[FunctionEntry]:
-    """Return the functions in the file, each once for every lane (kind of send) that it has.
+    """Return the functions in the file, each once for every lane that it has.
 
     Args:
         functions_file: The path of functions.yaml.

@@ -104,8 +104,8 @@ class BuildMessages:
         confirmation = Confirmation(directory=self.directory, remaining_s=batch.remaining_s)
         drafts: list[Draft] = []
         for item in items:
-            # The delivery function ends a cancelled notification of a single recipient, because the decision log does
-            # not record it.
+            # A cancelled notification of a single recipient continues: the decision log has no entry for it, so only
+            # the delivery function can end it.
             if send_of(item.value) in cancelled and len(item.value.positions) > 1:
                 written = Written(decisions=dict.fromkeys(item.value.positions, CANCELLED))
                 drafts.append(Draft(item=item, written=written, parts=[]))
@@ -189,8 +189,8 @@ class BuildMessages:
         self._emit_outcomes(batch, item, decisions)
 
     def _look_up_again[V](self, confirmation: Confirmation, build: BuildRequested, look_up: Callable[[], V]) -> V:
-        """Repeat a look-up that missed rows, once the directory in OpenSearch is complete up to the time of the
-        request. Raises Retry.
+        """Repeat a look-up that missed rows, once the directory is complete up to the time of the request. Raises
+        Retry.
         """
         confirmation.confirm(min(build.timestamp, self.clock.now_ms()))
         return look_up()
@@ -334,7 +334,7 @@ def _id_of(template: Template | None) -> int | None:
 
 
 def _rendered(field: Field, context: Mapping[str, Any], steps: Steps) -> str | RenderError:
-    """Return the text that the recipients share, or the error that all of them share."""
+    """Return the text of a field that all recipients share, or the error of rendering it."""
     try:
         return field.render(context, steps)
     except RenderError as error:

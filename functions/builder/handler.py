@@ -23,7 +23,6 @@ logger = logs.logger("builder")
 
 @cache
 def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
-    """Build the adapters at the first invocation, and keep them for later ones."""
     from functions.builder.build_messages import BuildMessages
     from functions.builder.templates import TemplateCache
 

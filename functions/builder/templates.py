@@ -33,8 +33,6 @@ Key = tuple[int, str, str]  # The key of a group of templates: club, type (categ
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One compiled field of a template."""
-
     name: str
     # Whether the text depends on the user; if so, it is rendered for each recipient.
     personal: bool
@@ -50,14 +48,12 @@ class SizedCache[K, V]:
         self.size = 0
 
     def get(self, key: K) -> V | None:
-        """Return an entry, which becomes the most recently used one; None if it is missing."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
         return self._entries[key][0]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Store an entry of `size` bytes, and evict the least recently used ones if necessary."""
         self.remove(key)
         self._entries[key] = value, size
         self.size += size
@@ -65,7 +61,6 @@ class SizedCache[K, V]:
             self.remove(next(iter(self._entries)))
 
     def remove(self, key: K) -> None:
-        """Remove the entry if it exists."""
         if key in self._entries:
             self.size -= self._entries.pop(key)[1]
 
@@ -96,7 +91,6 @@ class TemplateCache:
         return found
 
     def forget(self, key: Key) -> None:
-        """Remove the key from the cache."""
         self._known.remove(key)
 
 
@@ -107,8 +101,8 @@ def by_locale(templates: Sequence[Template]) -> dict[str, Template]:
 
 
 def choose(templates: Mapping[str, Template], locale: str) -> Template | None:
-    """Return the template for the locale, else for its language, else for the default locale; None if there is none
-    of them.
+    """Return the template for the locale, else for its language, else for the default locale; None if none of these
+    exists.
     """
     locale = _normal(locale)
     wanted = (locale, locale.split("-")[0], DEFAULT_LOCALE)
@@ -167,7 +161,6 @@ def _literal(field: MessageField) -> Field:
 
 
 def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values that a template can read."""
     return {
         "user": {"first_name": user.first_name, "last_name": user.last_name, "locale": user.locale},
         "data": data,
@@ -177,8 +170,6 @@ def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, A
 
 @dataclass(frozen=True, kw_only=True)
 class _Compiled:
-    """The cached result of compiling a template."""
-
     # The compiled fields, or the error of a template that does not compile.
     fields: list[Field] | RenderError
     # The steps (units of work) that compiling took.

@@ -1,6 +1,4 @@
-"""Applies a batch of change events to the indices of the directory (the copy of the monolith's tables in
-OpenSearch).
-"""
+"""Applies a batch of change events to the indices of the directory."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -118,7 +116,7 @@ class ApplyChanges(UseCase[Change]):
         # A deleted row keeps a document: because of its version, the index refuses older changes that are redelivered.
         source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
         if row.columns is not None and row.table == "devices":
-            # Delivery waits for the endpoint of a device whose row is only seconds old.
+            # Delivery reads this time, because it waits for the endpoint of a device whose row is only seconds old.
             source = {**row.columns, "changed_at_ms": row.changed_at_ms}
         return VersionedDocument(
             index=self._generations[row.generation].index(row.table), id=row.id, version=row.version, source=source

@@ -45,7 +45,7 @@ class Generation:
         self._clock = clock
         self._logger = logger or logs.logger("cdc_consumer")
         self._settled = False
-        # The oldest heartbeat that is not yet known to be followed by a stored source offset of Kafka Connect.
+        # The oldest heartbeat after which Kafka Connect may not have stored a source offset yet.
         self._unwritten: Heartbeat | None = None
 
     def index(self, table: str) -> str:
@@ -231,7 +231,6 @@ class Generation:
                 self._client.indices.update_aliases(body={"actions": actions})
 
     def _aliases(self) -> dict[str, set[str]]:
-        """Return the indices that each existing alias points to."""
         with answering("the aliases"):
             try:
                 answer = self._client.indices.get_alias(name=",".join(captured_tables()))

@@ -23,7 +23,6 @@ logger = logs.logger("cdc_consumer")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
-    """Build the adapters once per function environment, at the first invocation."""
     client = connect_from_environment()
     generations = [
         Generation(

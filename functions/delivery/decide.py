@@ -42,12 +42,12 @@ class DirectoryView:
     # The current rows of the users of a delayed record, which may have changed since it was built; None for any other
     # record.
     users: Mapping[int, User] | None = None
-    # Those of the e-mail addresses that are on the club's suppression list.
+    # The e-mail addresses of these users that are on the club's suppression list.
     suppressed: Collection[str] = ()
-    # The decisions for users that are in quiet hours: held until these end, or expired by then.
+    # The decisions for users in quiet hours: held until quiet hours end, or expired if the notification expires before
+    # that.
     quiet: Mapping[int, Decision] = field(default_factory=dict)
-    # Whether the directory in OpenSearch is complete up to the send's time, so that a row that is absent now does not
-    # arrive later.
+    # Whether the directory is complete up to the send's time, so that a row that is absent now does not arrive later.
     absence_is_confirmed: bool = False
     # Whether the send of the record is cancelled.
     is_cancelled: bool = False
@@ -85,8 +85,8 @@ def decide(
     """Decide about the recipients at these indices of a delivery record.
 
     Args:
-        was_deferred: Whether these recipients were deferred before. The send had not expired then, so a recipient
-            without a device stays suppressed. Expiry is checked again before each provider call.
+        was_deferred: Whether these recipients were deferred earlier in this invocation. Then expires_at is not compared
+            here, because it is compared again before each provider call.
     """
     rules = _Rules(
         delivery=delivery,
@@ -125,8 +125,6 @@ def endpoint_due_s(devices: Sequence[Device], now_ms: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """Applies the rules to the recipients of one record."""
-
     delivery: DeliveryRequested
     view: DirectoryView
     now_ms: int
@@ -166,8 +164,8 @@ class _Rules:
         return make(decision=quiet)
 
     def _user_may_be_missing(self, user_id: int) -> bool:
-        """Return whether an absent user may still arrive in the directory in OpenSearch. This concerns only delayed
-        records, until the absence is confirmed.
+        """Return whether an absent user may still arrive in the directory. This concerns only delayed records, until
+        the absence is confirmed.
         """
         users = self.view.users
         return users is not None and user_id not in users and not self.view.absence_is_confirmed

@@ -82,7 +82,7 @@ class Deliver:
     caller: Caller
     retry_scheduler: RetryScheduler
     clock: Clock
-    # The threads that send concurrent requests to the directory in OpenSearch and the ledger.
+    # The threads that send concurrent requests to the directory and the ledger.
     pool: Executor
     # The largest number of recipients, over all records of a batch, that are published to before their results are
     # recorded.
@@ -189,7 +189,7 @@ class Deliver:
                 raise Retry("another invocation is delivering the record")
             self.clock.sleep(pause_s)
             begun = self._begin([item.value])[0]
-        # The users are looked up again: the rows of the earlier look-up are as old as the wait was long.
+        # The users are looked up again, because their rows may have changed during the wait.
         try:
             views = self._look_up([item])
         except Exception:
@@ -198,7 +198,7 @@ class Deliver:
         self._deliver(batch, [item], views, {item.value.record_id: begun}, confirmation)
 
     def _release(self, record_ids: Iterable[str]) -> None:
-        """Release leases, so that the next invocation does not have to wait for their end. It waits if the ledger
+        """Release leases, so that the next invocation need not wait until they expire. A lease expires if the ledger
         does not respond.
         """
         try:

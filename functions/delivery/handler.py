@@ -36,13 +36,12 @@ from masscomm.stores.retry_schedule import RetrySchedule
 logger = logs.logger("delivery")
 
 
-# The number of threads for concurrent requests to the directory in OpenSearch and the delivery ledger.
+# The number of threads for concurrent requests to the directory and the delivery ledger.
 _THREADS = 8
 
 
 @cache
 def bootstrap() -> tuple[BatchDriver, Deliver]:
-    """Build the adapters at the first invocation, and keep them for later ones."""
     from masscomm.channels.gateway import WORKERS, ProviderGateway
     from masscomm.channels.ses_email import SesEmail
     from masscomm.channels.sns_push import SnsPush
@@ -86,7 +85,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
 
 
 def _unrecorded() -> int:
-    """Return the limit of unrecorded recipients. DELIVERY_SLICE_SIZE is the earlier name of the variable."""
+    """Return the limit in DELIVERY_UNRECORDED, or in DELIVERY_SLICE_SIZE, the variable's earlier name."""
     number = environment.number("DELIVERY_UNRECORDED", environment.number("DELIVERY_SLICE_SIZE", UNRECORDED))
     if number < 1:
         raise Stop("DELIVERY_UNRECORDED is less than 1")

@@ -18,7 +18,7 @@ from masscomm.stores.retry_schedule import RetrySchedule
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A record, and the rows of the recipients to look up."""
+    """A record, and the indices of its recipients to look up."""
 
     delivery: DeliveryRequested
     lane: Lane
@@ -46,13 +46,13 @@ class LookUp:
     quiet_after_s: float = RECHECK_AFTER_S
 
     def views(self, questions: Sequence[Question]) -> list[DirectoryView]:
-        """Return the view of each record, in as many round trips for all of them as for one.
+        """Return the view of each record. All records share the same round trips.
 
-        Errors: Retry where the directory or the store of cancellations does not answer.
+        Raises Retry if the directory or the store of cancellations does not respond.
         """
         now_ms = self.clock.now_ms()
-        # The confirmation is read before the look-up: otherwise a row that arrives between the two would count as
-        # absent for certain.
+        # The confirmation is read before the look-up: a row that arrived in between would otherwise be confirmed as
+        # absent.
         confirmed = [self.directory.is_confirmed(min(each.delivery.timestamp, now_ms)) for each in questions]
         pushed = _user_ids(each for each in questions if CHANNELS[each.delivery.channel].to_devices)
         direct = _user_ids(each for each in questions if not each.is_delayed)
@@ -95,7 +95,6 @@ class LookUp:
         return views
 
     def _suppressed(self, questions: Iterable[Question], users: dict[int, User], now_ms: int) -> dict[int, set[str]]:
-        """Return the suppressed e-mail addresses by club."""
         addresses: dict[int, dict[str, None]] = {}
         for each in questions:
             if not CHANNELS[each.delivery.channel].to_devices:

@@ -55,8 +55,8 @@ class Outcomes:
     def report_gone(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], device: Device, error: TargetGone
     ) -> None:
-        """Produce the status of a device that accepts no message any more. If a crash prevents this, the next push
-        to the device repeats it.
+        """Produce the status of a device that accepts no message any more. After a crash, the next push to the device
+        produces it.
         """
         delivery = item.value
         record = DeviceStatusChanged(

@@ -50,7 +50,7 @@ def quiet_decisions(
 
     Raises Stop if no time zones are installed.
     """
-    # A message without expires_at is retried for the lifetime of the retry schedule, in quiet hours or not.
+    # The deadline includes the retry schedule's lifetime, which limits a message without expires_at.
     deadline_ms = retry_schedule.deadline_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
     found = {
         user_id: decide_by_hours(user, settings[user_id], type=delivery.type, now_ms=now_ms, expires_at=deadline_ms)

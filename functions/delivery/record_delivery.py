@@ -38,17 +38,14 @@ class RecordDelivery:
 
     @property
     def delivery(self) -> DeliveryRequested:
-        """Return the delivery record."""
         return self.item.value
 
     @property
     def channel(self) -> str:
-        """Return the channel of the record's provider calls."""
         return self.item.value.channel
 
     @property
     def log_keys(self) -> Mapping[str, Any]:
-        """Return the keys of log lines about the record."""
         return self.item.log_keys
 
     @property
@@ -58,7 +55,6 @@ class RecordDelivery:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether each recipient has a recorded result."""
         return self.done.keys() >= set(self.delivery.positions)
 
     async def remaining_s(self) -> float:

@@ -40,7 +40,7 @@ def final_result(recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]
 def delayed_result(
     recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]], retry_at_ms: int | None
 ) -> RecipientResult:
-    """Return the result of a recipient whose remaining devices are tried again at retry_at_ms; it is None if the
+    """Return the result of a recipient whose remaining devices are tried again at `retry_at_ms`, which is None if the
     deadline has passed.
 
     A recipient that has the message on one device is recorded with the group: otherwise, while the record is in

@@ -48,8 +48,6 @@ class DeviceStates(Protocol):
 
 
 class OpenSearchDeviceStates:
-    """Device states in OpenSearch."""
-
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
 
@@ -101,11 +99,8 @@ class OpenSearchDeviceStates:
 
 
 class InMemoryDeviceStates:
-    """Device states in a dictionary, for unit tests."""
-
     def __init__(self) -> None:
         self.states: dict[str, DeviceState] = {}
-        # An error that each call raises; None: calls succeed.
         self.failing: Exception | None = None
 
     def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:

@@ -35,7 +35,7 @@ class InvalidToken(Exception):
 class Endpoints(Protocol):
     """The interface with which the device registrar manages endpoints at the push provider.
 
-    No method deletes an endpoint, because another device may use it by then. Calls are idempotent.
+    No method deletes an endpoint, because another device may have the same token. Calls are idempotent.
     """
 
     def register(self, platform: str, token: str) -> str:
@@ -111,14 +111,11 @@ def _as_ours(error: ClientError) -> Retry | Stop:
 
 
 class InMemoryEndpoints:
-    """A registry of endpoints in dictionaries, for unit tests."""
-
     def __init__(self) -> None:
         # Whether each endpoint is enabled, by its ARN.
         self.enabled: dict[str, bool] = {}
         # The tokens that are refused.
         self.invalid: set[str] = set()
-        # An error that each call raises; None: calls succeed.
         self.failing: Exception | None = None
         # The calls as (method, argument).
         self.calls: list[tuple[str, str]] = []

@@ -23,7 +23,6 @@ logger = logs.logger("device_registrar")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
-    """Build the adapters once per function environment, at the first invocation."""
     workers = int(environment.number("REGISTRAR_WORKERS", 16))
     applications = {
         "gcm": environment.required("PLATFORM_APPLICATION_ARN_GCM"),

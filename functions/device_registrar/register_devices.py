@@ -48,8 +48,8 @@ class _Device:
     error: Exception | None = None
 
     def end(self, error: Exception | None) -> None:
-        """Set the error of all records of the device. The newest row replaces the older ones; invalid rows are
-        dead-lettered.
+        """Set the error on all records of the device, because they have the same result. Without an error, invalid rows
+        are dead-lettered.
         """
         for item in self.items:
             item.error = error or _refusal(item.value)

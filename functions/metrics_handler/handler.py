@@ -35,8 +35,6 @@ api = rest.Api(logger, retry_after_s=2)
 
 @dataclass(frozen=True)
 class UseCases:
-    """The use cases of the routes."""
-
     metrics_route: MetricsRoute
     trending_route: TrendingRoute
     stream_route: StreamRoute
@@ -48,7 +46,6 @@ class UseCases:
 
 @cache
 def bootstrap() -> UseCases:
-    """Build the adapters once per function environment, at the first invocation."""
     from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
     from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
     from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations

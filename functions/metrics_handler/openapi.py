@@ -103,7 +103,6 @@ def _operation(method: str, path: str, route: Route) -> dict[str, Any]:
 
 
 def _successes(method: str, content: dict[str, Any]) -> dict[str, Any]:
-    """Return the successful responses of a request by status."""
     if method == "POST":
         return {"202": {"description": "Recorded; it takes effect with the next batches", "content": content}}
     return {
@@ -142,7 +141,6 @@ _PROBLEM_SCHEMA = {
 
 
 def main(write: Callable[[str], object] = sys.stdout.write) -> None:
-    """Write the description to standard output as JSON."""
     write(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
 
 

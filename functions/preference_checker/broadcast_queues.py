@@ -73,7 +73,7 @@ class QueueLeaseStore(Protocol):
 def assign_queue(
     leases: Mapping[Lane, QueueLease], club_id: int, now_ms: int
 ) -> tuple[Lane, Mapping[Lane, QueueLease] | None]:
-    """Return the queue for a tenant, and the leases to store for it, or None if the stored leases stay as they are."""
+    """Return the queue for a tenant, and the leases to store; None if the stored leases do not change."""
     last = {
         lane: lease.renewed_ms if lease is not None and lease.renewed_ms <= now_ms + QUEUE_CLOCK_SKEW_MS else 0
         for lane in BROADCASTS
@@ -110,7 +110,9 @@ class BroadcastQueues:
         return queue
 
     def _from_store(self, club_id: int, clock: Clock) -> Lane | None:
-        """Return the tenant's queue from the store; None if the store returns none."""
+        """Return the tenant's queue from the store; None if the store fails, is slow, or is paused after such a
+        failure.
+        """
         began = clock.monotonic()
         if began < self._paused_until:
             return None

@@ -54,7 +54,7 @@ class CheckPreferences:
     def dead_lettered(self, batch: Batch[Chunk], item: Item[Chunk], why: DeadLetter) -> None:
         """Produce outcome records with the status failed for all recipients of a dead-lettered record."""
         if isinstance(why, OtherContent):
-            return  # Each recipient has an outcome from the content that was recorded first.
+            return  # Produce nothing: each recipient has an outcome from the content that was recorded first.
         if isinstance(why, OtherRecipients):
             item.value = item.value.with_others_id()
         self._emit(batch, item, plan.Plan(outcomes=plan.outcomes_for_all(item.value.request, DEAD_LETTERED)))
@@ -83,9 +83,7 @@ class CheckPreferences:
             self._record(batch, item, decisions)
 
     def _record(self, batch: Batch[Chunk], item: Item[Chunk], decisions: plan.ByChannel) -> None:
-        """Record the decisions, and produce the records that follow from those recorded first: these, or those of an
-        earlier delivery.
-        """
+        """Record the decisions if none are recorded yet, and produce the records that follow from the recorded ones."""
         request = item.value.request
         now = Decisions(
             positions=request.positions,

@@ -26,11 +26,11 @@ class Chunk:
     """The request in a consumed record: the recipients of a send's chunk, or of a recheck record."""
 
     request: RecheckRequested
-    # The lane (kind of send) of the consumed record.
+    # The lane of the consumed record.
     lane: Lane = Lane.BULK
     # Whether the record came from a topic of new sends.
     is_new: bool = False
-    # Whether the lane (kind of send) is already the broadcast queue to which derived records are produced.
+    # Whether the lane is already the broadcast queue to which derived records are produced.
     queued: bool = True
     send_at: int | None = None
     # Whether the send of these recipients is cancelled.
@@ -44,8 +44,8 @@ class Chunk:
         return self.request
 
     def with_others_id(self) -> "Chunk":
-        """Return the chunk of a send with another id, because decisions about other users are recorded under its
-        own.
+        """Return the chunk under another id, because decisions about other users are already recorded under its own
+        id.
         """
         return replace(
             self, request=replace(self.request, record_id=others_id(self.request.record_id, self.request.user_ids))

@@ -28,7 +28,6 @@ logger = logs.logger("preference_checker")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
-    """Build the adapters at the first invocation, and keep them for later ones."""
     driver, clock = batch_driver("preference_checker", logger), SystemClock()
     use_case = CheckPreferences(
         directory=OpenSearchDirectory.from_environment(),

@@ -1,4 +1,4 @@
-"""Looks up the users of requests, and waits for the directory in OpenSearch if a missing row may still arrive."""
+"""Looks up the users of requests, and waits for the directory if a missing row may still arrive."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from masscomm.errors import Retry
 
 @dataclass(frozen=True, kw_only=True)
 class LookUp:
-    """Looks up the users of a batch's requests, with many requests in one query."""
+    """Looks up the users of a batch's requests; one query has the users of many requests."""
 
     directory: Directory
     clock: Clock
@@ -48,8 +48,7 @@ class LookUp:
             if id(item) not in confirmed and view.missing(item.value.request):
                 unconfirmed.append(item)
             else:
-                # These requests need no newer rows, so they are yielded before the wait for the directory in
-                # OpenSearch.
+                # These requests need no newer rows, so they are yielded before the wait for the directory.
                 yield item, view
         try:
             behind = self._behind(unconfirmed, confirmation)
@@ -62,9 +61,7 @@ class LookUp:
             yield item, DirectoryView(users=newer.users, settings=newer.settings, unconfirmed=missing)
 
     def _behind(self, items: Iterable[Item[Chunk]], confirmation: Confirmation) -> set[int]:
-        """Return the ids (by Python's id()) of the requests that are newer than the directory in OpenSearch. Raises
-        Stop.
-        """
+        """Return the ids (by Python's id()) of the requests that are newer than the directory. Raises Stop."""
         behind = set()
         for item in sorted(items, key=self._requested_at):
             try:
@@ -74,9 +71,7 @@ class LookUp:
         return behind
 
     def _look_up_again(self, items: Iterable[Item[Chunk]], view: DirectoryView) -> DirectoryView:
-        """Look up missing rows again, after the directory in OpenSearch is complete up to the time of the request.
-        Raises Retry.
-        """
+        """Look up missing rows again, after the directory is complete up to the time of the request. Raises Retry."""
         missing = [user_id for item in items for user_id in view.missing(item.value.request)]
         if not missing:
             return view

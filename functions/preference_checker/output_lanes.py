@@ -1,4 +1,4 @@
-"""Chooses the lanes (kinds of sends) of the records that are derived from a chunk of a send."""
+"""Chooses the lanes of the records that are derived from a chunk of a send."""
 
 from dataclasses import dataclass, field
 
@@ -13,16 +13,15 @@ from masscomm.domain.lanes import BROADCASTS, Lane
 class OutputLanes:
     """Chooses lanes. Each function environment has one instance.
 
-    A redelivery may choose another lane (kind of send). The record id stays the same, so that consumers ignore the
-    second copy.
+    A redelivery may choose another lane. The record id stays the same, so that consumers ignore the second copy.
     """
 
     small_sends: SmallSends = field(default_factory=SmallSends)
     queues: BroadcastQueues = field(default_factory=lambda: BroadcastQueues(InMemoryQueueLeaseStore()))
 
     def of_builds(self, chunk: Chunk, clock: Clock) -> Lane:
-        """Return the lane (kind of send) of build records. If small sends exceed the tenant's rate, it is the
-        tenant's broadcast queue.
+        """Return the lane of build records. If small sends exceed the tenant's rate, it is the tenant's broadcast
+        queue.
         """
         request = chunk.request
         if chunk.lane is Lane.SMALL and not self.small_sends.admit(
@@ -32,9 +31,7 @@ class OutputLanes:
         return self.of_rechecks(chunk, clock)
 
     def of_rechecks(self, chunk: Chunk, clock: Clock) -> Lane:
-        """Return the lane (kind of send) of the chunk; for a broadcast that has no queue yet, the queue of its
-        tenant.
-        """
+        """Return the lane of the chunk; for a broadcast that has no queue yet, the queue of its tenant."""
         if chunk.queued or chunk.lane not in BROADCASTS:
             return chunk.lane
         return self.queues.of(chunk.request.club_id, clock)

@@ -36,13 +36,13 @@ type ByChannel = Mapping[str, Mapping[int, Decision]]
 
 
 class Recipient(NamedTuple):
-    """A recipient with the rows that the directory in OpenSearch has about the user."""
+    """A recipient with the rows that the directory has about the user."""
 
     position: int
     user_id: int
     user: User | None
     settings: UserSettings | None
-    # Whether a row is missing that may still arrive in the directory in OpenSearch.
+    # Whether a row is missing that may still arrive in the directory.
     unconfirmed: bool
 
 
@@ -92,7 +92,6 @@ class Verdict(Enum):
 
 
 def verdict_of(decision: Decision) -> Verdict:
-    """Return the consequence of a decision."""
     if decision.status is None:
         return Verdict.ALLOWED
     if decision == UNCONFIRMED or decision.until_ms is not None:
@@ -108,7 +107,7 @@ class DelayedPart(NamedTuple):
 
 
 class RangeOutcomes(NamedTuple):
-    """The outcomes of recipients in a range of positions on one channel; the range may have none."""
+    """The outcomes of the recipients in a range of positions on one channel; there may be none."""
 
     channel: str
     span: tuple[int, int]
@@ -130,8 +129,8 @@ class Plan:
 
 
 def continue_at_send_at(chunk: Chunk, now_ms: int) -> Chunk:
-    """Return the recipients of a send's record as a single part, in the form that it has after send_at, if that time
-    has passed. Otherwise return the record unchanged.
+    """Return the chunk as it is after its send_at, if that time has passed and the chunk has a single part. Otherwise
+    return it unchanged.
 
     A cancelled send does not wait for its send_at.
     """
@@ -144,8 +143,8 @@ def continue_at_send_at(chunk: Chunk, now_ms: int) -> Chunk:
 def plan_without_look_up(chunk: Chunk, now_ms: int) -> Plan | None:
     """Return the plan for a chunk whose recipients are not decided about now; None for any other chunk.
 
-    A redelivery must treat a chunk with a send_at, and a long chunk, as the first delivery did: expires_at is compared
-    with the current time only for requests whose recipients are decided about now.
+    A redelivery must have the same plan as the first delivery. Therefore the current time is compared with expires_at
+    only for requests whose recipients are decided about now.
     """
     request, send_at = chunk.request, chunk.send_at
     if send_at is not None and request.expires_at is not None and request.expires_at <= send_at:
@@ -158,15 +157,15 @@ def plan_without_look_up(chunk: Chunk, now_ms: int) -> Plan | None:
     if len(request.positions) > SPLIT_ABOVE:
         return Plan(forwarded=split_parts(request))
     if chunk.is_new and chunk.lane in BROADCASTS and len(request.positions) > RANGE_SIZE:
-        # The parts of a long chunk (a record with very many recipients) are produced within the tenant's own queue:
-        # producing them is far faster than looking up their recipients.
+        # The parts of a long chunk are produced to the tenant's own queue: producing them is far faster than looking up
+        # their recipients.
         return Plan(forwarded=[request])
     return None if request.positions else Plan()
 
 
 def _is_due(chunk: Chunk, now_ms: int) -> bool:
-    """Return whether the recipients of the send's record are decided about now: its send_at has passed and it has
-    not expired, or the send is cancelled.
+    """Return whether a chunk with a send_at is processed now: that time has passed, or the send is cancelled. A chunk
+    that expires before its send_at is not processed.
     """
     expires_at = chunk.request.expires_at
     if chunk.send_at is None or (expires_at is not None and expires_at <= chunk.send_at):
@@ -190,8 +189,9 @@ def outcomes_for_all(request: RecheckRequested, decision: Decision) -> list[Rang
 def decide_without_look_up(chunk: Chunk, now_ms: int) -> ByChannel | None:
     """Return the decisions about the recipients of an expired request or a cancelled send; None for any other.
 
-    Of a cancelled send, delivery decides about a request's single recipient, which has no entry in the decision log:
-    an earlier delivery of the request may have produced its build record, and only delivery knows what was published.
+    A request with a single recipient continues although its send is cancelled: the decision log has no entry for it, so
+    an earlier delivery may have produced its build record, and only the delivery function knows whether the message was
+    published.
     """
     request = chunk.request
     if request.expires_at is not None and request.expires_at <= now_ms:
@@ -209,7 +209,7 @@ def decide_recipients(chunk: Chunk, view: DirectoryView, now_ms: int, deadline_m
     """Return the decisions for suppressed and deferred recipients; None if no recipient can be decided about yet.
 
     Args:
-        chunk: The request, and its lane (kind of send).
+        chunk: The request, and its lane.
         view: The directory's rows for its users.
         now_ms: The time at which quiet hours are checked, in ms since the epoch.
         deadline_ms: The time at which the request ends: users whose rows are still missing then expire.
@@ -273,10 +273,10 @@ def plan(request: RecheckRequested, decisions: ByChannel, *, now_ms: int, retrie
 
 
 def delay_for_directory(request: RecheckRequested, *, now_ms: int, retries: RetrySchedule) -> DelayedPart:
-    """Return the request as it is checked again once the directory in OpenSearch may be complete.
+    """Return the request as it is checked again once the directory may be complete.
 
-    If it is released twice, or redelivered concurrently, the same records are derived: their ids are the same, and the
-    decision log has the first decisions.
+    If the request is released twice or redelivered concurrently, the derived records are the same, because their ids
+    are the same and the decision log has the first decisions.
     """
     attempt = request.waits + 1
     due_ms = retries.due_ms(

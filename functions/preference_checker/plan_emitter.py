@@ -41,9 +41,7 @@ class PlanEmitter:
                 batch.produce(item, topic, request.record_id, request)
 
     def _delay(self, batch: Batch[Chunk], item: Item[Chunk], part: DelayedPart) -> None:
-        """Store a part of the request as a delayed record in the request's lane (kind of send). Raises Retry or
-        Stop.
-        """
+        """Store a part of the request as a delayed record in the request's lane. Raises Retry or Stop."""
         topic = topics.in_lane(topics.RECHECK, item.value.lane)
         Delayer(store=self.delay_store, clock=self.clock).delay(
             batch.codec, topic, part.request, part.due_ms, delay_reason=part.request.why, headers=item.trace_headers

@@ -1,7 +1,8 @@
 """Limits the share of the lane for small sends that one tenant may use.
 
-The lane exists so that small sends do not wait for a broadcast. That works only while the lane itself is short. So if a
-tenant requests a million sends with one recipient each, most of them use the bulk lane, as one large send would.
+Small sends have a lane of their own, so that they do not wait for a broadcast. This works only while few records wait
+in the lane. So if a tenant requests a million sends with one recipient each, most of them use the bulk lane, as one
+large send would.
 """
 
 from dataclasses import dataclass, field

@@ -25,7 +25,6 @@ logger = logs.logger("receipts")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
-    """Build the adapters at the first invocation, and keep them for later ones."""
     driver, clock = batch_driver("receipts", logger), SystemClock()
     process = ProcessReceipts(
         messages=OpenSearchSentMessages(connect_from_environment()),

@@ -234,7 +234,8 @@ class ProcessReceipts:
         device_id: int | None,
         failures: Mapping[str, Reason],
     ) -> None:
-        # A receipt has no trace. It gets the trace of its message, or else the trace that the send begins.
+        # A receipt has no trace. Its outcome record continues the trace of the message, or else begins the trace of the
+        # send.
         headers = (message.trace or traces.begun_by(message.send_id)).headers
         if receipt.dead_endpoint is not None and device_id is not None:
             status = self._device_status(receipt, receipt.dead_endpoint, message, device_id)

@@ -97,9 +97,7 @@ class SentMessages(Protocol):
         ...
 
     def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
-        """Return the e-mail addresses of users in the directory in OpenSearch, by user id. Users without an address
-        are omitted.
-        """
+        """Return the e-mail addresses of users in the directory, by user id. Users without an address are omitted."""
         ...
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
@@ -136,8 +134,6 @@ def messages_of(sent: OutcomeWithTrace) -> Iterator[tuple[str, SentMessage]]:
 
 
 class OpenSearchSentMessages:
-    """A store of sent messages in OpenSearch."""
-
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
 

@@ -26,7 +26,6 @@ logger = logs.logger("scheduler")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
-    """Build the adapters at the first invocation, and keep them for later ones."""
     driver = batch_driver("scheduler", logger)
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     release_due_records = ReleaseDueRecords(

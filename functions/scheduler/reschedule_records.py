@@ -54,7 +54,7 @@ DELAY_REASON = "on_failure"
 RETURNED = "masscomm.returned"
 CRASHED = "masscomm.crashed"
 
-# The number of crashes after which a record is taken for their cause. With the usual delays, this takes some three
+# The number of crashes after which a record counts as their cause. With the usual delays, this is after some three
 # hours.
 MAX_CRASHES = 10
 _NEVER_FINISHED = replace(EXPIRED, layer="function", rule="it ended in an error, once more after expires_at")
@@ -78,13 +78,14 @@ class OnFailureRecord:
 
     Attributes:
         parents: The requests in the record, as the parts that are rescheduled.
-        lane: The lane (kind of send) of the rescheduled records.
+        lane: The lane of the rescheduled records.
         not_before: The send_at of the record.
         unchanged: The topic and the bytes of a record that is rescheduled as it is.
         returned: How often the record was rescheduled, this time included.
         crashed: How often its invocations crashed, this time included.
-        unfinished_at: The time (ms) of a record whose last invocation ended in an error; None after a partial failure.
-        fault: The reason for which its function would dead-letter the record.
+        unfinished_at: The record's timestamp (ms) if its last invocation ended in an error; None after a partial
+            failure.
+        fault: The error with which its function would dead-letter the record.
     """
 
     parents: Sequence[Request]
@@ -108,7 +109,7 @@ class RescheduleRecords:
     """The use case that reschedules records. Each function environment has one instance.
 
     Args:
-        max_crashes: The number of reschedules after a crash, after which the record is dead-lettered.
+        max_crashes: The number of crashes after which a record is dead-lettered.
         timeout_s: The time limit of the Kafka-triggered functions in seconds.
     """
 
@@ -230,8 +231,8 @@ class RescheduleRecords:
     def _crashed(self, document: Mapping[str, Any], record: KafkaRecord) -> bool:
         """Return whether most invocations must have crashed, because they ended long before the time limit.
 
-        Lambda reports crashes and time-outs in the same way, but time-outs take time: if less time has passed, the
-        invocations crashed. A record that also waited in its topic is taken for timed out; it waits less the next time.
+        Lambda reports crashes and time-outs in the same way, but a time-out needs the whole time limit. If the record
+        also waited in its topic, a crash may be taken for a time-out; after the next delay the wait is shorter.
         """
         try:
             invocations = int(document["requestContext"]["approximateInvokeCount"])
@@ -241,8 +242,8 @@ class RescheduleRecords:
         return failed_at_ms - record.timestamp_ms < invocations * self.timeout_s * 1000 / 2
 
     def _read_from_topic(self, topic: str, partition: int, offset: int) -> KafkaRecord:
-        """Read a record from its own topic that was too large for the on-failure topic. Raises DeadLetter if its
-        topic has deleted it, or Retry.
+        """Read a record that was too large for the on-failure topic from its own topic. Raises DeadLetter if that topic
+        has deleted it, or Retry.
         """
         # guard: on_failure.record_is_read_again
         source_record = self.source.at(topic, partition, offset) if topic in _types() else None

@@ -27,7 +27,6 @@ api = rest.Api(logger, retry_after_s=5)
 
 @cache
 def bootstrap() -> "RequestOnce":
-    """Build the adapters at the first invocation, and keep them for later ones."""
     from functions.send_handler.request_once import RequestOnce
     from functions.send_handler.request_send import RequestSend
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys

@@ -20,8 +20,6 @@ logger = logs.logger("send_handler")
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedRequest:
-    """A request with an Idempotency-Key."""
-
     send: SendRequest
     key: str
     # The digest of the request (masscomm.http.idempotency.digest_of).
@@ -34,8 +32,6 @@ class KeyedRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The response to a request with an idempotency key."""
-
     send_id: str
     # The body of the response, as JSON.
     body: str
@@ -122,7 +118,7 @@ class RequestOnce:
         return self.keys.claim(claim, now_ms=now_ms)
 
     def _try(self, what: str, call: Callable[[], None]) -> None:
-        """Call the store. If it does not respond, the claim expires, and a repeated request produces the same
+        """Call the store, and ignore its errors: the claim then expires, and a repeated request produces the same
         records.
         """
         try:

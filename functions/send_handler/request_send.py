@@ -100,7 +100,6 @@ class Accepted:
     duplicates: int
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON of the response."""
         return {
             "send_id": self.send_id,
             "status": "accepted",

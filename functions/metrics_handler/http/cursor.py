@@ -23,8 +23,7 @@ def encode_cursor(query: object, *key: object) -> str:
     """Return the cursor of the page that begins after a key.
 
     Args:
-        query: What must not change from page to page, as a value whose repr is its identity: the query without its
-            position and its limit.
+        query: The query without its position and limit. It must have the same repr on every page.
         key: The parts of the sort key, as JSON values.
     """
     text = json.dumps([_fingerprint(query), *key], separators=(",", ":"), ensure_ascii=False)
@@ -35,7 +34,7 @@ def decode_cursor(cursor: str, query: object) -> list[Any]:
     """Return the parts of the key in a cursor; the caller checks their types and ranges.
 
     Raises:
-        ValueError: It is not a cursor of this query.
+        ValueError: The text is not a cursor of this query.
     """
     if len(cursor) > _MAX_LENGTH:
         raise ValueError("too long")
@@ -60,13 +59,11 @@ def checked_text(text: str) -> str:
 
 
 def cursor_problem(read: Reader) -> Problem:
-    """Return the problem response for an invalid cursor."""
     read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
     return read.problem()
 
 
 def microseconds(moment: datetime) -> int:
-    """Return the microseconds from 1970 to a moment."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -32,7 +32,6 @@ class Reader:
         ]
 
     def given(self, name: str) -> bool:
-        """Return whether the parameter is present."""
         return bool(self._parameters.get(name))
 
     def single[T](self, name: str, parse: Callable[[str], T], *, required: bool = False) -> T | None:
@@ -57,7 +56,6 @@ class Reader:
         return tuple(dict.fromkeys(value for value in parsed if value is not None))
 
     def refuse(self, name: str, message: str) -> None:
-        """Add an error about the parameter."""
         self.errors.append(FieldError(name, message))
 
     def problem(self) -> Problem:
@@ -85,7 +83,7 @@ def time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
     except OverflowError as error:
-        # The time is the first or the last day of the calendar, in another time zone.
+        # The UTC time is outside Python's calendar.
         raise ValueError(text) from error
     if not _EARLIEST <= moment < _LATEST:
         raise ValueError(text)

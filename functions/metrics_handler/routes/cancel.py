@@ -22,8 +22,6 @@ from masscomm.stores.cancellations import Cancellation, Cancellations, SendKey
 
 @dataclass(frozen=True)
 class CancelRoute:
-    """The route POST /v1/sends/{send_id}/cancel."""
-
     store: MetricsStore
     cancellations: Cancellations
     clock: Clock
@@ -33,7 +31,7 @@ class CancelRoute:
     ) -> dict[str, Any]:
         """Record the cancellation and return the response body.
 
-        Errors: Problem (400 for a parameter or content, 404, 409 for a send that has ended), Retry.
+        Raises Problem (400 for a parameter or content, 404, 409 for a send that has ended) or Retry.
         """
         read = Reader(parameters, ())
         if read.errors:

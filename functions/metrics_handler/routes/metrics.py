@@ -2,22 +2,24 @@
 
 granularity  a Grain (UTC); required
 start, end   RFC 3339 with an offset: the buckets that begin in [start, end); required
-time_zone    day buckets begin at midnight of this zone (IANA name), summed from hour or minute rows; refused if that
-             cannot be exact
-club_id, type, channel, measure   only these, each as often as wanted; without one, everything
-measures     measure with commas
-dimensions   which of those four are separate in the rows, as often as wanted or with commas; the rest is summed over.
-             Without it all four; `measure` is always included, because a sum of different measures means nothing
-order        bucket (without it), -bucket or -count_total; equal rows by bucket and dimensions
-fill         zero: a row of 0 for every bucket and combination of dimensions that has none. All combinations of the
-             filters' values if every dimension has a filter, else those that occur in the range
-limit        rows at most, 1000 without it
-cursor       next_cursor of the previous page. It is a key, not a position: later counts repeat no row. In order of
-             count_total, a row that has grown past the cursor since then is missing; in the other orders none is
+time_zone    an IANA name: day buckets begin at midnight in this zone. They are summed from hour or minute rows; the
+             request is refused if the sums cannot be exact
+club_id, type, channel, measure   filters, each with any number of values; a missing filter matches every value
+measures     the filter `measure`, with its values separated by commas
+dimensions   the columns of club_id, type, channel and measure by which rows are grouped, repeated or separated by
+             commas; by default all four. `measure` is always included, because a sum of different measures has no
+             meaning
+order        bucket (the default), -bucket or -count_total; equal rows are ordered by bucket and dimensions
+fill         zero: a row of 0 for each bucket and combination of dimensions without a count. The combinations are those
+             of the filters' values if every dimension has a filter, else those that occur in the range
+limit        the maximum number of rows, by default 1000
+cursor       next_cursor of the previous page: the key of its last row. So no row is repeated after later counts. In the
+             order count_total, a page omits rows whose count has grown past the cursor meanwhile
 
-complete is true once the watermark has passed the end of the last bucket by the grace (grace_ms). After that, rows grow
-only by records that reach their topic later. revised has the buckets of this page that have grown this way, with the
-time of the last revision (of the requested clubs; at most 1,000 buckets); revised_at is the latest of these times.
+complete is true once the watermark is later than the end of the last bucket by the grace (grace_ms). After that, only
+records that reach their topic late change rows. revised has the complete buckets of this page that late records have
+changed, each with the time of the last revision (for the requested clubs; at most 1,000 buckets). revised_at is the
+latest of these times.
 """
 
 from collections.abc import Mapping
@@ -233,7 +235,7 @@ def _row_before(cursor: str, query: MetricsQuery) -> Count:
 
 
 def _identity(query: MetricsQuery) -> object:
-    """Return what is the same for all pages of a query."""
+    """Return the part of a query that is the same for all its pages."""
     same = repr(replace(query, after=None, limit=0, buckets=None, fill=False))
     buckets = None if query.buckets is None else [int(moment.timestamp()) for moment in query.buckets]
     return same, query.fill, buckets

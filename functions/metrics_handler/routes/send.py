@@ -1,11 +1,11 @@
 """GET /v1/sends/{send_id}: a send's notifications by status, and whether all recipients are accounted for.
 
-requested    notifications asked for: distinct users of each chunk, on each channel
-queued       how many of them were written for delivery, regardless of their later status
-held, scheduled       wait; the statuses are exclusive, so one that was held and then sent is sent
-suppressed, failed   by reason; cancelled, expired, sent, delivered, bounced   ended as well
-in_flight    requested, and not ended yet
-cancellation of a send that its caller has cancelled: when, and how many notifications were published before and since
+requested    requested notifications: the distinct users of each chunk, on each channel
+queued       notifications that were written for delivery, whatever their later status is
+held, scheduled   deferred notifications; one that was held and then sent counts as sent only
+suppressed, failed   by reason; like cancelled, expired, sent, delivered and bounced, these statuses are final
+in_flight    requested notifications without a final status
+cancellation   of a cancelled send: the time, and how many notifications were published before and after it
 """
 
 from collections import Counter
@@ -37,8 +37,6 @@ _NO_REASON = "none"
 
 @dataclass(frozen=True)
 class SendRoute:
-    """The route GET /v1/sends/{send_id}."""
-
     store: MetricsStore
     cancellations: Cancellations
     clock: Clock

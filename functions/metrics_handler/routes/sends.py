@@ -1,13 +1,13 @@
 """GET /v1/sends: the sends of the caller's clubs, the latest first.
 
-club_id      only these clubs, as often as wanted; a caller who may see every club names at least one
+club_id      only these clubs; a caller who may see every club must name at least one
 start, end   RFC 3339 with an offset: sends requested in [start, end); either may be missing
 type         only these categories
 status       in_progress, cancelled, ended
-limit        rows at most, 50 without it
+limit        the maximum number of rows, by default 50
 cursor       next_cursor of the previous page
 
-A send appears once a chunk of it is counted, which takes seconds.
+club_id, type and status may be repeated. A send appears seconds after it was requested, once a chunk of it is counted.
 """
 
 from collections.abc import Mapping
@@ -37,8 +37,6 @@ PARAMETERS = ("start", "end", "type", "status", "limit", "cursor", "club_id")
 
 @dataclass(frozen=True)
 class SendsRoute:
-    """The route GET /v1/sends."""
-
     store: MetricsStore
     clock: Clock
 
@@ -115,7 +113,7 @@ def _cursor_after(query: SendListQuery, key: SendListKey) -> str:
 
 
 def _key_in(cursor: str, query: SendListQuery) -> SendListKey:
-    """Return the key in a cursor. Raises ValueError if it is no cursor of this query."""
+    """Return the key in a cursor. Raises ValueError if the text is not a cursor of this query."""
     match decode_cursor(cursor, _identity(query)):
         case [int() as at, str() as send_id]:
             return SendListKey(moment_of(at), checked_text(send_id))

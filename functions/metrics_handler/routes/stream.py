@@ -1,18 +1,18 @@
 """GET /v1/metrics/stream: a long poll that returns once a batch has been counted.
 
-since   the cursor of the previous response; without it the response is immediate
-wait    seconds to wait at most, 20 without it: a request ends before API Gateway's 29 s are over
+since   the cursor of the previous response; a request without it is answered immediately
+wait    the maximum wait in seconds, by default 20: the request must end within API Gateway's 29 s
 
-The parameters of GET /v1/metrics are optional. With them, a response after a change contains that route's body
+The request may also have the parameters of GET /v1/metrics. Then a response after a change contains that route's body
 (`metrics`).
 
-The cursor moves when a batch is counted and when another whole minute is complete. Without new records, only the
-watermark moves every second, and no number changes with it. A waiting request holds no database connection. No count is
-missed between two requests, because it is newer than the cursor. The rows in `metrics` may be newer than the response's
-cursor, never older.
+The cursor changes when a batch is counted and when another whole minute is complete. Without new records, the watermark
+advances every second, but the cursor does not, because no count changes. A waiting request holds no database
+connection. No count is missed between two requests, because it is newer than the cursor. The rows in `metrics` are
+never older than the response's cursor.
 
-A waiting request takes one of its key's slots (poll_slots.py) and is refused if all are taken. A request with an
-immediate response needs no slot.
+A waiting request takes one of the slots of its API key (poll_slots.py), and is refused if all are taken. A request that
+is answered immediately needs no slot.
 """
 
 import re
@@ -98,7 +98,7 @@ class StreamRoute:
             "changed": changed,
             "metrics": self.metrics_route.answer(query, clubs) if query and changed else None,
             "watermark": rfc3339(position.watermark),
-            # This is true if every minute that has ended, grace included, is counted.
+            # `complete` is true if every minute is counted whose end and grace have passed.
             "complete": complete_to is not None and complete_to >= self._minute(now, position.grace),
             "generated_at": rfc3339(now),
         }

@@ -1,13 +1,14 @@
 """GET /v1/metrics/trending: the categories or clubs with the most notifications in the last minutes.
 
-by           type (without it) or club_id
-window       minutes, 15 without it; the last one is the current minute, so a window is complete only in hindsight
-measure      the measure to compare, requested without it
-top          rows at most, 10 without it
-club_id, type, channel   only these, each as often as wanted
+by           type (the default) or club_id
+window       minutes, by default 15. The last one is the current minute, so its count still grows
+measure      the measure to compare, by default requested
+top          the maximum number of rows, by default 10
+club_id, type, channel   filters, each with any number of values
 
-A window of whole quarters of an hour is read from the view `trending`, any other from the minutes: the same figures.
-Each row has count_total of the window and `before`, that of as many minutes before it. Equal rows come by name.
+A window of whole quarters of an hour is read from the view `trending`, any other window from the minutes; the counts
+are the same. Each row has count_total of the window, and in `before` the count of the previous window. Equal rows are
+ordered by name.
 """
 
 from collections.abc import Mapping

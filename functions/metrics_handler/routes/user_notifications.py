@@ -1,15 +1,15 @@
 """GET /v1/users/{user_id}/notifications: a user's notifications with their statuses, the latest first.
 
-Read from the log of recipients, which spark_metrics writes only if it is switched on.
+The route reads the log of recipients, which spark_metrics writes only if it is enabled.
 
-start, end   RFC 3339 with an offset: those that came to their status in [start, end); either may be missing
-club_id, channel   only these, each as often as wanted
-limit        rows at most, 100 without it
+start, end   RFC 3339 with an offset: notifications that reached their status in [start, end); either may be missing
+club_id, channel   filters, each with any number of values
+limit        the maximum number of rows, by default 100
 cursor       next_cursor of the previous page
 
-since is the beginning of the stored log: earlier notifications are missing because the log was off or their days are
-deleted; null: none is missing. complete is true once the watermark has passed `end` by the grace; without `end` it is
-false.
+since is the beginning of the stored log: earlier notifications are missing, because the log was disabled or their days
+are deleted. If since is null, no notification is missing. complete is true once the watermark is later than `end` by
+the grace; without `end` it is false.
 """
 
 from collections.abc import Mapping
@@ -115,7 +115,7 @@ def _cursor_after(query: LogQuery, key: LogKey) -> str:
 
 
 def _key_in(cursor: str, query: LogQuery) -> LogKey:
-    """Return the key in a cursor. Raises ValueError if it is no cursor of this query."""
+    """Return the key in a cursor. Raises ValueError if the text is not a cursor of this query."""
     match decode_cursor(cursor, _identity(query)):
         case [int() as at, str() as send_id, str() as channel]:
             return LogKey(moment_of(at), checked_text(send_id), checked_text(channel))

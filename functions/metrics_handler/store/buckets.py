@@ -49,7 +49,6 @@ def ceiling(moment: datetime, length: timedelta) -> datetime:
 
 
 def number_of(granularity: Grain, start: datetime, end: datetime) -> int:
-    """Return how many UTC buckets begin in [start, end)."""
     length = granularity.length
     return (ceiling(end, length) - ceiling(start, length)) // length
 

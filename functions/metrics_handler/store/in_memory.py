@@ -50,7 +50,7 @@ class StoredCount:
 
 @dataclass
 class InMemoryMetricsStore:
-    """Implements metrics_store.MetricsStore over lists, and over sends by their id."""
+    """Implements port.MetricsStore over lists, and over sends by their id."""
 
     stored: list[StoredCount] = field(default_factory=list)
     sends: dict[str, SendTotals] = field(default_factory=dict)
@@ -85,9 +85,7 @@ class InMemoryMetricsStore:
         return Counts(rows[: query.limit], len(rows) > query.limit, self.watermark, self.grace, self._revised(query))
 
     def _revised(self, query: MetricsQuery) -> dict[datetime, datetime]:
-        """Return the revised buckets. Without buckets in the query, it must cover whole days, hours or minutes of
-        UTC.
-        """
+        """Return the revised buckets. A query without buckets must cover whole days, hours or minutes of UTC."""
         found: dict[datetime, datetime] = {}
         for minute, club_id, revised_at in sorted(self.revised_minutes):
             if query.start <= minute < query.end and (not query.club_id or club_id in query.club_id):
@@ -189,7 +187,6 @@ def _in_log(row: LogRow, query: LogQuery) -> bool:
 
 
 def _place(query: MetricsQuery) -> Any:
-    """Return the sort key for the query's order."""
     match query.order:
         case Order.BUCKET:
             return lambda row: (row.bucket, row.values)

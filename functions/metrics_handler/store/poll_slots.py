@@ -51,9 +51,7 @@ class InMemoryPollSlots:
     def __init__(self) -> None:
         # The taken slots: (caller, number) → (token, until_ms).
         self.taken: dict[tuple[str, int], tuple[str, int]] = {}
-        # An error that every call raises; None: calls succeed.
         self.failing: Exception | None = None
-        # The number of calls.
         self.calls = 0
         self._lock = threading.Lock()
 

@@ -42,14 +42,15 @@ class Count:
 class MetricsQuery:
     """Rows of a grain that begin in [start, end) and match every filter, summed over all columns except the dimensions.
 
-    granularity  the grain whose rows are read
-    buckets      beginnings of the response's buckets, ascending; the last bucket ends at `end`; None: each row's own
+    granularity  the grain of the rows that are read
+    buckets      the beginnings of the response's buckets, ascending; the last ends at `end`. None: those of the rows
     dimensions   in the order of the enumeration
-    club_id, type, channel, measure   a filter that is empty matches everything
-    fill         with a row of 0 for every bucket (`buckets` is needed) if a combination of dimensions has none: of
-                 all combinations of the filters' values if each dimension has some, else of those in the range
-    after        the row after which, in this order, the answer begins
-    limit        rows at most
+    club_id, type, channel, measure   filters; an empty filter matches every value
+    fill         whether to add a row of 0 for each bucket and combination of dimensions without a count; it needs
+                 `buckets`. The combinations are those of the filters' values if every dimension has a filter, else
+                 those in the range
+    after        the last row of the previous page
+    limit        the maximum number of rows
     """
 
     granularity: Grain
@@ -124,8 +125,6 @@ class Counts:
 
 @dataclass(frozen=True)
 class Trend:
-    """The trend of one category or club."""
-
     value: int | str
     # The notifications in the window.
     count_total: int
@@ -216,7 +215,7 @@ class SendRow:
 class SendListQuery:
     """Sends of these clubs that were requested in [start, end), the latest first.
 
-    start, end: None is open; type, status: empty matches everything.
+    A `start` or `end` of None is open. An empty `type` or `status` matches every value.
     """
 
     club_id: tuple[int, ...]
@@ -230,8 +229,6 @@ class SendListQuery:
 
 @dataclass(frozen=True)
 class SendList:
-    """The first rows of a list of sends."""
-
     rows: Sequence[SendRow]
     # Whether there are more rows.
     more: bool
@@ -276,8 +273,6 @@ class LogQuery:
 
 @dataclass(frozen=True)
 class Log:
-    """The first rows of a user's log of notifications."""
-
     rows: Sequence[LogRow]
     # Whether the log has more rows than these.
     more: bool

@@ -83,7 +83,6 @@ class PostgresMetricsStore:
         self._bounds = bounds or Bounds()
 
     def close(self) -> None:
-        """Close the pool."""
         self._pool.close()
 
     def counts(self, query: MetricsQuery) -> Counts:
@@ -145,7 +144,7 @@ class PostgresMetricsStore:
 
     def send(self, send_id: str) -> SendTotals | None:
         if not _is_text(send_id):
-            return None  # No send can have such an id.
+            return None  # Postgres cannot store the text, so no send has this id.
         with self._connection() as connection:
             send = connection.execute(
                 "select club_id, type, requested_at, chunk_count, chunks from sends where send_id = %s", [send_id]
@@ -224,7 +223,7 @@ class PostgresMetricsStore:
             raise Retry(
                 f"the query took longer than {METRICS_STATEMENT_S} s: request less data, or try later"
             ) from error
-        except psycopg.OperationalError as error:  # The error may also be the pool's own time-out.
+        except psycopg.OperationalError as error:  # psycopg_pool.PoolTimeout is a subclass.
             raise Retry(f"the metrics database does not answer: {type(error).__name__}") from error
         except psycopg.errors.UndefinedTable as error:
             raise Retry("the metrics database has no tables yet") from error
