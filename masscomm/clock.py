@@ -66,5 +66,4 @@ class FixedClock:
         self._now_ms = max(self._now_ms, until_ms)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward."""
         self._now_ms += round(seconds * 1000)

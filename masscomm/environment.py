@@ -49,7 +49,7 @@ def choice(name: str, known: Sequence[str]) -> str:
 
 
 def lane() -> Lane:
-    """Return the lane (kind of send) that this function processes, by default bulk. Raises Stop for an unknown lane."""
+    """Return the lane that this function processes, by default bulk. Raises Stop for an unknown lane."""
     text = os.environ.get("MASSCOMM_LANE", Lane.BULK)
     try:
         return Lane(text)

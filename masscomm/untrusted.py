@@ -27,8 +27,8 @@ _MASKS = tuple(
         ("phone", r"(?:\+|%2[Bb])[1-9](?:[ ().-]{0,2}\d){6,14}"),
     )
 )
-# A text that no mask can match: each mask needs a capital letter, another character, or more characters. Most texts in
-# log lines and spans are such ids and names, for which the masks would take five times as long.
+# Matches texts that no mask can match: each mask needs a capital letter, another character, or more characters. Most
+# texts in log lines and spans are such ids and names; the masks would take five times as long for them.
 _PLAIN = re.compile(r"[a-z0-9_.-]{0,59}")
 # Control characters, format characters (bidirectional overrides, zero width, tags), line and paragraph separators, and
 # surrogates.
@@ -83,7 +83,9 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def mask_root_logger() -> None:
-    """Mask later records of the root logger's handlers, one line each: no text can imitate another log line."""
+    """Mask all further records of the root logger, and write each on one line, so that no text can imitate a log
+    line.
+    """
     for handler in logging.getLogger().handlers:
         if not any(isinstance(each, _Masking) for each in handler.filters):
             handler.addFilter(_Masking())  # guard: masking.library_log_lines

@@ -12,7 +12,7 @@ TABLES = tuple(sorted((SCHEMAS / "tables").glob("*.sql")))
 # A role that RDS defines: its members sign in with an IAM token instead of a password.
 TOKENS = "rds_iam"
 
-# The initial settings of the sessions of the user that writes; schemas/tables/00_session.sql has the reasons.
+# Session settings of the user that writes to the metrics database; schemas/tables/00_session.sql has the reasons.
 _SESSION = {"timezone": "UTC", "jit": "off"}
 
 # This lock is held until the connection ends. If two sessions create the same object concurrently, PostgreSQL refuses

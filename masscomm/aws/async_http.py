@@ -283,7 +283,6 @@ class HttpClient:
         return answer.status, answer.body
 
     async def close(self) -> None:
-        """Close the idle connections."""
         while self._idle:
             self._idle.pop().abort()
         await asyncio.sleep(0)  # One turn of the event loop closes the sockets.

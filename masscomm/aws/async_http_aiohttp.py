@@ -65,7 +65,6 @@ class AiohttpClient:
             raise (AnswerLost if progress else NotSent)(text) from error
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

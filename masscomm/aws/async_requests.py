@@ -37,7 +37,7 @@ def _client(http: str, url: str, answer_s: float) -> "HttpClient | AiohttpClient
 
 
 class AsyncRequests:
-    """Sends POST requests to one service. They differ only in their bodies. An instance belongs to one event loop.
+    """Sends POST requests that differ only in their bodies to one service. An instance belongs to one event loop.
 
     Args:
         service: The service's name in its address and in signatures, such as `sns`.
@@ -86,7 +86,6 @@ class AsyncRequests:
         return await self._http.post(signer.headers(body), body, connect_until=connect_until)
 
     async def close(self) -> None:
-        """Close the idle connections."""
         await self._http.close()
 
     async def _renewed(self, loop: asyncio.AbstractEventLoop, until: float) -> Signer:

@@ -95,8 +95,6 @@ def msk_token(region: str, credentials: Credentials, at: datetime) -> tuple[str,
 
 
 class OpenSearchSigner:
-    """Signs each request to OpenSearch."""
-
     def __init__(self, region: str, credentials: CredentialsNow, now: Now = _now) -> None:
         self._region, self._credentials, self._now = region, credentials, now
 
@@ -178,7 +176,6 @@ def rds_token(url: str, region: str, credentials: Credentials, at: datetime) -> 
 
 
 def with_password(url: str, password: str) -> str:
-    """Return the URL with its password replaced."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:{quote(password, safe='')}@{host}"))

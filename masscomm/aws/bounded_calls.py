@@ -39,8 +39,8 @@ class Call:
         self._lock = threading.Lock()
 
     def uses(self, connected: socket.socket) -> None:
-        """Set the socket that is shut down at the deadline. The connection drops its reference before the response
-        is complete.
+        """Set the socket that is shut down at the deadline. It is kept here, because the connection drops its own
+        reference before the response is complete.
         """
         self._socket = connected
 

@@ -27,7 +27,7 @@ _THROTTLED = {
     "Throttling",
     "ThrottlingException",
     "ThrottledException",
-    # A concurrent transaction uses the same item for some milliseconds.
+    # Another transaction uses the item, but only for milliseconds.
     "TransactionConflictException",
     "TransactionInProgressException",
 }
@@ -106,11 +106,9 @@ class DynamoDb(_Service):
     name = "dynamodb"
 
     def put_item(self, **request: Any) -> Any:
-        """Call PutItem."""
         return self._ask("PutItem", request)
 
     def get_item(self, **request: Any) -> Any:
-        """Call GetItem."""
         return self._ask("GetItem", request)
 
     def batch_get_item(self, **request: Any) -> Any:
@@ -118,11 +116,9 @@ class DynamoDb(_Service):
         return self._ask("BatchGetItem", request)
 
     def update_item(self, **request: Any) -> Any:
-        """Call UpdateItem."""
         return self._ask("UpdateItem", request)
 
     def delete_item(self, **request: Any) -> Any:
-        """Call DeleteItem."""
         return self._ask("DeleteItem", request)
 
     def transact_write_items(self, **request: Any) -> Any:
@@ -132,11 +128,9 @@ class DynamoDb(_Service):
         return self._ask("TransactWriteItems", request)
 
     def query(self, **request: Any) -> Any:
-        """Call Query for one page of results."""
         return self._ask("Query", request)
 
     def scan(self, **request: Any) -> Any:
-        """Call Scan for one page of results."""
         return self._ask("Scan", request)
 
     def get_paginator(self, operation: str) -> "_Pages":
@@ -252,7 +246,6 @@ class Sns(_Query):
         Token: str,
         Attributes: Mapping[str, str],
     ) -> dict[str, str]:
-        """Call CreatePlatformEndpoint."""
         answer = self._ask(
             "CreatePlatformEndpoint",
             ("PlatformApplicationArn", PlatformApplicationArn),
@@ -262,11 +255,9 @@ class Sns(_Query):
         return {"EndpointArn": self._found("EndpointArn", answer, "CreatePlatformEndpoint")}
 
     def set_endpoint_attributes(self, *, EndpointArn: str, Attributes: Mapping[str, str]) -> None:
-        """Call SetEndpointAttributes."""
         self._ask("SetEndpointAttributes", ("EndpointArn", EndpointArn), *_entries(Attributes))
 
     def delete_endpoint(self, *, EndpointArn: str) -> None:
-        """Call DeleteEndpoint."""
         self._ask("DeleteEndpoint", ("EndpointArn", EndpointArn))
 
 

@@ -35,8 +35,6 @@ class Limits:
 
 
 class ServiceOptions(TypedDict, total=False):
-    """Options of a Service."""
-
     # The service's URL. By default AWS_ENDPOINT_URL_<SERVICE> or AWS_ENDPOINT_URL, else the default address of the
     # region.
     url: str

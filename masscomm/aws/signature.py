@@ -21,8 +21,6 @@ _EMPTY = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True)
 class Credentials:
-    """AWS credentials of a role or a user."""
-
     access_key: str
     secret_key: str = field(repr=False)
     # The session token of a role's temporary credentials; None for a user's own credentials.

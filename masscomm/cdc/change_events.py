@@ -57,7 +57,7 @@ _UNAVAILABLE = "__debezium_unavailable_value"
 
 @dataclass(frozen=True, kw_only=True)
 class RowChanged:
-    """A row as it is from a version on, read from the snapshot or from the stream of changes.
+    """One version of a row, read from the snapshot or from the stream of changes.
 
     The version of a streamed change is its LSN, because the database assigns it. LSNs order the changes of a row across
     topics, partitions and restarts of the connector. A change that Debezium sends twice has the same LSN, and two
@@ -77,7 +77,7 @@ class RowChanged:
     columns: Mapping[str, Any] | None
     # The time at which the database committed the row, in ms since the epoch.
     changed_at_ms: int
-    # The snapshot generation that the record belongs to (one snapshot of the tables with the changes that follow it).
+    # The snapshot generation that the record belongs to.
     generation: str
     # The LSN of the change, or the LSN at which the snapshot was taken. It orders rows of two snapshot generations.
     lsn: int
@@ -126,11 +126,10 @@ type Change = RowChanged | TableTruncated | Heartbeat | SnapshotStarted | Snapsh
 
 @cache
 def columns_of(table: str) -> Mapping[str, str]:
-    """Return the columns of a table that the directory (the OpenSearch copy of the monolith's tables) keeps: name →
-    type in the index.
+    """Return the columns of a table that the directory keeps: name → type in the index. A jsonb column has the type
+    `object`.
 
-    Source: schemas/indices/<table>.json. Columns that are not described there are not copied. A jsonb column has the
-    type `object`.
+    Source: schemas/indices/<table>.json; columns that are missing there are not copied.
     """
     mapping = json.loads(read_text(f"indices/{table}.json"))
     return {name: field["type"] for name, field in mapping["mappings"]["properties"].items() if name not in _OURS}

@@ -27,14 +27,13 @@ def debezium_config(generation: str) -> dict[str, str]:
         "snapshot.mode": "initial",
         "tombstones.on.delete": "true",
         # The heartbeat query writes to the WAL, whether or not a table changes, and Debezium produces the written
-        # message to the topic <prefix>.message. This proves up to which position the directory in OpenSearch is
-        # complete.
+        # message to the topic <prefix>.message. This proves up to which position the directory is complete.
         "heartbeat.interval.ms": str(CDC_HEARTBEAT_MS),
         "heartbeat.action.query": "SELECT pg_logical_emit_message(false, 'masscomm.heartbeat',"
         " extract(epoch from clock_timestamp())::text)",
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": cdc_topic("notification", generation),
-        # By default, Debezium skips TRUNCATE, and the directory in OpenSearch would keep the deleted rows.
+        # By default, Debezium skips TRUNCATE, and the directory would keep the deleted rows.
         "skipped.operations": "none",
         # The interval at which the connector polls its queue of changes. The default of 500 ms would delay each change;
         # with 1 ms, an idle connector uses a fifth of a core.

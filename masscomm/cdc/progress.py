@@ -34,7 +34,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 class CdcProgress(Protocol):
     """Three queries that prove up to which WAL position the topics and cdc_consumer are complete, for one snapshot
-    generation (one snapshot and the changes that follow it). Each raises Retry if Kafka does not respond.
+    generation. Each raises Retry if Kafka does not respond.
     """
 
     def acknowledged_lsn(self) -> int | None:

@@ -63,7 +63,6 @@ class Batch[T]:
     remaining_s: Callable[[], float]
 
     def active(self) -> list[Item[T]]:
-        """Return the items that have not failed."""
         return [item for item in self.items if item.error is None]
 
     def produce(self, item: Item[T], topic: str, key: str, record: AvroRecord, headers: Headers | None = None) -> None:
@@ -128,7 +127,7 @@ class _Result[T]:
     """The result of one record: done, dead-lettered, or retried if the record or its dead letter has an error."""
 
     record: KafkaRecord
-    # The item of the record; None if the record could not be decoded. Then the result already has the error.
+    # The item of the record; None if the record could not be decoded, and `error` has the reason.
     item: Item[T] | None = None
     dead_letter: DeadLetter | None = None
     error: Exception | None = None
@@ -235,7 +234,7 @@ class BatchDriver:
         """Begin the span of a record's processing. Its parent is the span that produced the record; without one it
         begins the trace of the record's send.
 
-        Return None for a record without a send and without a trace: each row change would be a trace of one span.
+        Return None for a record without a send and a trace, such as a row change: its trace would have a single span.
         """
         ids = logs.ids_of(item.value)
         parent_trace = traces.of_headers(item.record.headers)

@@ -37,8 +37,8 @@ from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import lane_of
 
-# A record with more recipients than this is split by their position first, so that the time and memory of an invocation
-# are bounded.
+# A record with more recipients than this is split into ranges of positions first, so that the time and memory of an
+# invocation are bounded.
 SPLIT_ABOVE = 10_000
 # The largest number of recipients in a part of a split record.
 PART_SIZE = 5_000
@@ -51,9 +51,11 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
     """Return a request with the distinct recipients of a chunk (one record of a send), each at its first position in
     the list.
 
+    If metrics cannot count the chunk (see _is_countable), the request has no channels, so that no outcome is produced.
+
     Args:
-        record: The record of the send. If it has no send id, the id is derived from the record's original position in
-            Kafka. Its channels stay empty if metrics could not count the outcomes.
+        record: The Kafka record of the chunk. If the send has no id, its id is derived from the record's original
+            position.
 
     Raises:
         DeadLetter: The headers with the original position are invalid.
@@ -79,7 +81,7 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
 
 def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:
     """Return the reason why a chunk (one record of a send) must be dead-lettered, else None. Every function that
-    consumes new sends checks it.
+    consumes new sends calls this function.
     """
     size = len(record.value or b"")
     copied_bytes = sum(len(text.encode()) for name in COPIED_TEXTS for text in _texts(getattr(send, name)))
@@ -113,7 +115,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
-    """Return whether metrics can count the outcomes of the send; otherwise no outcome of it is counted."""
+    """Return whether metrics can count the send and its outcomes."""
     if not 0 <= send.timestamp <= min(record.timestamp_ms + FAR_FUTURE_MS, END_OF_TIME_MS - 1):
         return False
     texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]

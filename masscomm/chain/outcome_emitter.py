@@ -22,8 +22,7 @@ class OutcomeEmitter:
     # The name of the processing step; it is part of the id of each outcome record.
     step: str
     clock: Clock
-    # The directory in OpenSearch, whose position is written into each outcome record; None if no decision depends on
-    # it.
+    # The directory, whose position is written into each outcome record; None if no decision depends on it.
     directory: Directory | None = None
 
     def emit[T](

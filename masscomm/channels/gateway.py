@@ -204,7 +204,7 @@ class ProviderGateway:
             _measure(channel, answer, self.clock.monotonic() - began)
             throttled = isinstance(answer.error, Transient) and answer.error.throttled
             rate_limiter.answered(throttled=throttled)
-            # Without a rate limit nothing would slow the retries down.
+            # Only the rate limiter slows these retries down.
             if (
                 not throttled
                 or rate_limiter.per_s is None

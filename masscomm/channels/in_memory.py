@@ -12,8 +12,6 @@ from masscomm.channels.provider import ProviderError, Rejected, TargetGone
 
 @dataclass(frozen=True, kw_only=True)
 class Push:
-    """One message that a device accepted."""
-
     endpoint_arn: str
     message: str
     attributes: Mapping[str, str]
@@ -21,8 +19,6 @@ class Push:
 
 @dataclass(frozen=True, kw_only=True)
 class Email:
-    """One message that an address accepted."""
-
     recipient: str
     message: bytes
 
@@ -37,7 +33,6 @@ class InMemoryPush:
         self._enabled: dict[str, bool] = {}
 
     def put(self, endpoint_arn: str, *, enabled: bool = True) -> str:
-        """Create an endpoint and return its ARN."""
         self._enabled[endpoint_arn] = enabled
         return endpoint_arn
 

@@ -39,7 +39,6 @@ class QueryApi:
 
     @property
     def url(self) -> str:
-        """Return the service's URL."""
         return self._requests.url
 
     async def send(self, operation: str, parameters: Iterable[tuple[str, str]], *, own_address: str = "") -> str:
@@ -74,5 +73,4 @@ class QueryApi:
         return message_id
 
     async def close(self) -> None:
-        """Close the idle connections."""
         await self._requests.close()

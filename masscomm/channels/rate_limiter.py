@@ -21,7 +21,7 @@ _INCREASE_PER_S = 0.05
 # The increase itself grows by this share with each second without a throttled call, for a quick recovery after an
 # outage.
 _ACCELERATION_PER_S = 0.5
-# Below this share of the allowed rate, the calls are not limited by the rate, and the rate does not increase.
+# The rate does not increase while the calls use less than this share of it.
 _BUSY = 0.8
 # Slots that were missed within this time, while a slice of results was recorded or a batch fetched, may be used later.
 _CATCH_UP_S = 0.2
@@ -75,7 +75,6 @@ class RateLimiter:
         return True, max(0.0, wait_s)
 
     def answered(self, *, throttled: bool) -> None:
-        """Count the result of a call."""
         self._calls += 1
         self._throttled += throttled
         now = self._clock.monotonic()
@@ -98,7 +97,7 @@ class RateLimiter:
             self._rate = max(self._floor, (self._rate or self._base or 0) * (1 - decrease))
         elif self._rate is not None and self._base is not None and self._calls / seconds >= _BUSY * self._rate:
             self._unthrottled_s += seconds
-            # The step grows with the geometric mean of the configured and the current rate: a rate far below its share
-            # then neither jumps nor takes very long to recover.
+            # The step is proportional to the geometric mean of the configured and the current rate, so that a rate far
+            # below its share recovers soon, and without a jump.
             step = math.sqrt(self._base * self._rate) * _INCREASE_PER_S
             self._rate += step * seconds * (1 + _ACCELERATION_PER_S * self._unthrottled_s)

@@ -24,7 +24,6 @@ class Notification:
     ttl_s: int | None = None
 
     def text(self, name: str) -> str:
-        """Return the text of a field."""
         return self.texts.get(name, "")
 
 
@@ -57,8 +56,6 @@ def check_senders(senders: Mapping[str, Sender]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PushSender:
-    """Sends a push message to one device."""
-
     provider: PushProvider
 
     async def send(self, notification: Notification, target: Device | str) -> str:
@@ -86,8 +83,6 @@ class PushSender:
 
 @dataclass(frozen=True, kw_only=True)
 class EmailSender:
-    """Sends an e-mail to one address."""
-
     provider: EmailProvider
     # The sender: an address, or a name and an address.
     from_address: str

@@ -52,5 +52,4 @@ class SesEmail:
         return await self._api.send("SendRawEmail", parameters, own_address=self._own_address)
 
     async def close(self) -> None:
-        """Close the idle connections."""
         await self._api.close()

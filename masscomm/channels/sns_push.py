@@ -38,5 +38,4 @@ class SnsPush:
         return await self._api.send("Publish", parameters)
 
     async def close(self) -> None:
-        """Close the idle connections."""
         await self._api.close()

@@ -78,8 +78,6 @@ def answering(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class VersionedDocument:
-    """A document to write, with its version."""
-
     index: str
     id: str
     # A later write replaces the document if its version is equal or higher.

@@ -128,11 +128,9 @@ class OpenSearch:
         return answer
 
     def mget(self, *, body: Mapping[str, Any], index: str | None = None) -> Any:
-        """Return documents by id."""
         return self.request("POST", "_mget" if index is None else f"{_quoted(index)}/_mget", body)
 
     def search(self, *, index: str, body: Mapping[str, Any], **params: Any) -> Any:
-        """Return documents by query."""
         return self.request("POST", f"{_quoted(index)}/_search", body, params)
 
     def bulk(self, *, body: bytes) -> Any:
@@ -148,11 +146,9 @@ class OpenSearch:
         return self.request("PUT", f"{_quoted(index)}/_doc/{_quoted(id)}", body, params)
 
     def delete_by_query(self, *, index: str, body: Mapping[str, Any], params: Params | None = None) -> Any:
-        """Delete the documents that match a query."""
         return self.request("POST", f"{_quoted(index)}/_delete_by_query", body, params)
 
     def close(self) -> None:
-        """Close the open connections."""
         self._pool.clear()
 
 

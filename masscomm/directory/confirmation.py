@@ -12,19 +12,19 @@ from masscomm.errors import Retry
 
 @dataclass(kw_only=True)
 class Confirmation:
-    """The confirmation that the directory in OpenSearch is complete, for one batch: its records share one wait if
-    the directory is behind.
+    """The confirmation that the directory is complete, for one batch: its records share one wait if the directory is
+    behind.
     """
 
     directory: Directory
     # Returns the remaining seconds of the invocation.
     remaining_s: Callable[[], float]
-    # The earliest time up to which the directory in OpenSearch could not be confirmed as complete, and the error; None
-    # before a failure.
+    # The earliest time up to which the directory could not be confirmed as complete, and the error; None before a
+    # failure.
     _behind: tuple[int, Retry] | None = field(default=None, init=False)
 
     def confirm(self, ts_ms: int) -> None:
-        """Return once the directory in OpenSearch is complete up to ts_ms.
+        """Return once the directory is complete up to ts_ms.
 
         Raises:
             Retry: The directory is behind, or too little time remains to wait for it.

@@ -1,12 +1,10 @@
-"""The directory over OpenSearch: the monolith's tables as cdc_consumer writes them, merged with the index
-device_state.
+"""The directory over OpenSearch: the monolith's tables as cdc_consumer writes them, merged with the index device_state.
 
-Tables are read through aliases. An alias points to the index of a snapshot generation (one snapshot of the tables with
-the changes after it) only while that index is complete. A table without an alias is not ready, whatever its index
-contains. `confirm` proves that the generation behind the aliases is complete up to a time. Every response names its
-index; a response from another generation invalidates the proof. Users and settings are read by id, in real time.
-Devices and templates are read by search, which can be one refresh interval (1 s) behind unless `confirm` has just
-refreshed the indices.
+Tables are read through aliases. An alias points to the index of a snapshot generation only while that index is
+complete. A table without an alias is not ready, whatever its index contains. `confirm` proves that the generation
+behind the aliases is complete up to a time. Every response names its index; a response from another generation
+invalidates the proof. Users and settings are read by id, in real time. Devices and templates are read by search, which
+can be one refresh interval (1 s) behind unless `confirm` has just refreshed the indices.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""The interface of the directory, an OpenSearch copy of the monolith's tables: users, user settings, devices and
-templates from the monolith's tables.
+"""The interface of the directory: users, user settings, devices and templates, copied from the monolith's tables to
+OpenSearch.
 
 A look-up has four different results. A caller must not mistake one for another, because a failed look-up is no consent:
 
@@ -19,9 +19,7 @@ class Directory(Protocol):
     """Look-ups for a whole batch. Every method raises Retry unless it has the result for all ids."""
 
     def users(self, user_ids: Sequence[int]) -> dict[int, User]:
-        """Return the users by id. An id that is not in the result has no user in the directory in OpenSearch at this
-        time.
-        """
+        """Return the users by id. An id that is not in the result has no user in the directory at this time."""
         ...
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
@@ -37,7 +35,7 @@ class Directory(Protocol):
         ...
 
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
-        """Return those of the e-mail addresses to which the club must not send now (masscomm.domain.suppressions)."""
+        """Return the given e-mail addresses to which the club must not send now (masscomm.domain.suppressions)."""
         ...
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:

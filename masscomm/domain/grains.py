@@ -17,12 +17,10 @@ class Grain(StrEnum):
 
     @property
     def length(self) -> timedelta:
-        """Return the length of a time bucket."""
         return _LENGTHS[self]
 
     @property
     def seconds(self) -> int:
-        """Return the length of a time bucket in seconds."""
         return int(self.length.total_seconds())
 
     @property

@@ -14,7 +14,8 @@ class Lane(StrEnum):
     BULK_2 = "bulk2"
     BULK_3 = "bulk3"
     BULK_4 = "bulk4"
-    # The lane of small sends from tenants that do not request many of them: they do not wait for any broadcast.
+    # Small sends use this lane, so that they do not wait for broadcasts. A tenant's small sends above its rate use its
+    # broadcast queue.
     SMALL = "small"
     CRITICAL = "critical"
 

@@ -58,9 +58,7 @@ def decide(user: User | None, user_settings: UserSettings | None, *, club_id: in
 def needs_confirmation(
     user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channels: Collection[str]
 ) -> bool:
-    """Return whether a missing row could change the decision. Only then must the directory in OpenSearch be
-    confirmed as complete.
-    """
+    """Return whether a missing row could change the decision. Only then must the directory be confirmed as complete."""
     if not any(channel in CHANNELS for channel in channels):
         return False
     if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
@@ -83,11 +81,10 @@ def decide_by_user_settings(user_settings: UserSettings | None, *, type: str, ch
 
 
 def _wanted(user_settings: UserSettings, type_: str, channel: str) -> tuple[bool, str | None]:
-    """Return (wanted, rule). Any value but true is an opt-out, so that malformed user settings never count as
-    consent.
+    """Return (wanted, rule). Any value but true is an opt-out, so that malformed user settings never count as consent.
 
-    User settings are a customer's JSON: a value that should be an object and is not is malformed, hence an opt-out.
-    Null means that there is no rule.
+    User settings are a customer's JSON. If a value is not an object where one is required, it is malformed, hence an
+    opt-out. Null means that there is no rule.
     """
     by_category, by_channels = user_settings.categories, user_settings.channels
     for name, setting in (("categories", by_category), ("channels", by_channels)):

@@ -152,7 +152,7 @@ def _moments(wall_time: datetime, zone: ZoneInfo) -> list[int]:
     early, late = (round(wall_time.replace(tzinfo=zone, fold=fold).timestamp() * 1000) for fold in (0, 1))
     if early <= late:
         return [early, late]
-    # Clocks skip this time, so each of the two values was computed with the offset of the other side of the change.
+    # Clocks skip this time. The moment of the change lies between the two values, and is searched by bisection.
     before, after = late, early
     while after - before > 1:
         middle = (before + after) // 2

@@ -95,7 +95,7 @@ class ContentFields(SendFields):
 
 # The names of the fields that are copied into each derived record until the messages are rendered.
 CARRIED = tuple(each.name for each in fields(ContentFields))
-# A category's name has a limit of its own.
+# The category is omitted, because its name has a separate limit.
 COPIED_TEXTS = tuple(name for name in CARRIED if name != "type")
 # The size in UTF-8 of all the texts above in one record, if each has its maximum length.
 MAX_COPIED_BYTES = sum(FIELDS_OF_SEND[name].max_bytes for name in COPIED_TEXTS)  # guard: limits.copied_fields

@@ -28,12 +28,12 @@ class Reason(StrEnum):
     # --- suppressed ---
 
     OPTED_OUT = "opted_out"  # The user has opted out of this category or channel.
-    # The user is not in the directory in OpenSearch, and the directory has passed the send's timestamp; or the user
-    # belongs to another club. A tenant must not be able to distinguish the two.
+    # The user is not in the directory, and the directory has passed the send's timestamp; or the user belongs to
+    # another club. A tenant must not be able to distinguish the two.
     UNKNOWN_USER = "unknown_user"
     NO_DEVICE = "no_device"  # The user has no device for push messages.
     NO_ADDRESS = "no_address"  # The user has no e-mail address.
-    # Every device's endpoint is disabled or gone. (With the status bounced: this was found after publishing.)
+    # Every device's endpoint is disabled or gone. With the status bounced, a receipt reports it.
     DEVICE_INACTIVE = "device_inactive"
     ADDRESS_SUPPRESSED = "address_suppressed"  # The address bounced permanently before, or its owner complained.
 
@@ -43,7 +43,7 @@ class Reason(StrEnum):
     NO_TEMPLATE = "no_template"
     # A variable of the template is missing, or the template does not compile.
     TEMPLATE_ERROR = "template_error"
-    # The provider rejects the message permanently. (With the status bounced: it reported this later.)
+    # The provider rejects the message permanently. With the status bounced, a receipt reports it.
     PROVIDER_REJECTED = "provider_rejected"
     DEAD_LETTER = "dead_letter"  # The record of the notification could not be processed.
     UNKNOWN_CHANNEL = "unknown_channel"  # The requested channel does not exist.
@@ -59,7 +59,7 @@ class Reason(StrEnum):
     # --- expired ---
 
     EXPIRED = "expired"
-    # cancelled
+    # --- cancelled ---
     CANCELLED = "cancelled"
 
     @classmethod

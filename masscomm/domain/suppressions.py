@@ -32,7 +32,6 @@ class Suppression:
 
     @property
     def id(self) -> str:
-        """Return the id of the suppression's document in OpenSearch."""
         return _id(self.club_id, self.address)
 
     @property
@@ -42,7 +41,6 @@ class Suppression:
 
     @property
     def source(self) -> dict[str, Any]:
-        """Return the fields of the suppression's document."""
         return {
             "club_id": self.club_id,
             "address_id": address_id(self.address),

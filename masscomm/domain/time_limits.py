@@ -74,18 +74,17 @@ LEDGER_WRITE_S = 6.0
 LEDGER_FIRST_PAUSE_S, LEDGER_LAST_PAUSE_S = 0.1, 2.0
 # The time reserved for recording delayed recipients and putting them into the delay store.
 DELIVERY_RESERVE_S = 3.0
-# While a device's row is younger than this, the invocation waits for its SNS endpoint, which the device registrar
-# creates within seconds; and the interval at which it checks.
+# How long after the change of a device's row delivery waits for its SNS endpoint, which the device registrar creates
+# within seconds; and the interval of the look-ups meanwhile.
 REGISTRAR_WAIT_S, REGISTRAR_POLL_S = 10.0, 0.25
 
 # --- the directory ----------------------------------------------------------------------------------------------------
 # The interval of Debezium's heartbeats, which prove up to which position of the WAL the directory is complete.
 CDC_HEARTBEAT_MS = 1_000
-# The time for which confirming the directory in OpenSearch waits for change data capture, and the interval of its
-# queries.
+# The time for which confirming the directory waits for change data capture, and the interval of its queries.
 DIRECTORY_WAIT_S = 5.0
 DIRECTORY_POLL_S = 0.05
-# How far a new snapshot of the directory in OpenSearch may lag behind the database when it replaces the previous one.
+# How far a new snapshot of the directory may lag behind the database when it replaces the previous one.
 GENERATION_LAG_MS = 15_000
 TEMPLATES_CACHED_S = 5.0
 
@@ -112,8 +111,8 @@ DELAY_BUCKET_CLOSED_MIN = 10
 RECEIPT_RETRY_DELAYS_S = (60, 300, 1_800)
 
 # --- broadcast queues -------------------------------------------------------------------------------------------------
-# Three times: how long an environment caches which tenant has which queue, after which time a broadcasting tenant
-# renews its lease, and after which time the lease expires.
+# How long an environment caches the queue of a tenant; the ages at which the queue lease of a broadcasting tenant is
+# renewed and expires.
 QUEUE_CACHED_S = 5.0
 QUEUE_RENEW_MS = 10_000
 QUEUE_LEASE_MS = 60_000
@@ -138,8 +137,7 @@ STREAM_RETRY_AFTER_S = 5
 # --- retentions -------------------------------------------------------------------------------------------------------
 # How long the results of delivery are kept: a record that is replayed after this time is published again.
 LEDGER_KEPT_S = 7 * _DAY_S
-# The item of a lease is kept longer than the recorded slices: for a record without a lease item no slices (recipients
-# recorded together) can exist.
+# The item of a lease is kept longer than the recorded slices, so that a record without a lease item has no slices.
 LEASE_KEPT_S = LEDGER_KEPT_S + _DAY_S
 # How long decisions are kept: a record that is replayed after this time may get other decisions.
 DECISIONS_KEPT_S = 8 * _DAY_S

@@ -21,7 +21,9 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class UserSettings:
-    """One row of the monolith's table user_settings. A channel or category without an entry is not opted out of."""
+    """One row of the monolith's table user_settings. Without an entry for a channel or category, the user has not opted
+    out.
+    """
 
     user_id: int
     # Channel → whether the user wants it.
@@ -68,7 +70,7 @@ class Template:
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoryPosition:
-    """The position in the write-ahead log up to which the directory in OpenSearch is complete."""
+    """The position in the write-ahead log up to which the directory is complete."""
 
     lsn: int
     # The database's time at this LSN, in ms since the epoch.

@@ -35,8 +35,6 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Response:
-    """The response to a REST request."""
-
     status: int
     # The content type; None: there is no body.
     content_type: str | None = None
@@ -44,7 +42,6 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def proxied(self) -> dict[str, Any]:
-        """Return the response in API Gateway's format."""
         of_body = {} if self.content_type is None else {"Content-Type": self.content_type}
         return {
             "statusCode": self.status,
@@ -151,7 +148,6 @@ class Api:
 
     @property
     def routes(self) -> Mapping[tuple[str, str], Route]:
-        """Return the routes: (method, path) → function."""
         return self._routes
 
     def answer(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -211,7 +207,7 @@ def _parameters(template: str, path: str) -> dict[str, str] | None:
     found: dict[str, str] = {}
     for name, value in zip(wanted, given, strict=True):
         if name.startswith("{"):
-            # No resource has a name that is empty or has unprintable characters, so that such a path needs no look-up.
+            # A path with an empty name or unprintable characters matches no resource.
             if not value or not value.isprintable():
                 return None
             found[name[1:-1]] = value

@@ -1,6 +1,6 @@
 """The clubs (tenants) that a REST caller may see, read from the context of API Gateway's Lambda authorizer.
 
-    {"club_ids": "1,2"}        these clubs; "[1, 2]" is read too. A context holds text, numbers and booleans, no lists
+    {"club_ids": "1,2"}        these clubs, as text, because a context cannot contain lists; "[1, 2]" is accepted too
     {"all_clubs": "true"}      every club: operators, and the local stack
 
 Any other context permits no club: an absent or empty one, another type, a malformed or negative id, or both keys
@@ -20,8 +20,6 @@ CLUB_IDS, EVERY_CLUB = "club_ids", "all_clubs"
 
 @dataclass(frozen=True)
 class Clubs:
-    """A set of clubs (tenants)."""
-
     ids: frozenset[int] = frozenset()
     # Whether the set contains all clubs; `ids` is then empty.
     every: bool = False

@@ -18,7 +18,6 @@ class KafkaAdmin:
     """Holds one AdminClient at a time, for one thread at a time. The client is created at its first use."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Store the configuration of librdkafka; no connection is made."""
         self._config = dict(config)
         self._client: AdminClient | None = None
 

@@ -196,7 +196,6 @@ class InMemorySchemaRegistry:
 
 @cache
 def own_schema(name: str) -> dict[str, Any]:
-    """Return the schema of schemas/<name>.avsc."""
     schema: dict[str, Any] = json.loads(read_text(f"{name}.avsc"))
     return schema
 

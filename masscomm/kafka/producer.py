@@ -85,7 +85,7 @@ class KafkaProducer:
         from confluent_kafka import KafkaException
 
         unwritable = _unwritable(headers)
-        if unwritable is not None:  # The client would end the process if it received such a header.
+        if unwritable is not None:  # librdkafka would end the process at such a header.
             report(unwritable)
             return
         ticket = self._next

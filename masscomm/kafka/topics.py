@@ -1,4 +1,4 @@
-"""The topics in schemas/topics.yaml, by name and by lane (kind of send)."""
+"""The topics in schemas/topics.yaml, by name and by lane."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,9 +11,7 @@ from schemas import read_text
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """One Kafka topic with its configuration."""
-
-    # The topic's name in Kafka, which ends with the name of its lane (kind of send).
+    # The topic's name in Kafka, which ends with the name of its lane.
     name: str
     description: str
     owner: str
@@ -30,12 +28,10 @@ class Topic:
 
     @property
     def subject(self) -> str:
-        """Return the schema registry's subject for the topic's values."""
         return f"{self.name}-value"
 
     @property
     def config(self) -> dict[str, str]:
-        """Return the topic's configuration with Kafka's property names."""
         return {
             "cleanup.policy": self.cleanup,
             "retention.ms": str(self.retention_hours * 3_600_000),
@@ -81,23 +77,23 @@ def in_lane(name: str, lane: Lane) -> str:
 
 @cache
 def lane_of(topic: str) -> Lane:
-    """Return the lane (kind of send) of a topic in Kafka, from the suffix of its name."""
+    """Return the lane of a topic in Kafka, from the suffix of its name."""
     return next((lane for lane in Lane if topic.endswith(f".{lane}")), Lane.BULK)
 
 
 def base_of(topic: str) -> str:
-    """Return the topic's name as in schemas/topics.yaml, without the suffix of its lane (kind of send)."""
+    """Return the topic's name as in schemas/topics.yaml, without the suffix of its lane."""
     return topic.removesuffix(f".{lane_of(topic)}")
 
 
 def same_lane(name: str, topic: str) -> str:
-    """Return a topic's name in the same lane (kind of send) as another topic."""
+    """Return a topic's name in the same lane as another topic."""
     return in_lane(name, lane_of(topic))
 
 
 @cache
 def chain_topics() -> tuple[Topic, ...]:
-    """Return all topics of masscomm's functions, in every lane (kind of send)."""
+    """Return all topics of masscomm's functions, in every lane."""
     defaults = _document()["defaults"]
     found: list[Topic] = []
     for name, entry in _document()["topics"].items():
@@ -124,9 +120,7 @@ def _topic(name: str, description: str, values: Mapping[str, Any]) -> Topic:
 
 
 def cdc_prefix(generation: str) -> str:
-    """Return Debezium's topic.prefix for a snapshot generation (one snapshot of the tables with the changes after
-    it).
-    """
+    """Return Debezium's topic.prefix for a snapshot generation."""
     return str(_document()["cdc"]["prefix"].format(generation=generation))
 
 
@@ -193,8 +187,7 @@ def served(name: str, lane: Lane) -> list[str]:
 
 
 def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
-    """Return the topics in Kafka that a function in a lane (kind of send) consumes for a topic name in
-    functions.yaml.
+    """Return the topics in Kafka that a function in a lane consumes for a topic name in functions.yaml.
 
     Args:
         name: The name in functions.yaml, such as `build`, `cdc.users` or `cdc.*`, which stands for all topics of

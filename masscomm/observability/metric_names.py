@@ -15,17 +15,14 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.statuses import Status
 
 NAMESPACE = "masscomm"
-# The dimensions of all metrics: the environment, and the function's name, which is the same in both lanes (kinds of
-# sends).
+# The dimensions of all metrics: the environment, and the function's name, which is the same in both lanes.
 ENVIRONMENT, SERVICE = "environment", "service"
 USUAL = (ENVIRONMENT, SERVICE)
-# The lane (kind of send) of a function is a property of its metrics line, not a dimension.
+# The lane of a function is a property of its metrics line, not a dimension.
 LANE = "lane"
 
 
 class Unit(StrEnum):
-    """The units of metrics, with CloudWatch's names."""
-
     COUNT = "Count"
     SECONDS = "Seconds"
     MILLISECONDS = "Milliseconds"
@@ -42,8 +39,6 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """The description of one metric."""
-
     name: str
     unit: Unit
     kind: Kind

@@ -63,7 +63,6 @@ class Trace:
 
     @property
     def headers(self) -> list[tuple[str, bytes]]:
-        """Return the trace headers of a derived record."""
         state = [(STATE, self.state.encode())] if self.state else []
         return [(PARENT, self.traceparent.encode()), *state]
 
@@ -107,7 +106,6 @@ def of_headers(headers: Headers) -> Trace | None:
 
 
 def replaced(headers: Headers, trace: Trace) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers with the trace headers replaced."""
     return (*(each for each in headers if each[0] not in (PARENT, STATE)), *trace.headers)
 
 
@@ -153,7 +151,6 @@ class Spans:
                 self._ended.append(span)
 
     def taken(self) -> list[Span]:
-        """Return the ended spans and remove them."""
         with self._lock:
             ended, self._ended = self._ended, []
         return ended

@@ -20,7 +20,6 @@ _NUMBERS = ("created_at", "expires_at", "last_used_at")
 
 
 def new_key() -> str:
-    """Return a new random key."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
@@ -71,7 +70,6 @@ class ApiKeys:
         self._table = table
 
     def put(self, key: ApiKey) -> None:
-        """Store a key, or replace the stored one."""
         texts = {"id": key.digest, "name": key.name, "clubs": key.clubs, "scopes": key.scopes}
         numbers = {name: getattr(key, name) for name in _NUMBERS}
         item = {name: {"S": text} for name, text in texts.items()}

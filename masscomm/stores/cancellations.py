@@ -35,8 +35,6 @@ def send_of(record: RecheckRequested | BuildRequested | DeliveryRequested) -> Se
 
 @dataclass(frozen=True, kw_only=True)
 class Cancellation:
-    """The recorded cancellation of a send."""
-
     send: SendKey
     # The time of the first request to cancel the send, in milliseconds since the epoch.
     requested_at_ms: int

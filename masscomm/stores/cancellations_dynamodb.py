@@ -23,7 +23,11 @@ _ATTEMPTS = 3
 
 
 class DynamoDbCancellations:
-    """Cancellations on DynamoDB; each function environment makes one instance. client: for tests."""
+    """The store of cancellations in DynamoDB. Each function environment has one instance.
+
+    Args:
+        client: A client that tests provide.
+    """
 
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
@@ -58,7 +62,7 @@ class DynamoDbCancellations:
             request = answer.get("UnprocessedKeys")
             if not request:
                 return found
-        # A send whose key was not read must not be taken for a send that is not cancelled.
+        # The sends of unread keys may be cancelled.
         raise Retry("DynamoDB has not read all cancelled sends")  # guard: cancellations.unread_key
 
     def find(self, send: SendKey) -> Cancellation | None:

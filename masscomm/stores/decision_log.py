@@ -33,8 +33,8 @@ class Decisions:
     user_ids: Sequence[int]
     # Channel → position → the decision about a recipient that is in no derived record.
     by_channel: Mapping[str, Mapping[int, Decision]]
-    # The recipients without a final decision continue in derived records. If these are several, this field has the
-    # range [start, end) of recipients' positions of each.
+    # The range [start, end) of positions of each derived record, in which recipients without a final decision continue.
+    # Only the builder records these ranges.
     parts: tuple[tuple[int, int], ...] = ()
     # The digest of the record's content; an empty digest is not compared.
     content: str = ""

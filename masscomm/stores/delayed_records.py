@@ -44,7 +44,7 @@ class DelayedRecord:
     Attributes:
         id: The id, derived from the record, so that the same record is stored once.
         due_ms: The time of the release in ms since the epoch.
-        topic: The topic's name with the suffix of its lane (kind of send).
+        topic: The topic's name with the suffix of its lane.
         value: The value as it is produced.
         delay_reason: The reason of the delay, which becomes a header of the released record.
         key: The store's key of this copy; the store sets it when it reads the copy.
@@ -87,8 +87,7 @@ def is_critical(topic: str) -> bool:
 
 
 def key_of(item: DelayedRecord) -> StoreKey:
-    """Return the key of a copy: the bucket is (lane or kind of send, due minute, shard by id), the key in it is due
-    time and id.
+    """Return the key of a copy: the bucket (lane, due minute, shard by id), and the key in the bucket (due time, id).
 
     A record that is stored again for another time has another key.
     """
@@ -98,9 +97,7 @@ def key_of(item: DelayedRecord) -> StoreKey:
 
 
 def lane_key(*, critical: bool) -> str:
-    """Return the prefix of the names of a lane's buckets. All lanes (kinds of sends) except critical share the
-    prefix `bulk`.
-    """
+    """Return the prefix of the names of a lane's buckets. All lanes except critical share the prefix `bulk`."""
     return Lane.CRITICAL if critical else "bulk"
 
 
@@ -125,8 +122,8 @@ class DelayStore(Protocol):
         ...
 
     def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
-        """Yield every due copy in the lane (kind of send), oldest minute first, also copies that another run of the
-        scheduler has claimed.
+        """Yield every due copy in the lane, oldest minute first, also copies that another run of the scheduler has
+        claimed.
         """
         ...
 

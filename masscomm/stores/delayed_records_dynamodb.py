@@ -1,9 +1,9 @@
 """The delay store in DynamoDB: the table of schemas/dynamodb/waiting.json.
 
-A bucket has the records of one lane (kind of send), one due minute and one shard (the shards prevent a hot partition at
-popular times such as 08:00). Before the first record of a bucket, an item that marks the bucket is written. It is
-deleted once the bucket is empty and its minute is so long ago that no function writes to it any more. Therefore the
-scheduler finds every bucket, also after a long outage.
+A bucket has the records of one lane, one due minute and one shard (the shards prevent a hot partition at popular times
+such as 08:00). Before the first record of a bucket, an item that marks the bucket is written. It is deleted once the
+bucket is empty and its minute is so long ago that no function writes to it any more. Therefore the scheduler finds
+every bucket, also after a long outage.
 """
 
 import json
@@ -57,7 +57,7 @@ class DynamoDbDelayStore:
         return cls(table=os.environ.get("WAITING_TABLE", TABLE))
 
     def put(self, item: DelayedRecord, now_ms: int) -> None:
-        due_ms = max(item.due_ms, now_ms)  # The bucket of an earlier minute may already be closed.
+        due_ms = max(item.due_ms, now_ms)  # An earlier minute's bucket may be closed.
         key = key_of(replace(item, due_ms=due_ms))
         # The parts of a large record have keys that are unique to this call: the same record id with another time or
         # content must not share parts.
@@ -112,8 +112,7 @@ class DynamoDbDelayStore:
     ) -> Iterator[DelayedRecord | UnreadableRecord]:
         """Yield the due copies that earlier versions of the code stored.
 
-        Their bucket names have no lane (kind of send), their ids contain no due time, and their headers are a separate
-        attribute.
+        Their bucket names have no lane, their ids contain no due time, and their headers are a separate attribute.
         """
         for minute, bucket in self._buckets(_MARKS, "", now_ms):
             empty = True

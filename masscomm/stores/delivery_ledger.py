@@ -23,8 +23,8 @@ from masscomm.errors import MasscommError, Retry
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
 
-# The version of how ids of retry records are derived: from the parent record, the delay reason and the range of
-# positions only.
+# The version of the rule by which ids of retry records are derived. Since version 2, ids do not depend on the number of
+# delays.
 _IDS = 2
 
 
@@ -49,7 +49,7 @@ class RecipientResult:
 
     Attributes:
         retry_at_ms: For a delayed recipient, the time (ms since the epoch) at which the retry record is released; that
-            record has slices (recipients recorded together) of its own.
+            record has slices of its own.
         numbered: Whether the id of the retry record contains the number of delays, as in items of earlier versions.
     """
 
@@ -72,8 +72,7 @@ class Lease:
 
     Attributes:
         valid_until: The end of the lease by Clock.monotonic.
-        fresh: Whether it is the first lease of the record, so that no slice (recipients recorded together) can be
-            recorded.
+        fresh: Whether it is the first lease of the record, so that no slice can be recorded.
     """
 
     valid_until: float
@@ -88,7 +87,7 @@ class LeasedElsewhere:
 
 
 class SliceConflict(Retry):
-    """Another invocation recorded this slice (recipients recorded together) at the same time; its results count."""
+    """Another invocation recorded this slice at the same time; its results count."""
 
 
 class DeliveryLedger(Protocol):
@@ -125,8 +124,7 @@ class DeliveryLedger(Protocol):
         ...
 
     def record(self, record_id: str, results: Sequence[RecipientResult]) -> None:
-        """Record the results of a slice (recipients recorded together), which must not be empty. Repeating the call
-        changes nothing.
+        """Record the results of a slice, which must not be empty. Repeating the call changes nothing.
 
         No lease is needed: a published message is a fact, and recording it early avoids duplicates. Also raises
         SliceConflict.
@@ -136,8 +134,7 @@ class DeliveryLedger(Protocol):
     def record_all(
         self, slices: Mapping[str, Sequence[RecipientResult]]
     ) -> dict[str, SliceConflict | MasscommError | None]:
-        """Record one slice (recipients recorded together) of each of many records; return each record's error, or
-        None if its slice was recorded.
+        """Record one slice of each of many records; return each record's error, or None if its slice was recorded.
 
         If no slice conflicts or needs several items, this takes one round trip for each 100 records and 4 MB.
         """
@@ -180,9 +177,7 @@ class RenewingLease:
 
 
 def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
-    """Return a slice (recipients recorded together) as plain JSON: each distinct decision once, the recipients in
-    columns.
-    """
+    """Return a slice as plain JSON: each distinct decision once, the recipients in columns."""
     distinct = list(dict.fromkeys(entry.decision for entry in results))
     places = {decision: place for place, decision in enumerate(distinct)}
     delayed = any(entry.retry_at_ms is not None for entry in results)
@@ -200,7 +195,7 @@ def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
 
 
 def from_document(document: dict[str, Any]) -> list[RecipientResult]:
-    """Return the slice (recipients recorded together) in a document that to_document made."""
+    """Return the slice in a document that to_document made."""
     decisions = [
         Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version)
         for status, reason, layer, rule, version in document["decisions"]
@@ -235,10 +230,9 @@ def accepted_before_delay(delivery: DeliveryRequested) -> dict[int, tuple[CallRe
 
 
 def results_for_recipients(delivery: DeliveryRequested, recorded: Sequence[RecipientResult]) -> list[RecipientResult]:
-    """Return the recorded results without those about other users; a producer that reuses an id can cause such
-    results.
+    """Return the recorded results without those about other users, which occur if a producer reuses an id.
 
-    The result of an erased user counts as the recipient's.
+    A result that was recorded for an erased user still counts.
     """
     users = dict(zip(delivery.positions, delivery.user_ids, strict=True))
     return [entry for entry in recorded if entry.user_id in (users.get(entry.position, entry.user_id), ERASED_USER)]

@@ -1,10 +1,9 @@
 """The delivery ledger in DynamoDB: the table of schemas/dynamodb/delivery_ledger.json.
 
 All writes are conditional, so that two invocations that process the same record agree on its results. The items of many
-records are written in one transaction (masscomm/stores/transactions.py). A slice (recipients recorded together) that is
-too large for one item (many devices, long message ids) is split into several items. The further items are written
-first, under keys derived from the whole slice. The condition on the slice's own item then determines which of the
-further items are valid.
+records are written in one transaction (masscomm/stores/transactions.py). A slice that is too large for one item (many
+devices, long message ids) is split into several items. The further items are written first, under keys derived from the
+whole slice. The condition on the slice's own item then determines which of the further items are valid.
 """
 
 import json
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
 
 _LEASE = {"S": "lease"}
 SLICE = "slice#"
-# The prefix of the sort keys of the further items of a slice (recipients recorded together). They lie between those of
-# the lease and of the slices, so that one query reads slices and further items.
+# The prefix of the sort keys of the further items of a slice. They lie between those of the lease and of the slices, so
+# that one query reads slices and further items.
 _PART = "part#"
 _ABSENT = "attribute_not_exists(part)"  # guard: delivery_ledger.absent_item
 
@@ -89,8 +88,8 @@ class DynamoDbDeliveryLedger:
         return write_all(sizes, transact=self._acquire_together, alone=self.acquire)
 
     def _acquire_together(self, record_ids: Sequence[str]) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
-        """Acquire leases of records that have never had one: a successful transaction does not return previous
-        items.
+        """Acquire leases of records that have never had one. Other leases need single requests, because a successful
+        transaction does not return the previous items.
         """
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
         items = [self._lease_item(record_id, now_ms) for record_id in record_ids]
@@ -145,8 +144,8 @@ class DynamoDbDeliveryLedger:
                 TableName=self._table,
                 KeyConditionExpression="record_id = :record AND part > :lease",
                 ExpressionAttributeValues={":record": {"S": record_id}, ":lease": _LEASE},
-                # The read is consistent, because the query must return a slice (recipients recorded together) that has
-                # just been recorded; otherwise its messages are published again.
+                # The read is consistent, because the query must return a slice that has just been recorded; otherwise
+                # its messages are published again.
                 ConsistentRead=True,
             )
             for page in pages:
@@ -194,9 +193,7 @@ class DynamoDbDeliveryLedger:
     def _slice_items(
         self, record_id: str, results: Sequence[RecipientResult]
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the own item of a slice (recipients recorded together), and its further items, which are written
-        first.
-        """
+        """Return the own item of a slice, and its further items, which are written first."""
         now_ms, position = self._clock.now_ms(), results[0].position
         text = json.dumps(to_document(results), separators=(",", ":")).encode()
         first, *further = [part.decode() for part in parts_of(text)]
@@ -248,8 +245,8 @@ def _leased_elsewhere(item: Mapping[str, Any], lapsed_ms: int) -> LeasedElsewher
 
 
 def _check_recorded(item: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
-    """Check a stored slice (recipients recorded together) after a failed condition. If it equals ours, the response
-    to an earlier attempt was lost, and the write has succeeded.
+    """Check a stored slice after a failed condition. If it equals ours, the response to an earlier attempt was lost,
+    and the write has succeeded.
 
     Raises:
         SliceConflict: The stored slice differs from ours.
@@ -266,8 +263,8 @@ def _item_bytes(item: Mapping[str, Mapping[str, str]]) -> int:
 
 
 def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], list[RecipientResult]]]:
-    """Return, from all items of one record, (the slice's own item, its decisions) for each slice (recipients
-    recorded together). Raises Retry if a further item is missing.
+    """Return, from all items of one record, (the slice's own item, its decisions) for each slice. Raises Retry if a
+    further item is missing.
     """
     by_key = {item["part"]["S"]: item for item in items}
     for key, item in by_key.items():
@@ -283,7 +280,7 @@ def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str,
 
 
 def part_key(position: int, digest: str, number: int) -> str:
-    """Return the key of a further item of the slice (recipients recorded together) that begins at a position.
-    `digest` is the digest of the slice's whole text.
+    """Return the key of a further item of the slice that begins at a position. `digest` is the digest of the slice's
+    whole text.
     """
     return f"{_PART}{position:010d}#{digest}#{number:04d}"

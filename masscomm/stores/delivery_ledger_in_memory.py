@@ -32,8 +32,7 @@ class LedgerTable:
 
     # Record id → (owner of the lease, end of the lease in ms).
     leases: dict[str, tuple[str, float]] = field(default_factory=dict)
-    # Record id → first position of a slice (recipients recorded together) → (time of recording in ms, the slice's
-    # results).
+    # Record id → first position of a slice → (time of recording in ms, the slice's results).
     slices: dict[str, dict[int, tuple[int, list[RecipientResult]]]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 

@@ -1,9 +1,8 @@
 """Writes many records' items in few DynamoDB transactions, with a separate answer for each record.
 
-BatchWriteItem supports no conditions, so that it would overwrite a lease or a recorded slice (recipients recorded
-together). A transaction has a condition for each item, at twice the write units of single writes. A cancelled
-transaction writes nothing and names the items that failed. These items are then written alone, and the others in one
-more transaction.
+BatchWriteItem supports no conditions, so that it would overwrite a lease or a recorded slice. A transaction has a
+condition for each item, at twice the write units of single writes. A cancelled transaction writes nothing and names the
+items that failed. These items are then written alone, and the others in one more transaction.
 
 Source: AWS documentation, API reference of TransactWriteItems (100 actions, 4 MB) and BatchWriteItem, and DynamoDB
 developer guide, "Amazon DynamoDB Transactions: How it works" (two underlying writes for each item).
@@ -31,10 +30,10 @@ def write_all[V](
 
     Args:
         sizes: The size in bytes of each record's item; None if the item cannot be part of a transaction.
-        transact: A function that writes the items of the given records in one transaction. It returns, by record, a
-            function that returns the answer: for all records if they were written, else only for those that cancelled
-            the transaction.
-        alone: A function that writes the item of one record.
+        transact: Writes the items of the given records in one transaction. Its result has a callable per record, which
+            returns the record's answer or raises its error. If the transaction was cancelled, the result has only the
+            records that cancelled it.
+        alone: Writes the item of one record.
     """
     answers: dict[str, Callable[[], V]] = {}
     found: dict[str, V | MasscommError] = {}
@@ -66,7 +65,6 @@ def _answer[V](write: Callable[[], V]) -> V | MasscommError:
 
 
 def _batches(sizes: Mapping[str, int | None]) -> Iterator[list[str]]:
-    """Yield the records of each transaction."""
     batch: list[str] = []
     total = 0
     for record_id, size in sizes.items():
