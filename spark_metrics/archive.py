@@ -1,15 +1,16 @@
-"""The archive: every record once, as Parquet, by date and hour of the event.
+"""The archive: each record once, as a row in Parquet files, by date and hour of the record's event.
 
     <folder>/date=2026-11-21/hour=09/batch=<attempt>/part-….parquet
 
-A row has the columns of a record that counting needs: never its value or headers, so no text, address or one-time
-password. The users of outcomes are included only while the log of recipients is enabled, which is counted from them. A
-record that cannot be counted is stored under the time of its production, with its position and problem. Earlier
-versions also wrote value and headers: spark_metrics.archived_records reads both forms, and rewriting a folder removes
-the bytes.
+A row has only the columns that counting needs, never the record's value or headers, so the archive contains no message
+text, address or one-time password. It contains the users of outcomes only while the log of recipients is enabled,
+because recompute needs them to check that log. A record that cannot be counted is stored under the time of its
+production, with its source position and problem. Earlier versions also stored value and headers:
+spark_metrics.archived_records reads both forms, and rewriting a folder removes these bytes.
 
-`batch` is the number of the attempt that wrote the files. The transaction that counts a batch records it in
-archive_batches; readers ignore the folders of uncounted attempts, which are removed before the next batch is written.
+`batch` is the number of the attempt that wrote the files. The transaction that counts a batch records the number in the
+table archive_batches. Readers ignore the folders of uncounted attempts, and the next batch removes them before it is
+written.
 """
 
 import logging
@@ -35,15 +36,15 @@ ARCHIVED = (
     *("timestamp_ms", "source", "schema_id", "problem", "record_id", "send_id", "club_id", "type", "at_ms"),
     *("chunk_index", "chunk_count", "counts", "run", "listed"),
 )
-# Columns of facts made for the log of recipients.
+# The columns that only the log of recipients needs.
 OF_RECIPIENTS = ("user_ids", "result_index")
 type Rows = Callable[[DataFrame], DataFrame]
-# A UTC date and an hour of it, in the form of the folders' names.
+# A UTC date and an hour of that date, as in the names of folders.
 type Hour = tuple[str, str]
 
 _BATCH = "batch="
-# Half the size of snappy's files, in the same time. A block is kept in memory until it is written: Parquet's default of
-# 128 MB would be a quarter of a small driver's memory.
+# zstd halves the size of snappy's files, in the same time. Spark keeps a block in memory until it is written: Parquet's
+# default of 128 MB would be a quarter of a small driver's memory.
 _PARQUET = {"compression": "zstd", "parquet.block.size": str(32 << 20)}
 _MARK = "_archive_id"
 
@@ -59,23 +60,26 @@ class Folder:
 
 
 class Archive:
-    """folder: a path or URL of one of Hadoop's file systems (s3://… in AWS).
+    """Writes, reads and compacts the archive's files.
 
-    Errors: those of Spark and, for methods with a connection, of psycopg.
+    Every method may raise Spark's errors; a method with a connection may also raise psycopg's.
+
+    Args:
+        folder: A path or URL of one of Hadoop's file systems (s3://… in AWS).
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = folder.rstrip("/")
-        # Spark's committer removes temporary files of the whole folder, including those of a concurrent writer.
+        # Only one thread may write: Spark's committer removes all temporary files in the folder, also another writer's.
         self._alone = threading.Lock()  # guard: archive.one_writer
-        # Its thread begins with the first batch.
         self._beside = ThreadPoolExecutor(1, "archive")
 
     def write(self, facts: DataFrame, attempt: Attempt, *, files: int = 1) -> None:
         """Write a batch's records; readers ignore them until the attempt is committed.
 
-        files: maximum number of files an hour, each written by one task.
+        Args:
+            files: The maximum number of files per hour; each is written by one task.
         """
         with self._alone:
             (
@@ -89,12 +93,12 @@ class Archive:
 
     @contextmanager
     def written_beside(self, facts: DataFrame, attempt: Attempt, *, files: int = 1) -> Iterator[None]:
-        """Run `write` on another thread during the block. The block ends after the write, also if the block fails."""
+        """Run `write` on another thread during the block. The block also waits for the write if it fails."""
         writing = self._beside.submit(self.write, facts, attempt, files=files)
         try:
             yield
         except BaseException:
-            # Another attempt may begin after this block; this one must not write at that time.
+            # Another attempt may begin after this block, and two attempts must not write at the same time.
             wait([writing])  # guard: archive.concurrent_write
             if (error := writing.exception()) is not None:
                 _log.warning("the batch could not be archived either: %s", error)
@@ -102,7 +106,6 @@ class Archive:
         writing.result()  # guard: archive.failed_write
 
     def rows(self, facts: DataFrame, attempt: Attempt) -> DataFrame:
-        """A batch's records in the form of the archive."""
         at = F.when(F.col("problem").isNull(), F.col("at_ms")).otherwise(F.col("timestamp_ms"))
         moment = F.timestamp_millis(at)
         return facts.select(
@@ -110,28 +113,27 @@ class Archive:
             *[name for name in OF_RECIPIENTS if name in facts.columns],
             _own_number(attempt.number).alias("attempt"),
             _own_number(round(attempt.counted_at.timestamp() * 1_000_000)).alias("counted_us"),
-            # A date is formatted once a folder; a text would be formatted once a record.
+            # A date is formatted once per folder; a text would be formatted once per record.
             F.to_date(moment).alias("date"),
             F.lpad(F.hour(moment).cast("string"), 2, "0").alias("hour"),
             _own_number(attempt.number).alias("batch"),
         )
 
     def remove(self, batches: Iterable[int]) -> None:
-        """Remove the files of batches that are not counted."""
+        """Remove the files of uncounted batches."""
         with self._alone:
             for batch in batches:
                 for folder in self._found(f"date=*/hour=*/{_BATCH}{batch}"):
                     self._delete(folder.path)
 
     def remove_all(self) -> None:
-        """Remove the folder with its contents."""
         self._delete(self._folder)
 
     def folders(
         self, connection: psycopg.Connection[Any], first: date | None = None, end: date | None = None
     ) -> list[str]:
-        """The paths that contain each counted record of the days [first, end) once, in the connection's
-        present state.
+        """Return the folders that together contain each counted record of the days [first, end) once, as the database
+        lists them now.
         """
         committed = {batch for (batch,) in connection.execute(_COMMITTED)}
         replaced: dict[tuple[str, str], set[int]] = {}
@@ -150,16 +152,16 @@ class Archive:
         ]
 
     def remembers_since(self, connection: psycopg.Connection[Any], window_s: int) -> DataFrame:
-        """The time since which ids were remembered when a batch was counted, for batches where it is not the window's
-        beginning.
+        """Return, for each batch that was counted with a different redelivery window, the time since which ids were
+        stored then.
 
-        Columns: attempt, since_us.
+        The columns are attempt and since_us.
         """
         rows = connection.execute(_REMEMBERS_SINCE, [window_s]).fetchall()
         return self._spark.createDataFrame(rows, "attempt long, since_us long")
 
     def read(self, paths: list[str]) -> DataFrame:
-        """The rows of these paths, with the columns of SCHEMA; a column that a file lacks is null."""
+        """Return the rows of these folders with the columns of SCHEMA; a column that a file lacks is null."""
         return (
             (
                 self._spark.read.option("basePath", self._folder)
@@ -179,13 +181,14 @@ class Archive:
         before: datetime,
         at_least: int = 2,
     ) -> int:
-        """Rewrite each hour before a time that has `at_least` folders or more as one folder. Returns the number of
-        hours.
+        """Rewrite each hour that ended before `before` and has at least `at_least` folders as one folder. Return the
+        number of hours.
 
-        rows: transforms the rows of `read` before they are written.
+        Readers see the old folders until the new one is committed. An advisory lock permits one compaction at a time;
+        the compaction waits for running recomputes, because it removes the old folders.
 
-        Readers see the old folders until the new one is committed, then the new one. One compaction runs at a time, and
-        waits for readers that have begun (recompute), since it then removes the old folders.
+        Args:
+            rows: Transforms the rows of `read` before they are written.
         """
         last = before.astimezone(UTC).strftime("%Y-%m-%d %H")
         with self._locked(connection):
@@ -200,7 +203,9 @@ class Archive:
             )
 
     def rewrite(self, connection: psycopg.Connection[Any], rows: Rows, wanted: Column) -> int:
-        """Rewrite each hour that has a wanted row as one folder, as `compact` does. Returns the number of hours."""
+        """Rewrite each hour that contains a row for which `wanted` is true as one folder, as `compact` does. Return the
+        number of hours.
+        """
         with self._locked(connection):
             hours = self._hours(connection)
             everything = [path for paths in hours.values() for path in paths]
@@ -235,7 +240,8 @@ class Archive:
         row = connection.execute("select nextval('staging_attempt_numbers')").fetchone()
         number = int(row[0]) if row else 0
         target = f"{self._folder}/date={day}/hour={hour}/{_BATCH}{number}"
-        # A folder of its own: this committer may remove temporary files of its whole folder, and so may the stream's.
+        # Write to the new folder directly: Spark's committer may remove all temporary files in its output folder, and
+        # the stream's committer works in the parent folder.
         written = rows(self.read(paths)).drop("date", "hour", "batch")  # guard: archive.values_of_earlier_versions
         written.coalesce(1).write.options(**_PARQUET).parquet(target)
         with connection.transaction():
@@ -258,15 +264,14 @@ class Archive:
 
     @property
     def folder(self) -> str:
-        """The path or URL of the folder."""
         return self._folder
 
     def is_empty(self) -> bool:
-        """Whether the folder has no records, counted or not."""
+        """Return whether the folder has no records, counted or not."""
         return not list(self._files_at(self._folder).globStatus(self._path(f"{self._folder}/date=*")) or ())
 
     def mark(self) -> str | None:
-        """The text that write_mark wrote."""
+        """Return the text that write_mark stored; None if there is none."""
         path = self._path(f"{self._folder}/{_MARK}")
         files = self._files_at(self._folder)
         if not files.exists(path):
@@ -303,10 +308,9 @@ class Archive:
 
 
 def _own_number(number: int) -> Column:
-    """A number of this batch alone, in a form that Spark cannot fold into a constant.
+    """Return a number as an expression that Spark cannot fold into a constant.
 
-    Spark would write a constant into its generated code, and so compile, cache and warm up that code for every batch
-    again.
+    Spark would write the constant into its generated code, and so compile and cache that code for each batch again.
     """
     begin = F.spark_partition_id() * 0 + 1
     return F.substr(F.lit(str(number)), begin, F.lit(20)).cast("long")
@@ -317,10 +321,10 @@ def _folder(path: str) -> Folder:
     return Folder(path, day.removeprefix("date="), hour.removeprefix("hour="), int(batch.removeprefix(_BATCH)))
 
 
-# A lock of Postgres: exclusive for a compaction, shared for long reads.
+# The key of the advisory lock in Postgres: exclusive for a compaction, shared for recompute.
 LOCK = 4_602_678_819
 
-# value and headers: null except in files of earlier versions.
+# The columns value and headers are null except in files of earlier versions.
 SCHEMA = (
     "topic string, partition int, kafka_offset long, timestamp_ms long, value binary,"
     " headers array<struct<key: string, value: binary>>, source string, schema_id long, problem string,"

@@ -1,7 +1,7 @@
-"""Checks that an archive and a database belong together: both have the same mark.
+"""Checks that an archive and a database belong together: both store the same random id, the mark.
 
-If the archive lacked records that the database has counted, or had records of another database, recompute would
-report false differences, and --swap would serve them.
+If the archive lacked records that the database has counted, or contained another database's records, recompute would
+report false differences, and --swap would write them into the served tables.
 """
 
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from spark_metrics.sink import STREAM
 
 
 class Markable(Protocol):
-    """The methods of spark_metrics.archive.Archive that the mark needs."""
+    """The methods of spark_metrics.archive.Archive that this module needs."""
 
     @property
     def folder(self) -> str: ...
@@ -27,9 +27,13 @@ class Markable(Protocol):
 
 
 def claim(connection: psycopg.Connection[Any], archive: Markable | None) -> None:
-    """Give a new archive and a new database the same mark, or check that they have the same.
+    """Store the same mark in a new archive and a new database, or check that both have the same mark.
 
-    archive: None if no archive is configured; the database must then never have been archived. Errors: Stop.
+    Args:
+        archive: None if no archive is configured. Then the database must not have a mark either.
+
+    Raises:
+        Stop: The marks differ, or one of the two is not new and has no mark.
     """
     known, counted = _of_database(connection)
     if archive is None:
@@ -52,14 +56,14 @@ def claim(connection: psycopg.Connection[Any], archive: Markable | None) -> None
         known = str(uuid4())
         connection.execute("update stream_status set archive_id = %s where stream = %s", [known, STREAM])
     if found is None and not counted and archive.is_empty():
-        # Both are new, or the previous run was interrupted between the two marks.
+        # Both are new, or a previous run was interrupted after it had stored the database's mark.
         archive.write_mark(known)
         return
     check(connection, archive)
 
 
 def check(connection: psycopg.Connection[Any], archive: Markable) -> None:
-    """Check that both have the same mark. Errors: Stop, if they do not."""
+    """Check that the database and the archive have the same mark. Raises Stop."""
     known, _ = _of_database(connection)
     found = archive.mark()
     if known is None:
@@ -71,7 +75,7 @@ def check(connection: psycopg.Connection[Any], archive: Markable) -> None:
 
 
 def _of_database(connection: psycopg.Connection[Any]) -> tuple[str | None, bool]:
-    """The mark, and whether any record was counted."""
+    """Return the database's mark, and whether the database has counted any record."""
     row = connection.execute(
         "select (select archive_id::text from stream_status where stream = %s), exists (select from stream_offsets)",
         [STREAM],

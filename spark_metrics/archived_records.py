@@ -1,7 +1,7 @@
-"""The archive's rows as facts, for every version of the job that wrote them.
+"""Reads the archive's rows as facts (see spark_metrics.transforms), including rows that earlier versions wrote.
 
-Files of earlier versions have whole records (value and headers) and lack the columns that are computed from them: these
-records are decoded again. The result can replace the files, without value and headers.
+Earlier versions stored whole records (value and headers) without the columns that are computed from them. Such records
+are decoded again, and a compaction stores the result without value and headers.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from spark_metrics.job import parses
 from spark_metrics.transforms import facts
 from spark_metrics.writers import KnownWriters
 
-# Reads the writers' schemas of (kind, schema id) pairs.
+# Returns the writers' schemas of (kind, schema id) pairs.
 type WritersOf = Callable[[Sequence[tuple[str, int]]], Writers]
 
 _WHOLE = ("value", "headers")
@@ -26,9 +26,12 @@ _OF_BATCH = ("attempt", "counted_us", "date", "hour", "batch")
 
 
 def archived_facts(archived: DataFrame, writers_of: WritersOf, *, recipients: bool) -> DataFrame:
-    """The rows of Archive.read without value and headers; rows that have them are decoded.
+    """Return the rows of Archive.read without value and headers; rows that have a value are decoded.
 
-    recipients: with the users of outcomes. Errors: those of writers_of, which is called only for rows with a value.
+    Raises the errors of `writers_of`, which is called only for rows with a value.
+
+    Args:
+        recipients: Whether to include the users of outcomes.
     """
     whole = F.col("value").isNotNull() & F.col("problem").isNull()
     reduced = archived.where(~whole).drop(*_WHOLE)
@@ -41,9 +44,9 @@ def archived_facts(archived: DataFrame, writers_of: WritersOf, *, recipients: bo
 
 
 def decoded_again(records: DataFrame, writers: Writers) -> DataFrame:
-    """Whole records as facts: the columns ARCHIVED and OF_RECIPIENTS.
+    """Decode whole records to facts with the columns ARCHIVED and OF_RECIPIENTS.
 
-    Reads the columns PLACE, timestamp_ms, value, headers, source and, for records counted before, counts.
+    Reads the columns PLACE, timestamp_ms, value, headers, source and, for records that were counted, counts.
     """
     return facts(
         records.select(
@@ -52,22 +55,23 @@ def decoded_again(records: DataFrame, writers: Writers) -> DataFrame:
             F.col("kafka_offset").alias("offset"),
             F.timestamp_millis("timestamp_ms").alias("timestamp"),
             *_WHOLE,
-            # A category's channels may have changed since: use those that the functions resolved then.
+            # The channels of a category may have changed since: use the channels that were counted.
             F.when(F.col("source") == "send", F.array_distinct("counts.channel")).alias("channels_then"),
         ),
         writers=writers,
-        # Timestamps too far ahead at that time are archived with that problem; all others are counted.
+        # The archive already marks records whose timestamp was too far ahead; the others were counted.
         far_future_ms=END_OF_TIME_MS,
         recipients=True,
         channels="channels_then",
-        # Records that an earlier version counted stay counted. Those that this version rejected are archived with a
-        # problem.
+        # A record that an earlier version counted stays counted, even if this version would reject it.
         strict=False,  # guard: metrics.counted_by_earlier_version
     ).select(*ARCHIVED, *OF_RECIPIENTS)
 
 
 def writers_in(registry_url: str, spark: SparkSession) -> WritersOf:
-    """Reads writers' schemas from a registry. Errors of a look-up: Stop if a schema no longer exists, else Retry."""
+    """Return a function that reads writers' schemas from a registry. It raises Stop if a schema no longer exists, else
+    Retry.
+    """
 
     def writers_of(wanted: Sequence[tuple[str, int]]) -> Writers:
         jvm = spark.sparkContext._jvm

@@ -1,4 +1,7 @@
-"""One micro-batch, from its facts to the merge: staged as if all records were new, then again without counted ones."""
+"""Stages and merges one micro-batch.
+
+A batch is first staged as if all of its records were new. If some were counted before, it is staged again without them.
+"""
 
 import json
 import logging
@@ -18,20 +21,21 @@ from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
 
-# Reads unknown (kind, schema id) pairs; returns those that the registry does not have. Its errors end the batch.
+# Looks up the schemas of (kind, schema id) pairs, and returns the pairs that the registry does not have. An error ends
+# the batch.
 type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 
 @dataclass
 class Staged:
-    """A batch that is staged (and archived) under an attempt, and waits for its merge.
+    """A batch that is staged and archived, but not merged yet.
 
     Attributes:
-        records: the records from Kafka.
-        rows: their staged facts; None: the facts of all records.
-        replayed: number of records left out because an earlier merge consumed them.
-        refused: schemas that the registry does not have.
-        unstorable: places of records left out because Postgres rejects them.
+        records: The records from Kafka.
+        rows: The facts of the records to stage; None: the facts of all records.
+        replayed: The number of records that are left out because an earlier merge consumed them.
+        refused: The schemas that the registry does not have.
+        unstorable: The positions of records that are left out because Postgres rejects them.
     """
 
     records: DataFrame
@@ -48,7 +52,11 @@ class Staged:
     unstorable: Collection[Place] = ()
 
     def send(self, sink: PostgresSink, learn: Learn | None = None) -> None:
-        """Have the executors stage the rows. learn: given at the first time only."""
+        """Have the executors stage the rows.
+
+        Args:
+            learn: Looks up unknown schemas; None if the batch is staged again.
+        """
         self.staging.send(
             self.records if self.rows is None else self.rows,
             self.database_url,
@@ -66,9 +74,10 @@ class Staged:
             sink.quarantine(self.attempt, self.unstorable)
 
     def send_without(self, repeated: Repeated, sink: PostgresSink) -> None:
-        """Stage the batch again without counted records.
+        """Stage the batch again without the records that were counted before.
 
-        Redeliveries stay in the archive; replays are in the archive under the batch that counted them.
+        The archive keeps redeliveries in this batch. Replays are removed from it, because the batch that counted them
+        contains them.
         """
         whole = self.staging.facts(self.records, self.facts)
         rows = whole if self.rows is None else self.rows
@@ -98,15 +107,16 @@ def stage_batch(
     unstorable: Collection[Place] = (),
     rehearsal: bool = False,
 ) -> Staged:
-    """Stage a batch of Kafka's records and archive it meanwhile; nothing is counted before merge_batch.
+    """Stage a batch of Kafka's records, and archive it concurrently. merge_batch counts it.
+
+    Raises the errors of `sink`, `learn` and Spark. The same batch may be staged again afterwards.
 
     Args:
-        facts, staging: the same objects for every batch.
-        `beside`: numbers of other attempts that are staged and not merged yet.
-        unstorable: places of records of the batch that are not among `records`, to be quarantined.
-        rehearsal: the batch will be undone (the caller removes the files of `archive`).
-
-    Errors: those of sink, of Spark, and of `learn`; the same batch may be staged again.
+        facts: Decodes the records. Pass the same object for every batch, because it keeps query plans.
+        staging: Pass the same object for every batch, because it keeps query plans.
+        beside: The numbers of other attempts that are staged and not merged yet.
+        unstorable: The positions of records to quarantine; `records` does not contain them.
+        rehearsal: Whether the batch will be rolled back. The caller then removes the files of `archive`.
     """
     spent = _Spent()
     whole = None if archive is None else staging.facts(records, facts)
@@ -126,9 +136,9 @@ def stage_batch(
             staged.send(sink, learn)
             spent.add("stage_ms")
         if archive is not None:
-            # The time that archiving took longer than staging.
+            # archive_ms is the time by which archiving took longer than staging.
             spent.add("archive_ms")
-            # Replays are in the archive already.
+            # Replays are removed from this batch's files, because an earlier batch has archived them.
             if floor := sink.floor(attempt):
                 staged.send_without(Repeated(floor, (), ()), sink)
     finally:
@@ -138,9 +148,9 @@ def stage_batch(
 
 
 def merge_batch(staged: Staged, *, sink: PostgresSink, rehearsal: bool = False) -> Merged:
-    """Count the staged records once; if some are counted already, stage the batch again without them.
+    """Count the staged records. If some were counted before, stage the batch again without them first.
 
-    Errors: those of sink and of Spark; then nothing is counted, and the batch must be staged again.
+    Raises the errors of `sink` and Spark. Then nothing is counted, and the batch must be staged again.
     """
     spent = staged.spent
     spent.add("waited_ms")
@@ -168,7 +178,7 @@ def merge_batch(staged: Staged, *, sink: PostgresSink, rehearsal: bool = False) 
 
 
 class _Spent:
-    """The duration of each step of a batch, in ms."""
+    """Measures the duration of each step of a batch, in ms."""
 
     def __init__(self) -> None:
         self._began = self._last = time.monotonic()
@@ -191,7 +201,7 @@ def _make_room(archive: Archive, sink: PostgresSink, attempt: Attempt, beside: C
 
 
 def above(facts: DataFrame, floor: Floor) -> DataFrame:
-    """The rows without positions below the floor."""
+    """Return the facts at or above the floor: for each partition, the first offset that is not a replay."""
     pairs = [column for (t, p), offset in floor.items() for column in (F.lit(f"{t}/{p}"), F.lit(offset))]
     floors = F.create_map(*pairs)
     known = F.try_element_at(floors, F.concat_ws("/", "topic", "partition"))
@@ -199,8 +209,12 @@ def above(facts: DataFrame, floor: Floor) -> DataFrame:
 
 
 def marked(facts: DataFrame, counted: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> DataFrame:
-    """The rows, with the problem REFUSED for countable records whose (source, record id) is counted or has an earlier
-    position.
+    """Return the facts, with the problem REFUSED for each countable record whose id was counted before or is also at an
+    earlier position in the batch.
+
+    Args:
+        counted: (source, record id) of records that were counted before.
+        twice: (source, record id) of records that the batch contains several times.
     """
     spark, key = facts.sparkSession, ["source", "record_id"]
     schema = "source string, record_id string"

@@ -1,4 +1,4 @@
-"""The job's queries to the broker: existing topics, their ids and their offsets."""
+"""The job's queries to the Kafka brokers: existing topics, topic ids and offsets."""
 
 import time
 from collections.abc import Sequence
@@ -19,26 +19,27 @@ _END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Broker:
-    """Connects at the first call. Every method raises Retry if the broker does not respond."""
+    """A client of the Kafka brokers. It connects at the first call. Every method raises Retry if the brokers do not
+    respond.
+    """
 
     def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
-        # The client's own log would have a line each second while the broker is down; the job logs once that it waits.
+        # librdkafka would log a line each second while the brokers are down; the job logs once that it waits.
         own: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
         self._admin = KafkaAdmin(own | overrides)
 
     def missing(self, topics: Sequence[str]) -> list[str]:
-        """The topics among these that do not exist."""
         return [topic for topic in topics if not self._partitions().get(topic)]
 
     def ends(self, topics: Sequence[str]) -> Ends:
-        """The topics' first and end offsets, with a time before they were read."""
+        """Return the topics' first and end offsets, and a time before they were read."""
         at_ms = time.time_ns() // 1_000_000
         known = self._partitions()
         places = [TopicPartition(topic, partition) for topic in topics for partition in known.get(topic, [])]
         return Ends(at_ms, self._offsets(places, _FIRST), self._offsets(places, _END))
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """Kafka's ids of the topics; without topics created before Kafka had ids."""
+        """Return Kafka's ids of the topics. A topic that is older than topic ids is omitted."""
         try:
             asked = self._admin.client().describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT_S)
             found = {name: str(answer.result().topic_id) for name, answer in asked.items()}

@@ -1,13 +1,13 @@
-"""The ids of counted records, by which redeliveries are recognised.
+"""Stores the ids of counted records, so that redeliveries are recognised.
 
-  counted_batches        the ids of each merge and source, packed into one value: the durable record, cheap to write
-  counted_sends, …       the same ids, one a row, each table with a unique index: for look-ups
+  counted_batches        the ids of each merge and source, packed into one value: durable, and cheap to write
+  counted_sends, …       the same ids, one per row, each table with a unique index: for look-ups
 
-The latter are unlogged, which nearly halves the cost of an id. A server that crashed has emptied them, and so has a
-replica that takes over: they are then loaded from the batches before the next merge. A row of the unlogged table
-counted_ids_loaded shows that they are complete.
+The tables with single ids are unlogged, which nearly halves the cost of an id. They are empty after a crash of the
+server and on a replica that takes over; then they are loaded from counted_batches before the next merge. A row in the
+unlogged table counted_ids_loaded shows that they are complete.
 
-The caller holds the lock of the stream, so that ids are not remembered, forgotten and loaded at the same time.
+The caller must have locked the row in stream_status, so that no other transaction changes the ids concurrently.
 """
 
 import logging
@@ -22,7 +22,7 @@ import psycopg
 _log = logging.getLogger(__name__)
 
 _ID_BYTES = 16
-# The table of each source; _OTHERS has the source in a column.
+# The table for each source. The table _OTHERS has the ids of all other sources, with the source in a column.
 _TABLES = {"send": "counted_sends", "delivery": "counted_deliveries", "outcome": "counted_outcomes"}
 _OTHERS = "counted_others"
 
@@ -31,9 +31,9 @@ type Ids = Collection[tuple[str, str]]
 
 
 def remember(connection: psycopg.Connection[Any], attempt: int, counted_at: datetime) -> int:
-    """Store the staged ids of an attempt as counted. Returns their number.
+    """Store the staged ids of an attempt as counted, and return their number.
 
-    Errors: psycopg.errors.UniqueViolation, if an id was counted before.
+    Raises psycopg.errors.UniqueViolation if an id was counted before.
     """
     copied = 0
     for source, ids in _staged(connection, attempt).items():
@@ -44,7 +44,7 @@ def remember(connection: psycopg.Connection[Any], attempt: int, counted_at: date
 
 
 def repeated(connection: psycopg.Connection[Any], attempt: int) -> tuple[Ids, Ids]:
-    """The staged ids of an attempt that are counted already, and those that are staged more than once."""
+    """Return the staged ids of an attempt that were counted before, and those that are staged more than once."""
     connection.execute(_TEMPORARY)
     for source, ids in _staged(connection, attempt).items():
         _copy_rows(connection, "these_ids (source, record_id)", ids, source)
@@ -52,7 +52,7 @@ def repeated(connection: psycopg.Connection[Any], attempt: int) -> tuple[Ids, Id
 
 
 def forget(connection: psycopg.Connection[Any], before: datetime) -> int:
-    """Delete the ids of merges before a time. Returns their number."""
+    """Delete the ids of merges before a time, and return their number."""
     forgotten = 0
     while row := connection.cursor(binary=True).execute(_FORGET_ONE, [before]).fetchone():
         source, ids = row
@@ -65,13 +65,15 @@ def forget(connection: psycopg.Connection[Any], before: datetime) -> int:
 
 
 def load(connection: psycopg.Connection[Any]) -> None:
-    """Load the tables of single ids if they are incomplete. Needed once a connection: a crash ends the connection."""
+    """Load the tables of single ids if they are incomplete. One call per connection is enough: a crash ends the
+    connection.
+    """
     if connection.execute("select from counted_ids_loaded").fetchone() is not None:
         return
     loaded = 0
     connection.execute(_EMPTY)
     with connection.cursor(name="counted_batches", binary=True) as batches:
-        # One value has the ids of one merge.
+        # Each row has all ids of one merge, so fetch one row at a time.
         batches.itersize = 1
         for source, ids in batches.execute("select source, ids from counted_batches order by counted_at"):
             _copy(connection, source, ids)  # guard: metrics.counted_ids_after_crash
@@ -93,7 +95,7 @@ def _copy(connection: psycopg.Connection[Any], source: str, ids: bytes) -> None:
 
 
 def _copy_rows(connection: psycopg.Connection[Any], into: str, ids: bytes, *before: str) -> None:
-    """Copy ids into a table, each after the texts `before`."""
+    """Copy ids into a table; the texts in `before` are the columns before the id."""
     with (
         connection.cursor() as cursor,
         cursor.copy(f"copy {into} from stdin (format binary)".encode()) as copy,
@@ -101,20 +103,20 @@ def _copy_rows(connection: psycopg.Connection[Any], into: str, ids: bytes, *befo
         copy.write(_COPY_BEGIN + _rows(ids, *before) + _COPY_END)
 
 
-# The binary format of COPY: a signature, then rows: the number of fields, then each field's length and bytes.
+# The binary format of COPY: a signature, then for each row the number of fields, and each field's length and bytes.
 _COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END = b"\xff\xff"
 
 
 def _rows(ids: bytes, *texts: str) -> bytes:
-    """The rows in the order of the index, so that neighbours are written to the same pages."""
+    """Return the rows in the order of the index, so that neighbouring ids are written to the same pages."""
     before = struct.pack("!h", len(texts) + 1)
     for text in texts:
         before += struct.pack("!i", len(text.encode())) + text.encode()
     before += struct.pack("!i", _ID_BYTES)
     rows = np.empty(len(ids) // _ID_BYTES, [("before", f"V{len(before)}"), ("id", f"V{_ID_BYTES}")])
     rows["before"] = np.void(before)
-    # The order of ids with equal first halves does not matter.
+    # Only the first half of each id is compared: the order within equal halves does not matter.
     order = np.argsort(np.frombuffer(ids, ">u8")[::2].astype(np.uint64))
     rows["id"] = np.frombuffer(ids, f"V{_ID_BYTES}")[order]
     return rows.tobytes()

@@ -1,4 +1,4 @@
-"""Connections of the job, recompute and retention to the metrics database."""
+"""Connects the job, recompute and retention to the metrics database."""
 
 from typing import Any
 
@@ -11,10 +11,14 @@ _CONNECT_TIMEOUT_S = 5
 
 
 def connect(database_url: str, application_name: str) -> psycopg.Connection[Any]:
-    """A connection with explicit transactions, whose days are UTC's.
+    """Return a connection in autocommit mode whose session has the time zone UTC.
 
-    The session's settings are set by role (schemas/tables/00_session.sql, provisioning.database): RDS Proxy rejects
-    start-up options. Errors: psycopg.OperationalError if the server is down, Stop if the role lacks its settings.
+    The session's settings belong to the database role (schemas/tables/00_session.sql, provisioning.database), because
+    RDS Proxy rejects start-up options.
+
+    Raises:
+        psycopg.OperationalError: The server is down.
+        Stop: The role lacks its settings.
     """
     connection = psycopg.connect(
         address_now(database_url),

@@ -1,4 +1,4 @@
-"""Decodes Kafka records to structs: the Confluent wire format, each record by its own writer's schema."""
+"""Decodes Kafka records in the Confluent wire format to structs, each with its own writer's schema."""
 
 import json
 import struct
@@ -13,12 +13,12 @@ from masscomm.kafka.avro import LAST_SCHEMA_ID
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from spark_metrics.sources import SOURCES, Source, sources
 
-# A zero byte and the schema's id.
+# The wire format's header: a zero byte and the schema id.
 HEADER = struct.Struct("!BI")
 _HEADER_BYTES = HEADER.size
 
 _RECORD = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")
-# The field that follows the value while it is decoded.
+# The name of the checksum field that is appended to each value before it is decoded (see _with_checksum).
 CHECKSUM = "masscomm_checksum"
 
 # The known writers' schemas as JSON: {kind: {schema id: schema}}.
@@ -26,10 +26,13 @@ type Writers = Mapping[str, Mapping[int, str]]
 
 
 def wire_header(writers: Writers, beside: Sequence[str] = ()) -> list[Column]:
-    """Kafka's position, value and headers, with `source`, `timestamp_ms` and `schema_id`.
+    """Return the record's position, timestamp, value and headers, its `source` and its `schema_id`.
 
-    Reads topic, partition, offset, timestamp, value, headers. schema_id is null if the value does not begin with a
-    zero byte and an id; source is the kind of the topic. `beside`: further columns to keep.
+    The input has the columns of Spark's Kafka source. `source` is the kind of the topic's records. `schema_id` is null
+    if the value does not begin with a zero byte and a schema id.
+
+    Args:
+        beside: Further columns to keep.
     """
     known = {schema_id for schemas in writers.values() for schema_id in schemas}
     return [
@@ -44,7 +47,7 @@ def wire_header(writers: Writers, beside: Sequence[str] = ()) -> list[Column]:
 
 
 def kind_of(topic: Column) -> Column:
-    """The kind of the records in a topic."""
+    """Return the kind of the records in a topic."""
     kinds = F.create_map(*[F.lit(text) for s in SOURCES for name in s.topics() for text in (name, s.kind)])
     return kinds[topic]
 
@@ -53,32 +56,33 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
     header = F.substring(value, 1, _HEADER_BYTES)
     spelt = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("long")
     found = F.when(F.length(value) < _HEADER_BYTES, F.lit(None).cast("long"))
-    # Comparing five bytes is cheaper than converting them.
+    # Comparing the five bytes of a known header is cheaper than converting them to a number.
     for schema_id in known:
         found = found.when(header == F.lit(bytearray(HEADER.pack(0, schema_id))), F.lit(schema_id))
-    # A number outside of the range of ids is undecodable: the registry is called for ids only.
+    # A value with a number outside the range of schema ids is undecodable, so the registry is not called for it.
     # guard: metrics.schema_id_range
     is_id = (F.substring(value, 1, 1) == F.lit(bytearray(1))) & spelt.between(1, LAST_SCHEMA_ID)
     return found.when(is_id, spelt)
 
 
 def origin() -> Column:
-    """masscomm.kafka.dead_letters.original_position, as the name that masscomm.domain.ids.send_id_of_record hashes.
+    """Return topic/partition/offset/timestamp of the record when it was first produced, as
+    masscomm.kafka.dead_letters.original_position does. The id of a send without send_id is the hash of this text.
 
-    topic/partition/offset/timestamp; of a replay those in its headers (null if these are invalid).
+    For a replayed record the position is in its headers; the result is null if these are invalid.
     """
-    # The last header of a name, as Kafka's own lastHeader: spark.sql.mapKeyDedupPolicy is LAST_WIN.
+    # spark.sql.mapKeyDedupPolicy is LAST_WIN: the last header of a name counts, as with Kafka's lastHeader.
     headers = F.map_from_entries("headers")
 
     def header(name: str) -> Column:
         return F.try_element_at(headers, F.lit(name))
 
     def whole(name: str) -> Column:
-        # Converted through a number: " 07" and "7" are the same position.
+        # The text is converted to a number and back, because " 07" and "7" are the same position.
         return F.trim(header(name).cast("string")).try_cast("long").cast("string")
 
     original = [whole(name) for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)]
-    # F.decode would fail the batch if the bytes are not UTF-8.
+    # F.decode would raise an error for the whole batch if the bytes are not UTF-8.
     topic = F.try_validate_utf8(header(SOURCE_TOPIC).cast("string"))  # guard: metrics.position_header
     replayed = F.concat(topic, *[part for text in original for part in (F.lit("/"), text)])
     here = F.concat_ws("/", "topic", "partition", "kafka_offset", "timestamp_ms")
@@ -88,11 +92,16 @@ def origin() -> Column:
 def decoded(
     writers: Writers, *, recipients: bool = False, beside: Sequence[str] = (), strict: bool = True
 ) -> list[Column]:
-    """The columns of wire_header and a struct column for each source (`send`, `delivery`, `outcome`).
+    """Return the columns of wire_header, a struct column for each source (`send`, `delivery`, `outcome`), and `known`.
 
-    Only the column of the record's own source is filled, with the fields that the source reads; every field is null if
-    the schema cannot read the value. `known` is true if the writer's schema is among those given. recipients: with
-    the users of outcomes; `beside`: further columns to keep.
+    Only the column of the record's own source is set; its fields are null if the schema cannot decode the value.
+    `known` is true if `writers` contains the writer's schema.
+
+    Args:
+        writers: The known writers' schemas.
+        recipients: Whether to include the users of outcomes.
+        beside: Further columns to keep.
+        strict: Whether to append a checksum to each value and decode Source.texts, as read_as_functions needs.
     """
     return [
         *map(F.col, (*_RECORD, *beside)),
@@ -113,7 +122,7 @@ def _decoded(source: Source, writers: Mapping[int, str], *, strict: bool) -> Col
     reader = source.reader_schema(texts=strict)
     if strict:
         payload, reader = F.concat(payload, _checksum()), _with_checksum(reader)
-    # A branch that never runs gives the column its type while no writer's schema is known.
+    # This branch is never evaluated. It determines the column's type while no writer's schema is known.
     value = F.when(F.lit(False), from_avro(payload, reader, {"mode": "PERMISSIVE"}))
     for schema_id, writer in writers.items():
         options = {"mode": "PERMISSIVE", "avroSchema": reader}
@@ -127,16 +136,19 @@ def _checksum() -> Column:
 
 
 def _with_checksum(schema: str) -> str:
-    """A record's schema with a last field for the checksum: trailing bytes of the value would be read in its place."""
+    """Return a record's schema with a checksum as its last field.
+
+    If the value has trailing bytes, they are decoded as the checksum, which then does not match.
+    """
     record = json.loads(schema)
     fixed = {"type": "fixed", "name": CHECKSUM, "namespace": "masscomm.job", "size": 8}
     return json.dumps(record | {"fields": [*record["fields"], {"name": CHECKSUM, "type": fixed}]})
 
 
 def read_as_functions(*, recipients: bool = False, beside: Sequence[str] = ()) -> list[Column]:
-    """The columns of `decoded`, with null fields for values that masscomm.kafka.avro.Codec rejects.
+    """Return the columns of `decoded`, with a null struct for each value that masscomm.kafka.avro.Codec rejects.
 
-    These have trailing bytes, or a text that is not UTF-8 in a field of Source.texts.
+    The codec rejects values with trailing bytes, and values whose texts (Source.texts) are not UTF-8.
     """
     kinds = {source.kind: source for source in sources(recipients=recipients)}
 
@@ -146,7 +158,7 @@ def read_as_functions(*, recipients: bool = False, beside: Sequence[str] = ()) -
         if not source.texts:
             return whole
         texts = F.struct(*[value[name].alias(name) for name in source.texts])
-        # A struct converted to a string contains the bytes of all its texts.
+        # The string form of a struct contains the bytes of all its texts.
         return whole & F.is_valid_utf8(texts.cast("string"))  # guard: metrics.texts_not_counted
 
     return [

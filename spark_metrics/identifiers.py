@@ -1,19 +1,19 @@
-"""masscomm.domain.ids as Spark expressions: the same ids, computed in the JVM."""
+"""Computes the ids of masscomm.domain.ids in the JVM, as Spark expressions."""
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from masscomm.domain import ids
 
-# The parts of a UUID's text that have digits: (start, from 1; length). A hyphen precedes each but the first.
+# (start, length) of the groups of digits in a UUID's text, counted from 1. A hyphen precedes each group but the first.
 _DIGITS = ((1, 8), (10, 4), (15, 4), (20, 4), (25, 12))
 _UUID_LENGTH = 36
 
 
 def uuid5(name: Column) -> Column:
-    """UUIDv5 of a text in masscomm's namespace, as in masscomm.domain.ids. Source: RFC 9562 §5.5."""
+    """Return the UUIDv5 of a text in masscomm's namespace, as masscomm.domain.ids does. Source: RFC 9562 §5.5."""
     digest = F.sha1(F.concat(F.lit(bytearray(ids.NAMESPACE.bytes)), F.encode(name, "UTF-8")))
-    # The digit with the variant keeps its two low bits; the high bits are 10.
+    # The digit with the variant keeps its two low bits; its two high bits become 10.
     variant = F.translate(F.substring(digest, 17, 1), "0123456789abcdef", "89ab89ab89ab89ab")
     return F.concat(
         F.substring(digest, 1, 8),
@@ -30,14 +30,13 @@ def uuid5(name: Column) -> Column:
 
 
 def chunk_id(send_id: Column, chunk_index: Column) -> Column:
-    """The id of masscomm.domain.ids.chunk_id."""
     return uuid5(F.concat_ws("/", send_id, chunk_index))
 
 
 def uuid_bytes(text: Column) -> Column:
-    """The 16 bytes of a UUID in the form of masscomm.domain.ids; null for any other text.
+    """Return the 16 bytes of a UUID in lower case with hyphens; null for any other text.
 
-    A regular expression would take three times as long.
+    A regular expression would need three times as long.
     """
     spelt = text.cast("binary")
     hyphens = F.concat(*[F.substring(spelt, first - 1, 1) for first, _ in _DIGITS[1:]])

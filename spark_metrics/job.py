@@ -1,9 +1,8 @@
-"""The streaming job: `python -m spark_metrics.job`. It reads Kafka and writes Postgres; spark_metrics.transforms
-counts.
+"""The streaming job: `python -m spark_metrics.job`. It consumes the topics and writes the counts to Postgres.
 
-Settings come from the environment (spark_metrics.settings). The job waits for missing dependencies, continues at the
-offsets stored in Postgres, and stops on SIGTERM or Ctrl-C with status 0. Status 1: a dependency stayed down too long,
-or a setting is wrong; the last log line has the reason.
+The settings are environment variables (spark_metrics.settings). The job waits for missing dependencies, continues at
+the offsets stored in Postgres, and ends with status 0 on SIGTERM or Ctrl-C. It ends with status 1 if a dependency stays
+down too long or a setting is invalid; the last log line contains the reason.
 """
 
 import gc
@@ -77,7 +76,7 @@ _POLL_RECORDS = 5_000
 _FORGET_EVERY_S = 600.0
 _TELL_AGE_EVERY_S = 60.0
 
-# Do not trust a corrupt length: a record of a few bytes could otherwise request gigabytes and end the
+# Limit the lengths in Avro values: a corrupt record of a few bytes could otherwise request gigabytes and end the
 # process. Records have at most 1 MiB, and an item has at least one byte. The fast reader needs a third less time.
 AVRO_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
@@ -86,8 +85,8 @@ AVRO_OPTIONS = (
     " -Dorg.apache.avro.fastread=true"
 )
 
-# PySpark resolves these names in the JVM at each use, hundreds of times a batch, and looks for names without a package
-# in every jar.
+# PySpark resolves these class names in the JVM at each use, hundreds of times per batch, and searches every jar for
+# names without a package.
 _CLASSES = (
     "org.apache.spark.api.python.PythonRDD",
     "org.apache.spark.api.python.PythonUtils",
@@ -102,48 +101,49 @@ _CLASSES = (
 
 
 class NewWriters(Exception):
-    """The batch has records of newly learned schemas: it must be read again."""
+    """New writers' schemas were learned: the batch must be decoded again."""
 
 
 def topic_names() -> list[str]:
-    """Every topic that the job reads."""
+    """Return the names of all topics that the job consumes."""
     return [topic for source in SOURCES for topic in source.topics()]
 
 
 def spark_session(settings: Settings) -> SparkSession:
-    """A small Spark: no UI, loopback only, two shuffle partitions. On EMR, the job's submission defines its
-    resources.
+    """Return a small Spark session: no UI, loopback only, two shuffle partitions. On EMR, the job's submission defines
+    its resources.
     """
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
-        # Ids and positions are collected into lists, one group a partition or block: sorting first would be slower.
+        # Aggregation collects ids and positions into lists, with few groups per partition. The fallback to sorting
+        # would be slower.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
         "spark.sql.adaptive.enabled": "false",
         # If a record has a header twice, the last one counts.
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        # A value outside of its range becomes null and is quarantined; an exception would stop the stream at one
-        # record.
+        # An out-of-range value becomes null, and its record is quarantined. With ANSI mode, an exception would stop the
+        # stream at this record.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
-        # Limit the data of finished jobs for the UI, which is half a megabyte a batch.
+        # Limit the data that Spark keeps about finished jobs for the UI: half a megabyte per batch.
         "spark.sql.ui.retainedExecutions": "10",
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
         "spark.ui.dagGraph.retainedRootRDDs": "10",
-        # The plan as text for the UI, which is disabled.
+        # Shorten the text of each plan, which only the disabled UI uses.
         "spark.sql.maxPlanStringLength": "1000",
         "spark.sql.debug.maxToStringFields": "5",
-        # Stack traces for every expression of every batch, only used in error messages; Python's part takes a dozen
-        # calls into the JVM for each expression.
+        # Disable the stack trace of each expression, which only error messages use. In Python, it takes a dozen calls
+        # into the JVM per expression.
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # The checkpoint is on one disk and is not used after the run. The default manager starts a `readlink` process
-        # for each side of each renaming: sixteen processes a batch.
+        # The checkpoint is on a local disk and is not used after the run. The default manager would start a `readlink`
+        # process twice per renamed file: sixteen processes per batch.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
         ),
@@ -153,7 +153,7 @@ def spark_session(settings: Settings) -> SparkSession:
         builder = builder.master(settings.master)
         options |= _on_one_machine(settings)
     if settings.master.startswith("local"):
-        # Executors are children of this process; "python3" may be another interpreter.
+        # Executors are child processes of this process, and "python3" may be another interpreter.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in options.items():
         builder = builder.config(name, value)
@@ -163,7 +163,7 @@ def spark_session(settings: Settings) -> SparkSession:
 
 
 def _know_classes(jvm: Any) -> None:
-    """Store classes as Python attributes, where PySpark looks first."""
+    """Store JVM classes as attributes of the Python object, where PySpark looks first."""
     for name in _CLASSES:
         found = getattr(jvm, name)
         setattr(jvm, name, found)
@@ -180,26 +180,28 @@ def _on_one_machine(settings: Settings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
-        # The shuffle contains mainly ids, which cannot be compressed, and stays on this machine.
+        # Shuffled data is mainly ids, which cannot be compressed, and stays on this machine.
         "spark.shuffle.compress": "false",
         **({"spark.jars": settings.jars} if settings.jars else {}),
     }
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:
-    """Options of Spark's Kafka source: every topic that the job reads, committed records only."""
+    """Return the options of Spark's Kafka source: all topics that the job consumes, committed records only."""
     return {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "subscribe": ",".join(topic_names()),
-        # The chain ignores the records of an aborted transaction; Spark would read them by default.
+        # Spark would read the records of aborted transactions by default; masscomm's functions ignore them.
         "kafka.isolation.level": "read_committed",  # guard: metrics.read_committed
         **spark_kafka_options(topics.SPARK_GROUP),
     }
 
 
 def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
-    """The stream of all topics' records; starting: its first offsets without a checkpoint, as Spark's
-    startingOffsets.
+    """Return the stream of all topics' records.
+
+    Args:
+        starting: The first offsets if there is no checkpoint, as Spark's startingOffsets.
     """
     return (
         spark.readStream.format("kafka")
@@ -208,13 +210,13 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("failOnDataLoss", settings.fail_on_data_loss)
         .option("includeHeaders", True)
-        # A consumer requests the end offset after each fetch, and the broker answers a connection in order: the
-        # default wait of 500 ms at the end of a partition would be added once a partition and batch.
+        # Spark requests the end offset after each fetch, and the broker responds in order per connection. At the end of
+        # a partition, the default wait of 500 ms would therefore delay each batch.
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
-        # Spark's reader polls again after the records of the last poll: allow as many as one fetch returns.
+        # Spark polls again after the records of the last poll, so one poll may return as many records as one fetch.
         .option("kafka.max.poll.records", _POLL_RECORDS)
         .load()
-        # Only the columns in use; each column of a batch is copied.
+        # Spark copies each selected column, so only the needed ones are selected.
         .select("topic", "partition", "offset", "timestamp", "value", "headers")
     )
 
@@ -233,26 +235,30 @@ class Job:
             views=load_views(settings.views),
             recipients=settings.recipient_log,
         )
-        # Staging, merging and status use three threads; a connection belongs to one thread.
+        # Staging, merging and status run on three threads, each with its own connection.
         self._staging_sink = self._sink
         self._status_sink = PostgresSink(settings.database_url)
         self._staging = Staging()
         self._facts: Facts | None = None
         self._forgot = time.monotonic()
-        # Spark's number of a batch that Postgres rejected → places left out of it; None until they are found.
+        # Spark's number of a batch that Postgres rejected → the positions to leave out of it; None until these are
+        # found.
         self._unstorable: dict[int, list[Place] | None] = {}
         self._looked: tuple[float, int] | None = None
 
     def stop(self) -> None:
-        """End after the running batches; may be called from a signal handler."""
+        """Stop the job after the running batches. A signal handler may call this method."""
         self._stop.set()
 
     def run(self) -> None:
-        """Run until stop() is called. Errors: Retry (a dependency stayed down), Stop (a setting or the installation is
-        wrong).
+        """Run until stop() is called.
+
+        Raises:
+            Retry: A dependency stayed down.
+            Stop: A setting or the installation is invalid.
         """
         began = time.monotonic()
-        # Spark is the slowest to start and needs no server; the servers start meanwhile.
+        # Spark needs the longest to start and needs no server, so it starts first.
         spark = spark_session(self._settings)
         try:
             for view in self._sink.views:
@@ -262,7 +268,7 @@ class Job:
             self._staging_sink = self._sink.beside()
             status = StatusWriter(self._status_sink, epoch)
             self._await("Kafka and its topics", self._topics_are_there)
-            # Only this driver can merge from now on: the merged offsets stay until it merges.
+            # From now on only this driver can merge, so the stored offsets cannot change before its first merge.
             begin = self._where_it_begins()
             archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
             self._await("Postgres", lambda: claim(self._sink.connected(), archive))
@@ -276,9 +282,9 @@ class Job:
             self._await("the schema registry", lambda: writers.learn(known))
             self._await("Postgres", lambda: self._rehearse(spark, writers, archive))
             with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
-                # The records that wait now show how large the first batch is.
+                # The number of records that wait now is the size of the first batch.
                 self._staging.last_records = begin.records_up_to(self._ends())
-                # Exclude the present objects from the garbage collection after each batch.
+                # Exclude the existing objects from the garbage collection after each batch.
                 gc.collect()
                 gc.freeze()
                 pipeline = self._pipeline(writers, archive)
@@ -296,12 +302,12 @@ class Job:
     # --- the stream -------------------------------------------------------------------------------------------------
 
     def _start(self, spark: SparkSession, pipeline: Pipeline, begin: Start, checkpoint: Path) -> StreamingQuery:
-        # The plan of foreachBatch's frame cannot include our transforms, so they are applied to each batch.
+        # Each batch is transformed in foreachBatch: the plan of the streaming frame would be made for each batch again.
         stream = kafka_records(spark, self._settings, begin.for_spark())
         return (
             stream.writeStream.foreachBatch(pipeline.put)
-            # The checkpoint is valid for this run only: Spark may have finished a batch that is staged but not merged.
-            # On the driver's own disk.
+            # The checkpoint is valid for this run only: for Spark, a batch is finished once it is staged, although it
+            # is not merged. It is on the driver's own disk.
             .option("checkpointLocation", checkpoint.as_uri())
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
             .start()
@@ -322,7 +328,7 @@ class Job:
         archive: Archive | None,
     ) -> Staged:
         def learn(unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
-            # _await ends the job at its time-out; schemas that the registry denies are retried here.
+            # _await handles an unavailable registry. This loop retries schema ids that the registry denies.
             while (learned := self._await("the schema registry", lambda: writers.learn(unknown))).asked_again:
                 if learned.added or self._stop.wait(_PAUSE_S):
                     break
@@ -383,16 +389,16 @@ class Job:
         return merged
 
     def _find_unstorable(self, number: int, error: RefusedByPostgres) -> None:
-        """Make the next staging of a batch find the records that Postgres rejects.
+        """Make the next staging of the batch search for the records that Postgres rejects.
 
-        Errors: RefusedByPostgres, if the last staging of the batch searched for them.
+        Raises RefusedByPostgres if the last staging already searched for them.
         """
         if number in self._unstorable and self._unstorable[number] is None:
             raise error
         self._unstorable[number] = None
 
     def _known_facts(self, writers: KnownWriters) -> Facts:
-        """The transform that decodes every batch, until a writer's schema is learned."""
+        """Return the transform that decodes each batch. It is created again after a writer's schema was learned."""
         if self._facts is None:
             self._facts = Facts(
                 writers=writers.known,
@@ -402,7 +408,7 @@ class Job:
         return self._facts
 
     def _watch(self, query: StreamingQuery, pipeline: Pipeline, status: StatusWriter, watermark: Watermark) -> None:
-        """Follow the query until it must stop."""
+        """Store the progress of the query until the job is stopped or the query ends."""
         try:
             while query.isActive:
                 pipeline.check()
@@ -425,7 +431,7 @@ class Job:
         self, query: StreamingQuery, pipeline: Pipeline, status: StatusWriter, watermark: Watermark
     ) -> None:
         ends = self._broker.ends(topic_names())
-        # Read before the merged offsets: its batch is then merged already.
+        # Read the progress before the merged offsets: the batch it describes is then included in them.
         progress = query.lastProgress
         merged_up_to = pipeline.merged_up_to
         consumed = _flat(self._status_sink.next_offsets())
@@ -447,7 +453,7 @@ class Job:
         self._tell_age(watermark)
 
     def _tell_age(self, watermark: Watermark) -> None:
-        """Log the age of the counts once a minute; CloudWatch reads the line as a metric."""
+        """Write the age of the counts as a metrics line, once a minute."""
         now = time.monotonic()
         if watermark.ms is not None and (self._told_age is None or now - self._told_age >= _TELL_AGE_EVERY_S):
             self._told_age = now
@@ -455,13 +461,13 @@ class Job:
             metrics.write("spark_metrics")
 
     def _rate(self, consumed: int) -> float:
-        """Records a second since the last call."""
+        """Return the consumed records per second since the last call."""
         now, before = time.monotonic(), self._looked
         self._looked = now, consumed
         return max(0.0, (consumed - before[1]) / (now - before[0])) if before else 0.0
 
     def _finish(self, query: StreamingQuery, pipeline: Pipeline) -> None:
-        """Let the running batches end, then stop; an interrupted batch would have to be repeated."""
+        """Let the running batches end, then stop the query: the next start would repeat an interrupted batch."""
         deadline = time.monotonic() + _FINISH_BATCH_S
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -520,7 +526,7 @@ class Job:
             Path(self._settings.ready_file).write_text(f"{time.time():.3f}\n")
 
     def _await[T](self, what: str, attempt: Callable[[], T]) -> T:
-        """Call until it succeeds, for at most wait_s. Errors: Retry, after that time or when the job must stop."""
+        """Repeat a call until it succeeds, for at most wait_s. Raises Retry after that time, or when the job stops."""
         deadline = time.monotonic() + self._settings.wait_s
         said = ""
         while True:
@@ -537,12 +543,14 @@ class Job:
 
 
 def passed(progress: Mapping[str, Any] | None, merged_up_to: int) -> dict[str, dict[int, int]]:
-    """The end of the last merged batch by Spark's progress, which also passes transaction markers.
+    """Return the end offsets of the last merged batch, from Spark's progress. They include the offsets of transaction
+    markers, which stream_offsets does not.
 
-    merged_up_to: the batch's number; Spark may have begun the next one.
+    Args:
+        merged_up_to: The number of the last merged batch; Spark may already have begun the next one.
     """
     found: dict[str, dict[int, int]] = {}
-    # The start of a batch two ahead is the end of an unmerged batch.
+    # If Spark is two batches ahead, its progress begins at the end of an unmerged batch.
     if progress is None or progress["batchId"] > merged_up_to + 1:
         return found
     side = "endOffset" if progress["batchId"] <= merged_up_to else "startOffset"  # guard: metrics.watermark
@@ -553,7 +561,11 @@ def passed(progress: Mapping[str, Any] | None, merged_up_to: int) -> dict[str, d
 
 
 def _refused(records: DataFrame, fits: Callable[[DataFrame], bool]) -> list[Place]:
-    """The places of a batch's records that Postgres rejects. fits: whether it accepts a subset of the records."""
+    """Return the positions of the records in a batch that Postgres rejects.
+
+    Args:
+        fits: Returns whether Postgres accepts some of the records.
+    """
     places = places_of(records)
     found = refused_places(places, lambda n, without: fits(first_of(records, places[:n], without)))
     _log.warning("Postgres rejects %d records of %d: %s", len(found), len(places), found[:10])
@@ -565,10 +577,10 @@ def _flat(offsets: dict[str, dict[int, int]]) -> dict[tuple[str, int], int]:
 
 
 def parses(jvm: Any, schema: str) -> bool:
-    """Whether Spark's Avro library parses the schema, and it is a record."""
+    """Return whether Spark's Avro library can parse the schema, and the schema is a record."""
     try:
         parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
-        # Decoding adds a field to the schema's JSON, so that must be readable, too.
+        # Decoding adds a field to the schema's JSON, so Python must be able to parse it as well.
         return bool(parsed.getType().getName() == "record") and isinstance(json.loads(schema).get("fields"), list)
     except Py4JJavaError:
         return False
@@ -576,7 +588,7 @@ def parses(jvm: Any, schema: str) -> bool:
 
 @contextmanager
 def _postgres_errors() -> Iterator[None]:
-    """Convert Postgres' errors, also those of executors: RefusedByPostgres, or an error that is worth a retry."""
+    """Convert Postgres' errors, also those of executors: to RefusedByPostgres if permanent, else to Retry."""
     try:
         yield
     except (psycopg.Error, Py4JJavaError, PySparkException) as error:
@@ -590,7 +602,7 @@ def _postgres_errors() -> Iterator[None]:
 
 
 def _psycopg_line(error: Exception) -> str:
-    """psycopg's line in an error, without the stack traces of two languages."""
+    """Return the line with psycopg's error, without the stack traces of Java and Python."""
     if isinstance(error, psycopg.Error):
         return _first_line(error)
     return next(line for line in str(error).splitlines() if "psycopg." in line).strip()[:300]
@@ -601,7 +613,7 @@ def _first_line(error: object) -> str:
 
 
 def main() -> int:
-    """Run the job. Returns the process's exit status."""
+    """Run the job, and return the exit status of the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     mask_root_logger()
     logging.getLogger("py4j").setLevel(logging.WARNING)

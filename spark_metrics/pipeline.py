@@ -1,7 +1,7 @@
-"""Two batches under way: one is staged while the previous one is merged.
+"""Overlaps two batches: one is staged while the previous one is merged.
 
-Merges run on their own thread, in the order of the batches, one transaction each. Spark considers a batch finished when
-it is staged; only Postgres (stream_offsets) has the counted offsets, and a stream begins there.
+Merges run on a thread of their own, in the order of the batches, each in one transaction. For Spark, a batch is
+finished once it is staged. Only the table stream_offsets has the counted offsets, at which a stream begins.
 """
 
 import gc
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from spark_metrics.batches import Staged
 from spark_metrics.sink import Merged
 
-# Stages a batch. Arguments: its records, Spark's number of it, the numbers of the unmerged attempts.
+# Stages a batch. The arguments are its records, Spark's number of the batch, and the numbers of the unmerged attempts.
 type Stage = Callable[[DataFrame, int, Collection[int]], Staged]
 
 
@@ -23,16 +23,16 @@ type Stage = Callable[[DataFrame, int, Collection[int]], Staged]
 class _Batch:
     records: DataFrame
     number: int
-    staged: Staged | None  # None: the staged rows are lost or cannot be used
+    staged: Staged | None  # None: the batch must be staged again
 
 
 class Pipeline:
-    """Stages batches and merges them on another thread.
+    """Stages batches, and merges them on another thread.
 
     Args:
-        stage: stages a batch; called again before a repeated merge.
-        merge: merges a staged batch.
-        patiently: calls both, with retries; its errors end the pipeline.
+        stage: Stages a batch. It is called again before a merge is repeated.
+        merge: Merges a staged batch.
+        patiently: Calls `stage` or `merge` with retries. An error that it raises ends the pipeline.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Pipeline:
         patiently: Callable[[Callable[[], object]], object] = lambda attempt: attempt(),
     ) -> None:
         self._stage, self._merge, self._patiently = stage, merge, patiently
-        # One thread stages at a time: all use one connection, and the archive's committer must be alone in its folder.
+        # One thread stages at a time, because all use one connection, and only one thread may write to the archive.
         self._staging = threading.Lock()
-        # Guards the attributes below.
+        # Protects the attributes below.
         self._turn = threading.Condition()
         self._merging: _Batch | None = None
         self._on_their_way: set[int] = set()
@@ -54,14 +54,14 @@ class Pipeline:
 
     @property
     def merged_up_to(self) -> int:
-        """Spark's number of the last batch that is merged; -1 before the first."""
+        """Return Spark's number of the last merged batch; -1 before the first merge."""
         with self._turn:
             return self._merged_up_to
 
     def put(self, records: DataFrame, number: int) -> None:
         """Stage a batch, wait for the merge of the previous one, and start the merge of this one.
 
-        Errors: those of stage, and the error that ended an earlier merge; after such an error nothing is merged.
+        Raises the errors of `stage`, and the error that ended an earlier merge. After such an error no batch is merged.
         """
         self.check()
         batch = _Batch(records, number, None)
@@ -73,12 +73,12 @@ class Pipeline:
             self._turn.notify_all()
 
     def check(self) -> None:
-        """Raise the error that ended a merge permanently, if any."""
+        """Raise the error that ended a merge permanently, if there is one."""
         with self._turn:
             self._raise()
 
     def drain(self, timeout_s: float | None = None) -> None:
-        """Wait until every batch is merged, or for timeout_s. Errors: the error that ended a merge permanently."""
+        """Wait until every batch is merged, for at most timeout_s. Raises the error that ended a merge permanently."""
         with self._turn:
             self._turn.wait_for(lambda: self._merging is None or self._failure, timeout_s)
             self._raise()
@@ -97,12 +97,13 @@ class Pipeline:
 
     def _merge_each(self) -> None:
         while self._merge_next():
-            # py4j's objects are cycles, and each may hold a plan in the JVM. There are so few that Python, which counts
-            # objects, would leave tens of megabytes in the JVM until a collection.
+            # py4j's objects form reference cycles, and each may keep a query plan alive in the JVM. Python starts a
+            # collection by the number of objects, which is small, so that without this call tens of megabytes would
+            # stay in the JVM.
             gc.collect()
 
     def _merge_next(self) -> bool:
-        """Merge the next batch. Returns whether it succeeded."""
+        """Merge the next batch, and return whether that succeeded."""
         with self._turn:
             self._turn.wait_for(lambda: self._merging)
             batch = self._merging

@@ -1,8 +1,8 @@
-"""Query plans that are made once and used for every batch, like a database's prepared statements.
+"""Caches physical query plans, so that Spark plans a transform once and not for each batch.
 
-The transform of a batch is always the same, only its rows are new; yet Spark would analyse, optimize and plan it again
-for each batch, which takes half a second for any number of rows. Instead the physical plan is kept, and copied with the
-batch's rows in place of the first one's. docs/decisions/073 lists the plans that cannot be copied.
+The transform of a batch is always the same; only its rows are new. Nevertheless Spark would analyse, optimize and plan
+it for each batch, which takes half a second for any number of rows. Instead, this module keeps the physical plan of the
+first batch, and copies it with the rows of each later batch. docs/decisions/073 lists the plans that cannot be copied.
 """
 
 import logging
@@ -15,21 +15,23 @@ from pyspark.sql import DataFrame
 
 _log = logging.getLogger(__name__)
 
-# Transforms several frames into one.
+# Makes one frame from several frames.
 type Transform = Callable[..., DataFrame]
 
 
 def leaf(frame: DataFrame) -> DataFrame:
-    """The same rows with a plan of a single node; each row is copied once more.
+    """Return the frame's rows in a frame whose plan is a single node, at the cost of one copy of each row.
 
-    Spark analyses a frame together with all frames that it is made of, and compares it with every cached one.
+    Spark analyses a frame with all frames that it is made of, and compares each of them with every cached frame.
     """
     plain: Any = frame
     return _frame(frame.sparkSession, plain._jdf.queryExecution().toRdd(), plain._jdf.schema())
 
 
 def is_repeatable(frame: DataFrame) -> bool:
-    """Whether equal rows always give equal results: the plan uses no time, user or random number."""
+    """Return whether the frame always has the same result for the same rows: its plan uses no time, user or random
+    number.
+    """
     plain: Any = frame
     plan, jvm = plain._jdf.queryExecution().analyzed(), frame.sparkSession.sparkContext._jvm
     patterns: Any = getattr(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
@@ -37,19 +39,21 @@ def is_repeatable(frame: DataFrame) -> bool:
 
 
 class PreparedPlans:
-    """Plans by name, for any thread."""
+    """A cache of physical plans by name. Any thread may use it."""
 
     def __init__(self) -> None:
         self._plans: dict[Hashable, _Plan | None] = {}
 
     def frame(self, name: Hashable, sources: Sequence[DataFrame], transform: Transform) -> DataFrame:
-        """The result of a transform, with a plan of a single node.
+        """Return the result of a transform, in a frame whose plan is a single node.
 
-        Persisted sources are read from their cache, others are computed.
+        Persisted sources are read from their cache, and the others are computed.
 
-        name: identifies the transform and Spark's configuration for its plan; the transform is called once for each
-        name. It must be a function of the sources' rows (is_repeatable). A plan that reads anything else is made every
-        time.
+        Args:
+            name: Identifies the transform and the planner's configuration. The transform is called once per name.
+            sources: The frames that are passed to the transform.
+            transform: Must depend only on the rows of the sources (is_repeatable). A plan that reads any other data is
+                made for each call.
         """
         leaves = [_leaf(source) for source in sources]
         known = self._plans.get(name)
@@ -62,7 +66,7 @@ class PreparedPlans:
             plan = self._plans[name] = _plan(made, leaves)
             return leaf(made) if plan is None else plan.frame(leaves)
         except Py4JError as error:
-            # These are internals of Spark, and other builds of Spark exist.
+            # The calls above use Spark's internals, which other builds of Spark may lack.
             self._plans[name] = None
             _log.warning("Spark cannot copy the plan, so each batch is planned anew: %s", error)
             return leaf(made)
@@ -70,7 +74,7 @@ class PreparedPlans:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A frame whose plan is a single node. rows: an RDD, or the builder of cached columns."""
+    """A frame whose plan is a single node. `rows` is its RDD, or the builder of its cached columns."""
 
     frame: DataFrame
     rows: Any
@@ -92,14 +96,14 @@ def _leaf(frame: DataFrame) -> _Leaf:
 
 @dataclass(frozen=True)
 class _Node:
-    """A node of a physical plan. source: for leaves with rows, the number of the source that they read."""
+    """A node of a physical plan. In a node that scans rows, `source` is the index of the source frame."""
 
     node: Any
     below: tuple["_Node", ...] = ()
     source: int | None = None
 
     def copied(self, leaves: Sequence[_Leaf], to_seq: Callable[[list[Any]], Any]) -> Any:
-        """The node with the rows of these leaves."""
+        """Return a copy of the node that reads the rows of these leaves."""
         if self.source is not None:
             return _scan(self.node, leaves[self.source])  # guard: prepared_plans.own_rows
         if not self.below:
@@ -108,7 +112,7 @@ class _Node:
 
 
 def _scan(node: Any, leaf: _Leaf) -> Any:
-    """A scan of other rows. The nodes above refer to columns by ids, which stay the same."""
+    """Return a copy of a scan that reads other rows. It keeps the columns' ids, which the other nodes refer to."""
     if leaf.kept:
         kept = node.relation()
         relation = kept.copy(kept.output(), leaf.rows, kept.outputOrdering())
@@ -125,27 +129,27 @@ class _Plan:
     sources: Sequence[tuple[bool, Any]]
 
     def reads(self, leaves: Sequence[_Leaf]) -> bool:
-        """Whether the plan can be used for these leaves."""
+        """Return whether the plan can read these leaves: they have the same columns, and the same ones are cached."""
         return all(
             kept == leaf.kept and schema.equals(leaf.schema)
             for (kept, schema), leaf in zip(self.sources, leaves, strict=True)
         )
 
     def frame(self, leaves: Sequence[_Leaf]) -> DataFrame:
-        """The result of the plan for these leaves."""
+        """Return the result of the plan for these leaves."""
         session: Any = leaves[0].frame.sparkSession
         jvm: Any = session._jvm
-        # A plan's node uses the active session of the current thread.
+        # A plan's nodes use the active session of the current thread.
         getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
         plan = self.top.copied(leaves, getattr(jvm, "org.apache.spark.api.python.PythonUtils").toSeq)
-        # The same steps as QueryExecution.toRdd.
+        # Execute the plan with the same steps as QueryExecution.toRdd.
         wrapped = getattr(jvm, "org.apache.spark.sql.execution.SQLExecutionRDD")
         rows = wrapped(plan.execute(), session._jsparkSession.sessionState().conf())
         return _frame(session, rows, self.schema)
 
 
 def _plan(made: DataFrame, leaves: Sequence[_Leaf]) -> _Plan | None:
-    """The plan of this frame; None if it cannot be used again."""
+    """Return the plan of a frame; None if the plan cannot be copied."""
     plain: Any = made
     top = _node(plain._jdf.queryExecution().executedPlan(), leaves)
     if top is None:
@@ -154,7 +158,7 @@ def _plan(made: DataFrame, leaves: Sequence[_Leaf]) -> _Plan | None:
 
 
 def _node(node: Any, leaves: Sequence[_Leaf]) -> _Node | None:
-    # A subquery runs once and keeps its result.
+    # A plan with a subquery cannot be copied, because the subquery runs once and keeps its result.
     if not node.subqueries().isEmpty():  # guard: prepared_plans.subqueries
         return None
     below = [_node(each, leaves) for each in _each(node.children())]

@@ -1,7 +1,8 @@
-"""The log of recipients: user, send and status, one row each. It is optional because of its size.
+"""The log of recipients: one row with user, send and status for each recipient of an outcome record. It is optional
+because of its size.
 
-It is staged with a batch and written in the transaction that counts it, so it is as exact as the counts: a refused
-redelivery adds no row, a counted record adds one for each recipient.
+The log is staged with a batch, and written in the transaction that counts the batch. So it is as exact as the counts,
+and a redelivery adds no row.
 """
 
 from datetime import UTC, date, datetime, timedelta
@@ -16,10 +17,10 @@ NAME = "recipient_log"
 
 
 def recipients(facts: DataFrame) -> DataFrame:
-    """One row for each result of a countable outcome record, with its users.
+    """Return one row for each result of a countable outcome record, with the users that have this result.
 
-    Columns: send_id, club_id, type, channel, status, reason, at_ms, user_ids. A position without a user or a result is
-    skipped.
+    The columns are send_id, club_id, type, channel, status, reason, at_ms and user_ids. A position without a user or a
+    result is skipped.
     """
     results = facts.where((F.col("source") == "outcome") & (F.size("counts") > 0)).select(
         *("send_id", "club_id", "type", "at_ms", "user_ids", "result_index", "counts"),
@@ -38,20 +39,18 @@ def recipients(facts: DataFrame) -> DataFrame:
 
 
 def _users_of(number: Column) -> Column:
-    """The users with this result."""
     placed = F.arrays_zip("user_ids", "result_index")
     chosen = F.filter(placed, lambda place: (place["result_index"] == number) & place["user_ids"].isNotNull())
     return F.transform(chosen, lambda place: place["user_ids"])
 
 
 def rows_to_stage(facts: DataFrame) -> DataFrame:
-    """`recipients` with user_ids in Postgres' text form of an array."""
+    """Return the rows of `recipients`, with user_ids in Postgres' text form of an array."""
     users = F.concat(F.lit("{"), F.array_join(F.col("user_ids").cast("array<string>"), ","), F.lit("}"))
     return recipients(facts).withColumn("user_ids", users)
 
 
 def merge(connection: psycopg.Connection[Any], attempt: int, counted_at: datetime) -> None:
-    """Write the rows that an attempt has staged."""
     _make_partition(connection, counted_at.astimezone(UTC).date())
     connection.execute(_WRITE, [counted_at, attempt])
 
@@ -64,7 +63,7 @@ def _make_partition(connection: psycopg.Connection[Any], day: date) -> None:
         "day": sql.Literal(f"{day}T00:00:00Z"),
         "next": sql.Literal(f"{day + timedelta(days=1)}T00:00:00Z"),
     }
-    # ATTACH instead of CREATE … PARTITION OF, which would wait for every reader of the log and block new ones.
+    # CREATE TABLE … PARTITION OF would wait for every reader of the log and block new readers; ATTACH does not.
     connection.execute(sql.SQL("create table {partition} (like recipient_log including all)").format(**names))
     connection.execute(
         sql.SQL("alter table recipient_log attach partition {partition} for values from ({day}) to ({next})").format(
@@ -74,7 +73,9 @@ def _make_partition(connection: psycopg.Connection[Any], day: date) -> None:
 
 
 def tables(connection: psycopg.Connection[Any]) -> list[tuple[date, bool, bool]]:
-    """The log's days (UTC) that have a table; whether it is attached, and whether it is being detached."""
+    """Return the days (UTC) of the log that have a table, each with whether the table is attached and is being
+    detached.
+    """
     found = connection.execute(
         "select relname, inhrelid is not null, coalesce(inhdetachpending, false)"
         " from pg_class left join pg_inherits on inhrelid = pg_class.oid"
@@ -85,7 +86,7 @@ def tables(connection: psycopg.Connection[Any]) -> list[tuple[date, bool, bool]]
 
 
 def table_of(day: date) -> str:
-    """The table of one of the log's days."""
+    """Return the name of the table for one day of the log."""
     return f"{NAME}_{day:%Y%m%d}"
 
 
@@ -96,7 +97,7 @@ from staging_recipients, unnest(user_ids) as user_id
 where attempt = %s
 """
 
-# The compared form of the log: rows by send and status, with sums that differ for almost any two sets of rows.
+# Recompute compares the log in this form: for each send and status, sums that differ for almost any two sets of rows.
 KEY = ("send_id", "channel", "status", "reason")
 SUMS = ("rows", "users", "checksum")
 COMPARED: LiteralString = """
@@ -109,7 +110,7 @@ group by send_id, channel, status, reason
 
 
 def compared(rows: DataFrame) -> DataFrame:
-    """The rows of `recipients` in the form of COMPARED."""
+    """Return the rows of `recipients` in the form of COMPARED."""
     user = F.explode("user_ids").alias("user_id")
     return (
         rows.select("send_id", "channel", "status", F.coalesce("reason", F.lit("")).alias("reason"), "at_ms", user)

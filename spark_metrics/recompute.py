@@ -1,20 +1,20 @@
-"""Count again from the archive: `python -m spark_metrics.recompute --from 2026-11-21T09:30Z --to 2026-11-22 [--swap]`.
+"""Counts a span again from the archive: `python -m spark_metrics.recompute --from 2026-11-21T09:30Z --to 2026-11-22
+[--swap]`.
 
---from, --to: instants (RFC 3339) or days of UTC, the end excluded; without one the span is open on that side. A
-bucket that overlaps the span is counted as a whole, in each grain: for the span above the minutes from 09:30 on, the
-hours from 09:00 on, and the whole day. Sends are those requested in the span itself; counts of a send without
-any of its chunks are included only if the span is open on both sides.
+--from and --to are instants (RFC 3339) or UTC days; the end is excluded. Without --from or --to, the span is open on
+that side. A bucket that overlaps the span is counted as a whole, in each grain: in the example, the minutes from 09:30,
+the hours from 09:00, and the whole day. Sends are those that were requested in the span. The counts of a send without
+any chunk are included only if the span is open on both sides.
 
-All three grains and the totals of the sends are computed from the archived rows, with the stream's own sums and its
-rule for duplicates, and compared with the served tables; the stream may run meanwhile. Prints the rows that differ;
-status 0 if none does, 1 if some do, 2 after an error.
+The command computes all three grains and the totals of the sends from the archived rows, with the same sums and the
+same rule for duplicates as the stream. It compares the results with the served tables; the stream may run concurrently.
+The command prints the rows that differ. Its status is 0 if no row differs, 1 if rows differ, and 2 after an error.
 
---swap replaces the served rows by the recomputed ones, in one transaction. --check-topics also compares the archive,
-position
-by position, with the records that the topics still have: every archived column that is counted, decoded again.
---compact first rewrites each past hour of the archive as one file.
+--swap replaces the served rows by the recomputed ones in one transaction. --check-topics also decodes the records that
+are still in the topics, and compares each counted column with the archive. --compact first rewrites each past hour of
+the archive as one file.
 
-Settings come from the environment, as the job's.
+The settings are the environment variables of the job.
 """
 
 import argparse
@@ -48,16 +48,18 @@ from spark_metrics.views import complete, kept_since, load_views, maintained_sin
 
 _log = logging.getLogger("spark_metrics.recompute")
 
-# Columns of a counted record in which the archive and its topic must agree.
+# The columns of a counted record that must be equal in the archive and the topic.
 _COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem"))
 
 
 def positions_refused(archived: DataFrame, window_s: int, remembered: DataFrame) -> DataFrame:
-    """The positions (topic, partition, kafka_offset) of records that were counted before, by the stream's own rule.
+    """Return the positions (topic, partition, kafka_offset) of redeliveries, by the rule of the stream.
 
-    An id is counted if it was not counted within the window before it, in the order of batches and positions; a
-    refused record does not begin a new window. remembered: Archive.remembers_since, for batches that were counted with
-    another window, or after ids within it had been forgotten.
+    A record is counted if no record with its id was counted within the redelivery window before it, in the order of
+    batches and positions. A redelivery does not begin a new window.
+
+    Args:
+        remembered: The result of Archive.remembers_since, for batches that were counted with a different window.
     """
     archived = archived.join(F.broadcast(remembered), "attempt", "left").withColumn(
         "since_us",
@@ -86,8 +88,6 @@ def positions_refused(archived: DataFrame, window_s: int, remembered: DataFrame)
 
 
 class Recompute:
-    """One run over a span."""
-
     def __init__(self, settings: Settings, spark: SparkSession, span: Span) -> None:
         if not settings.archive_dir:
             raise Stop("SPARK_ARCHIVE_DIR is not set: there is nothing to count again")
@@ -98,7 +98,7 @@ class Recompute:
         self._archive = Archive(spark, settings.archive_dir)
 
     def run(self, *, swap: bool = False, check_topics: bool = False, compact: bool = False) -> int:
-        """Compare, log the rows that differ, and return their number."""
+        """Compare the served rows with the recomputed ones, print the rows that differ, and return their number."""
         with connect(self._settings.database_url, "spark_metrics recompute") as connection:
             check(connection, self._archive)
             logged, logged_since = maintained_since(connection, recipient_log.NAME)
@@ -109,7 +109,7 @@ class Recompute:
             connection.execute("select pg_advisory_lock_shared(%s)", [LOCK])
             tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
             served = Served(connection, self._span, tables)
-            # One snapshot: the served rows, and the batches that they include.
+            # One transaction reads the served rows and the batches that they include, so that both have the same state.
             with connection.transaction():
                 connection.execute("set transaction isolation level repeatable read")
                 served.remember()
@@ -140,7 +140,7 @@ class Recompute:
             return differing
 
     def _counted(self, archived: DataFrame, remembered: DataFrame) -> DataFrame:
-        """The facts of every record that the stream counts."""
+        """Return the facts of the records that the stream counts."""
         refused = positions_refused(archived, self._settings.redelivery_window_s, remembered)
         return archived.where(F.col("problem").isNull()).join(refused, list(PLACE), "left_anti")
 
@@ -221,8 +221,8 @@ class Recompute:
         served.rebuilt(recipient_log.NAME, map(tuple, rows.toLocalIterator()))
 
     def _topics_differ(self, archived: DataFrame, offsets: Sequence[tuple[str, int, int]]) -> int:
-        """Number of positions below the stream's offsets that differ between the topics and the archive, or that only
-        one has.
+        """Return the number of positions below the stream's offsets that differ between topics and archive, or are
+        missing in one of them.
         """
         if not offsets:
             return 0
@@ -250,13 +250,13 @@ class Recompute:
         stored = (
             archived.join(F.broadcast(first), ["topic", "partition"])
             .where(F.col("kafka_offset") >= F.col("first"))
-            # For a record that is not counted, only the position is compared.
+            # Only the position of an uncounted record is compared.
             .select(*PLACE, F.when(F.col("problem").isNull(), digest).alias("stored"))
             .withColumn("in_archive", F.lit(True))
             .persist()
         )
         same = F.col("in_topic") & F.col("in_archive") & F.coalesce(F.col("held") == F.col("stored"), F.lit(True))
-        # A position that the archive has twice joins twice; the count of distinct positions shows it.
+        # The join does not detect a position that the archive contains twice.
         twice = stored.count() - stored.select(*PLACE).distinct().count()
         return held.join(stored, list(PLACE), "full").where(~F.coalesce(same, F.lit(False))).count() + twice
 
@@ -272,7 +272,7 @@ def _within(at_ms: Column, span: Span) -> Column:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the process's exit status."""
+    """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.recompute", description="Count again from the archive.")
     parser.add_argument(
         "--from", dest="first", type=instant, help="the first instant, or a UTC day; else the first of all"

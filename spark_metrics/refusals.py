@@ -1,5 +1,5 @@
-"""Records that Postgres rejects permanently (a constraint, a range), searched in a batch that it rejected as
-a whole.
+"""Finds the records that Postgres rejects permanently (a constraint, a range) in a batch that it has rejected as a
+whole.
 """
 
 import re
@@ -9,7 +9,7 @@ import psycopg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-# Topic, partition, offset.
+# Topic, partition and offset of a record.
 type Place = tuple[str, int, int]
 
 # Permanent errors: SQLSTATE classes 22 (data), 23 (constraints) and 54 (limits). Source: PostgreSQL's
@@ -23,7 +23,7 @@ class RefusedByPostgres(Exception):
 
 
 def is_permanent(error: Exception) -> bool:
-    """Whether the error is permanent, also if one of Spark's errors quotes it."""
+    """Return whether the error is permanent. It may also be quoted in one of Spark's errors."""
     if isinstance(error, psycopg.Error):
         return isinstance(error, _PERMANENT)
     named = _NAMED.search(str(error))
@@ -32,10 +32,13 @@ def is_permanent(error: Exception) -> bool:
 
 
 def refused_places(places: Sequence[Place], fits: Callable[[int, Sequence[Place]], bool]) -> list[Place]:
-    """The places without which Postgres accepts the others, by bisection: each takes a logarithmic number of trials.
+    """Return the positions without which Postgres accepts the others. Bisection finds each one in a logarithmic number
+    of trials.
 
-    fits: whether it accepts the first n places, without the given ones. Errors: RefusedByPostgres, if it rejects a
-    batch without any record.
+    Raises RefusedByPostgres if Postgres rejects even a batch without records.
+
+    Args:
+        fits: Returns whether Postgres accepts the first n positions without the given ones.
     """
     refused: list[Place] = []
     taken = 0
@@ -55,12 +58,13 @@ def refused_places(places: Sequence[Place], fits: Callable[[int, Sequence[Place]
 
 
 def places_of(records: DataFrame) -> list[Place]:
-    """The positions of Kafka's records, in order."""
     return sorted(tuple(row) for row in records.select("topic", "partition", "offset").collect())
 
 
 def first_of(records: DataFrame, places: Sequence[Place], without: Collection[Place]) -> DataFrame:
-    """The records at these places, which are the first of each partition, without some of them."""
+    """Return the records at these positions without some of them. The positions must be the first ones of each
+    partition.
+    """
     ends = {f"{topic}/{partition}": offset for topic, partition, offset in places}
     ends_of = F.create_map(*[F.lit(each) for pair in ends.items() for each in pair])
     end = F.try_element_at(ends_of, F.concat_ws("/", "topic", "partition")) if ends else F.lit(None)
@@ -68,6 +72,5 @@ def first_of(records: DataFrame, places: Sequence[Place], without: Collection[Pl
 
 
 def without_places(records: DataFrame, places: Collection[Place]) -> DataFrame:
-    """The records at other places."""
     named = ["/".join(map(str, place)) for place in places]
     return records.where(~F.concat_ws("/", "topic", "partition", "offset").isin(named)) if named else records

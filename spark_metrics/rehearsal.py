@@ -1,7 +1,8 @@
-"""Batches of generated records before the stream begins: Spark plans and compiles before the first records arrive.
+"""Counts batches of generated records before the stream begins, so that Spark has planned and compiled its code when
+the first records arrive.
 
-They are archived and merged, but the transaction is rolled back, and the archive's files are in their own
-folder, which no reader uses and which is removed. The compiled code depends on the writers' schemas, so the records are
+The batches are archived and merged, but each transaction is rolled back. The archive's files are in a separate folder,
+which has no readers and is removed afterwards. The compiled code depends on the writers' schemas, so the records are
 encoded with the known schemas.
 """
 
@@ -28,19 +29,20 @@ from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
 
-# The columns of spark_metrics.job.kafka_records: the compiled code depends on their order.
+# The same columns as in spark_metrics.job.kafka_records, in the same order, because the compiled code depends on it.
 _KAFKA = (
     "topic string, partition int, offset long, timestamp timestamp, value binary,"
     " headers array<struct<key: string, value: binary>>"
 )
-# Records of each kind: two batches as after a pause (Staging.tasks depends on the previous batch), two small ones.
+# The number of records of each kind per batch: two batches that are planned as large ones, then two small ones.
+# Staging.tasks depends on the size of the previous batch.
 _ROUNDS = (2_000, 200, 200, 200)
-# A partition that no topic has: in a consumed partition these records would be replays.
+# No topic has this partition. In a consumed partition the records would count as replays.
 _PARTITION = -1
 _EXAMPLES = {
     "send": ("SendRequested.full",),
     "delivery": ("DeliveryRequested.push",),
-    # One outcome with consecutive positions, and one with a list.
+    # The positions of one outcome are consecutive, those of the other are a list.
     "outcome": ("NotificationOutcome.sent", "NotificationOutcome.suppressed"),
 }
 
@@ -55,7 +57,7 @@ def rehearse(
     database_url: str,
     archive: Archive | None,
 ) -> None:
-    """Count generated records and undo it. Errors: those of stage_batch and merge_batch."""
+    """Count generated records and roll back. Raises the errors of stage_batch and merge_batch."""
     began = time.monotonic()
     aside = Archive(spark, f"{archive.folder}/_rehearsal") if archive is not None else None
     for number, each in enumerate(_ROUNDS):
@@ -80,7 +82,7 @@ def rehearse(
 
 
 def _rows(writers: Writers, each: int) -> Iterator[tuple[Any, ...]]:
-    """Rows of _KAFKA, `each` for every kind that a known schema can encode."""
+    """Yield rows of _KAFKA: `each` rows for every kind of record that a known schema can encode."""
     now, offset = datetime.now(UTC), 0
     for source in SOURCES:
         examples = [_example(name) for name in _EXAMPLES[source.kind]]
@@ -105,7 +107,7 @@ def _example(name: str) -> dict[str, Any]:
 
 
 def _writer_of(examples: list[dict[str, Any]], writers: dict[int, str] | Any) -> tuple[int, Any] | None:
-    """The newest schema that can encode the examples, parsed."""
+    """Return the newest schema that can encode the examples, with its id; None if no schema can."""
     for schema_id in sorted(writers, reverse=True):
         schema = fastavro.parse_schema(json.loads(writers[schema_id]))
         try:

@@ -1,11 +1,12 @@
-"""Delete old rows: `python -m spark_metrics.retention [--recipient-log-days 30] [--quarantine-days 180]`.
+"""Deletes old rows: `python -m spark_metrics.retention [--recipient-log-days 30] [--quarantine-days 180]`.
 
-It drops the days of the log of recipients, by their time of counting; buckets of views with a retention; and
-quarantined positions. stream_views records the deleted span, so that recompute and the API do not take it for never
-counted. Counts, sends and the archive stay. The command may run at any time, concurrently with the stream, and be
-interrupted: the next run continues. Run it once a day.
+The command drops old days of the log of recipients (by the time of counting), and deletes old buckets of views with a
+retention and old quarantined positions. It records the deleted span in stream_views, so that recompute and the API do
+not take deleted rows for rows that were never counted. Counts, sends and the archive are not deleted. Run the command
+once a day. It may run concurrently with the stream and may be interrupted; the next run continues.
 
-METRICS_DATABASE_URL and SPARK_VIEWS as for the job. Status 0: done; 2: the database is down or a lock timed out.
+METRICS_DATABASE_URL and SPARK_VIEWS are those of the job. The status is 0 after success, and 2 if the database is down
+or a lock timed out.
 """
 
 import argparse
@@ -28,12 +29,14 @@ from spark_metrics.views import View, load_views
 
 _log = logging.getLogger("spark_metrics.retention")
 
-# Dropping a day's table waits for its readers; meanwhile new readers would wait as well.
+# Dropping a day's table waits for its readers, and new readers wait until the table is dropped or this time is over.
 _LOCK_TIMEOUT = b"set lock_timeout = '10s'"
 
 
 def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[date]:
-    """Drop the log's days (UTC) before a day. Returns them. The connection must be in autocommit."""
+    """Drop the tables of the days (UTC) before `before`, and return these days. The connection must be in autocommit
+    mode.
+    """
     connection.execute(
         "update stream_views set kept_since = greatest(kept_since, %s) where view = %s",
         [datetime(before.year, before.month, before.day, tzinfo=UTC), recipient_log.NAME],
@@ -43,7 +46,8 @@ def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[d
         if day >= before:
             continue
         names = {"day": sql.Identifier(recipient_log.table_of(day))}
-        # Two steps, so that readers of the other days never wait; an interrupted run is finished here.
+        # The table is detached before it is dropped, so that readers of other days never wait. A run that was
+        # interrupted while it detached a table is completed here.
         if pending:
             connection.execute(sql.SQL("alter table recipient_log detach partition {day} finalize").format(**names))
         elif attached:
@@ -54,7 +58,7 @@ def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[d
 
 
 def delete_buckets(connection: psycopg.Connection[Any], view: View, now: datetime) -> int:
-    """Delete a view's buckets beyond its retention, by whole days (UTC). Returns the number of rows."""
+    """Delete a view's buckets that are older than its retention, in whole days (UTC). Return the number of rows."""
     if view.keep is None:
         return 0
     before = (now - view.keep).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -67,14 +71,14 @@ def delete_buckets(connection: psycopg.Connection[Any], view: View, now: datetim
 
 
 def delete_quarantined(connection: psycopg.Connection[Any], days: int) -> int:
-    """Delete positions that were quarantined more than `days` days ago. Returns their number."""
+    """Delete positions that were quarantined more than `days` days ago, and return their number."""
     return connection.execute(
         "delete from quarantine where quarantined_at < now() - make_interval(days => %s)", [days]
     ).rowcount
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Run the command. Returns the process's exit status."""
+    """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.retention", description="Delete what is old enough.")
     parser.add_argument(
         "--recipient-log-days", type=_days, default=30, help="whole days to keep in addition to today; 30"

@@ -1,4 +1,4 @@
-"""Compares served rows with recomputed ones, and swaps them while the stream continues to count."""
+"""Compares served rows with recomputed ones, and replaces them while the stream continues to count."""
 
 from array import array
 from collections import Counter
@@ -24,12 +24,13 @@ class Table:
     """A table that is compared.
 
     Attributes:
-        key, sums: its columns.
-        scope: the rows in a span.
-        other: columns that are replaced instead of added to.
-        step_s: length of the table's buckets, of which whole ones are compared; 0: no buckets.
-        kept_since: older rows are no longer served.
-        query: the compared rows, if they are not a table; such rows are never swapped.
+        key: The columns of the primary key.
+        sums: The columns with counts. A swap adds the difference to them.
+        scope: The SQL condition for the rows in a span.
+        other: The columns whose values a swap replaces.
+        step_s: The length of the table's buckets, which are compared as a whole; 0: the table has no buckets.
+        kept_since: Older rows are deleted, and not compared.
+        query: The SQL of the compared rows if they are computed from a table; such rows are never swapped.
     """
 
     key: tuple[str, ...]
@@ -41,7 +42,7 @@ class Table:
     query: LiteralString = ""
 
     def touched(self, span: Span) -> Span:
-        """The compared span."""
+        """Return the span that is compared."""
         return span.whole(self.step_s).since(self.kept_since) if self.step_s else span
 
 
@@ -53,7 +54,7 @@ def _buckets(step_s: int) -> Table:
     return Table(key, ("count_total",), _BUCKETS, step_s=step_s)
 
 
-# Rows of a send without any chunk are only in the span that is open on both sides.
+# If a send has no chunk, its rows are compared only when the span is open on both sides.
 _OF_SENDS = (
     "{everything} or send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
 )
@@ -74,7 +75,9 @@ _SHOWN = 20
 
 
 def tables_of(views: Iterable[View], kept: Mapping[str, datetime]) -> dict[str, Table]:
-    """The compared tables: TABLES and the views'. kept: {view: time since which it is kept}, if a part was deleted."""
+    """Return the compared tables: TABLES and those of the views. For a view with deleted rows, `kept` has the time
+    since which its rows are kept.
+    """
     return TABLES | {
         view.table: Table(view.keys, view.sums, _BUCKETS, step_s=view.step_s, kept_since=kept.get(view.table))
         for view in views
@@ -82,15 +85,15 @@ def tables_of(views: Iterable[View], kept: Mapping[str, datetime]) -> dict[str, 
 
 
 def log_of(since: datetime | None) -> dict[str, Table]:
-    """The log of recipients, from rows counted since a time."""
+    """Return the log of recipients as a compared table, limited to rows that were counted since a time."""
     log = Table(recipient_log.KEY, recipient_log.SUMS, "true", kept_since=since, query=recipient_log.COMPARED)
     return {recipient_log.NAME: log}
 
 
 class Served:
-    """One comparison over a span, in temporary tables of the connection.
+    """Compares the rows of one span, in temporary tables of the connection.
 
-    was_T has the rows that were served of table T, now_T the recomputed ones.
+    For a table T, the table was_T has the served rows and now_T the recomputed ones.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], span: Span, tables: Mapping[str, Table] = TABLES) -> None:
@@ -99,20 +102,20 @@ class Served:
         self.tables = tables
 
     def remember(self) -> None:
-        """Copy the rows that are served now."""
+        """Copy the rows that are served at this time."""
         for name in self.tables:
             self._run("create temp table {was} as select {columns} from {rows} where {scope}", name)
             self._run("create temp table {now} as select {columns} from {was} limit 0", name)
 
     def rebuilt(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Store the recomputed rows of a table: key, sums, other columns."""
+        """Store the recomputed rows of a table. Each has the columns key, sums, other."""
         statement = self._statement("copy {now} ({columns}) from stdin", name)
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def rebuilt_states(self, blocks: Iterable[tuple[BlockKey, array[int]]]) -> None:
-        """Store the recomputed blocks, and the sends' totals computed from them."""
+        """Store the recomputed blocks (spark_metrics.states) and the totals of sends, which are computed from them."""
         totals: Counter[tuple[str, str, str, str]] = Counter()
 
         def rows() -> Iterator[tuple[Any, ...]]:
@@ -126,26 +129,27 @@ class Served:
         self.rebuilt("send_totals", ((*key, n) for key, n in totals.items()))
 
     def differing(self) -> int:
-        """Compare all tables. Returns the number of rows that differ."""
+        """Compare all tables, and return the number of rows that differ."""
         for name in self.tables:
             self._run(_DIFFERING, name)
         counts = [self._run("select count(*) from {diff}", name).fetchone() for name in self.tables]
         return sum(row[0] for row in counts if row)
 
     def report(self) -> Iterator[str]:
-        """One line for each differing row with both values, at most twenty a table."""
+        """Yield one line with both values for each row that differs, at most twenty per table."""
         for name in self.tables:
             for was, now in self._run("select was::text, now::text from {diff} order by 1, 2 limit {shown}", name):
                 yield f"{name}: served {was}, recomputed {now}"
 
     def swap(self) -> None:
-        """Replace the served rows by the recomputed ones and the stream's counts since then, in one transaction.
+        """Replace the served rows by the recomputed ones, in one transaction. Counts that the stream has added since
+        remember() are kept.
 
-        Errors: Retry, if the stream has changed a differing block meanwhile; then nothing is replaced.
+        Raises Retry if the stream has changed a differing block since then; then no row is replaced.
         """
         connection = self._connection
         with connection.transaction():
-            # The lock keeps the stream from merging a batch meanwhile.
+            # The stream cannot merge a batch while this lock is held.
             connection.execute("select 1 from stream_status where stream = %s for update", [STREAM])
             changed = self._run(_CHANGED, "send_states").fetchone()
             if changed and changed[0]:
@@ -231,7 +235,7 @@ select count(*) from {diff} as d left join {served} on {same}
 where {served}.codes is distinct from (d.was).codes
 """
 
-# Keep the stream's counts since remember(): add only the difference to the remembered rows.
+# Only the difference between recomputed and remembered rows is added, so that later counts of the stream are kept.
 _ADD = """
 insert into {served} as s ({columns}) select {inserted} from {diff} on conflict ({key}) do update set {updated}
 """

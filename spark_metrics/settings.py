@@ -1,4 +1,4 @@
-"""The job's settings, from environment variables."""
+"""Reads the job's settings from environment variables."""
 
 import os
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 
-# SPARK_MASTER if EMR submits the job: the session exists, and its resources are not configured here.
+# The value of SPARK_MASTER if EMR submits the job: EMR then configures the session's resources.
 EMR = "emr"
-# Small on purpose, to run on one machine with the broker, OpenSearch and the other servers. A cluster has its own
+# A small JVM, because the broker, OpenSearch and the other servers run on the same machine. A cluster has its own
 # options.
 DEFAULT_JAVA_OPTIONS = (
     "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods -XX:ReservedCodeCacheSize=96m"
@@ -20,27 +20,26 @@ DEFAULT_JAVA_OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Addresses of the servers, and options of the stream.
+    """The addresses of the servers, and the options of the stream.
 
     Attributes:
-        database_url: in libpq's form, postgresql://…
-        registry_url: the registry's Confluent API.
-        jars: paths, comma-separated.
-        max_offsets_per_trigger: records a micro-batch, over all partitions.
-        wait_s: maximum time that a dependency may be down, at the start and later.
-        denied_schema_retry_s: time for which a schema that the registry denies is retried before its records are
+        database_url: A URL of libpq, postgresql://…
+        registry_url: The URL of the Confluent-compatible schema registry.
+        jars: Paths, separated by commas.
+        max_offsets_per_trigger: The maximum number of records in a micro-batch, over all partitions.
+        wait_s: How long a dependency may be down before the job ends, at the start and later.
+        denied_schema_retry_s: How long a schema id that the registry denies is retried before its records are
             quarantined.
-        far_future_s: a timestamp later than this after the record's production is quarantined.
-        grace_s: minimum time after its end until a bucket is complete.
-        redelivery_window_s: time for which record ids are remembered, so that the same record produced again adds
-            nothing.
-        views: further tables, each module:VARIABLE of a spark_metrics.views.View (SPARK_VIEWS: comma-separated, or
-            none).
-        rehearse: whether generated batches are counted and undone before the stream begins, so that the first real ones
-            are compiled.
-        recipient_log: whether a row for each recipient is stored (spark_metrics.recipient_log).
-        archive_dir: the archive's location (a folder, s3://…); empty: no archive.
-        ready_file: written when the query runs.
+        far_future_s: A record is quarantined if its timestamp is more than this after its production.
+        grace_s: The minimum time between the end of a bucket and its completeness.
+        redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted.
+        views: Further tables, each as module:VARIABLE of a spark_metrics.views.View. SPARK_VIEWS separates them by
+            commas; `none` means no view.
+        rehearse: Whether generated batches are counted and rolled back before the stream begins, so that Spark has
+            compiled its code before the first records.
+        recipient_log: Whether a row per recipient is stored (spark_metrics.recipient_log).
+        archive_dir: The folder or URL (s3://…) of the archive; empty: no archive.
+        ready_file: A file that is written when the query runs.
     """
 
     bootstrap_servers: str
@@ -66,14 +65,14 @@ class Settings:
 
 
 def view_names(text: str) -> tuple[str, ...]:
-    """The comma-separated names of SPARK_VIEWS; "none" is empty."""
+    """Return the names in SPARK_VIEWS, which commas separate; no names for `none`."""
     return tuple(name.strip() for name in text.split(",")) if text != "none" else ()
 
 
 def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of an environment.
+    """Return the settings in environment variables.
 
-    Errors: Stop, with the name of every variable that is missing or not a number.
+    Raises Stop with the names of all variables that are missing or not a number.
     """
     wrong = []
 

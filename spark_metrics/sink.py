@@ -1,16 +1,17 @@
-"""The sink: the executors stage the counts of a micro-batch, then one transaction merges them into the served tables.
+"""Writes the counts: the executors stage the counts of a micro-batch, then one transaction merges them into the served
+tables.
 
-These rules keep the numbers exact, however often a batch or a record is repeated:
+These rules keep the counts exact, however often a batch or a record is repeated:
 
-  stream_offsets    positions below the stored ones are replays (a restart, a lost checkpoint) and are skipped
-  counted_ids       a record id that was counted within the redelivery window is a redelivery and is skipped
-  epoch             a driver that another has replaced cannot merge
-  staging_attempts  rows lost in a crash of the server are staged again, and not taken for an empty batch
-  staging_tasks     if a task ran twice, one run counts
+  stream_offsets    positions below the stored offsets are replays (after a restart or a lost checkpoint): skipped
+  counted_ids       a record whose id was counted within the redelivery window is a redelivery: skipped
+  epoch             a driver that was replaced by another one cannot merge
+  staging_attempts  a crash of the server that empties the staging tables is detected; the batch is staged again
+  staging_tasks     if a Spark task ran twice, only its first run counts
 
-Staged sums cannot be separated. So a batch is staged as if none of it had been counted before, which is nearly
-always right; otherwise the merge rolls back and reports the counted records (Repeated), and the batch is staged
-again without them.
+A staged sum cannot be split into records. So a batch is staged as if all of its records were new, which is nearly
+always true. If it is not, the merge rolls back and reports the records that were counted before (Repeated), and the
+batch is staged again without them.
 """
 
 import logging
@@ -53,19 +54,21 @@ type Offsets = dict[str, dict[int, int]]
 
 @dataclass(frozen=True)
 class Attempt:
-    """A number, higher than any before it, and Postgres' time at which its records are counted."""
+    """One staging of a batch: a number higher than that of all earlier attempts, and Postgres' time at which its
+    records are counted.
+    """
 
     number: int
     counted_at: datetime
 
 
 class Repeated(Exception):
-    """The batch contains counted records, and must be staged again without them.
+    """The batch contains records that were counted before, and must be staged again without them.
 
     Attributes:
-        floor: if some positions are replays: the first offset that is not; else empty.
-        ids: (source, record id) that were counted within the window.
-        twice: those that the batch has more than once; the first position counts.
+        floor: For each partition with replays, the first offset that is not a replay.
+        ids: (source, record id) of records that were counted within the redelivery window.
+        twice: (source, record id) of records that the batch contains several times; the first position counts.
     """
 
     def __init__(self, floor: Floor, ids: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> None:
@@ -76,11 +79,11 @@ class Repeated(Exception):
 
 
 class StagingLost(Exception):
-    """The server emptied the staged rows in a crash: the batch must be staged again."""
+    """A crash of the server emptied the staging tables: the batch must be staged again."""
 
 
 class Fenced(Stop):
-    """Another driver runs this stream now."""
+    """Another driver has taken over the stream."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,11 @@ class Merged:
     """The result of one merge, in numbers of Kafka records.
 
     Attributes:
-        records: staged and not merged before.
-        refused: of these, with ids counted before.
-        quarantined: of these, not countable.
-        replayed: staged, but consumed by an earlier merge.
-        late: counted in a minute that was complete.
+        records: Staged records that no earlier merge has consumed.
+        refused: Those of `records` whose ids were counted before.
+        quarantined: Those of `records` that cannot be counted.
+        replayed: Staged records that an earlier merge has consumed.
+        late: Records that were counted in a minute that was already complete.
     """
 
     records: int
@@ -103,14 +106,14 @@ class Merged:
 
 
 class _Counted(Exception):
-    """Not every staged id is new; rolls the transaction back."""
+    """A staged id was counted before. This exception rolls the transaction back."""
 
 
 class PostgresSink:
-    """Writes the metrics database; used by one thread at a time.
+    """Writes to the metrics database. One thread at a time may use an instance.
 
-    database_url: in libpq's form. Every method may raise psycopg.OperationalError if the server is down; then nothing
-    is changed, and the call can be repeated.
+    Every method may raise psycopg.OperationalError if the server is down. Then nothing is changed, and the call can be
+    repeated.
     """
 
     def __init__(
@@ -122,14 +125,14 @@ class PostgresSink:
         recipients: bool = False,
         tasks_end_s: int = 10,
     ) -> None:
-        """The first call that needs the database connects.
+        """Create the sink; it connects at the first call that needs the database.
 
         Args:
-            database_url: in libpq's form.
-            window_s: time for which an id is remembered.
-            views: further tables to merge.
-            recipients: whether to merge the log of recipients.
-            tasks_end_s: time that a merge waits for a task of an abandoned job that still stages rows; after it the
+            database_url: A URL of libpq.
+            window_s: How long the ids of counted records are stored (the redelivery window).
+            views: Further tables to merge into.
+            recipients: Whether to write the log of recipients.
+            tasks_end_s: How long a merge waits for a task of an abandoned Spark job that still stages rows, before the
                 batch is staged again.
         """
         self.views = views
@@ -143,27 +146,27 @@ class PostgresSink:
         self._vacuumed = time.monotonic()
 
     def beside(self) -> "PostgresSink":
-        """Another sink of the same driver, for another thread; call it after take_over."""
+        """Return another sink of the same driver, for another thread. Call this method after take_over."""
         other = PostgresSink(self._url, window_s=self._window_s, views=self.views, recipients=self.recipients)
         other._epoch = self._epoch
         return other
 
     def connected(self) -> psycopg.Connection[Any]:
-        """The connection, opened again if it is broken."""
+        """Return the connection; open a new one if it is broken."""
         if self._connection is None or self._connection.broken or self._connection.closed:
             self._ids_loaded = False
             self._connection = connect(self._url, "spark_metrics")
         return self._connection
 
     def close(self) -> None:
-        """Close the connection; a later call opens another."""
+        """Close the connection. A later call opens a new one."""
         if self._connection is not None:
             self._connection.close()
 
     def take_over(self) -> int:
         """Become the stream's only driver: increment the epoch, and delete the staged rows of earlier drivers."""
         with self.connected().transaction():
-            # Waits for every transaction that holds the stream, also weakly.
+            # This lock waits for all transactions that have locked the row, in either mode.
             self.connected().execute("select from stream_status where stream = %s for update", [STREAM])
             row = self.connected().execute(_TAKE_OVER, {"stream": STREAM}).fetchone()
             self._epoch = int(row[0]) if row else 0
@@ -173,7 +176,7 @@ class PostgresSink:
         return self._epoch
 
     def next_offsets(self) -> dict[str, dict[int, int]]:
-        """The first unmerged offset by topic and partition."""
+        """Return the first unmerged offset by topic and partition."""
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition, offset in self.connected().execute(
             "select topic, partition, next_offset from stream_offsets"
@@ -182,11 +185,11 @@ class PostgresSink:
         return offsets
 
     def topic_ids(self) -> dict[str, str]:
-        """The ids of the topics that this database counts."""
+        """Return the ids of the topics whose records this database counts."""
         return dict(self.connected().execute("select topic, topic_id from stream_topics").fetchall())
 
     def know_topics(self, topic_ids: Mapping[str, str]) -> None:
-        """Store the ids of the counted topics. Errors: Fenced."""
+        """Store the ids of the counted topics. Raises Fenced."""
         with self.connected().transaction():
             self._hold_the_stream(_WEAKLY)
             self.connected().cursor().executemany(
@@ -196,10 +199,10 @@ class PostgresSink:
             )
 
     def begin(self, beside: Collection[int] = ()) -> Attempt:
-        """Begin an attempt, under which rows are then staged; delete earlier attempts' staged rows, except those
-        `beside`.
+        """Begin an attempt, whose rows are staged afterwards. Delete the staged rows of all other attempts except those
+        in `beside`.
 
-        Errors: Fenced.
+        Raises Fenced.
         """
         connection = self.connected()
         with connection.transaction():
@@ -207,21 +210,22 @@ class PostgresSink:
             connection.execute(_DROP_OTHERS, {"beside": list(beside)})  # guard: metrics.concurrent_attempts
             row = connection.execute(_BEGIN).fetchone()
         if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
-            # Every statement reads dead rows. TRUNCATE takes longer than the whole merge of a small batch.
+            # VACUUM removes dead rows, which would slow each statement down. TRUNCATE would take longer than the merge
+            # of a small batch.
             self._vacuumed = time.monotonic()
             connection.execute(_VACUUM)
         assert row is not None  # noqa: S101 - an insert returns its row
         return Attempt(*row)
 
     def floor(self, attempt: Attempt) -> Floor:
-        """The next unconsumed offset of each partition with staged replays."""
+        """Return the next unconsumed offset of each partition with staged replays."""
         rows = self.connected().execute(_REPLAYS, {"attempt": attempt.number})
         return {(topic, partition): offset for topic, partition, offset in rows}
 
     def archiving(self, attempt: Attempt, beside: Collection[int] = ()) -> list[int]:
         """Record that the attempt is about to be archived.
 
-        Returns the batches that were archived and never counted, except those `beside`, which may still be counted.
+        Return the batches that were archived and never counted, except those in `beside`, which may still be counted.
         """
         with self.connected().transaction():
             self._hold_the_stream(_WEAKLY)
@@ -230,7 +234,7 @@ class PostgresSink:
                 [list(beside)],
             )
             batches = [batch for (batch,) in left]
-            # The uncounted batches stay recorded until their files are removed: the removal itself can be interrupted.
+            # The uncounted batches stay recorded until their files are removed, because the removal can be interrupted.
             self.connected().cursor().executemany(
                 "insert into archive_batches (batch, counted_at) values (%s, %s) on conflict do nothing",
                 [(batch, attempt.counted_at) for batch in (*batches, attempt.number)],
@@ -238,17 +242,17 @@ class PostgresSink:
         return batches
 
     def archive_removed(self, batches: Collection[int]) -> None:
-        """Record that the files of these batches, which were never counted, are removed."""
+        """Delete these uncounted batches from archive_batches, after their files were removed."""
         self.connected().execute("delete from archive_batches where batch = any(%s)", [list(batches)])
 
     def staged_again(self, attempt: Attempt) -> None:
-        """Delete the attempt's staged rows; it continues with its number and time."""
+        """Delete the staged rows of an attempt before its batch is staged again under the same number and time."""
         with self.connected().transaction():
             for table in ("staging_tasks", *TABLES):
                 self.connected().execute(_DELETE[table], [attempt.number])
 
     def not_learned(self, attempt: Attempt) -> list[tuple[str, int]]:
-        """(kind, schema id) of staged records whose writer's schema the stream does not know."""
+        """Return (kind, schema id) of staged records whose writer's schema the stream does not know."""
         rows = self.connected().execute(
             "select distinct source, schema_id from staging_problems where attempt = %s and problem = %s",
             [attempt.number, Problem.NOT_LEARNED],
@@ -256,7 +260,7 @@ class PostgresSink:
         return [(source, schema_id) for source, schema_id in rows]
 
     def refuse_schemas(self, attempt: Attempt, schemas: set[tuple[str, int]]) -> None:
-        """Mark the staged records of these schemas as to be quarantined: the registry does not have the schemas."""
+        """Mark the staged records of these schemas for the quarantine; the registry does not have them."""
         for source, schema_id in schemas:
             self.connected().execute(
                 "update staging_problems set problem = %s"
@@ -265,7 +269,7 @@ class PostgresSink:
             )
 
     def quarantine(self, attempt: Attempt, places: Collection[tuple[str, int, int]]) -> None:
-        """Stage these positions as consumed and not countable, without their records."""
+        """Stage positions whose records are quarantined instead of counted."""
         kinds = {topic: source.kind for source in SOURCES for topic in source.topics()}
         with self.connected().transaction():
             copy_rows(
@@ -285,11 +289,16 @@ class PostgresSink:
     def merge(
         self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0, rehearsal: bool = False
     ) -> Merged:
-        """Count the staged rows of an attempt, once; the next attempt that begins deletes them.
+        """Count the staged rows of an attempt once. The next attempt deletes them.
 
-        replayed: skipped records that were not staged; rehearsal: roll back at the end.
+        Args:
+            replayed: The number of replays that were not staged, for the status.
+            rehearsal: Whether to roll back at the end.
 
-        Errors: Repeated (nothing is counted), StagingLost, Fenced.
+        Raises:
+            Repeated: The attempt contains records that were counted before; nothing is counted.
+            StagingLost: The staged rows were lost.
+            Fenced: Another driver has taken over the stream.
         """
         done = {"batch_id": batch_id, "batch_ms": batch_ms, "replayed": replayed}
         try:
@@ -298,7 +307,7 @@ class PostgresSink:
             repeated = self._repeated(attempt)
         if repeated.ids or repeated.twice:
             raise repeated
-        # The conflicting ids were older than the window and are forgotten now.
+        # The ids that conflicted were older than the redelivery window; _repeated has deleted them.
         return self._merged(attempt, done, rehearsal=rehearsal)
 
     def _merged(self, attempt: Attempt, done: dict[str, int], *, rehearsal: bool) -> Merged:
@@ -326,7 +335,7 @@ class PostgresSink:
                 names["new"] = counted_ids.remember(connection, attempt.number, attempt.counted_at)
             except psycopg.errors.UniqueViolation as error:
                 raise _Counted from error
-            # Rows that are seconds old have no statistics; the planner would assume few rows and choose nested loops.
+            # New rows have no statistics, so the planner would expect few rows and choose nested loops.
             connection.execute("set local enable_nestloop = off")
             records, quarantined, new, late = connection.execute(_MERGE, names).fetchone() or (0, 0, 0, 0)
             self._merge_states(connection, attempt)
@@ -342,13 +351,17 @@ class PostgresSink:
         return merged
 
     def _hold_the_stream(self, how: bytes) -> None:
-        """Keep other drivers from taking over until the transaction ends. Errors: Fenced, if one has."""
+        """Lock the stream, so that no other driver can take it over before the transaction ends. Raises Fenced if one
+        already has.
+        """
         row = self.connected().execute(_HELD + how, [STREAM]).fetchone()
         if row is None or row[0] != self._epoch:
             raise Fenced(f"another driver has taken the stream over (epoch {row and row[0]}, ours {self._epoch})")
 
     def _leave_one_run_a_task(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
-        """Delete the rows of repeated runs: a run of a task stages all its rows or none, and the first run counts."""
+        """Delete the rows of repeated task runs. Each run stages all rows of its task or none, and the first run
+        counts.
+        """
         again = connection.execute(
             "select part, min(try) from staging_tasks where attempt = %s group by part having count(*) > 1",
             [attempt.number],
@@ -393,7 +406,9 @@ class PostgresSink:
                     cursor.execute("delete from send_totals where count_total = 0 and send_id = any(%s)", [list(left)])
 
     def forget(self, attempt: Attempt) -> int:
-        """Delete ids that were older than the window when the attempt began. Returns their number. Errors: Fenced."""
+        """Delete the ids that were older than the redelivery window when the attempt began, and return their number.
+        Raises Fenced.
+        """
         with self.connected().transaction():
             self._hold_the_stream(_ALONE)
             before = attempt.counted_at - timedelta(seconds=self._window_s)
@@ -404,7 +419,9 @@ class PostgresSink:
 class StatusWriter:
     """Writes the stream's progress to the tables stream_status and stream_watermark.
 
-    sink: a separate one, since another thread than the batches' uses it; epoch: this driver's.
+    Args:
+        sink: A sink for the thread that writes the status.
+        epoch: The epoch of this driver, as take_over returned it.
     """
 
     def __init__(self, sink: PostgresSink, epoch: int) -> None:
@@ -412,7 +429,7 @@ class StatusWriter:
         self._epoch = epoch
 
     def state(self, state: str) -> None:
-        """Set the state: waiting, running or stopped. A replaced driver changes nothing."""
+        """Set the state: waiting, running or stopped. The call has no effect if another driver has taken over."""
         self._sink.connected().execute(
             "update stream_status set state = %(state)s,"
             " ready_at = case when %(state)s = 'running' then now() else ready_at end"
@@ -433,11 +450,12 @@ class StatusWriter:
         """Store the progress of the stream.
 
         Args:
-            watermark_ms: since the epoch; None before the first.
-            lag, lags: unmerged records, in total and by partition.
-            end_offsets: the topics' ends.
-            grace_ms: minimum time after its end until a bucket is complete.
-            input_rate: records a second.
+            watermark_ms: The watermark in ms since the epoch; None before the first.
+            lag: The number of unmerged records.
+            end_offsets: The end offsets of the topics.
+            lags: The numbers of unmerged records by partition.
+            grace_ms: The minimum time between the end of a bucket and its completeness.
+            input_rate: The consumed records per second.
         """
         with self._sink.connected().transaction():
             self._sink.connected().execute(
@@ -464,7 +482,7 @@ set batch_id = %(batch_id)s, finished_at = clock_timestamp(), batch_ms = %(batch
 where stream = %(stream)s
 """
 
-# greatest: a driver whose clock is behind its predecessor's must not lower the watermark.
+# The watermark must not fall if this driver's clock is behind that of the previous driver.
 _WATERMARK = """
 insert into stream_watermark (stream, watermark, updated_at, grace_ms)
 values (%(stream)s, to_timestamp(%(ms)s / 1000.0), now(), %(grace_ms)s)
@@ -473,7 +491,8 @@ on conflict (stream) do update
         grace_ms = excluded.grace_ms
 """
 
-# Two merges, or a merge and a swap, exclude each other; staging waits only for a swap or another driver's start.
+# The strong lock excludes two merges, or a merge and a swap, at the same time. The weak lock, for staging, conflicts
+# only with a swap and with the start of another driver.
 _HELD = b"select epoch from stream_status where stream = %s "
 _ALONE, _WEAKLY = b"for no key update", b"for key share"  # guard: metrics.second_driver
 
@@ -484,7 +503,7 @@ _STAGED = ("staging_tasks", *TABLES)
 _TRUNCATE = b"truncate " + ", ".join(("staging_attempts", *_STAGED)).encode()
 _DROP_OTHER = "of_{table} as (delete from {table} where attempt <> all(%(beside)s))"
 _DROP_OTHERS = f"with {', '.join(_DROP_OTHER.format(table=table) for table in _STAGED)} select".encode()
-# VACUUM without truncation, which would need an exclusive lock.
+# VACUUM must not truncate the tables, because truncation needs an exclusive lock.
 _VACUUM = b"vacuum (truncate false) " + ", ".join(_STAGED).encode()
 
 _DELETE = {
@@ -541,7 +560,7 @@ select * from unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[
 on conflict (send_id, channel, status, reason) do update set count_total = t.count_total + excluded.count_total
 """
 
-# The counts of a grain, summed from the smallest one's.
+# Adds the counts of the smallest grain to a larger grain.
 _INTO_GRAIN = """
 into_{table} as (
     insert into {table} as c (bucket, club_id, type, channel, measure, count_total)
@@ -552,7 +571,7 @@ into_{table} as (
         do update set count_total = c.count_total + excluded.count_total
 ),
 """.strip()
-# One statement, so that every part sees the same staged rows.
+# A single statement, so that all parts read the same staged rows.
 _MERGE = """
 with counted as materialized (
     select * from staging_counts where attempt = %(attempt)s

@@ -1,4 +1,4 @@
-"""The counted kinds of records, their topics, and the fields that are read."""
+"""The kinds of records that are counted, with their topics and the fields that the job reads."""
 
 import json
 from dataclasses import dataclass, replace
@@ -16,11 +16,11 @@ class Source:
     """One kind of record.
 
     Attributes:
-        kind: its name in `counted_batches`.
-        schema: the record in schemas/.
-        topic_names: as in schemas/topics.yaml; every lane is read.
-        fields: the fields that are counted.
-        texts: further fields, decoded only to check that they are UTF-8; all others are skipped.
+        kind: The name of the kind in the table `counted_batches`.
+        schema: The name of the Avro schema in schemas/.
+        topic_names: Names in schemas/topics.yaml; the topics of every lane are read.
+        fields: The fields that are counted.
+        texts: Further fields that are decoded only to check that they are UTF-8. All other fields are skipped.
     """
 
     kind: str
@@ -30,11 +30,11 @@ class Source:
     texts: tuple[str, ...] = ()
 
     def topics(self) -> list[str]:
-        """The topics in Kafka, each once, in all lanes."""
+        """Return the names of the topics in Kafka, in all lanes."""
         return list(dict.fromkeys(topics.in_lane(name, lane) for name in self.topic_names for lane in Lane))
 
     def reader_schema(self, *, texts: bool = False) -> str:
-        """Our schema as JSON, reduced to these fields: every writer's schema is resolved to it."""
+        """Return our schema as JSON with only these fields; values are resolved to it from each writer's schema."""
         wanted = self.fields | _names(*self.texts) if texts else self.fields
         return json.dumps(_projected(own_schema(self.schema), wanted))
 
@@ -48,7 +48,8 @@ SEND = Source(
     "SendRequested",
     (topics.SEND_MONOLITH, topics.SEND_API),
     _names("type", "club_id", "timestamp", "to_users", "send_id", "chunk_index", "chunk_count", "channels"),
-    # A send that the functions cannot decode has no outcomes: it must not count as requested.
+    # The functions cannot decode a send with an invalid text, so it has no outcomes and must not be counted as
+    # requested.
     texts=("template", "data", "locale", "priority", "collapse_key", "reference"),
 )
 DELIVERY = Source(
@@ -71,15 +72,14 @@ SOURCES = (SEND, DELIVERY, OUTCOME)
 
 
 def sources(*, recipients: bool) -> tuple[Source, ...]:
-    """The sources; recipients: with the users of each outcome, which only the log of recipients needs."""
+    """Return the sources, with the users of each outcome if the log of recipients needs them."""
     return (SEND, DELIVERY, replace(OUTCOME, fields=OUTCOME.fields | _names("user_ids"))) if recipients else SOURCES
 
 
 def _projected(schema: Any, wanted: Fields | None) -> Any:
-    """The schema with the wanted fields of its records, without logical types.
+    """Return the schema with only the wanted fields, without logical types.
 
-    Timestamps stay the integers of the encoding: any value can be checked, and none overflows in a conversion to a
-    timestamp.
+    Without logical types, timestamps are decoded as integers: every value can be checked, and none overflows.
     """
     if isinstance(schema, list):
         return [_projected(branch, wanted) for branch in schema]
@@ -96,6 +96,6 @@ def _projected(schema: Any, wanted: Fields | None) -> Any:
     elif plain.get("type") == "array":
         plain["items"] = _projected(plain["items"], wanted)
     elif "type" in plain:
-        # {"type": "long", "logicalType": …} becomes the plain "long"
+        # {"type": "long", "logicalType": …} becomes "long"
         return plain["type"] if set(plain) == {"type"} else plain
     return plain

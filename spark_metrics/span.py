@@ -1,4 +1,4 @@
-"""A range of time in a command's arguments, and the whole buckets that overlap it."""
+"""Parses the time span in a command's arguments, and extends it to whole buckets."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -8,23 +8,23 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True)
 class Span:
-    """[first, end); None: open on that side."""
+    """The time span [first, end). A side with None is open."""
 
     first: datetime | None = None
     end: datetime | None = None
 
     def whole(self, step_s: int) -> "Span":
-        """The span extended to whole buckets of step_s seconds."""
+        """Return the span extended to whole buckets of step_s seconds."""
         step = timedelta(seconds=step_s)
         first = self.first and self.first - (self.first - _EPOCH) % step
         return Span(first, self.end and self.end + -(self.end - _EPOCH) % step)
 
     def since(self, moment: datetime | None) -> "Span":
-        """The part of the span at or after `moment`."""
+        """Return the part of the span at or after `moment`."""
         return self if moment is None else Span(max(moment, self.first or moment), self.end)
 
     def milliseconds(self) -> tuple[int | None, int | None]:
-        """Both ends in whole milliseconds since the epoch, rounded for a comparison with millisecond timestamps."""
+        """Return both ends in ms since the epoch, rounded up for comparisons with timestamps in ms."""
         return _ceiling_ms(self.first), _ceiling_ms(self.end)
 
 
@@ -33,7 +33,7 @@ def _ceiling_ms(moment: datetime | None) -> int | None:
 
 
 def instant(text: str) -> datetime:
-    """An RFC 3339 instant, or a date, which is its midnight in UTC. Errors: ValueError."""
+    """Return an RFC 3339 instant; a date is its midnight in UTC. Raises ValueError."""
     if len(text) == len("2026-11-21"):
         day = date.fromisoformat(text)
         return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -1,8 +1,8 @@
-"""Stages a micro-batch in Postgres: the JVM sums it, the executors send the sums.
+"""Stages a micro-batch in Postgres: the JVM sums the records, and the executors copy the sums.
 
-A record never becomes a row of its own: records are first summed by send, minute and result; the places, ids and
-positions of a group's records are packed into bytes in the same row. A task sends all its rows in one transaction
-under its partition and attempt number, so that exactly one run of a repeated task counts.
+A single record has no row of its own. Records are summed by send, minute and result; the source positions, ids and
+recipients' positions of a group of records are packed into bytes in the row of their group. A task copies all its rows
+in one transaction under its partition and attempt number, so that exactly one run of a repeated task counts.
 """
 
 import struct
@@ -27,7 +27,7 @@ from spark_metrics.prepared import PreparedPlans
 from spark_metrics.transforms import Facts, each_count, minute_s, of_count, sums_of
 from spark_metrics.views import View
 
-# Columns of schemas/tables/03_stream.sql: the first columns of each table, then the others.
+# The columns of the tables in schemas/tables/03_stream.sql. The columns in _KEY come first in each table.
 _KEY = {"attempt": "int8", "part": "int4", "try": "int4"}
 TABLES = {
     "staging_positions": ("topic", "partition", "first_offset", "last_offset", "records"),
@@ -44,79 +44,82 @@ TABLES = {
 _STATES_KEY = TABLES["staging_states"][:-2]
 _TEXTS = frozenset({"send_id", "type", "channel", "measure", "status", "reason", "view", "row"})
 
-# Column types of tables with bytes, which are copied in Postgres' binary format: as text they would be twice as long.
-# The rows of the other tables are lines from the JVM.
+# The column types of the tables that contain bytes. Their rows are copied in Postgres' binary format, because bytes as
+# text would be twice as long. The rows of the other tables are lines of text from the JVM.
 _TYPES = {
     "staging_ids": ("text", "bytea"),
     "staging_states": ("text", "int4", "text", "text", "text", "bytea", "text"),
 }
 
-# A task's rows by table: lines of the text format, or values for the tables in _TYPES.
+# The rows of a task by table: lines of text, or tuples of values for the tables in _TYPES.
 type Rows = Mapping[str, Sequence[str] | Sequence[tuple[Any, ...]]]
 
-# A task's input row: texts, each followed by NUL, which no counted text contains, and then the column `said`.
-# A group's texts are its kind, topic and source, its line of counts and the key of its states; a line's are _LINE, the
-# table and the line. This form avoids PySpark's Row, which it would pickle, with bytes converted to text.
+# An input row of a task: _FIELDS texts, each followed by NUL (which no counted text contains), then the column `said`.
+# The texts of a group are its kind, topic, source, line of counts and states key. The texts of a further line are
+# _LINE, the table and the line. PySpark would pickle its own Row type, and convert bytes to text.
 _NUL, _FIELDS = b"\0", 4 + len(_STATES_KEY)
 
-# In addition to transforms.Problem: a record that was counted before, which adds only its position.
+# A problem in addition to transforms.Problem: the record was counted before, so only its position is staged.
 REFUSED = "refused"
 
-# Up to this number of records one core is faster than two that must exchange rows.
+# For up to this number of records, one core is faster than two, which would have to exchange rows.
 SMALL = 5_000
 
-# Bytes of each record in the column `said`: its place, and then, if it is counted, its id, the id and a run of
-# positions, or the id and a list preceded by its length; if it is not counted, nothing, or its problem in the form of
-# the list. As columns of their own they would be collected four times, and with the partition among the keys the groups
-# would be smaller.
+# The kinds of rows. For all kinds except _LINE, the column `said` has the bytes of each record in the group: the
+# position (_REFUSED), followed by the problem with its length (_PROBLEM), the id (_ID), the id and a run of recipients'
+# positions (_RUN), or the id and a list with its length (_LIST). Separate columns would be collected four times.
 _LINE, _REFUSED, _PROBLEM, _ID, _RUN, _LIST = range(6)
 _WORD = 8
-# Words of each record before a length.
+# The number of 8-byte words of each record before a length.
 _WORDS = {_REFUSED: 1, _PROBLEM: 1, _ID: 3, _RUN: 4, _LIST: 3}
 _LENGTH = struct.Struct("!i")
-# A place is one number: the partition times this, plus the offset. docs/decisions/026 has its limits.
+# A source position as one number: the partition times _PARTITION, plus the offset. docs/decisions/026 has the limits.
 _PARTITION = 2**48
 
 
 class Staging:
-    """Created once: every batch uses its plans, and its columns, which take hundreds of calls into the JVM."""
+    """Stages batches. One instance keeps the query plans and columns for all batches: creating them takes hundreds of
+    calls into the JVM.
+    """
 
     def __init__(self) -> None:
         self._lines: dict[str, Column] = {}
-        # Plans that read facts, and plans by the Facts that decode their records; these are freed with their Facts.
+        # The plans that read facts, and the plans that decode records with a Facts object; the latter are freed with
+        # their Facts.
         self._plans = PreparedPlans()
         self._plans_by_facts: WeakKeyDictionary[Facts, PreparedPlans] = WeakKeyDictionary()
-        # A batch being merged may have to be staged again while the next one is staged: planning depends on Spark's
-        # configuration, which both share.
+        # Two threads may plan at the same time: one stages a batch, and the other stages the batch being merged again.
+        # Planning changes Spark's configuration, which both share.
         self._planning = threading.Lock()
-        # The first batch may be large.
+        # A large value, because the first batch may be large.
         self.last_records = SMALL
 
     @property
     def small(self) -> bool:
-        """Whether the last batch was small."""
         return self.last_records < SMALL
 
     def tasks(self, cores: int) -> int:
-        """Number of tasks that read a batch: one if the last batch was small, since one task exchanges no rows."""
+        """Return the number of tasks that read a batch: one if the last batch was small, because a single task
+        exchanges no rows.
+        """
         return 1 if self.small else cores
 
     def files(self, cores: int) -> int:
-        """Number of tasks that archive a batch while it is staged."""
+        """Return the number of tasks that archive a batch while it is staged."""
         return max(1, self.tasks(cores) // 2)
 
     def facts(self, records: DataFrame, facts: Facts) -> DataFrame:
-        """Kafka's records as facts, with a plan of a single node."""
+        """Return Kafka's records as facts, in a frame whose plan is a single node."""
         with self._planning:
             tasks = self._plan_for(records)
             return self._plans_of(facts).frame(("facts", tasks), [records], lambda frame: _decoded(frame, facts, tasks))
 
     def groups(self, facts: DataFrame) -> DataFrame:
-        """Group the facts' records; those that were counted before have the problem REFUSED.
+        """Group the records of facts. A record that was counted before has the problem REFUSED.
 
-        Columns: topic, kind, send_id, club_id, type, minute_s, chunk_index (of records with positions), channel,
-        measure, reason; seen (number of records), said (bytes of each record), count_total, first_ms, chunk_count;
-        source.
+        The columns are topic, kind, send_id, club_id, type, minute_s, chunk_index (only for records with recipients'
+        positions), channel, measure, reason; seen (the number of records), said (the bytes of each record),
+        count_total, first_ms, chunk_count; source.
         """
         return (
             facts.select("*", *self._said)
@@ -128,7 +131,7 @@ class Staging:
         )
 
     def rows(self, groups: DataFrame) -> DataFrame:
-        """Groups in the form that `rows_of` reads: one column of bytes."""
+        """Return the groups as one column of bytes, which `rows_of` parses."""
         return groups.select(self._of_group)
 
     def send(
@@ -143,9 +146,11 @@ class Staging:
     ) -> None:
         """Have the executors copy the groups, the rows of the views and the log of recipients.
 
-        rows: facts; or Kafka's records with the Facts that decode them, and then without the log.
+        Raises Spark's errors, which quote psycopg's.
 
-        Errors: those of Spark, with psycopg's inside.
+        Args:
+            rows: Facts; or Kafka's records, together with `facts` and without `recipients`.
+            facts: Decodes Kafka's records.
         """
         with self._planning:
             made, groups = self._planned(rows, facts, views, recipients=recipients)
@@ -158,7 +163,7 @@ class Staging:
     def _planned(
         self, rows: DataFrame, facts: Facts | None, views: Sequence[View], *, recipients: bool
     ) -> tuple[DataFrame, DataFrame | None]:
-        """The rows to send, and the groups that are persisted meanwhile."""
+        """Return the rows to copy, and the groups that are persisted until they are copied."""
         tasks = self._plan_for(rows)
         plans = self._plans if facts is None else self._plans_of(facts)
         of_all = (tasks, tuple(views), recipients)
@@ -182,7 +187,7 @@ class Staging:
             return plans.frame(
                 ("all", *of_all), [rows, *recipient_rows], lambda f, *recipient_rows: lines(grouped(f), *recipient_rows)
             ), None
-        # The records are read once, and the groups, which are few, twice.
+        # The groups are persisted because they are read twice; otherwise the records would be decoded twice.
         groups = plans.frame(("groups", tasks), [rows], lambda f: grouped(f).coalesce(tasks)).persist()
         return self._plans.frame(("lines", *of_all), [groups, *recipient_rows], lines), groups
 
@@ -190,12 +195,13 @@ class Staging:
         return self._plans_by_facts.setdefault(facts, PreparedPlans())
 
     def _plan_for(self, rows: DataFrame) -> int:
-        """Configure Spark's planner for a batch of this size. Returns the number of tasks."""
+        """Configure Spark's planner for a batch of this size, and return the number of tasks."""
         session = rows.sparkSession
-        # Each job removes this property, and without it Spark searches the stack for its caller at each step of a plan.
+        # Without this property, which each job removes, Spark searches the call stack at each step of a plan.
         session.sparkContext.setLocalProperty("callSite.short", "micro-batch")
         tasks = self.tasks(session.sparkContext.defaultParallelism)
-        # Spark finds compiled code by its text; generating that text takes longer than interpreting a few records.
+        # For few records, interpreting is faster than generating code, which Spark does even for code that it has
+        # compiled before.
         session.conf.set("spark.sql.codegen.wholeStage", tasks > 1)
         session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if tasks > 1 else "NO_CODEGEN")
         return tasks
@@ -229,7 +235,7 @@ class Staging:
             minute_s().alias("minute_s"),
             F.when(_has_positions(), F.col("chunk_index")).alias("chunk_index"),
             F.col("kind"),
-            # Spark does not compile expressions inside an aggregate.
+            # Spark does not compile an expression inside an aggregate, so the expression is a column of its own.
             F.when(begins, F.col("said")).alias("said"),
             F.when(begins, 1).otherwise(0).alias("begins"),
         ]
@@ -265,22 +271,22 @@ class Staging:
 
 
 def _decoded(records: DataFrame, facts: Facts, tasks: int) -> DataFrame:
-    # Each partition of a topic would be a task; more tasks than cores cost more than they gain. Coalesce first, so that
-    # reading, decoding and the first sums are compiled together.
+    # Each partition of a topic would be a task, and more tasks than cores cost more than they gain. Partitions are
+    # coalesced before decoding, so that Spark compiles reading, decoding and the first sums together.
     return facts(records.coalesce(tasks))
 
 
 def _row(kind: Column, name: Column, source: Column, line: Column, states: Sequence[Column], said: Column) -> Column:
-    # concat_ws would skip a null.
+    # concat_ws would omit a null, so nulls become empty texts.
     texts = [F.coalesce(text, F.lit("")) for text in (kind.cast("string"), name, source, line, *states)]
     return F.concat(F.concat_ws("\0", *texts, F.lit("")).cast("binary"), F.coalesce(said, F.lit(bytearray())))
 
 
 def together(wide: Sequence[DataFrame], few: Sequence[DataFrame], tasks: int) -> DataFrame:
-    """The union of frames: each of `wide` has `tasks` partitions, those of `few` have very few rows.
+    """Return the union of frames, in `tasks` partitions for each frame of `wide`.
 
-    A task is a connection, so `wide` keep one task each. coalesce() takes partitions in order: `few` must be one
-    partition at the end, or a task would get all groups.
+    Each task opens a connection. The frames of `few` have very few rows, so they share one partition at the end:
+    coalesce() merges neighbouring partitions, and more partitions with few rows would move all groups into one task.
     """
     rows = reduce(DataFrame.unionAll, wide)
     if few:
@@ -289,7 +295,7 @@ def together(wide: Sequence[DataFrame], few: Sequence[DataFrame], tasks: int) ->
 
 
 def _bytes_of(rows: DataFrame) -> RDD[bytes]:
-    """The values of a frame with a single column."""
+    """Return the values of a frame that has a single column."""
     plain: Any = rows
     context: Any = rows.sparkSession.sparkContext
     binary = getattr(context._jvm, "org.apache.spark.sql.Encoders").BINARY()
@@ -301,7 +307,6 @@ def _is_counted() -> Column:
 
 
 def _has_positions() -> Column:
-    """Whether the record's bytes include positions."""
     return F.col("kind") >= _RUN
 
 
@@ -324,7 +329,6 @@ def _escaped(name: str, text: Column) -> Column:
 
 
 def _copy(database_url: str, attempt: int, rows: Iterator[bytes]) -> None:
-    """Copy one task's rows in one transaction."""
     by_table = rows_of(rows)
     if not by_table:
         return
@@ -336,7 +340,7 @@ def _copy(database_url: str, attempt: int, rows: Iterator[bytes]) -> None:
 
 
 def rows_of(rows: Iterable[bytes]) -> Rows:
-    """Converts the rows that `Staging.send` gives a task: `Staging.rows` and further lines."""
+    """Convert a task's input rows, which `Staging.send` makes, to rows by table."""
     places: defaultdict[str, list[bytes]] = defaultdict(list)
     ids: defaultdict[str, list[bytes]] = defaultdict(list)
     lines: defaultdict[str, list[str]] = defaultdict(list)
@@ -377,12 +381,12 @@ def rows_of(rows: Iterable[bytes]) -> Rows:
 
 
 def _state(send_id: str, chunk_index: str, channel: str, status: str, reason: str) -> tuple[Any, ...]:
-    # No counted text is empty.
+    # An empty text is a null, because no counted text is empty.
     return send_id, int(chunk_index), channel, status, reason or None
 
 
 def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(partition, first offset, last offset, count) of places, for each partition."""
+    """Return (partition, first offset, last offset, count) of source positions, for each partition."""
     ordered = np.sort(np.frombuffer(places, ">i8").astype(np.int64))
     partitions = ordered // _PARTITION
     begins = np.flatnonzero(np.r_[True, partitions[1:] > partitions[:-1]])
@@ -392,7 +396,7 @@ def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _split_lengths(said: bytes, before: int) -> tuple[bytes, list[str]]:
-    """Split the bytes of records of any length: a number of words each, and the text after them, preceded by its
+    """Split the bytes of several records into their first `before` bytes and their texts; each text is preceded by its
     length.
     """
     begun, texts, at = [], [], 0
@@ -406,9 +410,9 @@ def _split_lengths(said: bytes, before: int) -> tuple[bytes, list[str]]:
 
 
 def copy_rows(connection: psycopg.Connection[Any], attempt: int, part: int, number: int, by_table: Rows) -> None:
-    """Copy a task's rows into the staging tables, as try `number` of part `part`; the caller commits.
+    """Copy a task's rows into the staging tables, as run `number` of task `part`. The caller commits.
 
-    Errors: psycopg.OperationalError, if the attempt is merged already, or a crash of the server emptied the tables.
+    Raises psycopg.OperationalError if the attempt was merged, or if a crash of the server emptied the tables.
     """
     with connection.cursor() as cursor:
         cursor.execute(_STAGE_TASK, [part, number, attempt])
@@ -427,7 +431,7 @@ def copy_rows(connection: psycopg.Connection[Any], attempt: int, part: int, numb
                     copy.write(key + f"\n{key}".join(cast("Sequence[str]", rows)) + "\n")
 
 
-# The lock keeps the attempt from being merged until the task ends: rows that a second run staged later would be counted
+# The lock prevents a merge of the attempt before the task has ended: rows that a second run staged later would count
 # twice.
 # guard: metrics.staging_task
 _STAGE_TASK = "insert into staging_tasks select attempt, %s, %s from staging_attempts where attempt = %s for key share"

@@ -1,4 +1,4 @@
-"""The start of a stream: at the merged offsets, and only if the topics are those that were counted."""
+"""Determines where a stream begins: at the merged offsets, and only if the topics are those that were counted."""
 
 import json
 import logging
@@ -14,35 +14,37 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Start:
-    """The start of a stream.
+    """The offsets at which a stream begins.
 
-    offsets: the first offset to read of each partition; None: all partitions from their beginning.
+    Attributes:
+        offsets: The first offset to read of each partition; None: the beginning of all partitions.
     """
 
     offsets: Mapping[tuple[str, int], int] | None
 
     def records_up_to(self, ends: Ends) -> int:
-        """Number of records that wait for a stream that begins here."""
+        """Return the number of records between this start and the topics' ends."""
         begun = self.offsets or {}
         return sum(max(0, end - begun.get(place, ends.first.get(place, 0))) for place, end in ends.end.items())
 
     def for_spark(self) -> str:
-        """The value of Spark's option startingOffsets."""
         if self.offsets is None:
             return "earliest"
         return json.dumps(by_topic(self.offsets))
 
 
 def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Mapping[tuple[str, int], int]) -> None:
-    """Check that topics are those that were counted, whatever their offsets are.
+    """Check by their ids that the topics are those that were counted. Raises Stop if a topic was deleted and created
+    again.
 
-    counted, found: their ids when they were first read and now; known: as in start_of.
-
-    Errors: Stop, if one was deleted and created again.
+    Args:
+        counted: The stored ids of the topics.
+        found: The current ids of the topics.
+        known: The first unmerged offset of each partition.
     """
     for topic in sorted({topic for topic, _ in known}):
         before, now = counted.get(topic), found.get(topic)
-        # Records below the old topic's offsets would be skipped silently.
+        # The job would silently skip the new topic's records below the stored offsets.
         if before is not None and now is not None and before != now:  # guard: metrics.topic_id
             raise Stop(
                 f"{topic} was deleted and made again since it was counted (its id was {before} and is {now}):"
@@ -52,18 +54,19 @@ def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Ma
 
 
 def start_of(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool) -> Start:
-    """The start of a stream.
+    """Return where the stream begins.
 
     Args:
-        known: the first unmerged offset of each partition.
-        ends: of every partition that is read.
-        may_be_lost: continue with a warning if uncounted records no longer exist.
+        known: The first unmerged offset of each partition.
+        ends: The first and end offsets of all partitions that are read.
+        may_be_lost: Whether to continue if uncounted records were deleted; the job then logs an error.
 
-    Errors: Stop, if these are not the topics that were counted, or records were deleted before they were counted.
+    Raises:
+        Stop: The topics are not those that were counted, or records were deleted before they were counted.
     """
     for (topic, partition), offset in known.items():
         end = ends.end.get((topic, partition), 0)
-        # Continuing would skip every record below silently.
+        # The job would silently skip all records below the stored offset.
         if offset > end:
             raise Stop(
                 f"By stream_offsets, {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"

@@ -1,8 +1,8 @@
-"""The state of each notification in two bytes, and the merge of two states.
+"""Encodes the state of a notification in two bytes, and merges two states.
 
-A code is 256 times the status' rank (one more than masscomm.domain.statuses.RANK, so that 0 means unknown) plus the
-reason's number. The merge of two codes is the higher one: that is masscomm.domain.statuses.merge, and of two reasons of
-one status the higher number wins, so that the order of records does not matter. A block has the codes of BLOCK
+A code is 256 times the status' rank (masscomm.domain.statuses.RANK plus 1, so that 0 means unknown) plus the reason's
+number. Merging two codes keeps the higher one: the status of higher rank, as in masscomm.domain.statuses.merge, or for
+equal statuses the reason of higher number. So the order of records does not matter. A block has the codes of BLOCK
 consecutive positions of one chunk on one channel; docs/decisions/024 has its cost.
 """
 
@@ -18,12 +18,14 @@ import numpy as np
 from masscomm.domain.statuses import RANK, Status
 
 BLOCK = 512
-# A run of positions is one number, eight bytes big-endian: the first position times RUN, plus their count.
+# A run (consecutive recipients' positions) is one big-endian number of eight bytes: the first position times RUN, plus
+# the number of positions.
 RUN = 2**24
 _RUN_BYTES = 8
 OTHER = "other"
 
-# Stored blocks contain these numbers: append only. A reason that is not listed has the code of `other`.
+# Stored blocks contain the indices of these reasons, so new reasons are only appended. A reason that is not listed has
+# the code of `other`.
 REASONS = (
     "",
     *("opted_out", "unknown_user", "other_tenant", "no_device", "no_address", "device_inactive"),
@@ -44,25 +46,25 @@ _TOP_BITS = int.from_bytes(array("H", [2**15] * BLOCK).tobytes(), sys.byteorder)
 type BlockKey = tuple[str, int, str, int]
 # {(send_id, channel, status, reason): change of the count}
 type Moves = Counter[tuple[str, str, str, str]]
-# Status, reason, the runs of positions that have it (or None), and, independent of these, lines of JSON (or None):
-# {positions, index (into the next two, one a position), statuses, reasons}.
+# Status and reason with the runs of positions that have them (or None), and separate lines of JSON (or None). Each line
+# is {positions, index, statuses, reasons}; `index` has, for each position, its index in the last two lists.
 type StateEntry = tuple[str, str | None, bytes | None, str | None]
 
 
 def code_of(status: str, reason: str | None) -> int:
-    """The code of a status and a reason; 0 for an unknown status."""
+    """Return the code of a status and a reason; 0 for an unknown status."""
     rank = _RANK_OF.get(status, 0)
     return rank and rank * 256 + _NUMBER_OF.get(reason or "", _OTHER)
 
 
 def status_of(code: int) -> tuple[str, str]:
-    """The status and reason of a code above 0."""
+    """Return the status and reason of a code above 0."""
     number = code % 256
     return _STATUS_OF[code // 256].value, REASONS[number] if number < len(REASONS) else OTHER
 
 
 def blocks_of(entries: Iterable[StateEntry]) -> dict[int, array[int]]:
-    """{block: codes} of a chunk from its entries, in any order and number."""
+    """Return block number → codes of a chunk, from its entries in any order."""
     blocks: dict[int, array[int]] = {}
     runs: defaultdict[int, list[bytes]] = defaultdict(list)
     for status, reason, packed, listed in entries:
@@ -78,10 +80,11 @@ def blocks_of(entries: Iterable[StateEntry]) -> dict[int, array[int]]:
 
 
 def _higher(one: array[int], other: array[int]) -> array[int]:
-    """The higher of each two codes, computed with two numbers of 8,192 bits: 20 times faster than 512 pairs.
+    """Return the higher of each two codes. The blocks are compared as two numbers of 8,192 bits, 20 times faster than
+    512 pairs.
 
-    The top bit of a code is never used. It is set in the first number before the subtraction, and stays set where the
-    second code is not higher; then it is spread over the code.
+    The top bit of a code is never used. It is set in each code of the first block before the subtraction, and remains
+    set unless the second block's code is higher. From it, a mask of the whole code is computed.
     """
     a, b = (int.from_bytes(block.tobytes(), sys.byteorder) for block in (one, other))
     stays = ((a | _TOP_BITS) - b) & _TOP_BITS
@@ -90,9 +93,9 @@ def _higher(one: array[int], other: array[int]) -> array[int]:
 
 
 def _joined(runs: bytes) -> Iterable[tuple[int, int]]:
-    """(first, end) of runs, with adjacent ones joined."""
+    """Return (first, end) of the runs; adjacent and overlapping runs are joined."""
     if len(runs) == _RUN_BYTES:
-        # A small send has one run, for which arrays would take longer than all other steps.
+        # A small send has one run, for which arrays would need more time than all other steps.
         begin, n = divmod(int.from_bytes(runs), RUN)
         return [(begin, begin + n)]
     numbers = np.sort(np.frombuffer(runs, ">i8").astype(np.int64))
@@ -116,7 +119,7 @@ def _fill(blocks: dict[int, array[int]], first: int, end: int, code: int) -> Non
 
 def _list(blocks: dict[int, array[int]], results: Mapping[str, list[Any]]) -> None:
     codes = [code_of(*result) for result in zip(results["statuses"], results["reasons"], strict=True)]
-    # A missing result or position is ignored.
+    # A position without a result, or a result without a position, is ignored.
     for position, result in zip(results["positions"], results["index"], strict=False):
         if position >= 0 and 0 <= result < len(codes):
             number, place = divmod(position, BLOCK)
@@ -133,25 +136,24 @@ def _block(blocks: dict[int, array[int]], number: int) -> array[int]:
 
 
 def _how_many(block: array[int]) -> Counter[int]:
-    """Positions by code; most of a small send's block is unknown, at its end."""
+    """Return the number of positions with each code, without the unknown positions at the block's end."""
     return Counter(block[: len(stored(block)) // 2])
 
 
 def stored(block: array[int]) -> bytes:
-    """The stored form of a block: little-endian, without the unknown positions at its end."""
+    """Return the stored form of a block: little-endian, without the unknown positions at its end."""
     raw = block.tobytes().rstrip(b"\0")
     return raw + bytes(len(raw) % 2)
 
 
 def restored(raw: bytes) -> array[int]:
-    """A block from its stored form."""
     return array("H", raw + bytes(2 * BLOCK - len(raw)))
 
 
 def merged(
     known: Mapping[BlockKey, array[int]], told_now: Mapping[BlockKey, array[int]]
 ) -> tuple[dict[BlockKey, array[int]], Moves]:
-    """The blocks that the merge changes, and the changes of the sends' totals."""
+    """Return the blocks that the merge changes, and the changes of the sends' totals."""
     blocks: dict[BlockKey, array[int]] = {}
     moves: Moves = Counter()
     for key, new in told_now.items():

@@ -1,4 +1,6 @@
-"""Transforms decoded records to facts (a row a record), then to rows a record and measure, then to sums."""
+"""Transforms decoded records to facts (one row per record), facts to one row per record and measure, and these to
+sums.
+"""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -22,22 +24,24 @@ COUNTS = "array<struct<channel: string, measure: string, reason: string, count_t
 class Problem(StrEnum):
     """The reason why a record is not counted."""
 
-    UNDECODABLE = "undecodable"  # no value, no header, or its schema does not read it; or a text is not UTF-8
+    UNDECODABLE = "undecodable"  # no value, no header, not decodable with its schema, or a text that is not UTF-8
     UNKNOWN_SCHEMA = "unknown_schema"  # the registry has no such Avro schema
-    BAD_POSITION = "bad_position"  # a replayed send without an id, whose original-position headers are invalid
+    BAD_POSITION = "bad_position"  # a replayed send without an id, with an invalid original position in its headers
     BAD_ID = "bad_id"  # a derived record whose id is no UUID
     BAD_TEXT = "bad_text"  # a text that is empty, longer than 200 characters, or contains a NUL
     TOO_MANY_CHANNELS = "too_many_channels"  # a send with more than 16 channels
     BAD_COUNT = "bad_count"  # a count below 0
     BAD_TIMESTAMP = "bad_timestamp"  # a timestamp before 1970
-    FAR_FUTURE = "far_future"  # its timestamp is long after its production, or after the last date
-    UNSTORABLE = "unstorable"  # Postgres rejects its counts: a constraint, a range
-    # temporary: the registry is called, and the record is counted or becomes unknown_schema
+    FAR_FUTURE = "far_future"  # a timestamp long after the record's production, or after the last supported date
+    UNSTORABLE = "unstorable"  # Postgres rejects the record's counts (a constraint, a range)
+    # temporary: the schema is looked up, then the record is counted or becomes unknown_schema
     NOT_LEARNED = "not_learned"
 
 
 class Facts:
-    """`facts`, created once for many batches: its columns take a thousand calls into the JVM."""
+    """The function `facts` with prepared columns, for many batches: creating the columns takes a thousand calls into
+    the JVM.
+    """
 
     def __init__(
         self,
@@ -75,19 +79,19 @@ def facts(
     channels: str | None = None,
     strict: bool = True,
 ) -> DataFrame:
-    """The facts of Kafka's records: one row a record, for every position.
+    """Return the facts of Kafka's records: one row per record, also for records that cannot be counted.
 
-    Columns: topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id (its 16 bytes),
-    club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), run, listed (both in
-    the form of spark_metrics.states), problem; with recipients also user_ids and result_index. In a row with a problem
-    only the position and the problem are valid.
+    The columns are topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id (the 16
+    bytes of record_id), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total),
+    run and listed (see spark_metrics.states), problem, and with `recipients` user_ids and result_index. If a row has a
+    problem, only its position and problem are valid.
+
+    No expression contains a lambda (transform, filter, exists): Spark would interpret it for each record, and could not
+    compile the operator that contains it.
 
     Args:
-        channels: a column with the channels that a send was resolved to before; null if it never was.
-        strict: whether values that the functions' decoder rejects are undecodable here, too.
-
-    No expression is a lambda (transform, filter, exists): Spark interprets lambdas for every record, and then cannot
-    compile the operator that contains them.
+        channels: The column with the channels that were counted for a send before; null for a new send.
+        strict: Whether a value that the functions' decoder rejects is undecodable.
     """
     return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients, channels=channels, strict=strict)(
         records
@@ -123,12 +127,12 @@ _OF_RECIPIENTS = ("user_ids", "result_index")
 
 
 def _facts(*, recipients: bool) -> list[Column]:
-    """The columns of all three sources, and `counts`: an array of {channel, measure, reason, count_total}."""
+    """Return the columns of all three sources, and `counts`: an array of {channel, measure, reason, count_total}."""
     send, delivery, outcome = F.col("send"), F.col("delivery"), F.col("outcome")
     return [
         *map(F.col, _PLACED),
-        # The optimizer would push a condition on `problem` below these columns and repeat each of their expressions,
-        # including the decoding. It does not push through a nondeterministic expression.
+        # The optimizer would push a condition on `problem` below these columns, and so repeat each of their
+        # expressions, decoding included. A nondeterministic expression prevents this.
         (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
         F.size(send["channels"]).alias("channels_asked"),
         F.col("send_id"),
@@ -151,7 +155,7 @@ def _facts(*, recipients: bool) -> list[Column]:
 
 
 def _is_run(outcome: Column) -> Column:
-    """Whether an outcome has one result for consecutive positions, as nearly all small ones have. Never null."""
+    """Return whether an outcome has one result for consecutive positions, as nearly all small ones have. Never null."""
     positions, index = outcome["positions"], outcome["result_index"]
     first, n = F.try_element_at(positions, F.lit(1)), F.size(positions)
     return F.coalesce(
@@ -167,12 +171,11 @@ def _is_run(outcome: Column) -> Column:
 
 
 def run_of(positions: Column) -> Column:
-    """Consecutive positions as eight bytes (spark_metrics.states)."""
     return (F.try_element_at(positions, F.lit(1)).cast("long") * RUN + F.size(positions)).cast("binary")
 
 
 def listed(outcome: Column) -> Column:
-    """The result of each position as JSON (spark_metrics.states)."""
+    """Return the result of each position as a line of JSON (spark_metrics.states)."""
     results = outcome["results"]
     return F.to_json(
         F.struct(
@@ -186,7 +189,7 @@ def listed(outcome: Column) -> Column:
 
 
 def resolved_channels(category: Column, asked: Column) -> Column:
-    """masscomm.domain.categories.resolve_channels: the requested channels, each once, else the category's own."""
+    """Return the same channels as masscomm.domain.categories.resolve_channels."""
     known = categories()
     default = F.array(*[F.lit(channel) for channel in known["default"].channels])
     listed = F.create_map(
@@ -201,12 +204,12 @@ def resolved_channels(category: Column, asked: Column) -> Column:
 
 
 def _counts(channel: Column, measure: Column, reason: Column, count: Column) -> Column:
-    """Combine arrays of one length into an array of counts."""
+    """Combine arrays of equal length to an array of counts."""
     return F.arrays_zip(channel, measure, reason, count.cast("array<long>")).cast(COUNTS)
 
 
 def requested(channels: Column, to_users: Column) -> Column:
-    """The number of distinct users by channel and, if users are repeated, the number of duplicates."""
+    """Return the number of distinct users on each channel and, if users are repeated, the number of duplicates."""
     distinct = F.size(F.array_distinct(to_users))
     again = F.size(to_users) - distinct
     n = F.size(channels)
@@ -219,17 +222,19 @@ def requested(channels: Column, to_users: Column) -> Column:
 
 
 def queued(channel: Column, positions: Column, waits: Column) -> Column:
-    """The recipients of a delivery record; recipients of a delayed record were counted before the delay."""
+    """Return the number of recipients of a delivery record; 0 for a delayed record, whose recipients were counted
+    before the delay.
+    """
     none = F.lit(None).cast("string")
     counts = _counts(F.array(channel), F.array(F.lit(QUEUED)), F.array(none), F.array(F.size(positions)))
     return F.when(waits == 0, counts).otherwise(F.array().cast(COUNTS))
 
 
 def decided(channel: Column, results: Column) -> Column:
-    """Each result of an outcome record; its status is the measure."""
+    """Return the count of each result of an outcome record; the status is the measure."""
     channels = F.array_repeat(channel, F.size(results))
     several = _counts(channels, results["status"], results["reason"], results["count"])
-    # Nearly every outcome has one result, and zipping arrays of one takes as long as decoding the record.
+    # Nearly every outcome has one result, for which zipping arrays would take as long as decoding the record.
     only = F.try_element_at(results, F.lit(1))
     one = F.struct(
         channel.alias("channel"),
@@ -241,12 +246,12 @@ def decided(channel: Column, results: Column) -> Column:
 
 
 def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
-    """`problem`: the reason why the record cannot be counted, or null."""
+    """Return the columns of facts with `problem`: the reason why the record cannot be counted, or null."""
     counts = F.col("counts")
     first, several = F.try_element_at(counts, F.lit(1)), F.size(counts) > 1
 
     def each(of_several: Callable[[Column], Column], of_one: Callable[[Column], Column]) -> Column:
-        """Whether the condition is true for every non-null text of the counts."""
+        """Return whether the condition is true for every non-null text of the counts."""
         names = ("channel", "measure", "reason")
         found = [
             F.when(several, of_several(counts[name])).otherwise(F.coalesce(of_one(first[name]), F.lit(True)))
@@ -255,7 +260,7 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
         return reduce(Column.__and__, found)
 
     storable = _storable(F.col("type")) & _storable(F.col("send_id")) & each(_all_storable, _storable)
-    # Avro's decoder accepts any bytes.
+    # Avro's decoder does not check that texts are UTF-8.
     utf8 = (
         F.is_valid_utf8(F.col("type"))
         & F.is_valid_utf8(F.col("send_id"))
@@ -273,7 +278,7 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
         .when(least < 0, Problem.BAD_COUNT)
         .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
-        # No subtraction from at_ms, which may be the least or the greatest integer.
+        # A subtraction from at_ms could overflow, because at_ms may be any 64-bit integer.
         .when(F.col("at_ms") > F.col("timestamp_ms") + far_future_ms, Problem.FAR_FUTURE)
         .when(F.col("at_ms") >= END_OF_TIME_MS, Problem.FAR_FUTURE)
     )
@@ -282,16 +287,17 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
 
 
 def _storable(text: Column) -> Column:
-    """Postgres accepts no NUL in a text, and no key longer than its index row."""
-    # The length in bytes is free, and never less than that in characters.
+    """Return whether Postgres can store the text, also in an index: it contains no NUL and is not too long."""
+    # The length in bytes costs nothing and is never below the number of characters, which is counted only if the former
+    # is too large.
     length = F.octet_length(text).between(1, LONGEST_TEXT) | F.length(text).between(1, LONGEST_TEXT)
     return length & ~F.contains(text, F.lit("\0"))
 
 
 def _all_storable(texts: Column) -> Column:
-    """Whether each text of an array is null or storable.
+    """Return whether each text of an array is null or storable.
 
-    The texts are joined by NUL; the number of NULs must be that of the join.
+    The texts are joined by NUL. If no text contains NUL, the result has exactly the NULs of the join.
     """
     joined = _joined(texts)
     of_theirs = F.length(joined) - F.length(F.replace(joined, F.lit("\0"), F.lit(""))) - F.size(texts) + 1
@@ -299,22 +305,29 @@ def _all_storable(texts: Column) -> Column:
 
 
 def _joined(texts: Column) -> Column:
-    """An array's texts joined by NUL, so that no character spans two texts."""
+    """Return an array's texts joined by NUL, so that invalid bytes at the end of one text cannot complete a character
+    in the next.
+    """
     return F.array_join(texts, "\0", "null")
 
 
 def exploded(facts: DataFrame) -> DataFrame:
-    """Facts as rows of counts; at least one row a record, so that every position is included.
+    """Return facts as one row per count, and at least one row per record, so that no source position is lost.
 
-    Columns: topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem, record_id,
-    send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a problem is one
-    row without the rest; a record without recipients is one row without a measure.
+    The columns are topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem,
+    record_id, send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a
+    problem has one row, in which all columns after `problem` are null. A record without recipients has one row without
+    a measure.
     """
     return facts.select(*each_count()).select(*of_count())
 
 
 def each_count(*more: str) -> list[Column]:
-    """The first select of `exploded`: one row a count. more: further columns of the facts in each row."""
+    """Return the columns of the first select in `exploded`: one row per count.
+
+    Args:
+        more: Further columns of the facts in each row.
+    """
     counted = F.when(F.col("problem").isNull() & (F.size("counts") > 0), F.col("counts"))
     return [
         *map(F.col, ("topic", "partition", "kafka_offset", "source", "schema_id", "problem")),
@@ -322,13 +335,13 @@ def each_count(*more: str) -> list[Column]:
             F.when(F.col("problem").isNull(), F.col(name)).alias(name)
             for name in ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count", *more)
         ],
-        # posexplode_outer, not posexplode: the optimizer would put a filter before the latter and so decode twice.
+        # The optimizer would push a filter below posexplode, and so decode each record twice.
         F.posexplode_outer(counted).alias("ordinal", "count"),
     ]
 
 
 def of_count() -> list[Column]:
-    """The second select of `exploded`, after each_count."""
+    """Return the columns of the second select in `exploded`, after each_count."""
     return [
         *map(F.col, ("topic", "partition", "kafka_offset")),
         F.coalesce("ordinal", F.lit(0)).alias("ordinal"),
@@ -339,7 +352,7 @@ def of_count() -> list[Column]:
 
 
 def minute_s() -> Column:
-    """The minute in which a record counts, in seconds since the epoch."""
+    """Return the minute in which a record counts, in seconds since the epoch."""
     return F.expr("at_ms div 60000 * 60")
 
 
@@ -347,10 +360,11 @@ _SUM_KEYS = ("source", "send_id", "club_id", "type", "minute_s", "channel", "mea
 
 
 def sums(rows: DataFrame) -> DataFrame:
-    """The rows of `exploded` of countable records, summed to one row a send, minute, channel, measure and reason.
+    """Sum the rows of `exploded` for countable records, to one row per send, minute, channel, measure and reason.
 
-    Columns: source, send_id, club_id, type, minute_s (seconds since the epoch), channel, measure, reason, count_total,
-    records (how many records begin in this row), first_ms (their earliest timestamp), chunk_count.
+    The columns are source, send_id, club_id, type, minute_s (seconds since the epoch), channel, measure, reason,
+    count_total, records (the number of records whose first row is in this sum), first_ms (the earliest timestamp),
+    chunk_count.
     """
     begins = F.when(F.col("ordinal") == 0, 1).otherwise(0)
     return sums_of(
@@ -359,7 +373,7 @@ def sums(rows: DataFrame) -> DataFrame:
 
 
 def sums_of(groups: DataFrame) -> DataFrame:
-    """`sums` of smaller groups, whose number of records is in `seen`."""
+    """Sum groups of records in the same way as `sums`; the column `seen` has the number of records in a group."""
     return groups.groupBy(*_SUM_KEYS).agg(
         F.sum("count_total").alias("count_total"),
         F.sum("seen").alias("records"),
@@ -369,10 +383,10 @@ def sums_of(groups: DataFrame) -> DataFrame:
 
 
 def states(facts: DataFrame) -> DataFrame:
-    """The results of countable outcome records by position, one row a chunk and channel.
+    """Return the results of countable outcome records by recipients' positions: one row per chunk and channel.
 
-    Columns: send_id, chunk_index, channel, `told`: an array of {status, reason, runs, listed} in the form of
-    spark_metrics.states.
+    The columns are send_id, chunk_index, channel, and `told`: an array of {status, reason, runs, listed} (see
+    spark_metrics.states).
     """
     return (
         facts.where((F.col("source") == "outcome") & (F.size("counts") > 0))

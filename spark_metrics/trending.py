@@ -1,4 +1,4 @@
-"""The view of GET /v1/metrics/trending: the counts of the 15 minutes before the end of each minute."""
+"""The view for GET /v1/metrics/trending: for each minute, the counts of the 15 minutes before its end."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ _KEYS = ("bucket", "club_id", "type", "channel", "measure")
 
 
 def windows(sums: DataFrame) -> DataFrame:
-    """Adds a minute's sums to the 15 windows that contain it; bucket: the end of the window."""
+    """Add the sums of a minute to the 15 windows that contain it. The column `bucket` is the end of a window."""
     ends = F.expr(f"sequence(minute_s + 60, minute_s + {60 * TRENDING_WINDOW_MIN}, 60L)")
     return (
         sums.where(F.col("count_total") > 0)
@@ -23,5 +23,5 @@ def windows(sums: DataFrame) -> DataFrame:
     )
 
 
-# The API compares a day with the previous day.
+# The API compares a day with the previous day, so rows are kept for more than two days.
 TRENDING = View(table="trending", keys=_KEYS, sums=("count_total",), transform=windows, keep=timedelta(days=3))

@@ -1,7 +1,7 @@
-"""Views: further sums of the counts, each with one transform, one table and one name in SPARK_VIEWS.
+"""Views: further sums of the counts. Each view has a transform, a table, and a name in SPARK_VIEWS.
 
-A view is merged in the transaction that counts a batch, so it is as exact as the counts, and recompute compares it in
-the same way. docs/metrics-views.md shows how to add one.
+A view is merged in the transaction that counts a batch, so it is as exact as the counts. Recompute compares views as it
+compares the counts. docs/metrics-views.md shows how to add a view.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ class View:
     """A table of sums by key and time.
 
     Attributes:
-        table: its name, also the view's.
-        keys: the columns of its primary key, including `bucket` (timestamptz).
-        sums: its other columns, bigint, to which batches are added.
-        transform: makes rows of keys and sums from a batch's spark_metrics.transforms.sums; it must be a function of
-            these rows alone, since it is planned once (spark_metrics.prepared) and recomputed.
-        step_s: every bucket begins at a multiple of this number of seconds.
-        keep: time after which spark_metrics.retention deletes a bucket; None: never.
+        table: The name of the table and of the view.
+        keys: The columns of the primary key, including `bucket` (timestamptz).
+        sums: The other columns, bigint; batches are added to them.
+        transform: Makes rows of keys and sums from the rows of spark_metrics.transforms.sums. It must depend on these
+            rows only, because its plan is cached (spark_metrics.prepared) and recompute repeats it.
+        step_s: Every bucket begins at a multiple of this number of seconds.
+        keep: The age at which spark_metrics.retention deletes a bucket; None: never.
     """
 
     table: str
@@ -42,7 +42,7 @@ class View:
     keep: timedelta | None = None
 
     def rows_to_stage(self, counted: DataFrame) -> DataFrame:
-        """A batch's rows as (view, row): the name, and a JSON object of keys and sums."""
+        """Return a batch's rows as (view, row): the view's name, and a JSON object of keys and sums."""
         return counted.transform(self.transform).select(
             F.lit(self.table).alias("view"), F.to_json(F.struct(*self.keys, *self.sums)).alias("row")
         )
@@ -50,7 +50,7 @@ class View:
     def check_transform(self, spark: SparkSession) -> None:
         """Plan the transform once, without rows.
 
-        Errors: Stop, if it fails, returns other columns than keys and sums, or uses the time or random numbers.
+        Raises Stop if the plan fails, has other columns than keys and sums, or uses the time or random numbers.
         """
         try:
             rows = self.rows_to_stage(spark.createDataFrame([], _SUMS))
@@ -63,11 +63,10 @@ class View:
             )
 
     def merge(self, connection: psycopg.Connection[Any], attempt: int) -> None:
-        """Add the rows that an attempt has staged."""
         connection.execute(self._statement(_MERGE), [attempt, self.table])
 
     def check_table(self, connection: psycopg.Connection[Any]) -> None:
-        """Compare the table with the view's definition. Errors: Stop, if they differ."""
+        """Compare the table in Postgres with the view's definition. Raises Stop if they differ."""
         try:
             connection.execute(self._statement(_EXPLAIN), [0, self.table])
         except psycopg.ProgrammingError as error:
@@ -105,7 +104,7 @@ _EXPLAIN: LiteralString = "explain " + _MERGE
 
 
 def load_views(names: Sequence[str]) -> tuple[View, ...]:
-    """The views of these names, each module:VARIABLE. Errors: Stop, for a name without a view."""
+    """Return the views with these names (module:VARIABLE). Raises Stop for a name without a view."""
     views = []
     for name in names:
         module, _, variable = name.partition(":")
@@ -122,7 +121,9 @@ def load_views(names: Sequence[str]) -> tuple[View, ...]:
 
 
 def maintained_since(connection: psycopg.Connection[Any], name: str) -> tuple[bool, datetime | None]:
-    """Whether a view (or the log of recipients) is maintained, and since when; None: it has everything counted."""
+    """Return whether a view (or the log of recipients) is maintained, and since which time; None: it includes all
+    counts.
+    """
     row = connection.execute(
         "select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = %s", [name]
     ).fetchone()
@@ -130,23 +131,23 @@ def maintained_since(connection: psycopg.Connection[Any], name: str) -> tuple[bo
 
 
 def kept_since(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
-    """{view: older rows were deleted}, for views with deleted rows."""
+    """Return, for each view with deleted rows, the time since which its rows are kept."""
     rows = connection.execute("select view, kept_since from stream_views where kept_since > '-infinity'")
     return dict(rows.fetchall())
 
 
 def maintain(connection: psycopg.Connection[Any], names: Sequence[str]) -> None:
-    """Record in stream_views the tables that the stream maintains from now on, and since when; remove all others."""
+    """Record in stream_views that the stream maintains these tables from now on. Delete the entries of all others."""
     connection.execute("delete from stream_views where view <> all(%s)", [list(names)])
     connection.execute(_MAINTAINED, [list(names)])
 
 
 def complete(connection: psycopg.Connection[Any], names: Sequence[str]) -> None:
-    """Record that these views include the counts from before they began."""
+    """Record that these views also include the counts from before they were maintained."""
     connection.execute("update stream_views set since = '-infinity' where view = any(%s)", [list(names)])
 
 
-# A view lacks the counts from before it began, unless the database had none.
+# A new view lacks earlier counts, unless the database has no counts yet.
 _MAINTAINED = """
 insert into stream_views (view, since)
 select name, case when exists (select from stream_offsets) then now() else '-infinity' end

@@ -1,4 +1,4 @@
-"""The time up to which everything is counted: the topics' ends are kept with their time until they are consumed."""
+"""Computes the watermark: the time up to which all records are counted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ type Offsets = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True)
 class Ends:
-    """The topics at one moment: first and end offset of each partition, read at or after at_ms."""
+    """The first and end offsets of each partition, read at or after at_ms."""
 
     at_ms: int
     first: Offsets
@@ -17,10 +17,11 @@ class Ends:
 
 
 class Watermark:
-    """Advances to the moment whose topic ends have been consumed.
+    """Advances the watermark to the time of an earlier reading of the topics' ends, once all records below these ends
+    are consumed.
 
-    An idle partition never delays it: its end is consumed already. Records that reach a topic later are not included,
-    whatever their own timestamps are.
+    An idle partition does not delay the watermark, because it is already consumed up to its end. Records that reach a
+    topic later are not included, whatever their timestamps are.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,9 @@ class Watermark:
         self.ms: int | None = None
 
     def look(self, ends: Ends, consumed: Offsets) -> int:
-        """Add the present ends and the consumed offsets. Returns the number of records between the two."""
+        """Update the watermark from the current end offsets and consumed offsets. Return the number of unconsumed
+        records.
+        """
         lag = _lag(ends, consumed)
         if self._awaited is not None and _lag(self._awaited, consumed) == 0:
             self.ms, self._awaited = self._awaited.at_ms, None
@@ -40,5 +43,5 @@ class Watermark:
 
 
 def _lag(ends: Ends, consumed: Offsets) -> int:
-    # Records deleted by Kafka's retention cannot be consumed.
+    # The records below the first offset were deleted by Kafka's retention, and do not count as unconsumed.
     return sum(max(0, end - max(consumed.get(place, 0), ends.first.get(place, 0))) for place, end in ends.end.items())

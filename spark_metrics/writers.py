@@ -1,4 +1,4 @@
-"""The writers' schemas: each is read from the registry once, before a record needs it if possible."""
+"""The writers' schemas. Each is read from the registry once, if possible before a record needs it."""
 
 import json
 import logging
@@ -20,9 +20,9 @@ class Learned(NamedTuple):
     """The result of a look-up.
 
     Attributes:
-        added: number of new schemas.
+        added: The number of new schemas.
         refused: (kind, schema id) without a usable schema.
-        asked_again: whether some of these are to be retried before their records are quarantined.
+        asked_again: Whether some of `refused` are looked up again before their records are quarantined.
     """
 
     added: int
@@ -31,10 +31,12 @@ class Learned(NamedTuple):
 
 
 class KnownWriters:
-    """The schemas that the stream can decode.
+    """The writers' schemas that the stream can decode.
 
-    registry: the registry to read ids from; usable: whether Spark's own Avro library accepts a schema (JSON), since
-    parsers differ, and a plan with an unusable schema fails every batch.
+    Args:
+        registry: The registry from which schemas are read.
+        usable: Returns whether Spark's Avro library accepts a schema as JSON. The libraries differ, and a plan with an
+            unusable schema fails every batch.
     """
 
     def __init__(
@@ -47,13 +49,14 @@ class KnownWriters:
 
     @property
     def known(self) -> Writers:
-        """{kind: {schema id: schema as JSON}}, a copy."""
+        """Return a copy of the schemas as JSON, {kind: {schema id: schema}}."""
         return {kind: dict(schemas) for kind, schemas in self._known.items()}
 
     def learn(self, wanted: Iterable[tuple[str, int]]) -> Learned:
-        """Read (kind, schema id) pairs. Refused ones are not remembered: the registry may have them later.
+        """Read the schemas of (kind, schema id) pairs. A refused pair is not stored, because the registry may get its
+        schema later.
 
-        Errors: Retry (the registry cannot be reached).
+        Raises Retry if the registry is unavailable.
         """
         added, refused, denied = 0, set(), set()
         for kind, schema_id in wanted:
@@ -73,15 +76,16 @@ class KnownWriters:
             self._known[kind][schema_id] = schema
             added += 1
             _log.info("learned the writer schema %d of %s records", schema_id, kind)
-        # Look up each: its retry time begins at the first denial.
+        # Look up every id: the retry time of an id begins when it is first denied.
         asked_again = [each for each in denied if self._denied_ids.is_retried(each)]
         return Learned(added, refused, bool(asked_again))  # guard: metrics.denied_id_is_retried
 
 
 def registered_ids(registry_url: str) -> list[tuple[str, int]]:
-    """(kind, schema id) of every version under our topics' subjects, so that the stream need not stop for each.
+    """Return (kind, schema id) of every version under our topics' subjects, so that the stream does not stop to learn
+    each schema.
 
-    Source: the Confluent API's /subjects/{subject}/versions. Errors: Retry.
+    Raises Retry. Source: the Confluent API's /subjects/{subject}/versions.
     """
     pool = urllib3.PoolManager(timeout=urllib3.Timeout(total=3.0), retries=False)
 
