@@ -1,13 +1,11 @@
 """Prepares the process of a local server, then executes the server's own command.
 
 Runs as `python -I -S child.py PARENT SIGNAL OWNED -- COMMAND…` between the stack and each service. The process ends
-with the stack, and is not root if the service refuses root. Both must be set up in the child itself; code between fork
-and exec of a process with threads is not safe.
+with the stack, and does not run as root if the service refuses root. The child itself must set this up, because code
+between fork and exec of a process with threads is not safe.
 
-PARENT  pid of the stack
-SIGNAL  signal that the service gets when the stack dies
-OWNED   "" to keep the user; else the files and folders, separated by a colon, that a service which does not run as root
-        must own
+PARENT  pid of the stack SIGNAL  signal that the service gets when the stack dies OWNED   "" to keep the user; else the
+files and folders, separated by colons, that a service without root must own
 """
 
 import ctypes
@@ -22,9 +20,8 @@ UNPRIVILEGED = 65534
 def leave_root(owned: str) -> None:
     """Give up root privileges, because PostgreSQL refuses to run as root.
 
-    In a user namespace of its own, root is mapped to another id, so that the process still owns its files, whatever
-    their path. If the kernel forbids such a namespace, the process takes the uid UNPRIVILEGED and gives it the files in
-    `owned`.
+    A separate user namespace maps root to another id, so that the process still owns its files. If the kernel forbids
+    user namespaces, the process changes to the uid UNPRIVILEGED, which gets the files in `owned`.
     """
     if os.geteuid() != 0:
         return

@@ -30,7 +30,7 @@ from devstack.suppressions import app as suppressions_app
 from devstack.terminal import Terminal, print_json, print_lines
 from masscomm.errors import MasscommError
 
-# The first command that docs/quick-start.md shows.
+# docs/quick-start.md contains the same command.
 FIRST_COMMAND = 'masscomm send --to 42 --type announcement --data title=Hello --data "body=It works." --wait'
 
 app = typer.Typer(
@@ -131,20 +131,20 @@ def up(
         _stay(stack)
     except Interrupted as reason:
         console.print(f"\n{reason}: stopping …")
-        # After a complete start, Ctrl-C is the normal end of this command.
+        # Ctrl-C after a complete start is the normal end of this command, so the exit status is 0.
         raise typer.Exit(1 if stack.crashes else 0 if stack.start_s else 130) from None
     finally:
         stack.on_change = progress
         with progress:
             stack.stop()
-        # If the peak memory is unknown, nothing was started, and the following error has the reason.
+        # peak_mb is 0 if no service was started.
         if stack.peak_mb:
             console.print(f"Stopped. The most memory it ever held was {stack.peak_mb:.0f} MB.")
 
 
 def _stay(stack: Stack) -> NoReturn:
     """Restart services that end, until a signal raises Interrupted."""
-    # The table of the start is complete; each later event is printed as a line of its own.
+    # The progress table is complete; later events are printed as separate lines.
     stack.on_change = lambda _name, _state, _text: None
     stack.keep_up(lambda line: console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True))
     while True:
@@ -152,7 +152,7 @@ def _stay(stack: Stack) -> NoReturn:
 
 
 def _run_demo(stack: Stack | RunningStack) -> bool:
-    """Run the demo against a stack. If one of our services crashes, report it at once and end the demo."""
+    """Run the demo against a stack. If a service of the stack crashes, report it at once and end the demo."""
     from devstack.demo import run_demo
 
     over = threading.Event()

@@ -71,8 +71,7 @@ class Ports:
 def is_free(port: int) -> bool:
     """Return whether a server could listen on `port` of the loopback address now."""
     with socket.socket() as probe:
-        # SO_REUSEADDR is set, as a server would, so that a port also counts as free while a closed connection lingers
-        # in TIME_WAIT.
+        # Servers set SO_REUSEADDR, so a port counts as free while a closed connection lingers in TIME_WAIT.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -93,8 +92,8 @@ class StackConfig:
 
     state_dir: Path
     ports: Ports = field(default_factory=Ports)
-    # The niceness of the bulk functions' processes (emulators.serverless). It is 0 if other stacks and tests share the
-    # processors, because the bulk functions would yield to them as well.
+    # The niceness of the bulk functions' processes (emulators.serverless). Use 0 if other stacks or tests share the
+    # processors, because the bulk functions yield to those, too.
     bulk_nice: int = 0
 
     @classmethod
@@ -108,11 +107,11 @@ class StackConfig:
 
     @classmethod
     def on_free_ports(cls, state_dir: Path) -> Self:
-        """Return a configuration for a stack that runs concurrently with others: every port is free at the time of
-        the call.
+        """Return a configuration for a stack that runs concurrently with others: every port is free at the time of the
+        call.
 
-        The ports are random and below the range of outgoing connections (32768 up), so that no connection takes one
-        between this call and the start of the stack.
+        The ports are random and below the range of outgoing connections (from 32768), which could otherwise occupy a
+        port before the stack starts.
         """
         count = len(fields(Ports))
         candidates = random.SystemRandom().sample(range(20000, 32000), 200)
@@ -135,7 +134,6 @@ class StackConfig:
     # --- folders ---
 
     def data(self, service: str) -> Path:
-        """Return the data folder of a service."""
         return self.state_dir / "data" / service
 
     def config_dir(self, service: str) -> Path:
@@ -143,7 +141,6 @@ class StackConfig:
         return self.state_dir / "config" / service
 
     def log(self, service: str) -> Path:
-        """Return the path of a service's log file."""
         return self.state_dir / "logs" / f"{service}.log"
 
     @property
@@ -181,7 +178,7 @@ class StackConfig:
 
     @property
     def dynamodb_url(self) -> str:
-        """Return the URL of DynamoDB without LocalStack in front of it; it has the same tables."""
+        """Return the URL of DynamoDBLocal, which has the same tables as the DynamoDB API of LocalStack."""
         return f"http://{LOOPBACK}:{self.ports.dynamodb}"
 
     @property

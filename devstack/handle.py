@@ -38,7 +38,8 @@ class RunningStack:
         holder = state.holder()
         if holder is None or not self.record:
             raise NotRunningError(f"No stack runs here ({state.config.state_dir}). `masscomm up` starts it.")
-        # This is the configuration of the running stack: its ports may differ from those in this process's environment.
+        # The running stack's own configuration is used, because its ports may differ from those in this process's
+        # environment.
         self.config = StackConfig.from_dict(self.record["settings"])
         self.holder_pid = int(holder["pid"])
         self.since = str(holder["since"])

@@ -44,11 +44,12 @@ class Installation:
     aws: Mapping[str, Any] = field(default_factory=dict)
     # The names of the DynamoDB tables, by their names in schemas/dynamodb.
     tables: Mapping[str, str] = field(default_factory=dict)
-    opensearch_url: str | None = None  # The address of OpenSearch; None: an environment variable has it.
+    # The address of OpenSearch; if None, the environment variable OPENSEARCH_URL is read.
+    opensearch_url: str | None = None
 
     @classmethod
     def chosen(cls, *, deployed: bool) -> Self:
-        """Return the deployed installation or this machine's stack, as the option chooses.
+        """Return the installation that the option selects: a deployed one, or this machine's stack.
 
         Raises:
             NotRunningError: No stack runs on this machine.

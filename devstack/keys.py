@@ -37,7 +37,7 @@ def create(
     days: Annotated[int | None, typer.Option("--days", min=1, max=3_660, help="The key ends after this time.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a key and print it: it is shown once, only its SHA-256 is stored."""
+    """Create a key and print it. The key is shown only once, because only its SHA-256 is stored."""
     clubs = "*" if every_club else ",".join(str(each) for each in sorted(set(club or [])))
     if every_club == bool(club) or not _is_readable(clubs):
         errors.print("Name the key's clubs, each above 0, by --club, or use --every-club.")
@@ -103,7 +103,7 @@ def rotate(
 @app.command()
 @given(installation=installation)
 def revoke(key_id: KeyIdArgument, *, installation: Installation) -> None:
-    """End a key now. API Gateway may accept it for a minute: it caches the authorizer's answer."""
+    """End a key now. API Gateway may accept the key for another minute, because it caches the authorizer's answer."""
     keys = _keys(installation)
     key = _by_id(keys, key_id)
     keys.end(key.digest, min(int(time.time()), key.expires_at or int(time.time())))

@@ -38,7 +38,7 @@ def given(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Call
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in asked]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
-        del run.__wrapped__  # Without this, typer would read the command's original signature.
+        del run.__wrapped__  # typer would read the signature of __wrapped__, which lacks the options.
         return run
 
     return decorated

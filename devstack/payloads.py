@@ -20,7 +20,6 @@ class Payload:
     base64: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the payload as JSON values."""
         if self.value is not None:
             return {"payload": self.value}
         return {"payload": None, "payload_error": self.error, "payload_base64": self.base64}

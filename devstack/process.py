@@ -33,8 +33,8 @@ def start_ticks(pid: int) -> int | None:
 
 
 def child_command(command: Sequence[str], *, death_signal: signal.Signals, owned: Sequence[Path]) -> list[str]:
-    """Return `command` wrapped so that its process ends when this process ends. If `owned` is given, it does not run
-    as root and owns those files.
+    """Return a command that runs `command` in a process that ends with this process. If `owned` is given, the process
+    is not root and owns these files.
     """
     files = os.pathsep.join(map(str, owned))
     wrapper = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), str(int(death_signal)), files]

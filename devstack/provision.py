@@ -167,7 +167,7 @@ def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
 
 
 _GROUP_NOT_YET = {
-    # Kafka returns this error until the session time-out of the group's members.
+    # Kafka returns NON_EMPTY_GROUP until the sessions of the group's members have timed out.
     KafkaError.NON_EMPTY_GROUP,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -178,8 +178,8 @@ _GROUP_NOT_YET = {
 def delete_group(admin: AdminClient, group: str) -> None:
     """Delete a consumer group, if it exists.
 
-    A broker that has just started loads its groups first, and still counts the members that did not leave before it
-    stopped: this function waits for both.
+    The function waits while a broker that has just started loads its groups, and while the group has members that did
+    not leave before the broker stopped.
 
     Raises:
         ProvisioningError: The broker refuses, or the wait takes longer than TIMEOUT_S.
@@ -251,5 +251,5 @@ def await_connector(connect_url: str, name: str, timeout_s: float = 60) -> None:
                     return
                 if tasks and tasks[0]["state"] == "FAILED":
                     raise ProvisioningError(f"connector {name}: {tasks[0].get('trace', '')}")
-            pause.wait(0.1)  # Kafka Connect sends no notification when the connector runs.
+            pause.wait(0.1)  # Kafka Connect sends no notification when the connector runs, so its status is polled.
     raise ProvisioningError(f"connector {name} does not run after {timeout_s:.0f} s: {status}")

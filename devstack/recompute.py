@@ -12,7 +12,7 @@ from devstack.services.spark import spark_environment
 from devstack.stack import Stack
 from devstack.state import NotRunningError
 
-# The servers of the metrics' rows, of the Avro schemas, and of the topics with which the archive is compared.
+# The servers that recompute reads: PostgreSQL for metrics, the registry for schemas, Kafka for the records.
 _SERVERS = ("postgres", "registry", "kafka")
 
 

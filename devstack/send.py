@@ -1,6 +1,4 @@
-"""The implementation of `masscomm send`: it requests one send by REST or, as the monolith does, by Kafka, and shows
-its progress.
-"""
+"""Implements `masscomm send`: requests one send by REST or, as the monolith does, by Kafka, and shows its progress."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -95,11 +95,10 @@ def java(*options: str, heap_mb: int) -> list[str]:
 
 
 def class_archive(name: str) -> Path:
-    """Return the path of the archive of a JVM's loaded classes; each set of jars and JDK has one. With it, a start
-    takes a third of the time.
+    """Return the path of the archive of a JVM's loaded classes, with which a start takes a third of the time.
 
-    The JVM writes the archive when the service first ends normally (class data sharing, JEP 350). The file is never
-    replaced in part.
+    Each set of jars and JDK has a separate archive. The JVM writes it when the service first ends normally (class data
+    sharing, JEP 350). The file is replaced only as a whole.
     """
     key = digest(f"{JARS}/.stamp", f"{CLASSES}/.stamp", f"{java_home()}/release")[:16]
     return Path(WORK, "class-archives", f"{name}-{key}.jsa")

@@ -1,11 +1,10 @@
 """Builds everything that the project needs: two virtual environments, the jars, the compiled launcher.
 
-`make` runs this program with any `python3`; it uses the standard library only. It first checks the prerequisites. If
-one is missing or wrong, it prints a line for each and exits with status 1 before any download. A part that is up to
-date is kept: every part has a stamp, the hash of its sources (its lock file, its poms, its code).
+`make` runs this program with any `python3`; it uses the standard library only. It first checks the prerequisites: it
+prints a line for each missing or wrong one, and exits with status 1 before any download. A part that is up to date is
+not built again: its stamp contains the hash of its sources (lock file, poms, code).
 
-An older Python 3 must be able to parse this file and print its message, so that no code above `main` may need 3.13 at
-import.
+An older Python 3 must be able to parse this file and print its message. Therefore code above `main` must not need 3.13.
 """
 
 import hashlib
@@ -266,7 +265,7 @@ def make_service_catalog(steps: Steps) -> bool:
         return False
     steps.report("service catalog: building")
     shutil.rmtree(SERVICE_CATALOG, ignore_errors=True)
-    # The module writes to this folder below its root, as when LocalStack's image is built.
+    # localstack.aws.spec writes the catalogue to /usr/lib/localstack below FILESYSTEM_ROOT.
     os.makedirs(os.path.join(SERVICE_CATALOG, "usr", "lib", "localstack"))
     environment = {**os.environ, "FILESYSTEM_ROOT": SERVICE_CATALOG, "OVERRIDE_IN_DOCKER": "0"}
     python = os.path.join(LOCALSTACK_VENV, "bin", "python")
@@ -360,8 +359,7 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
         with zipfile.ZipFile(os.path.join(folder, "masscomm-secrets-manager.jar"), "w") as archive:
             name = f"{package}/SecretsManagerConfigProvider"
             with open(os.path.join(classes, f"{name}.class"), "rb") as compiled:
-                # The time in the archive is fixed, so that the hash of the plug-in, which decides whether a deployment
-                # replaces it, depends on its contents only.
+                # The time in the archive is fixed, because a deployment replaces the plug-in when its hash changes.
                 archive.writestr(zipfile.ZipInfo(f"{name}.class"), compiled.read())
             provider = "META-INF/services/org.apache.kafka.common.config.provider.ConfigProvider"
             archive.writestr(zipfile.ZipInfo(provider), name.replace("/", ".") + "\n")

@@ -117,7 +117,6 @@ class SnsStandIn:
             first += len(entries)
 
     def counts(self) -> Counts:
-        """Return the numbers of publish requests."""
         return Counts(**self._client.get("/counts").raise_for_status().json())
 
     def answer(self, *rules: Rule) -> None:

@@ -41,9 +41,7 @@ REVIVED_AFTER_S = 60.0
 
 
 class StackError(Exception):
-    """The stack or one of its services cannot start. The message names it, gives the reason and contains the end of
-    its log.
-    """
+    """The stack or a service cannot start. The message contains the name, the reason and the end of the log."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class Stack:
         self.peak_mb = 0.0
         self.start_s = 0.0
         self.recovered: list[str] = []
-        # Reports restarts of services that have ended; None until they are restarted at all.
+        # A function that gets a line for each restart of a service; None until `keep_up` is called.
         self._report: Callable[[str], None] | None = None
         self._revive_after_s: dict[str, float] = {}
         self._wanted = None if services is None else list(services)
@@ -125,8 +123,6 @@ class Stack:
         # thread that started it has ended (see process.spawn).
         self._spawner = concurrent.futures.ThreadPoolExecutor(1, "spawner")
         self._sampler: threading.Thread | None = None
-
-    # --- life ---
 
     def __enter__(self) -> Self:
         self.start()
@@ -189,10 +185,9 @@ class Stack:
                 self._stop()
 
     def keep_up(self, report: Callable[[str], None]) -> None:
-        """From now on, restart services that end, and those that have already ended. `report` is called with a line
-        for each restart.
+        """From now on, restart services that end, also those that have ended before.
 
-        `crashes` contains a service while it is not ready.
+        `report` is called with a line for each restart. `crashes` contains a service while it is not ready.
         """
         with self._changed:
             self._report = report
@@ -234,7 +229,6 @@ class Stack:
         return {name: self.known[name].address for name in self.known if name in self._running}
 
     def pid(self, name: str) -> int:
-        """Return the process id of a running service."""
         return self._running[name].popen.pid
 
     def memory_mb(self) -> float:
@@ -243,15 +237,12 @@ class Stack:
         self.peak_mb = max(self.peak_mb, total)
         return total
 
-    # --- within ---
-
     def _stop(self) -> None:
         self._ending.set()
         with self._changed:
             self._changed.notify_all()
-        # Wait until the spawner thread is idle: self._running then has every service that was about to start. The
-        # thread itself stays until the end, because the kernel would end all services at once, in no order, if it
-        # ended.
+        # Wait until the spawner thread has started all requested services, so that self._running is complete. The
+        # thread must not end yet, because the kernel would then end all services at once.
         self._spawner.submit(lambda: None).result()
         waiting = dict(self._running)
         ended: set[str] = set()
@@ -270,7 +261,7 @@ class Stack:
         for thread in threads:
             thread.join()
         for thread in self._starters:
-            # A thread may still wait for a server that has just ended, until that request fails.
+            # The thread may be waiting for a request to a server that has just ended.
             thread.join(10)
         # End the processes that have outlived their service; the marker in their environment identifies them.
         process.end(process.marked(self.config.state_dir), grace_s=2)
@@ -532,16 +523,16 @@ class Stack:
         service = self.known[name]
         descendants = running.processes()[1:]
         if not running.exited.is_set():
-            with suppress(ProcessLookupError):  # The process has just ended.
+            with suppress(ProcessLookupError):
                 os.kill(running.popen.pid, service.stop_signal)
-            # Writing a class archive takes some seconds, but only once.
+            # The first end of a service takes some seconds longer, because the JVM writes its class archive.
             writes = service.class_archive is not None and not service.class_archive.exists()
             if not running.exited.wait(service.stop_timeout_s + (30 if writes else 0)):
                 running.popen.kill()
                 running.exited.wait()
             elif running.popen.returncode in (0, 128 + signal.SIGTERM):
                 self._keep_class_archive(service)
-        # The child processes already had the stop time of their service, so the remaining ones are killed soon.
+        # The remaining processes get 2 seconds, because they already had the stop time of their service.
         process.end(descendants, grace_s=2)
         self._done.discard(name)
         self.on_change(name, "stopped", "")

@@ -45,7 +45,7 @@ class Started:
     ports: list[int] = field(default_factory=list)
 
     def alive(self) -> bool:
-        """Return whether this very process still runs (not another one with the same pid)."""
+        """Return whether this process still runs; another process with the same pid does not count."""
         return process.start_ticks(self.pid) == self.ticks
 
 

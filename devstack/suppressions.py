@@ -33,7 +33,9 @@ def list_suppressions(
     ] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """Show each suppression: club, address, reason, start and end. Earlier versions wrote those of every club."""
+    """Show each suppression: club, address, reason, start and end. Suppressions of earlier versions apply to every
+    club.
+    """
     found = list(_read(installation, club, address, limit))
     if as_json:
         for each in found:
@@ -63,7 +65,9 @@ def remove(
         typer.Option("--every-club", help="Also remove suppressions of earlier versions, which apply to every club."),
     ] = False,
 ) -> None:
-    """Send to an address again. Exit status 1 if it was not suppressed, or still is for every club."""
+    """Remove the suppression of an address. Exit status 1 if the club had none, or if a suppression for every club
+    remains.
+    """
     hashed = address_id(address) if "@" in address else address
     own = f"{club}-{hashed}"
     client = installation.opensearch()

@@ -57,9 +57,10 @@ def _consumer(bootstrap: str, security: Mapping[str, Any]) -> Consumer:
             "group.id": OPERATIONS_GROUP,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            # The high watermark does not show the end: transaction markers have offsets and are never delivered.
+            # The end of a partition is detected by its EOF event, because the high watermark also counts transaction
+            # markers, which are never delivered.
             "enable.partition.eof": True,
-            # The first response without further records signals the end, so that the broker need not wait for more.
+            # The end of a partition is known after an empty response, which the broker delays by fetch.wait.max.ms.
             "fetch.wait.max.ms": 10,
             "broker.address.family": "v4",
             "logger": KAFKA_LOGGER,

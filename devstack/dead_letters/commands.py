@@ -80,7 +80,7 @@ def list_letters(
 ) -> None:
     """List dead-lettered records with their source position, reason and status."""
     marks = _marks(installation)
-    # The topic has one partition, so that its order is the order of time.
+    # Records of the topic are in the order of time, because the topic has one partition.
     found = deque(_letters(installation, wanted), maxlen=limit)
     if as_json:
         for letter in found:

@@ -1,4 +1,4 @@
-"""Dead letters as they are on their topic, and filters for them."""
+"""Parses dead letters from the records of the dead-letter topic, and filters them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +19,17 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 class DeadLetter:
     """One record of the dead-letter topic. A field that is read from a header is empty if the header is absent."""
 
-    position: str  # The letter's own position, partition@offset.
+    position: str  # The position of the dead letter in the dead-letter topic, partition@offset.
     dead_at: str  # The time at which the record was dead-lettered (ISO 8601, UTC).
-    topic: str  # The source topic; partition and offset are the position there.
+    topic: str  # The source topic; `partition` and `offset` are the record's position in this topic.
     partition: str
     offset: str
     timestamp: str  # The time of the original record (ISO 8601, UTC).
     reason: str
     error: str
     function: str
-    # For a dead letter of a replayed record: the earlier dead letter, in the form of `letter`; else empty.
+    # If the source record was a replayed dead letter: the position of that earlier dead letter (see `letter`); else
+    # empty.
     replayed: str
     key: bytes | None
     value: bytes | None
@@ -36,9 +37,7 @@ class DeadLetter:
 
     @property
     def letter(self) -> str:
-        """Return the topic and the position of the dead letter, in the form in which a replayed record's header has
-        it.
-        """
+        """Return the topic and the position of the dead letter in the format of the replay header."""
         partition, _, offset = self.position.partition("@")
         return f"{DEAD_LETTER}-{partition}@{offset}"
 
@@ -65,13 +64,13 @@ class Filter:
     """Conditions on dead letters; None and an empty sequence match every dead letter."""
 
     positions: Sequence[str] = ()  # Positions on the dead-letter topic, partition@offset.
-    topic: str | None = None  # The source topic; partition and offset are the position there.
+    topic: str | None = None  # The source topic; `partition` and `offset` are the record's position in this topic.
     reason: str | None = None
     function: str | None = None
     partition: int | None = None
     offset: int | None = None
-    since: datetime | None = None  # The earliest time of dead-lettering, inclusive.
-    until: datetime | None = None  # The end of the times of dead-lettering, exclusive.
+    since: datetime | None = None  # The earliest time at which a letter was dead-lettered, inclusive.
+    until: datetime | None = None  # The latest time at which a letter was dead-lettered, exclusive.
 
     @property
     def chooses(self) -> bool:
@@ -140,7 +139,7 @@ def read(message: Message) -> DeadLetter:
 def read_letters(
     bootstrap: str, wanted: Filter, *, topic: str = DEAD_LETTER, security: Mapping[str, Any] = NO_SECURITY
 ) -> Iterator[DeadLetter]:
-    """Return the dead letters that meet the filter, by partition and age.
+    """Return the dead letters that meet the filter, ordered by partition and offset.
 
     Raises:
         KafkaException: The broker does not respond.

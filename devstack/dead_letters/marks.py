@@ -25,8 +25,8 @@ class Mark:
     """The last operation on a dead letter, and the list of all of them."""
 
     kind: MarkKind
-    # The operations, oldest first. Each has status, at (ISO 8601, UTC), by (a user of the machine), and to (a topic) or
-    # why.
+    # The operations, oldest first. An operation has the keys `status`, `at` (ISO 8601, UTC), `by` (the operator's user
+    # name), and `to` (the topic of a replay) or `why` (the reason of a discard).
     history: tuple[Mapping[str, str], ...]
 
     def encode(self) -> bytes:

@@ -76,7 +76,7 @@ class Desk:
                 "logger": KAFKA_LOGGER,
             }
         )
-        # Only after init_transactions has returned can no mark of another operator still be in an open transaction.
+        # init_transactions aborts the open transaction of another operator, so the marks that are read next are final.
         self._producer.init_transactions(TIMEOUT_S)
         self._marks = read_marks(bootstrap, status_topic, security)
 

@@ -12,7 +12,7 @@ import psycopg
 
 from devstack.demo.waiting import DemoError, Pending
 
-# For each table, its key and the columns by which a document is compared with its row.
+# The key of each table, and the columns that are compared with its documents.
 TABLES = {
     "users": ("id", ("club_id", "first_name", "last_name", "email", "locale", "time_zone")),
     "user_settings": ("user_id", ("club_id", "channels", "categories", "quiet_hours")),
@@ -36,7 +36,7 @@ WHERE wall.id = s.user_id AND s.user_id = ANY(%s)
 
 
 def set_quiet_hours(connection: psycopg.Connection[Any], user_ids: Iterable[int], ends: datetime | None) -> None:
-    """Set or remove the quiet hours of those of the given users that have settings.
+    """Set or remove the quiet hours of the given users; users without a row in user_settings are skipped.
 
     Args:
         connection: A connection to the monolith's database.
@@ -107,7 +107,7 @@ class Directory:
         return Pending(f"the settings of user {user_id}")
 
     def endpoints(self, device_ids: Iterable[int]) -> dict[int, str]:
-        """Return the endpoint ARNs of the given devices, without the devices that have none."""
+        """Return the endpoint ARNs of the given devices; devices without an endpoint are omitted."""
         return {
             number: state["endpoint_arn"]
             for number, state in self._documents("device_state", device_ids)
@@ -138,7 +138,7 @@ class Directory:
             document = self._document("user_settings", user_id) or {}
             if (document.get("categories") or {}).get("demo_probe") is (round_ % 2 == 0):
                 return (time.perf_counter() - committed) * 1000
-            time.sleep(0.001)  # OpenSearch shares the processors with this loop, so the loop pauses.
+            time.sleep(0.001)  # The loop pauses because OpenSearch shares the processors with it.
         raise DemoError(f"a change of user {user_id}'s settings is not in OpenSearch after {CHANGE_TIMEOUT_S:.0f} s")
 
     def _complete(self) -> bool:

@@ -1,7 +1,6 @@
-"""The oracle: it computes the expected results of a send from the monolith's own data, and from nothing that
-masscomm produced.
+"""The oracle: it computes the expected results of a send from the monolith's data alone.
 
-It has its own implementation of the preference rules and of quiet hours: it shares no code with the functions whose
+It has its own implementation of the preference rules and of quiet hours, and shares no code with the functions whose
 results it checks.
 """
 
@@ -23,8 +22,8 @@ _CATEGORIES = Path(__file__).resolve().parents[2] / "schemas" / "categories.yaml
 
 @dataclass(frozen=True)
 class Person:
-    """The data that determines a user's notifications. The settings are those of user_settings, empty if the user
-    has no row.
+    """The data that determines a user's notifications. The settings are empty if user_settings has no row of the
+    user.
     """
 
     club_id: int
@@ -82,17 +81,17 @@ class Ask:
     club_id: int
     type: str
     to_users: Sequence[int]
-    channels: Sequence[str] = ()  # The requested channels; empty: those of the category.
+    channels: Sequence[str] = ()  # The requested channels; if empty, the channels of the category.
 
 
 @dataclass(frozen=True)
 class Expected:
     """The expected results of a send. A notification is identified by a user and a channel."""
 
-    fates: Mapping[tuple[int, str], str]  # Notification → "sent", or the reason of its suppression.
+    fates: Mapping[tuple[int, str], str]  # Maps a notification to "sent" or to the reason of its suppression.
     # The number of provider calls: one for each device, and one for each e-mail.
     provider_calls: int
-    held: frozenset[tuple[int, str]] = frozenset()  # The notifications that first wait for the end of quiet hours.
+    held: frozenset[tuple[int, str]] = frozenset()  # The notifications that are held until quiet hours end.
 
     @property
     def requested(self) -> int:
@@ -113,8 +112,8 @@ class Expected:
         """Return the expected count of each measure of the metrics (requested, held, queued, suppressed, sent), by
         channel.
 
-        The builder counts "queued". Recipients without a device are suppressed after the builder, recipients without an
-        address before it.
+        The builder counts "queued". Recipients without an address are suppressed before the builder, and recipients
+        without a device after it.
         """
         counts: dict[str, Counter[str]] = {}
         for notification, fate in self.fates.items():

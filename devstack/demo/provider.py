@@ -23,8 +23,8 @@ class Call:
     channel: str
     notification_id: str
     target: str  # The ARN of an endpoint, or an e-mail address.
-    title: str  # of the push, or the subject of the e-mail
-    text: str  # of the push, or the plain text of the e-mail
+    title: str  # The title of a push, or the subject of an e-mail.
+    text: str  # The text of a push, or the plain text of an e-mail.
 
 
 def calls(aws_url: str) -> list[Call]:
@@ -59,7 +59,7 @@ def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call]:
     for endpoint_arn, sent in messages.items():
         for message in sent:
             payload: Any = message["Message"]
-            while isinstance(payload, str):  # The payload may be a JSON text inside a JSON text.
+            while isinstance(payload, str):  # The payload can be JSON that was encoded as a JSON string several times.
                 payload = json.loads(payload)
             payload = _decoded(payload)
             notification_id = _find(payload, "notification_id")
@@ -82,9 +82,7 @@ def _mails(messages: list[dict[str, Any]]) -> Iterator[Call]:
 
 
 def _decoded(value: Any) -> Any:
-    """Return a payload in which every text that contains a JSON object is decoded: the data for a platform consists
-    of texts.
-    """
+    """Return a payload in which every string that contains a JSON object is decoded."""
     if isinstance(value, str) and value[:1] == "{":
         try:
             return _decoded(json.loads(value))

@@ -58,7 +58,8 @@ class TopicReader:
             "broker.address.family": "v4",
             "logger": KAFKA_LOGGER,
         }
-        # End offsets are requested on a separate connection: on the consumer's, requests would wait for its long polls.
+        # End offsets are requested on a separate connection, because long polls delay requests on the consumer's
+        # connection.
         self._admin = KafkaAdmin(client)
         self._consumer = Consumer(
             client
@@ -74,7 +75,6 @@ class TopicReader:
         self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
 
     def close(self) -> None:
-        """Close the connections to the broker."""
         self._admin.close()
         self._consumer.close()
 
@@ -138,7 +138,7 @@ class OutcomeTail:
             try:
                 outcome = self._codec.decode("NotificationOutcome", message.value())
             except DeadLetter:
-                # Any client may write to the topic; this record is not an outcome of masscomm.
+                # Any client may write to the topic, so a record that is not a valid outcome is skipped.
                 continue
             self._by_send.setdefault(outcome["send_id"], []).append(outcome)
         return self._by_send.get(send_id, [])

@@ -26,9 +26,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Percentiles":
-        """Return the median and the 99th percentile. With fewer than a hundred values, the latter is close to the
-        largest value.
-        """
+        """Return the median and the 99th percentile, which is close to the maximum of fewer than a hundred values."""
         if len(values) < 2:
             return cls(*[round(value, 1) for value in values] * 2) if values else cls(None, None)
         hundredths = quantiles(values, n=100, method="inclusive")
@@ -66,7 +64,7 @@ class SendRow:
 
     send_id: str
     source: str  # How the send was requested: kafka or rest.
-    label: str  # The description in the table.
+    label: str  # The description of the send in the printed table.
     status: SendStatus
     expected: Expected
     calls: int
@@ -114,12 +112,10 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        """Write out/demo.json."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
 
     def show(self, console: Terminal) -> None:
-        """Print the tables to the terminal."""
         console.print(self._sends_table())
         console.print(self._metrics_table())
         console.print(f"one push, from request to the provider's answer (the outcome record's time): {self.push_ms}")

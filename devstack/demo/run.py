@@ -30,15 +30,15 @@ from masscomm.domain.ids import notification_id, send_id_of_record
 
 OUT = ROOT / "out" / "demo.json"
 SEED = 7
-# The number of single pushes, and of changes of a setting, whose latency is measured.
+# The number of latency measurements, of single pushes and of changes of a user setting.
 PROBES = 30
 FIRST_USERS = 250
 USERS_ASKED_OF = 60  # The number of users whose notifications are compared with the API.
-SLEEPERS = 20  # The number of users that have quiet hours for a while.
-QUIET_S = 12.0  # The minimum time until the end of these quiet hours, in seconds.
+SLEEPERS = 20  # The number of users that get quiet hours during the demo.
+QUIET_S = 12.0  # The minimum time until the end of the users' quiet hours, in seconds.
 # The number of users for the single sends, each with an endpoint at the provider.
 CHOSEN = 5 + PROBES
-# The first id of users created during the demo, above every id of the seed data, and their club.
+# The first user id and the club of users created during the demo; the id is larger than every id of the seed data.
 NEWCOMERS, NEWCOMERS_CLUB = 10**15, 3
 UNKNOWN_USER = 99_999_999_999
 NEWS = "news"
@@ -112,7 +112,7 @@ def run_demo(
 
 
 class Demo:
-    """One run of the demo. The `resources` of the caller close what the demo opens."""
+    """One run of the demo. It registers its connections with `resources`, which the caller closes."""
 
     def __init__(
         self,
@@ -159,8 +159,7 @@ class Demo:
         self.other_sends(chosen[3])
         self.invalid_records()
         self.await_registrar()
-        # The new user is created only now: earlier, the user's device would wait behind all others for the device
-        # registrar.
+        # The new user is created late, because earlier the device registrar would register all other devices first.
         self.send_to_new_user()
         self.password()
         self.minimal_producer()
@@ -332,7 +331,7 @@ class Demo:
         self.checks.equal("password in quiet hours: outcome", expected=["sent"], got=statuses)
         self.console.print(f"a password for one of them did not wait ({took * 1000:,.0f} ms)", style="dim")
         self._check_held(sent, ends)
-        # Only the send above may be held, so the quiet hours are removed again.
+        # The quiet hours are removed again, so that later sends are not held.
         self._set_quiet_hours(sleepers, None)
 
     def _go_to_sleep(self, sleepers: Sequence[int]) -> datetime:
@@ -362,7 +361,9 @@ class Demo:
         )
 
     def _check_held(self, sent: Sent, ends: datetime) -> None:
-        """Check the counts in the API during quiet hours. Metrics may also appear after these end."""
+        """Check the counts in the API during quiet hours. The check is skipped if the metrics appear only after quiet
+        hours.
+        """
         while time.time() < ends.timestamp():
             status = self.api.status(sent.send_id)
             if status is not None and status.held:
@@ -390,8 +391,8 @@ class Demo:
                 logs=("connect", *LOGS),
                 every_s=0.005,
             )
-            # The setting at the time of the decision applies, not the one at the time of the request, so the demo waits
-            # for each outcome.
+            # The demo waits for each outcome before the next change, because the setting at the time of the decision
+            # applies.
             self.await_outcomes(self.by_kafka(label, ask), f"{label}: the outcome is emitted")
 
     def send_to_new_user(self) -> None:
@@ -437,7 +438,9 @@ class Demo:
         self.by_kafka("password, critical, opted out or not", ask, critical=True, data={"code": "271828"})
 
     def invalid_records(self) -> None:
-        """Produce invalid sends: they must be dead-lettered with a reason, or refused with the invalid field."""
+        """Produce invalid records and requests. Records must be dead-lettered with a reason, and requests must be
+        refused with the name of the invalid field.
+        """
         unknown_schema = b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever"
         poison = {
             "undecodable": self.emitter.send_bytes(b"this is no Avro"),
@@ -497,7 +500,8 @@ class Demo:
         LocalStack stores no time with a push; the delivery function writes the outcome's timestamp after the provider's
         response.
         """
-        for sent in self.sends:  # No push may wait behind another send with held or delayed recipients.
+        # Wait for all earlier sends, because their notifications would delay the measured pushes.
+        for sent in self.sends:
             self.await_outcomes(sent, f"the end of “{sent.label}”", quiet=True)
         took = []
         for user_id in users:
@@ -508,7 +512,7 @@ class Demo:
         return Percentiles.of(took)
 
     def await_statuses(self) -> None:
-        """Wait until the metrics have every send, and no notification of it is in flight."""
+        """Wait until the metrics contain every send and no notification in flight."""
         statuses: dict[str, SendStatus] = {}
 
         def settled() -> Pending | None:
@@ -527,8 +531,7 @@ class Demo:
                 f"the metrics have counted all {len(self.sends)} sends", settled, timeout_s=90, logs=LOGS, every_s=0.3
             )
         except DemoError as error:
-            # The demo continues: the table shows the progress of every send, which says more than the error about one
-            # send.
+            # The demo continues, because the table with the progress of every send shows more than this error.
             self.console.print(str(error), style="red", soft_wrap=True)
         calls = self._provider_calls()
         for sent in self.sends:
@@ -591,7 +594,7 @@ class Demo:
         self.report.metrics = metrics
         ours = {sent.send_id for sent in self.sends}
         expected = _totals(self.sends)
-        # The metrics include the sends of other producers: they are subtracted, as counted from the topics.
+        # The metrics include sends of other producers, so the records of these sends are counted and subtracted.
         found: Counter[Total] = Counter()
         for key, number in metrics.items():
             found[key[1:]] += number

@@ -1,4 +1,4 @@
-"""Waits for conditions with a deadline. It shows the missing items meanwhile, and names them if the deadline passes."""
+"""Waits for conditions until a deadline, shows the missing items, and names them if the deadline passes."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -15,7 +15,6 @@ from masscomm.untrusted import mask_root_logger
 
 
 def main() -> int:
-    """Run the trial and print its problems."""
     parser = argparse.ArgumentParser(prog="python -m devstack.deployed", description=__doc__)
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave logs and templates there")
     chosen = parser.parse_args()

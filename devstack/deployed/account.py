@@ -27,7 +27,7 @@ def inventory(client: Client) -> dict[str, set[str]]:
     return dict(found)
 
 
-# CloudFormation gives these resource types an id of its own; their service identifies a resource by this property.
+# CloudFormation identifies these resource types by an id of its own, and their service by this property.
 _NAMED_BY = {
     "AWS::ApiGateway::GatewayResponse": "ResponseType",
     "AWS::IAM::Policy": "PolicyName",
@@ -61,7 +61,9 @@ def _read(template: Any) -> Any:
 
 
 def missing(resources: Iterable[Resource], there: Mapping[str, set[str]]) -> list[Resource]:
-    """Return the resources that no service knows, or that no reader in this module covers."""
+    """Return the resources that do not exist according to the API of their service, or whose type this module cannot
+    read.
+    """
     return [each for each in resources if each[2] not in there.get(each[1], ())]
 
 

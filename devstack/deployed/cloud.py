@@ -95,7 +95,7 @@ class Cloud:
         (stage,) = self.client("apigateway").get_stages(restApiId=api["id"])["item"]
         return f"{self.config.aws_url}/_aws/execute-api/{api['id']}/{stage['stageName']}"
 
-    # --- by hand ---
+    # --- steps of an operator ---
 
     def prepare(self) -> None:
         """Create what the first deployment requires (docs/deploying.md): SNS applications, and the identity of the
@@ -111,12 +111,15 @@ class Cloud:
         self.client("ses").verify_email_identity(EmailAddress=function_environment(self.config)["SES_SENDER"])
 
     def let_in(self, *clubs: str) -> list[str]:
-        """Create an API key for each customer, with the clubs it may see in the secret; returns the keys.
+        """Create an API key for each customer and store the key's clubs in the secret.
 
         Earlier keys lose their access.
 
         Args:
             clubs: The clubs of each key.
+
+        Returns:
+            The keys.
         """
         gateway, keys = self.client("apigateway"), [token_hex(20) for _ in clubs]
         (plan,) = (each for each in gateway.get_usage_plans()["items"] if each["name"] == PREFIX)
@@ -128,12 +131,12 @@ class Cloud:
         return keys
 
     def forget_keys(self) -> None:
-        """Delete the API keys. They belong to no stack, so that destroying the stacks does not delete them."""
+        """Delete the API keys, which belong to no stack and therefore survive the destruction of the stacks."""
         gateway = self.client("apigateway")
         for key in gateway.get_api_keys()["items"]:
             gateway.delete_api_key(apiKey=key["id"])
 
-    # --- steps ---
+    # --- steps of a deployment ---
 
     def package(self) -> None:
         """Build the package of every function for this machine's processor, and the files of Lambda's runtime."""
@@ -171,7 +174,6 @@ class Cloud:
         return self.cdk("diff", "--all", "--fail")
 
     def destroy(self) -> None:
-        """Destroy every stack."""
         self.cdk("destroy", "--all", "--force")
 
     def cdk(self, command: str, *arguments: str, app: bool = True) -> str:
@@ -180,8 +182,6 @@ class Cloud:
         if not Path(program[0]).exists():
             raise DeploymentError("CDK's command line is not there: `npm ci` in infra/cdk, or `make deploy-local`")
         return self._run([*program, *(["--app", str(self.assembly)] if app else [])], cwd=CDK)
-
-    # --- within ---
 
     def _run(self, command: list[str], *, cwd: Path) -> str:
         done = subprocess.run(command, cwd=cwd, env=self._environment(), capture_output=True, text=True, check=False)
@@ -212,7 +212,7 @@ class Cloud:
             "kafka": self.config.kafka_bootstrap,
             "registry_url": self.config.registry_url,
             "directory_url": self.config.opensearch_url,
-            # The password stays in its file: neither a template nor a variable of a function contains it.
+            # The URL names a password file, so templates and environment variables contain no password.
             "database_url": f"postgresql://masscomm@127.0.0.1:{self.config.ports.postgres}/metrics"
             f"?passfile={quote(str(self._password_file()))}",
         }

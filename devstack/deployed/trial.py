@@ -29,8 +29,7 @@ from masscomm.domain.ids import notification_id
 USERS = 40
 SEED = 7
 TIMEOUT_S = 90.0
-# The time-outs of a delayed send: the schedule of the EventBridge rule is one minute, and the released records take
-# some time.
+# The time-outs of a delayed send: the EventBridge rule triggers once a minute, and the released records take some time.
 LATER_S = 5
 LATER_TIMEOUT_S = 150.0
 
@@ -54,7 +53,7 @@ class Sent:
     answer: Answer
     expected: Expected
     endpoints: dict[str, str] = field(default_factory=dict)
-    # (endpoint, notification id) → how often this push reached SNS.
+    # Maps (endpoint, notification id) to the number of times that the push reached SNS.
     pushed: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
@@ -70,18 +69,19 @@ class Sent:
 
 @dataclass
 class Trial:
-    """The observations of a trial."""
+    """The results of a trial."""
 
     seconds: dict[str, float] = field(default_factory=dict)  # The duration of each step in seconds.
     resources: list[Resource] = field(default_factory=list)  # The resources that the deployed stacks list.
-    missing: list[Resource] = field(default_factory=list)  # The resources among them that no service knows.
+    # The resources that the deployed stacks list and that do not exist according to the APIs of their services.
+    missing: list[Resource] = field(default_factory=list)
     # The responses to requests that the API must refuse, by the reason.
     refused: dict[str, Answer] = field(default_factory=dict)
     read: Answer | None = None  # The response of the API to a caller that may read metrics.
     now: Sent | None = None  # A send without a delay.
     later: Sent | None = None  # A delayed send, which the scheduler releases.
     diff: str = ""  # CDK's diff of the deployed stacks.
-    # Resources that exist after the stacks were destroyed and did not exist before, by type.
+    # The resources that the deployment created and that destroying the stacks did not delete, by type.
     remaining: dict[str, set[str]] = field(default_factory=dict)
 
     @contextmanager

@@ -18,16 +18,16 @@ from emulators.local import LOOPBACK
 from emulators.localstack_plugins import ENTRY_POINTS
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
-# The further services that a deployment uses.
+# The AWS services that only a deployment needs.
 DEPLOYED = (
     *SERVICES,
     *("apigateway", "cloudformation", "cloudwatch", "ec2", "events", "iam", "kms", "lambda", "logs"),
     *("secretsmanager", "ssm", "sts"),
 )
 
-# LocalStack starts DynamoDBLocal with the `java` of its own Java package, which it would download. This script replaces
-# that `java`: it ignores LocalStack's choice of jar, agent and heap, starts the same server on the loopback address
-# only, and makes it die with LocalStack, which would leave it running when LocalStack is killed.
+# This script replaces the `java` of LocalStack's Java package, which LocalStack would download to start DynamoDBLocal.
+# The script ignores LocalStack's choice of jar, agent and heap, listens on the loopback address only, and ends with
+# LocalStack. Without the script, DynamoDBLocal would survive a kill of LocalStack.
 JAVA_SHIM = """\
 #!/bin/sh
 while [ "$1" != "-jar" ]; do shift; done
@@ -92,8 +92,8 @@ def _service(config: StackConfig, services: Collection[str], environment: Mappin
 
     def prepare(_: RunOnce) -> None:
         shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
-        # LocalStack's image has its service catalogue at this path. LocalStack reads the file if it exists, and
-        # otherwise builds it.
+        # LocalStack reads its service catalogue at this path, which its container image has. Without the file,
+        # LocalStack would build the catalogue.
         library_of_image = root / "usr" / "lib" / "localstack"
         library_of_image.mkdir(parents=True, exist_ok=True)
         (root / "tmp").mkdir(parents=True, exist_ok=True)
@@ -136,6 +136,6 @@ def _service(config: StackConfig, services: Collection[str], environment: Mappin
         },
         prepare=prepare,
         ready=ready,
-        # LocalStack has nothing to save, and does not handle signals while it starts.
+        # LocalStack ignores signals while it starts, and has no data to save, so it is killed after 5 seconds.
         stop_timeout_s=5,
     )

@@ -64,7 +64,7 @@ def service(config: StackConfig) -> Service:
         try:
             psycopg.connect(config.database_url("postgres"), connect_timeout=2).close()
         except psycopg.OperationalError:
-            # The server may still be recovering. If the password is wrong instead, the log shows it when the wait ends.
+            # The server may still be recovering.
             return False
         return True
 

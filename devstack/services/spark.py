@@ -33,10 +33,11 @@ def service(config: StackConfig) -> Service:
     return Service(
         name="spark",
         command=[sys.executable, "-m", "spark_metrics.job"],
-        # The job's rehearsal before its first batch is disabled: it would take longer than the rest of the start, and
-        # on this stack late first counts are acceptable.
+        # The rehearsal of the job (test batches before the first real one) is disabled, because it would take longer
+        # than the start of all other services.
         environment={**function_environment(config), **spark_environment(config), "SPARK_REHEARSE": "false"},
-        # The job starts slowly, and waits for its other servers itself.
+        # The job starts although Kafka and the registry are not ready, because it starts slowly and waits for them
+        # itself.
         depends_on=("postgres", "tables"),
         outlived_by=("kafka", "registry"),
         address="(no port)",

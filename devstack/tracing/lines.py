@@ -12,7 +12,7 @@ from devstack.tracing.steps import Asked, Kind, Step
 def steps(folder: Path, asked: Asked, trace_ids: set[str], positions: set[str]) -> Iterator[Step]:
     """Return the steps in every function's log that concern the send.
 
-    `positions` are those of the records that were found, because a span belongs to a record, not to a notification.
+    `positions` are the source positions of the send's records, because a span names a record and no notification.
     """
     needles = (asked.send_id, *trace_ids)
     for path in sorted(folder.rglob("*.log")):
@@ -22,7 +22,7 @@ def steps(folder: Path, asked: Asked, trace_ids: set[str], positions: set[str]) 
                     try:
                         document = json.loads(text)
                     except ValueError:
-                        continue  # The line was cut off by a crash, or masscomm did not write it.
+                        continue  # The line is incomplete after a crash, or was written by a library.
                     if "resourceSpans" in document:
                         yield from _spans(document, trace_ids, positions)
                     elif document.get("send_id") == asked.send_id and "message" in document:

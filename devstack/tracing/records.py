@@ -66,7 +66,7 @@ def read(
         try:
             send_id = value["send_id"] or send_id_of_record(*original_position(record))
         except DeadLetter:
-            # The headers with the original position are invalid, so no id can be derived.
+            # No id can be derived, because the headers with the source position are invalid.
             send_id = None
         value = {**value, "send_id": send_id}
         if send_id is not None:

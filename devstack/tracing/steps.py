@@ -45,7 +45,7 @@ class Step:
     where: str  # The source: topic-partition@offset, or table/key.
     function: str  # The function that caused the event.
     description: str  # The event in one sentence.
-    details: Mapping[str, Any] = field(default_factory=dict)  # Further fields, for programs.
+    details: Mapping[str, Any] = field(default_factory=dict)  # Further fields for the JSON output.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,6 @@ class Trace:
     steps: tuple[Step, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the trace as a JSON object."""
         asked = self.asked
         return {
             "send_id": asked.send_id,
