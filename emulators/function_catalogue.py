@@ -14,8 +14,8 @@ from functions.catalogue import EventSource, FunctionEntry, read_catalogue
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import in_turns
 
-# Lambda permits ten seconds. On this machine all functions start at the same time, on few cores that a broker and a
-# database need too.
+# Lambda permits ten seconds. Here, all functions start concurrently on a few cores, together with a broker and a
+# database.
 INIT_TIMEOUT_S = 60.0
 
 

@@ -36,7 +36,7 @@ ACCOUNT = "000000000000"
 LOCAL_IDENTITY = {"principalId": "local", "all_clubs": "true"}
 API_ID = "local"
 STAGE = "local"
-# Headers that this process's own HTTP server sets; a function must not set the headers of its connection.
+# Headers of the connection, which only the HTTP server of this process may set.
 HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
 
@@ -242,7 +242,7 @@ class Gateway:
     def _ended(self, task: "asyncio.Future[InvocationResponse]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            # The exception is read, also after the gateway's time-out, so that asyncio does not log it as unhandled.
+            # Reading the exception prevents asyncio from logging it as unhandled.
             task.exception()
 
 
@@ -310,7 +310,7 @@ def proxy_event(
 
 
 def _key_id(key: str | None) -> str | None:
-    """Return the id of an API key, by which limits are counted. It does not reveal the key."""
+    """Return the id under which requests with an API key are counted. The id does not reveal the key."""
     return None if key is None else hashlib.sha256(key.encode()).hexdigest()[:10]
 
 
@@ -338,7 +338,7 @@ def proxy_response(payload: bytes) -> web.Response:
     )
     if not isinstance(single, dict) or not isinstance(multiple, dict):
         raise MalformedResponseError("headers are not an object")
-    # If both kinds of headers name the same header, API Gateway uses the multi-value one.
+    # API Gateway prefers multiValueHeaders to `headers` for a name that occurs in both.
     several = {name.lower() for name in multiple}
     pairs = [(name, value) for name, value in single.items() if name.lower() not in several]
     for name, values in multiple.items():

@@ -23,7 +23,7 @@ from masscomm.observability.metric_names import ALL, Kind
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-# The fields of /-/status that are counters, and those that are gauges.
+# The fields of /-/status that are exported as counters, and those that are exported as gauges.
 _FUNCTION_COUNTS = ("invocations", "errors", "crashes", "cold_starts")
 _FUNCTION_GAUGES = ("in_flight", "queued")
 _MAPPING_COUNTS = (
@@ -37,7 +37,7 @@ _MAPPING_COUNTS = (
     "discarded",
 )
 
-# (name of a metric, function) → its value, or for a distribution (the number of values, their sum).
+# Maps (name of a metric, function) to the metric's value; for a distribution, to (number of values, their sum).
 type _Key = tuple[str, str]
 
 

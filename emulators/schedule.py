@@ -58,7 +58,7 @@ class Schedule:
         try:
             result = await self._invoke(scheduled_event(self.function, datetime.now(UTC)))
         except Exception:
-            # The host refuses the invocation or is closing; the next invocation follows soon.
+            # The host refused the invocation; the next invocation follows at the next interval.
             self._errors += 1
             log.exception("scheduled invocation of %s", self.function)
             return

@@ -26,7 +26,7 @@ from emulators.event_source.record import Partition, SourceRecord
 
 log = logging.getLogger(__name__)
 
-# The poll time-out in seconds, which is also the longest time that a commit waits for its turn.
+# The poll time-out in seconds, and so the maximum delay of a commit.
 POLL_S = 0.02
 ENDS_S = 0.5
 CLOSE_S = 5.0
@@ -36,18 +36,18 @@ TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CREATE_TIME", TIMESTAMP_LOG_APPEND_TI
 
 
 class KafkaSource:
-    """A Kafka consumer that reads in a separate thread and reports to a listener in the event loop.
+    """A Kafka consumer that reads in a separate thread and calls a listener in the event loop.
 
-    confluent-kafka permits one thread at a time to use a consumer. Some of its calls wait for their turn while they
-    hold Python's global interpreter lock, which the other thread needs to return. To avoid this deadlock, the reading
-    thread makes all calls, between two reads.
+    confluent-kafka permits one thread at a time to use a consumer, and some calls hold Python's global interpreter lock
+    while they wait for the other thread, which is a deadlock. Therefore the reading thread makes all calls, between two
+    reads.
 
     Args:
         bootstrap_servers: The brokers as host:port, separated by commas.
         group: The consumer group.
         topics: The topics to read. If a topic does not exist yet, it is found within seconds after its creation.
-        instance: The name of a static group member, with which a restarted process gets its partitions back at once.
-            None: the consumer is a dynamic member, which leaves the group and joins again.
+        instance: The name of a static group member, with which a restarted process gets its partitions back at
+            once. None: the consumer is a dynamic member, which leaves the group and joins again.
         revocation_s: The seconds that the listener gets to release partitions at a rebalance.
     """
 
@@ -74,23 +74,23 @@ class KafkaSource:
             "partition.assignment.strategy": "cooperative-sticky",
             "allow.auto.create.topics": False,
             "topic.metadata.refresh.interval.ms": 2000,
-            # A short session time-out: the partitions of a killed member are soon assigned to another one.
+            # With a short session time-out, the partitions of a killed member are soon assigned to another member.
             "session.timeout.ms": 6000,
             "heartbeat.interval.ms": 2000,
-            # By default, the library keeps up to 64 MB and 100,000 messages for each consumer, and waits a second when
-            # these are full.
+            # librdkafka's default is a queue of 64 MB and 100,000 messages for each consumer, and a pause of a second
+            # when the queue is full.
             "queued.max.messages.kbytes": PREFETCH_KBYTES,
             "queued.min.messages": 1000,
             "fetch.queue.backoff.ms": 5,
             "fetch.message.max.bytes": 1024 * 1024,
             "fetch.wait.max.ms": 500,
-            # While a broker is down, there is one connection attempt and one log line every half second.
+            # librdkafka connects and logs at most every half second while a broker is down.
             "reconnect.backoff.ms": 500,
             "reconnect.backoff.max.ms": 1000,
         }
         if instance is not None:
-            # A static member that returns keeps its partitions, and would get none of a topic that it did not read
-            # before. So its name contains a checksum of the topics.
+            # A returning static member keeps its partitions and gets none of a newly configured topic. Therefore its
+            # name contains a checksum of the topics.
             config["group.instance.id"] = f"{instance}-{zlib.crc32(' '.join(sorted(self._topics)).encode()):08x}"
         self._consumer = Consumer(config, logger=log)
         self._thread: threading.Thread | None = None
@@ -139,11 +139,11 @@ class KafkaSource:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, CLOSE_S)
             if self._thread.is_alive():
-                # Leaving the group needs the broker. Without it, the group removes this member when its session times
-                # out.
+                # Only a reachable broker can remove the member at once; otherwise the member is removed when its
+                # session times out.
                 log.warning("%s: left the consumer group without notifying the broker", self._topics)
 
-    # --- in the reading thread ---
+    # --- methods that run in the reading thread ---
 
     def _read(self) -> None:
         self._consumer.subscribe(
@@ -166,7 +166,7 @@ class KafkaSource:
             raise
         finally:
             self._consumer.close()
-            # `_ended` is set first, so that later requests fail; then the requests that are already queued are served.
+            # `_ended` is set first, so that later requests fail; then the queued requests are served.
             self._ended = True
             with contextlib.suppress(RuntimeError):
                 self._serve_requests()
@@ -219,7 +219,7 @@ class KafkaSource:
         done = asyncio.run_coroutine_threadsafe(self._listener.revoked(leaving, lost=lost), self._loop)
         give_up = time.monotonic() + self._revocation_s
         while not done.done():
-            # The listener commits finished batches, and only this thread can send the commits.
+            # Revoking waits for commits of finished batches, which only this thread can send.
             self._serve_requests()
             if time.monotonic() > give_up:
                 log.warning("partitions not let go of within %.0f s: %s", self._revocation_s, leaving)
@@ -227,7 +227,7 @@ class KafkaSource:
             concurrent.futures.wait([done], timeout=POLL_S / 4)
         self._assigned.difference_update(leaving)
 
-    # --- in the event loop ---
+    # --- methods that run in the event loop ---
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         records: list[SourceRecord] = []
@@ -237,8 +237,7 @@ class KafkaSource:
                 records.append(_record(message))
                 continue
             if error.code() == KafkaError._PARTITION_EOF:
-                # Records are reported before the end of their partition, because the listener expects events in their
-                # order.
+                # The listener expects all records of a partition before the event of the partition's end.
                 if records:
                     self._listener.received(records)
                     records = []
@@ -262,8 +261,8 @@ class KafkaDestination:
                 "enable.idempotence": True,
                 "linger.ms": 0,
                 "delivery.timeout.ms": int(timeout_s * 1000),
-                # base64 makes a record a third larger, which may exceed the size limit of its topic; compressed, the
-                # record fits again.
+                # An on-failure record is larger than its record because of base64; compression keeps it below the
+                # topic's size limit.
                 "compression.type": "zstd",
                 "message.max.bytes": 16 * 1024 * 1024,
                 "reconnect.backoff.max.ms": 1000,

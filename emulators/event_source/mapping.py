@@ -1,8 +1,7 @@
 """One event source mapping: it forms batches, retries them, produces on-failure records and commits offsets.
 
-No other batch is formed from the partitions of a batch until each of its records has succeeded or was sent to the
-on-failure topic. So a partition has at most one batch in flight. A batch that waits for a retry releases its invocation
-slot for other partitions.
+A partition has at most one batch in flight: the next batch is formed when each record of the previous one has succeeded
+or was sent to the on-failure topic. A batch that waits for a retry releases its invocation slot for other partitions.
 
 Source: AWS documentation, "How Lambda processes records from stream and queue-based event sources" and "Configuring
 error handling controls for Kafka event sources".
@@ -54,10 +53,10 @@ class _PartitionState:
     buffered_bytes: int = 0
     buffered_since: float = 0.0
     busy: bool = False
-    turn: int = 0  # The number of the partition's last batch.
+    turn: int = 0  # The number of the last batch with records of this partition.
     paused: bool = False
     leaving: bool = False  # No further invocation starts for the partition.
-    # Some records will not be completed here: no later offset may be committed.
+    # Some records of the partition are not completed by this consumer, so no later offset may be committed.
     abandoned: bool = False
     revoked: bool = False  # The partition was revoked: no offset may be committed any more.
     next_offset: int | None = None  # The offset to commit next; None if there is none.
@@ -119,7 +118,7 @@ class EventSourceMapping:
         self._interrupt = asyncio.Event()
         self._released = asyncio.Event()
         self._turn = 0
-        self._last_turn: dict[str, int] = {}  # By topic: the number of the last batch that began with this topic.
+        self._last_turn: dict[str, int] = {}  # Maps a topic to the number of the last batch that began with it.
         self._topics_of_turn = {topic: turn for turn in spec.turns for topic in turn}
 
     async def start(self) -> None:
@@ -241,8 +240,6 @@ class EventSourceMapping:
         share = self.spec.buffer_bytes // max(1, len(self._partitions))
         return len(state.buffered) >= self.spec.buffered_records or state.buffered_bytes >= share
 
-    # Batches
-
     async def _dispatch(self) -> None:
         while not self._stopping.is_set():
             wait_s = self._seconds_to_batch()
@@ -252,7 +249,7 @@ class EventSourceMapping:
                     async with asyncio.timeout(wait_s):
                         await self._wake.wait()
                 continue
-            # A batch is formed only after a slot is free: records that arrive meanwhile make the batch larger.
+            # The batch is formed after a slot is free, so that it includes records that arrive during the wait.
             await self._slots.acquire()
             records = [] if self._stopping.is_set() else self._next_batch()
             if not records:
@@ -299,8 +296,8 @@ class EventSourceMapping:
         ]
 
     def _next_batch(self) -> list[SourceRecord]:
-        """Return the records for one batch, from partitions without a batch in flight. Each time, another topic
-        comes first.
+        """Return the records for one batch, from partitions without a batch in flight. Topics take turns as the first
+        topic of a batch.
         """
         partitions = self._in_turn(self._free_partitions())
         batch: list[SourceRecord] = []
@@ -313,7 +310,7 @@ class EventSourceMapping:
             first = True
             while state.buffered and len(batch) < most:
                 grown = size + self._envelope.added(state.buffered[0], first_of_partition=first)
-                # A record that is too large for any event forms a batch of its own, which goes to the on-failure topic.
+                # A record that is too large for any event forms a batch alone, which goes to the on-failure topic.
                 if batch and grown > self.spec.max_payload_bytes:
                     break
                 record = state.buffered.popleft()
@@ -332,10 +329,10 @@ class EventSourceMapping:
         return batch
 
     def _in_turn(self, free: list[tuple[Partition, _PartitionState]]) -> list[tuple[Partition, _PartitionState]]:
-        """Sort partitions by topic, then by number: in AWS each topic has its own mapping, which is independent of
-        the others.
+        """Sort partitions by topic, then by number.
 
-        The topic whose last turn is the oldest comes first; topics that share a turn count as one topic.
+        The topic whose last turn is the oldest comes first, because in AWS each topic has a mapping that is independent
+        of the others. Topics that share a turn count as one topic.
         """
         self._turn += 1
         by_topic: dict[str, list[tuple[Partition, _PartitionState]]] = {}
@@ -398,8 +395,7 @@ class EventSourceMapping:
         try:
             response = await self._invoke(self._envelope.encode(unit.records))
         except Exception:
-            # The function was not invoked (it was throttled, does not exist, or the host is closing), so this is not an
-            # attempt.
+            # An invocation that is refused (throttled, function missing, host closing) does not count as an attempt.
             log.warning("%s: could not be invoked", self.spec.name, exc_info=True)
             return _AttemptResult(retry=[replace(unit, failures=unit.failures + 1)])
         unit = replace(
@@ -435,7 +431,7 @@ class EventSourceMapping:
         succeeded = [record for record in unit.records if (record.partition, record.offset) not in positions]
         rest = replace(unit, records=failed, failures=0 if succeeded else unit.failures)
         if self.spec.bisect and self.spec.partial_failures is PartialFailures.FROM_LOWEST and len(failed) > 1:
-            # Lambda splits the batch at the reported record; the records after it have not failed.
+            # Lambda splits the batch at the reported record, and does not count the split as an attempt.
             if succeeded:
                 self.statistics.bisects += 1
                 return _AttemptResult(succeeded=succeeded, retry=[replace(rest, failures=1)])
@@ -443,7 +439,7 @@ class EventSourceMapping:
         return replace(self._retry(rest), succeeded=succeeded)
 
     def _halved(self, unit: _Unit) -> "_AttemptResult":
-        """Return the two halves of a unit; splitting does not count as an attempt."""
+        """Split the records of an invocation into halves. Splitting does not count as an attempt."""
         self.statistics.bisects += 1
         middle = len(unit.records) // 2
         failures = unit.failures + 1
@@ -466,7 +462,7 @@ class EventSourceMapping:
         progress: "_Progress",
         states: Mapping[Partition, _PartitionState],
     ) -> list[SourceRecord]:
-        """Return the records that can be delivered. Those that are too old, or too large for any event, go to the
+        """Return the records that can be delivered. Records that are too old, or too large for any event, go to the
         on-failure topic.
         """
         undeliverable: dict[Condition, list[SourceRecord]] = {}
@@ -545,11 +541,9 @@ class EventSourceMapping:
                 await self._interrupt.wait()
 
     def _interrupt_waits(self) -> None:
-        # Setting the event wakes only the tasks that wait now.
+        # Setting and clearing the event wakes all tasks that wait now, and no later ones.
         self._interrupt.set()
         self._interrupt.clear()
-
-    # Commits
 
     def _complete(
         self,
@@ -586,7 +580,7 @@ class EventSourceMapping:
         self._dirty_wake.set()
 
     async def _commit_continuously(self) -> None:
-        # There is one commit at a time. Records that are completed meanwhile are part of the next commit.
+        # Only one commit is in flight. Records that are completed meanwhile are part of the next commit.
         while True:
             await self._dirty_wake.wait()
             self._dirty_wake.clear()

@@ -24,7 +24,6 @@ class MemoryBroker:
     sources: list["MemorySource"] = field(default_factory=list)
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Create an empty topic."""
         for number in range(partitions):
             self.logs[Partition(topic, number)] = []
 
@@ -38,7 +37,6 @@ class MemoryBroker:
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """Append a record and return its offset."""
         if len(value or b"") > self.max_message_bytes:
             raise RecordTooLargeError(f"{topic} takes {self.max_message_bytes} bytes")
         log = self.logs[Partition(topic, partition)]
@@ -131,8 +129,7 @@ class MemorySource:
         if self._listener is None:
             return
         for partition in list(self._positions):
-            # Records are delivered one at a time, so that a pause takes effect between two records, as it does between
-            # two fetches.
+            # Records are delivered one at a time, so that a pause can take effect between any two records.
             while partition in self._positions and partition not in self._paused:
                 log = self._broker.logs[partition]
                 position = self._positions[partition]

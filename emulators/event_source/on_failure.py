@@ -1,5 +1,4 @@
-"""Builds the records that Lambda writes to an on-failure topic: one for each record whose attempts are used up. It
-contains that record.
+"""Builds the records that Lambda writes to an on-failure topic: one for each record whose attempts are used up.
 
 Source: AWS documentation, "Using a Kafka topic as an on-failure destination", record format for a Kafka destination,
 and "Capturing discarded batches for Amazon MSK and self-managed Apache Kafka event sources" for the names of the
@@ -80,7 +79,8 @@ def failure_record(
             "bootstrapServers": envelope.bootstrap_servers,
             "payloadSize": len(event),
             "recordInfo": {"offset": str(record.offset), "timestamp": moment},
-            # Lambda uses this form for queues and topics; it names the partition even without the payload.
+            # Lambda uses this field for SQS and SNS destinations; it names the partition even if the payload is
+            # omitted.
             "recordsInfo": {
                 str(record.partition): {
                     "firstRecordOffset": str(record.offset),

@@ -11,8 +11,8 @@ RETRIES_WITH_DESTINATION = 10
 
 
 class PartialFailures(StrEnum):
-    """Which records are retried after a partial batch response. The documentation of AWS permits both readings, so
-    functions must handle both.
+    """Which records are retried after a partial batch response. Functions must handle both values, because the
+    documentation of AWS permits both readings.
     """
 
     ONLY_FAILED = "only_failed"  # Only the named records are retried.
@@ -40,8 +40,7 @@ class MappingSpec:
         on_failure: The topic for records whose attempts are used up; with None they are discarded, as Lambda does.
         partial_failures: Which records are retried after a partial batch response.
         concurrency: The maximum number of concurrent invocations, each with other partitions.
-        turns: Groups of topics that are polled in one turn together, and take turns within it. A topic in no group has
-            turns of its own.
+        turns: Groups of topics that share a turn and alternate within it. A topic in no group has its own turns.
         max_payload_bytes: The maximum size of an event in bytes, base64 included.
         first_backoff_s, last_backoff_s: The delay before a failed batch is retried, which doubles from the first value
             to the last.

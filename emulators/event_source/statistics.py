@@ -24,5 +24,4 @@ class MappingStatistics:
     commits: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        """Return the counts as JSON values."""
         return asdict(self)

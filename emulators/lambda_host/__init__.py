@@ -4,8 +4,8 @@ execution environment.
 The package is independent of Kafka, HTTP gateways and this project's functions, so that any caller that invokes
 functions (an event source poller, a gateway, LocalStack's Lambda) can use it.
 
-    echo = FunctionSpec(name="echo", handler="functions.echo.handler.handler", task_root=root) async with
-    FunctionHost([echo], log_dir=logs) as host:
+    echo = FunctionSpec(name="echo", handler="functions.echo.handler.handler", task_root=root)
+    async with FunctionHost([echo], log_dir=logs) as host:
         result = await host.invoke("echo", b'{"hello": "world"}')
 """
 

@@ -1,7 +1,7 @@
 """`python -m emulators.lambda_host --config FILE`: runs the functions, their triggers and their HTTP gateway until
 SIGTERM.
 
-emulators.serverless creates them; no other module of this package imports it.
+Only this module of the package imports emulators.serverless.
 """
 
 import argparse

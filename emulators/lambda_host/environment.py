@@ -21,12 +21,10 @@ from emulators.lambda_host.spec import REGION, FunctionSpec
 
 log = logging.getLogger(__name__)
 
-# This program requests that the kernel kills the process when its parent ends, for any reason, and then becomes the
-# Lambda runtime. It is a separate program, because running code between fork and exec is not safe in a process with
-# threads, such as the host.
-#
-# If the kernel makes each session an autogroup, niceness has an effect only within the session. Between sessions (here,
-# one per process) the niceness of the autogroup counts. Without root, it may be set only ten times a second in total.
+# This program asks the kernel to kill the process when its parent ends, and then becomes the Lambda runtime. It is a
+# separate program because code between fork and exec is not safe in the host, a process with threads. It sets the
+# niceness of the process and of its autogroup: if the kernel has autogroups, the niceness of a process applies only
+# within its session. Without root, the kernel permits ten changes of an autogroup's niceness a second.
 _LAUNCH = """\
 import ctypes, os, signal, sys, time
 parent, nice, python, handler = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -88,7 +86,6 @@ class ExecutionEnvironment:
 
     @property
     def alive(self) -> bool:
-        """Return whether the process runs."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self, host: str, port: int) -> None:
@@ -144,13 +141,12 @@ class ExecutionEnvironment:
             self._api.offer(invocation)
         else:
             invocation.fail(exited(invocation.request_id, self._returncode), environment_lost=True)
-        # A timer of the event loop is used instead of asyncio.timeout, because it is cheaper and this code runs for
-        # every invocation.
+        # A timer of the event loop is cheaper than asyncio.timeout, and this code runs for every invocation.
         timer = asyncio.get_running_loop().call_later(timeout_s, self._time_out, invocation)
         try:
             response, failed, lost = await invocation.response
         except asyncio.CancelledError:
-            # The caller was cancelled. The process may be at any point of its work, so it must not be reused.
+            # The invocation was cancelled in the middle, so the process must not be reused.
             self.kill()
             raise
         finally:

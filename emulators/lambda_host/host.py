@@ -13,7 +13,7 @@ from emulators.lambda_host.invocation import MAX_REQUEST_BYTES, InvocationResult
 from emulators.lambda_host.pool import EnvironmentPool
 from emulators.lambda_host.spec import FunctionSpec
 
-# The number of environments that are started concurrently: beyond the number of cores, they only slow each other down.
+# The number of environments that are started concurrently. More concurrent starts than cores slow each other down.
 STARTS_AT_ONCE = 3
 
 
@@ -96,5 +96,5 @@ class FunctionHost:
 
 
 def _endless_addresses() -> Iterable[tuple[int, int]]:
-    # Addresses are used in turns: an address is free again long before it is reused.
+    # The addresses repeat after 64,516 environments; the earlier environment of an address has ended long before.
     return itertools.cycle((block, last) for block in range(1, 255) for last in range(1, 255))

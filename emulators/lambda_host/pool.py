@@ -95,7 +95,7 @@ class EnvironmentPool:
         await asyncio.gather(*(environment.stop() for environment in list(self._environments)))
 
     async def _invoke(self, payload: bytes) -> InvocationResult:
-        # The most recently used environment is taken first: it is the warmest, and the others may be stopped.
+        # The most recently used environment is chosen, because its caches are warm.
         while self._idle:
             environment = self._idle.pop()
             if environment.alive:
@@ -113,7 +113,7 @@ class EnvironmentPool:
         return result
 
     async def _new_environment(self) -> ExecutionEnvironment:
-        # A failed initialisation is not repeated at once: a function that fails at import would otherwise start a
+        # A failed initialisation is repeated after a delay: otherwise a function that fails at import would start a
         # process for every waiting record.
         if self.init_error is not None and self._clock() < self._init_not_before:
             raise InitFailedError(self.init_error)
@@ -129,14 +129,13 @@ class EnvironmentPool:
             self._init_not_before = self._clock() + backoff
             self.init_error = error.payload
             self._environments.discard(environment)
-            # The log of the function has the traceback.
             log.warning("%s: init failed (%d): %s", self.spec.name, self._init_failures, describe(error.payload))
             raise
         except BaseException:
             self._environments.discard(environment)
             raise
         if self._closed:
-            # This environment had no process yet when the other environments were killed.
+            # `close` could not stop this environment, because its process had not started yet.
             await environment.stop()
             raise HostClosedError("the function host is shutting down")
         self.statistics.count_init((self._clock() - started) * 1000)

@@ -1,8 +1,8 @@
 """Serves Lambda's Runtime API to one execution environment, over HTTP on a separate loopback address.
 
-awslambdaric builds its URLs as http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/…. It does so in C for invocations, and for an
-error at initialisation it uses only host and port. Therefore a path prefix cannot identify an environment. Its address
-does: all Runtime APIs listen on the same port, each on its own address in 127.0.0.0/8, which Linux treats as loopback.
+awslambdaric builds its URLs as http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/…, and uses only host and port to report an
+error at initialisation, so a path prefix cannot identify an environment. Its address does: all Runtime APIs listen on
+the same port, each on a separate address in 127.0.0.0/8, which Linux treats as loopback.
 
 Source: AWS documentation, "Using the Lambda runtime API for custom runtimes".
 """
@@ -57,7 +57,8 @@ class RuntimeApi:
     async def close(self) -> None:
         """Stop listening and close the connection of the process."""
         if self._asking is not None:
-            # Otherwise the server would wait for this response, which is never sent.
+            # The process waits for its next invocation; without the cancellation, the shutdown would wait for this
+            # request.
             self._asking.cancel()
         if self._runner is not None:
             runner, self._runner = self._runner, None
@@ -68,7 +69,7 @@ class RuntimeApi:
         self._queue.put_nowait(invocation)
 
     def abandon(self, error: Callable[[str], bytes]) -> None:
-        """Set the response to the current or next invocation in place of the process; `error` gets the request id."""
+        """Fail the current and the queued invocations. `error` returns the error payload for a request id."""
         while not self._queue.empty():
             waiting = self._queue.get_nowait()
             waiting.fail(error(waiting.request_id), environment_lost=True)

@@ -53,6 +53,6 @@ class FunctionSpec:
 
     @property
     def arn(self) -> str:
-        """Return the ARN of the function, as Lambda-Runtime-Invoked-Function-Arn and on-failure records have it."""
+        """Return the ARN of the function, for the header Lambda-Runtime-Invoked-Function-Arn and on-failure records."""
         region = self.environment.get("AWS_REGION", REGION)
         return f"arn:aws:lambda:{region}:{ACCOUNT}:function:{self.name}"

@@ -33,14 +33,12 @@ class FunctionStatistics:
     init_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_DURATIONS))
 
     def count(self, result: InvocationResult) -> None:
-        """Count an invocation that has ended."""
         self.invocations += 1
         self.errors += result.function_error is not None
         self.crashes += result.environment_crashed
         self.durations_ms.append(result.duration_ms)
 
     def count_init(self, duration_ms: float) -> None:
-        """Count an environment that was started."""
         self.init_ms.append(duration_ms)
 
     def as_dict(self) -> dict[str, object]:

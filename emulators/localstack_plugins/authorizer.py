@@ -1,7 +1,8 @@
-"""REQUEST authorizers of REST APIs: the CloudFormation resource, and the step of the gateway that invokes an
-authorizer.
+"""Adds REQUEST authorizers of REST APIs to LocalStack: the CloudFormation resource, and their invocation by the
+gateway.
 
-LocalStack has authorizers in API Gateway's API, but it neither creates them for a stack nor invokes them.
+LocalStack's API Gateway stores authorizers, but CloudFormation does not create them and the gateway does not invoke
+them.
 
 Source: Amazon API Gateway developer guide, "Input to an API Gateway Lambda authorizer" and "Output from …".
 """
@@ -35,14 +36,12 @@ class AuthorizerProvider(ResourceProvider[dict[str, Any]]):
     }
 
     def create(self, request: ResourceRequest[dict[str, Any]]) -> ProgressEvent[dict[str, Any]]:
-        """Create the authorizer with API Gateway's API."""
         model = request.desired_state
         wanted = {name[0].lower() + name[1:]: model[name] for name in _FIELDS if name in model}
         model["AuthorizerId"] = request.aws_client_factory.apigateway.create_authorizer(**wanted)["id"]
         return ProgressEvent(status=OperationStatus.SUCCESS, resource_model=model)
 
     def delete(self, request: ResourceRequest[dict[str, Any]]) -> ProgressEvent[dict[str, Any]]:
-        """Delete the authorizer with API Gateway's API."""
         model = request.desired_state
         request.aws_client_factory.apigateway.delete_authorizer(
             restApiId=model["RestApiId"], authorizerId=model["AuthorizerId"]

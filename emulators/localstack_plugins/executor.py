@@ -65,7 +65,6 @@ class ProcessExecutor(RuntimeExecutor):
         self._start()
 
     def stop(self) -> None:
-        """End the process."""
         if self._environment is not None:
             _functions.run(self._environment.stop())
             self._environment = None
@@ -84,7 +83,6 @@ class ProcessExecutor(RuntimeExecutor):
         )
 
     def get_address(self) -> str:
-        """Return the address of the process."""
         return LOOPBACK
 
     def get_endpoint_from_executor(self) -> str:
@@ -92,16 +90,14 @@ class ProcessExecutor(RuntimeExecutor):
         return LOOPBACK
 
     def get_runtime_endpoint(self) -> str:
-        """Return LocalStack's endpoint for the program in a container; this process has none."""
+        """Return no endpoint: LocalStack's own runtime program, which runs in containers, is not used."""
         return ""
 
     def get_logs(self) -> str:
-        """Return the output of the process."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @classmethod
     def prepare_version(cls, function_version: FunctionVersion) -> None:
-        """Unzip the package of a function version."""
         function_version.config.code.prepare_for_execution()
 
     @classmethod
@@ -123,7 +119,7 @@ class ProcessExecutor(RuntimeExecutor):
                 "PYTHONPATH": os.pathsep.join((str(root), os.environ["MASSCOMM_LAMBDA_RUNTIME"])),
                 "PYTHONNOUSERSITE": "1",
             },
-            # This is the same interpreter, but without LocalStack's virtual environment.
+            # The interpreter outside LocalStack's virtual environment, so that functions cannot import its packages.
             python=os.path.realpath(sys.executable),
         )
         environment = ExecutionEnvironment(spec=spec, log_file=self._log, on_exit=lambda _: None)
@@ -141,5 +137,5 @@ class ProcessExecutorPlugin(RuntimeExecutorPlugin):
     name = "processes"
 
     def load(self, *_args: object, **_kwargs: object) -> type[RuntimeExecutor]:
-        """Return the class of which LocalStack creates one object per environment."""
+        """Return the class that LocalStack instantiates for each environment."""
         return ProcessExecutor

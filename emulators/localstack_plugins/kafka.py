@@ -1,4 +1,4 @@
-"""Event source mappings of Kafka: LocalStack only stores them, and devstack.deployed polls the topics."""
+"""Makes LocalStack accept event source mappings of Kafka; devstack.deployed polls their topics."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from localstack.services.lambda_.event_source_mapping.pollers.poller import Empt
 
 class _PolledElsewhere(Poller):
     def __init__(self) -> None:
-        # The base class requires a processor of records; this poller has none.
+        # The base class's constructor is not called, because it requires a processor of records.
         self.filter_patterns: list[dict[str, Any]] = []
 
     def event_source(self) -> str:

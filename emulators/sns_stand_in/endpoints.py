@@ -17,7 +17,6 @@ class Refused(Exception):
 
 
 def application_arn(platform: str, name: str) -> str:
-    """Return the ARN of a platform application."""
     return f"arn:aws:sns:{REGION}:{ACCOUNT}:app/{platform}/{name}"
 
 
@@ -42,7 +41,6 @@ class Endpoints:
         return arn
 
     def applications(self) -> list[str]:
-        """Return the ARNs of all platform applications."""
         return sorted(self._applications)
 
     def create(self, application: str, token: str, attributes: Mapping[str, str]) -> str:
@@ -69,7 +67,6 @@ class Endpoints:
         return self._attributes[arn]
 
     def delete(self, arn: str) -> None:
-        """Delete an endpoint, if it exists."""
         self._attributes.pop(arn, None)
         self._deleted.add(arn)
 

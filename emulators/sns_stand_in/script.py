@@ -30,10 +30,9 @@ REFUSALS = {
         Refusal(503, "ServiceUnavailable", "Service is unavailable"),
     )
 }
-# The following codes are faults of the connection, not error responses:
-# The message is not accepted, and the connection is cut, as if the service could not be reached.
+# The following codes are connection faults. RESET_BEFORE: the connection is cut and the message is not accepted.
 RESET_BEFORE = "reset_before"
-RESET_AFTER = "reset_after"  # The message is accepted, and the connection is cut before the response.
+RESET_AFTER = "reset_after"  # The message is accepted, but the connection is cut before the response.
 # The message is accepted; the response is sent only after the held calls are released.
 HOLD = "hold"
 SLOW = "slow"  # The message is accepted; the response is sent after delay_s seconds.
@@ -50,7 +49,7 @@ class Rule:
     endpoint: str | None = None
     # The share of the matching publishes to which the rule applies, chosen at random.
     share: float = 1.0
-    # The number of matching publishes to which the rule does not apply at first.
+    # The number of matching publishes that the rule skips at first.
     after: int = 0
     times: int | None = None  # The number of publishes to which the rule applies; None: no limit.
     delay_s: float = 0.0  # The delay of the code `slow` in seconds.
@@ -66,7 +65,7 @@ class Rule:
 
 @dataclass
 class _Standing:
-    """A rule with the numbers of publishes that it has matched and answered."""
+    """A rule with the number of publishes that matched it, and the number that it answered."""
 
     rule: Rule
     seen: int = 0
@@ -100,7 +99,6 @@ class Script:
     _random: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - the same in every run
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Replace all rules."""
         self._rules = [_Standing(rule) for rule in rules]
 
     def limit(self, per_s: float | None, burst: float, now: float) -> None:

@@ -33,7 +33,7 @@ _NOTIFICATION_ID = re.compile(r'notification_id\\*"\s*:\s*\\*"([^"\\]+)')
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 500: "Internal Server Error"}
 
-# The calls that deliver a message; the other calls manage endpoints and senders.
+# The actions that deliver a message; the other actions manage endpoints and senders.
 _DELIVERING = ("Publish", "SendRawEmail")
 _OF_SES = ("SendRawEmail", "VerifyEmailIdentity")
 
@@ -133,7 +133,7 @@ class Service:
             answer()
 
     def counts(self) -> dict[str, object]:
-        """Return the numbers of calls, as /_control/counts has them."""
+        """Return the numbers of calls in the format of /_control/counts."""
         return {
             "calls": self.calls,
             "accepted": len(self.received),
