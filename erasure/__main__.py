@@ -50,7 +50,6 @@ _log = logging.getLogger("erasure")
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Run the command and return its exit status."""
     chosen = _chosen(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -94,8 +93,8 @@ def _stores(
     connection: psycopg.Connection[Any],
     resources: ExitStack,
 ) -> dict[str, Step]:
-    """Return the erasing step of each store. Delayed records are first: they may contain addresses that the
-    directory in OpenSearch no longer has.
+    """Return the erasing step of each store. The step for delayed records is first, because it may find e-mail
+    addresses that the directory no longer has.
     """
     tables = ItemTables(
         DynamoDb(Limits(connect_s=2, read_s=10, attempts=5)),

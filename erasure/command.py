@@ -18,9 +18,9 @@ type Step = Callable[[Person], int]
 class Report:
     """The result of a run."""
 
-    # The number of erased documents, items, rows or archive hours, by store.
+    # The number of erased documents, items, rows or archive hours of each store.
     erased: dict[str, int] = field(default_factory=dict)
-    # The reason why a store could not be finished, by store.
+    # The error of each store whose step failed.
     failed: dict[str, str] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
@@ -45,9 +45,7 @@ def check(person: Person, *, still_known: bool, even_if_known: bool) -> None:
 
 
 def erase(person: Person, stores: Mapping[str, Step], last: tuple[str, Step]) -> Report:
-    """Run the step of each store, also after a failure of another one. The last step runs only if no other one
-    failed.
-    """
+    """Run the step of each store, even if another step failed. Run the last step only if no step failed."""
     report = Report()
     for name, step in stores.items():
         _run(report, person, name, step)
@@ -61,6 +59,6 @@ def erase(person: Person, stores: Mapping[str, Step], last: tuple[str, Step]) ->
 def _run(report: Report, person: Person, name: str, step: Step) -> None:
     try:
         report.erased[name] = step(person)
-    except Exception as error:  # After any error, the other stores must still be erased.
-        # A client's error message may quote personal data of the request.
+    except Exception as error:  # The steps of the other stores must run in spite of any error.
+        # The message is masked, because it may quote personal data from the request.
         report.failed[name] = visible(f"{type(error).__name__}: {mask(str(error))}")[:500]

@@ -59,7 +59,7 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
     person.clubs.add(record["club_id"])
     alone = len(rows) == len(record["user_ids"])
     if topic != topics.DELIVERY:
-        # The data for the template is personal only in a record with a single recipient.
+        # Only a record with a single recipient has personal data in its template data.
         return {**record, "data": {}} if alone else dict(record)
     for row in rows:
         if row < len(record["addresses"]):
@@ -76,13 +76,13 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
 
 
 def _without_values(column: Mapping[str, Any], rows: list[int], *, alone: bool) -> dict[str, Any]:
-    """Return a content column (the texts of one field) with an empty text for these recipients, and without texts
-    that no recipient uses any more.
+    """Return a content column (the texts of one field) with empty texts for these recipients. Unused texts are
+    removed.
     """
     if alone:
         return {**column, "values": [_ERASED], "index": []}
     if not column["index"]:
-        return dict(column)  # All recipients share one text.
+        return dict(column)  # An empty index means that all recipients share one text.
     texts = [_ERASED if row in rows else column["values"][place] for row, place in enumerate(column["index"])]
     values = list(dict.fromkeys(texts))
     return {**column, "values": values, "index": [values.index(text) for text in texts]}
@@ -103,7 +103,7 @@ def _replaced(person: Person, value: Any) -> Any:
         for address in person.addresses:
             while (start := value.lower().find(address)) >= 0:
                 value = value[:start] + ERASED_ADDRESS + value[start + len(address) :]
-        # A text may contain a nested event, because SNS passes JSON as a string.
+        # A string may be JSON of a nested event, because SNS passes JSON as a string.
         return value
     if isinstance(value, list):
         return [_replaced(person, each) for each in value]

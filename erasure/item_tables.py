@@ -49,24 +49,24 @@ class ItemTables:
 
     def erase_delayed(self, person: Person) -> int:
         """Replace each delayed record that contains data of the person. Return the number of replaced records."""
-        # All records are read first: copies that earlier versions stored may share the parts that are deleted below.
+        # All records are read before any is changed, because copies from earlier versions may share parts, which are
+        # deleted below.
         found = [
             (item, value)
             for item in self._delayed.scan()
             if (value := self._records.without(person, item.topic, item.value)) != item.value
         ]
         for item, value in found:
-            # The changed copy has another time and therefore another key, so that the store has the record at every
-            # moment. If both copies are released, they have the same record id.
+            # The changed copy has a later time and therefore another key, so that the store contains the record at
+            # every moment. If both copies are released, the second one is processed as a redelivery, because both have
+            # the same record id.
             self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self._now_ms())
             self._delayed.done(item)
             self._delete_earlier_parts(item.id)
         return len(found)
 
     def _delete_earlier_parts(self, item_id: str) -> None:
-        """Delete the parts of a large record that earlier versions stored; `done` does not delete them, they only
-        expire.
-        """
+        """Delete the parts of a large record of an earlier version; `done` leaves them until they expire."""
         for number in itertools.count(1):
             with answering("a part of a delayed record"):
                 answer = self._client.delete_item(
@@ -121,8 +121,8 @@ class ItemTables:
         else:
             after.pop("parts", None)
             after.pop("digest", None)
-        # The condition prevents that a slice (recipients recorded together) which DynamoDB has meanwhile expired is
-        # written again.
+        # The condition prevents the restoration of a slice (recipients recorded together) that DynamoDB has just
+        # expired.
         with suppress(ConditionFailed), answering("the delivery ledger"):
             self._client.put_item(
                 TableName=self._ledger,

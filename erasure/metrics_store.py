@@ -1,7 +1,6 @@
-"""Erases a person from the metrics: from the log of recipients in PostgreSQL, and from the archive that the log can
-be recomputed from.
+"""Erases a person from the metrics: from the log of recipients in PostgreSQL, and from the archive.
 
-Both get the same replacement user id, so that a recomputation still agrees with the served metrics.
+The log and the archive get the same replacement user id, so that a recomputation agrees with the served metrics.
 """
 
 from typing import Any
@@ -39,10 +38,9 @@ def erase_log(connection: psycopg.Connection[Any], person: Person) -> int:
 def erase_archive(
     spark: SparkSession, connection: psycopg.Connection[Any], folder: str, person: Person, writers_of: WritersOf
 ) -> int:
-    """Rewrite each hour of the archive that contains the user, or that has whole records, as earlier versions stored
-    them.
+    """Rewrite each hour of the archive that contains the user or whole records (a format of earlier versions).
 
-    An hour in the form of an earlier version loses the values of all its records.
+    An hour with whole records loses the values of all its records.
 
     Returns:
         The number of rewritten hours.

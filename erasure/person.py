@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from masscomm.domain import ids
 
-# Replaces a user id in a row that a count depends on. No user has this id.
+# The user id that replaces the person's, so that counts of rows stay correct. No user has this id.
 ERASED_USER = ids.ERASED_USER
-# Replaces an address in a text that must remain valid.
+# The address that replaces the person's in texts that must remain valid.
 ERASED_ADDRESS = "erased@erased.invalid"
 
 

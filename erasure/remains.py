@@ -20,7 +20,8 @@ def remaining_data(topics: Iterable[Topic], backups_days: Mapping[str, int], now
     """
     ends: dict[timedelta, list[str]] = defaultdict(list)
     for topic in topics:
-        if "compact" not in topic.cleanup:  # Compacted topics contain only offsets and operators' marks.
+        # Compacted topics are skipped, because they contain only offsets and operators' marks.
+        if "compact" not in topic.cleanup:
             ends[timedelta(hours=topic.retention_hours)].append(f"topic {base_of(topic.name)}")
     for name, days in backups_days.items():
         ends[timedelta(days=days)].append(name)

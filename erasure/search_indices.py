@@ -89,7 +89,7 @@ class SearchIndices:
         # guard: erasure.other_users_endpoints
         for arn in arns - self._shared_endpoints(arns, [state.id for state in states]):
             self._delete_endpoint(arn)
-        # The device registrar writes the same state for a device whose row is deleted.
+        # The device registrar stores the same values for a device whose row is deleted.
         deleted = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
         updated = {"updated_at": self._now_ms()}
         erased = [state for state in states if state.source.get("token") or state.source.get("endpoint_arn")]
@@ -137,7 +137,7 @@ class SearchIndices:
 
     def _states(self, person: Person) -> list[Document]:
         ids = {row.id for row in self._rows(person, DEVICES)}
-        # An earlier snapshot generation may contain a device that now belongs to another user.
+        # In an earlier snapshot generation, a device of the person may now belong to another user.
         serving = self._search(DEVICES, {"ids": {"values": sorted(ids)}})
         ids -= {row.id for row in serving if row.source.get("user_id", person.user_id) != person.user_id}
         return list(self._search(DEVICE_STATE, {"ids": {"values": sorted(ids)}}))
@@ -191,9 +191,7 @@ class SearchIndices:
 
 
 def _rows_of(user_id: int, column: str) -> dict[str, Any]:
-    """Return the query for a user's rows, by the column with the user's id; for the table of users, that is the
-    document's id.
-    """
+    """Return the query for the rows with the user's id; in the table of users, the document's id is the user's id."""
     return {"ids": {"values": [str(user_id)]}} if column == "id" else {"term": {column: user_id}}
 
 

@@ -46,7 +46,6 @@ def erase(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m infra.erase", description="Erase one person in AWS.")
     parser.add_argument("environment", help="dev, staging, prod")
     chosen, passed_on = parser.parse_known_args(arguments)

@@ -74,11 +74,11 @@ class Emitter:
         """Connect a producer.
 
         Args:
-            kafka: bootstrap servers.
-            registry: the base URL of the registry's Confluent API.
-            topic: the topic of the bulk lane.
-            timeout_s: the maximum time until the broker acknowledges a record.
-            logger: for the client's log lines; without it they go to standard error.
+            kafka: The addresses of the Kafka brokers.
+            registry: The base URL of the registry's Confluent API.
+            topic: The topic of the bulk lane.
+            timeout_s: The maximum time until the broker acknowledges a record.
+            logger: The logger for the client's log lines; None: the client logs to standard error.
         """
         self._topic = topic
         self._registry = registry.rstrip("/")
@@ -102,7 +102,7 @@ class Emitter:
 
     def __exit__(self, *_: object) -> None:
         self._producer.flush(self._timeout_s)
-        # An open producer would log connection errors when the broker stops.
+        # An open producer would log connection errors when the broker stops, so it is closed.
         self._producer.close()
 
     def send(
@@ -119,13 +119,13 @@ class Emitter:
         """Produce one send, and return its id when Kafka has acknowledged all its chunks.
 
         Args:
-            type: the category.
-            club_id: the tenant.
-            to_users: the recipients.
-            critical: use the critical lane.
-            chunk_size: the maximum number of recipients of a record.
-            send_id: the send's id; None: a new one.
-            options: other fields of SendRequested: channels, template, data, locale, expires_at, collapse_key, …
+            type: The category.
+            club_id: The tenant.
+            to_users: The recipients.
+            critical: Whether to use the critical lane.
+            chunk_size: The maximum number of recipients of a record.
+            send_id: The id of the send; None: a new id.
+            options: Other fields of SendRequested: channels, template, data, locale, expires_at, collapse_key, …
         """
         send_id = send_id or str(uuid4())
         topic = self._in_lane(critical)
@@ -194,7 +194,7 @@ class Emitter:
         return written
 
     def _schema_id(self, subject: str, schema: str) -> int:
-        """The schema's id under the subject. A compatible schema is registered if it is new."""
+        """Return the id of the schema under the subject, after registering it if it is new and compatible."""
         if (subject, schema) not in self._ids:
             answer = httpx.post(
                 f"{self._registry}/subjects/{subject}/versions", json={"schema": schema}, timeout=self._timeout_s

@@ -1,13 +1,13 @@
-"""Fill the monolith's tables with realistic users, the same ones for the same seed number.
+"""Fill the monolith's tables with realistic users, which are the same for the same seed number.
 
     python -m examples.monolith.seed --dsn postgresql://… --users 10000 --seed 7
 
 The big club (id 1) has the requested number of users; three small clubs are added. A user's attributes depend only on
-the seed number and the user's number in the club, so that a bigger run only adds users. A repeated run writes only
-differences from the seed: it reverts changes made since.
+the seed number and the user's number in the club, so a larger run only adds users. A repeated run writes only rows that
+differ from the seed, and so reverts their changes.
 
-By default no user has quiet hours, because the result of a send would depend on the time of day. `--quiet-hours 0.05`
-gives quiet hours to one in twenty of the users with settings.
+By default no user has quiet hours, because the result of a send would depend on the time of day. With `--quiet-hours
+0.05`, one in twenty of the users with settings has quiet hours.
 """
 
 import argparse
@@ -45,7 +45,7 @@ _TIME_ZONES = (
     ("Europe/Berlin", 45), ("Europe/London", 20), ("Europe/Paris", 15), ("America/New_York", 12), ("Asia/Tokyo", 8),
 )  # fmt: skip
 _DEVICE_COUNTS = ((0, 12), (1, 68), (2, 15), (3, 5))
-# Settings of users with their weights: (channels, categories), or None for a user who never opened the settings page.
+# User settings (channels, categories) with their weights; None: the user has never saved settings.
 _CHOICES: tuple[tuple[tuple[dict[str, bool], dict[str, Any]] | None, int], ...] = (
     (None, 20),
     (({}, {}), 30),
@@ -77,7 +77,7 @@ class Device:
     """A row of devices."""
 
     id: int
-    # gcm or apns.
+    # The push service of the device: gcm or apns.
     platform: str
     token: str
     active: bool
@@ -96,7 +96,7 @@ class User:
     locale: str
     time_zone: str
     created_at: datetime
-    # None: no row of user_settings.
+    # The user's settings; None: the table user_settings has no row of the user.
     settings: UserSettings | None
     devices: tuple[Device, ...]
 
@@ -107,20 +107,20 @@ class SeedReport:
 
     users: int
     seed: int
-    # The seed's rows, by table.
+    # The number of rows that the seed has in each table.
     rows: dict[str, int] = field(default_factory=dict)
-    # Rows that the run wrote or removed, by table.
+    # The number of rows that the run wrote or removed in each table.
     written: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
     def rows_per_s(self) -> float:
-        """Rows of the seed per second, in all tables."""
+        """Return the rows of the seed per second, in all tables."""
         return sum(self.rows.values()) / self.seconds if self.seconds else 0.0
 
 
 def user_ids(club_id: int, count: int) -> range:
-    """The ids of a club's first users: from 1 in the big club, from club_id * 100,000,000 + 1 in the others."""
+    """Return the ids of a club's first users: from 1 in the big club, from club_id * 100,000,000 + 1 in the others."""
     first = 1 if club_id == BIG_CLUB else club_id * 100_000_000 + 1
     return range(first, first + count)
 
@@ -129,9 +129,9 @@ def generate(users: int, seed: int, quiet_hours: float = 0.0) -> Iterator[User]:
     """Generate the users of a seed.
 
     Args:
-        users: the number of users of the big club; the small clubs follow.
-        seed: the seed number.
-        quiet_hours: the share of the users with settings that have quiet hours.
+        users: The number of users of the big club; the users of the small clubs follow.
+        seed: The seed number.
+        quiet_hours: The share of the users with settings that have quiet hours.
     """
     for club_id in CLUBS:
         random = Random(f"{seed}/{club_id}")
@@ -140,7 +140,7 @@ def generate(users: int, seed: int, quiet_hours: float = 0.0) -> Iterator[User]:
 
 
 def _pick[T](random: Random, weighted: tuple[tuple[T, int], ...]) -> T:
-    """A random value; the weights are percentages."""
+    """Return a random value; the weights are percentages."""
     point = random.random() * 100
     for value, weight in weighted:
         point -= weight
@@ -169,14 +169,14 @@ def _user(random: Random, seed: int, club_id: int, user_id: int, quiet_hours: fl
 
 
 def _device(random: Random, seed: int, device_id: int) -> Device:
-    # Realistic lengths: 64 hexadecimal digits for Apple, about 160 characters for Google.
+    # The tokens have realistic lengths: 64 hexadecimal digits for Apple, about 160 characters for Google.
     digest = hashlib.sha256(f"{seed}/{device_id}".encode()).hexdigest()
     platform = "gcm" if random.random() < 0.6 else "apns"
     token = digest if platform == "apns" else f"{digest[:22]}:APA91b{digest}{digest}"
     return Device(device_id, platform, token, active=random.random() < 0.97)
 
 
-# The columns of each table, key first. A difference in any of them causes a write; updated_at is not compared.
+# The columns of each table, key first. A row is written if one of them differs; updated_at is not compared.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "clubs": ("id", "name"),
     "users": ("id", "club_id", "first_name", "last_name", "email", "phone", "locale", "time_zone", "created_at"),
@@ -187,7 +187,9 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 def _rows(table: str, users: int, seed: int, quiet_hours: float) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table. Each table generates the users again: this needs less memory than a million users."""
+    """Yield the rows of a table. The users are generated again for each table, because a million users need much
+    memory.
+    """
     match table:
         case "clubs":
             yield from CLUBS.items()
@@ -218,12 +220,12 @@ def seed(
 ) -> SeedReport:
     """Write the seed's users, settings, devices, clubs and templates in one transaction.
 
-    Equal rows are not written, so that change data capture gets no change; other rows are overwritten. Settings and
-    devices of the seed's users that the seed does not have are deleted. Other users remain unchanged. Memory does not
-    depend on the number of users.
+    Equal rows are not written, so that change data capture emits no event for them; different rows are overwritten.
+    Settings and devices of the seed's users are deleted if the seed does not have them. Other users remain unchanged.
+    The memory does not depend on the number of users.
 
     Raises:
-        psycopg.Error: the transaction failed and wrote nothing.
+        psycopg.Error: The transaction failed and wrote nothing.
     """
     began = time.monotonic()
     rows, written = {}, {}
@@ -236,7 +238,7 @@ def seed(
 
 
 def _upsert(connection: psycopg.Connection[Any], table: str, rows: Iterable[tuple[Any, ...]]) -> tuple[int, int]:
-    """Write the rows of a table. Returns the number of rows, and the number of new or different ones."""
+    """Write the rows of a table. Return the number of rows, and the number of new or different ones."""
     key, *others = _COLUMNS[table]
     names = {
         "table": sql.Identifier(table),

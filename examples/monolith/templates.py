@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Template:
     """A template of one category, channel and locale."""
 
-    # None: all clubs.
+    # The club of the template; None: all clubs.
     club_id: int | None
     type: str
     channel: str

@@ -51,7 +51,7 @@ def job_dependencies() -> Path:
         return archive
     if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
         raise NotPackaged(f"{archive} does not exist: run `make package-job` first")
-    # The sources stand in for the archive: they change whenever the pinned requirements change.
+    # A placeholder that changes whenever the pinned requirements change, as the archive would.
     return staged_sources(("requirements",))
 
 

@@ -14,8 +14,8 @@ from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOL
 class Warmth(Enum):
     """How a function is protected against cold starts."""
 
-    # No protection: one event poller invokes the function all day, so that its environment stays warm, and a deployment
-    # costs one cold start.
+    # No protection: one event poller invokes the function all day, which keeps its environment warm. A deployment costs
+    # one cold start.
     NOTHING = "nothing"
     # SnapStart, for a function that scales out suddenly, such as for a broadcast or for a dashboard that is opened.
     # bootstrap() runs in the first invocation, so that a snapshot contains only imports, and no state that could be
@@ -27,7 +27,7 @@ class Warmth(Enum):
 
 
 DIRECTORY = (*captured_tables(), "device_state", "directory_state")
-# The requests of masscomm/directory/opensearch.py.
+# The requests to OpenSearch of masscomm/directory/opensearch.py.
 _LOOK_UPS = (
     "POST _mget",
     "POST devices/_search",
@@ -35,7 +35,7 @@ _LOOK_UPS = (
     "POST devices-{generation},notification_templates-{generation}/_refresh",
     f"GET _alias/{','.join(captured_tables())}",
 )
-# The requests of functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py.
+# The requests to OpenSearch of functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py.
 _GENERATION = "directory_state/_doc/generation-{generation}"
 _CHANGES = (
     "POST _bulk",
@@ -46,12 +46,12 @@ _CHANGES = (
     f"GET _alias/{','.join(captured_tables())}",
     "POST _aliases",
 )
-# The requests of functions/device_registrar/device_states.py.
+# The requests to OpenSearch of functions/device_registrar/device_states.py.
 _DEVICE_STATES = (
     "POST _bulk",
     "POST device_state/_mget",
 )
-# The requests of functions/receipts/sent_messages.py.
+# The requests to OpenSearch of functions/receipts/sent_messages.py.
 _MESSAGES = (
     "POST _bulk",
     "POST provider_messages/_search",
@@ -62,7 +62,7 @@ _MESSAGES = (
     "POST device_state/_search",
     "POST users/_mget",
 )
-# The role of the job that erases a person; the name follows the environment's prefix.
+# The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
 # The indices that erasure/search_indices.py changes.
 ERASED_INDICES = (*personal_tables(), "device_state", "provider_messages", "suppressions")
@@ -85,7 +85,7 @@ CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 CANCELLED = "cancelled_sends"
-# The table of API keys, which the authorizer uses; no function uses it.
+# The table of API keys, which only the authorizer uses.
 API_KEYS = "api_keys"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 

@@ -11,7 +11,6 @@ from infra.packaging.contents import ROOT, all_contents, runtime_distributions
 
 
 def main() -> None:
-    """Run the command of `make package`."""
     arguments = argparse.ArgumentParser(description="Build a zip for each function with the modules that it imports.")
     arguments.add_argument("--out", type=Path, default=ROOT / "infra" / "package")
     arguments.add_argument("--platform", default=TARGET, help="target platform, as uv names it (default: %(default)s)")

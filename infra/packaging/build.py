@@ -20,14 +20,14 @@ UV = ROOT / ".devstack" / "uv" / "bin" / "uv"
 # The platform of the wheels. Lambda's python3.13 runs on Amazon Linux 2023 with glibc 2.34, which is compatible with
 # wheels for 2.28.
 TARGET = "aarch64-manylinux_2_28"
-# Files that no function reads: other byte code, stubs, sources of extensions, tests, and dist-info except METADATA.
+# Files that functions do not need: other byte code, stubs, sources of extensions, tests, and dist-info except METADATA.
 _EXCLUDED = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
 _NEVER = {"__pycache__", "tests", "test", "testing"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # A flag in byte code files (PEP 552, unchecked hash): Python does not compare the byte code with its source. A package
 # is read-only in Lambda.
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
-# Later versions of marshal write references, which depend on other objects in this process, so that the bytes would
+# Version 2 of marshal writes no references; references depend on other objects in this process, so the bytes would
 # differ.
 _MARSHAL = 2
 
@@ -120,7 +120,7 @@ def _ours(contents: Contents) -> Iterator[tuple[str, Path]]:
         path = source_of(module)
         if path.exists():
             yield path.relative_to(ROOT).as_posix(), path
-    # The functions read schemas as files, so that the import graph does not contain them.
+    # The functions read the schemas as files, so the import graph does not contain them.
     for path in sorted((ROOT / "schemas").rglob("*")):
         inside = path.relative_to(ROOT)
         if path.is_file() and not {"__pycache__", "examples", "cdc_examples", "tables"} & set(inside.parts):

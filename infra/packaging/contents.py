@@ -19,8 +19,7 @@ from functions.catalogue import read_catalogue
 
 ROOT = Path(__file__).parents[2]
 _ROOMS = ("masscomm", "functions", "schemas")
-# zoneinfo imports this distribution at run time if the machine has no time zones, so that the import graph does not
-# contain it.
+# zoneinfo imports tzdata only if the machine has no time zones, so the import graph does not contain it.
 _ZONES = "tzdata"
 # Distributions that Lambda's runtime already contains.
 _EXCLUDED = {"awslambdaric"}
@@ -58,7 +57,7 @@ def all_contents() -> list[Contents]:
         entry.handler.removesuffix(".handler").split(".")[1]: entry.handler.rpartition(".")[0]
         for entry in read_catalogue(generation="any")
     }
-    # A function may use the handler of another one; it still needs a package with its own name.
+    # A function that shares the handler of another function still needs a package with its own name.
     handlers |= {entry.package: entry.handler.rpartition(".")[0] for entry in read_catalogue(generation="any")}
     return [contents_of(name, handler) for name, handler in sorted(handlers.items())]
 

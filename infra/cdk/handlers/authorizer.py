@@ -58,18 +58,18 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
                 {
                     "Action": "execute-api:Invoke",
                     "Effect": "Deny" if context is None else "Allow",
-                    # API Gateway caches the policy by key, and uses it for requests to other paths too. So the policy
+                    # API Gateway caches the policy by key and applies it to requests to other paths, so the policy
                     # covers every path.
                     "Resource": _every_path(event["methodArn"]),
                 }
             ],
         },
         # masscomm/http/tenant.py and scopes.py read this context. `all_clubs` is a separate entry, so that no malformed
-        # list of ids can mean it.
+        # list of ids grants access to every club.
         "context": {"club_ids": ""}
         if context is None
         else {name: text for name, text in context.items() if name != _EXPIRES_AT},
-        # The usage plan counts requests with this key. For a key in the table, API Gateway knows only the digest.
+        # The usage plan counts requests with this key. API Gateway knows a key of the table only by its digest.
         "usageIdentifierKey": digest if key.startswith(_PREFIX) else key,
     }
 

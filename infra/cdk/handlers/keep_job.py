@@ -59,7 +59,7 @@ def keep(emr: Any, job: dict[str, Any]) -> str:
     pages = emr.get_paginator("list_job_runs").paginate(applicationId=job["applicationId"], states=list(ACTIVE))
     active = [run for page in pages for run in page["jobRuns"]]
     wanted = [run for run in active if run["name"] == job["name"] and run["state"] != "CANCELLING"]
-    # The oldest run is kept; only an operator can have started a second one.
+    # The oldest run is kept; a second run exists only if an operator started it.
     keeping = min(wanted, key=lambda run: run["createdAt"], default=None)
     others = [run for run in active if run is not keeping and run["state"] != "CANCELLING"]
     for run in others:

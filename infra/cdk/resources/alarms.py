@@ -28,7 +28,7 @@ def metric(
 
 
 def ours(environment: Environment, of: Metric, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
-    """Return a metric of masscomm's own vocabulary, as one service emits it."""
+    """Return one of masscomm's own metrics with the dimensions of one service."""
     return metric(NAMESPACE, of.name, statistic, {ENVIRONMENT: environment.name, SERVICE: service})
 
 
@@ -46,7 +46,7 @@ class Watch:
     _: KW_ONLY
     # The number of minutes that are evaluated.
     minutes: int = 5
-    # The number of these minutes that are enough to trigger the alarm; None: all of them.
+    # The number of the evaluated minutes that must breach the threshold to trigger the alarm; None: all of them.
     most: int | None = None
     # Whether the alarm triggers below the threshold instead.
     below: bool = False
@@ -55,7 +55,7 @@ class Watch:
 
 
 class Alarms(Construct):
-    """One alarm for each row of the table.
+    """Creates an alarm for each entry of the alarm table.
 
     Attributes:
         topic: The SNS topic that all alarms notify.

@@ -12,7 +12,7 @@ from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 
-# The function of aws-cdk-lib that makes the calls of a stack; aws-cdk-lib attaches a managed policy to it.
+# The construct id that aws-cdk-lib gives to its function for API calls, to which it attaches a managed policy.
 _CALLER = "AWS679f53fac002430cb0da5b7982bd2287"
 _BASIC = "IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole]"
 

@@ -100,12 +100,13 @@ class DebeziumConnector(Construct):
                 connector_name=name,
                 kafka_connect_version=_VERSION,
                 capacity=connect.CfnConnector.CapacityProperty(
-                    # One task reads the only replication slot; a second worker would be idle.
+                    # A second worker would be idle, because only one task can read the replication slot.
                     provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
                 ),
                 connector_configuration=debezium_config(generation)
                 | {
-                    # The workers read the secret. With `restart`, MSK Connect would restart the connector repeatedly.
+                    # With the default `restart`, MSK Connect would restart the connector repeatedly, because its values
+                    # are references to a secret.
                     "config.action.reload": "none",
                     "database.hostname": _secret(secret, "host"),
                     "database.port": _secret(secret, "port"),
@@ -113,8 +114,8 @@ class DebeziumConnector(Construct):
                     "database.password": _secret(secret, "password"),
                     "database.dbname": _secret(secret, "dbname"),
                     "database.sslmode": "verify-full",
-                    # The secret contains the authority that signed the database's certificate, because the workers have
-                    # no such file.
+                    # The secret contains the certificate authority of the database, because no file on the workers
+                    # does.
                     "database.sslfactory": ONE_AUTHORITY,
                     "driver.sslfactoryarg": _secret(secret, "ca"),
                     "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),

@@ -143,7 +143,7 @@ class Database(Construct):
         return instance.attr_master_user_secret_secret_arn
 
     def _own(self, group: ec2.ISecurityGroup) -> ec2.ISecurityGroup:
-        """Return the security group, imported by its id: CDK then adds rules in this stack, so that no two stacks
+        """Return the security group, imported by its id, so that CDK adds its rules to this stack and stacks do not
         depend on each other.
         """
         return ec2.SecurityGroup.from_security_group_id(self, f"{group.node.id}-group", group.security_group_id)

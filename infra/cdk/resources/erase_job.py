@@ -74,7 +74,7 @@ class EraseJob(Construct):
         self.role = iam.Role(
             self,
             "role",
-            # The role mapping inside the OpenSearch domain contains this name.
+            # The role name is fixed, because a role mapping inside the OpenSearch domain contains it.
             role_name=name,
             assumed_by=iam.ServicePrincipal(
                 "emr-serverless.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}

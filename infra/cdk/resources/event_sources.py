@@ -19,7 +19,7 @@ _KNOWN = {"window_s", "attempts", "max_age_s", "bisect"}
 
 
 def consumer_group(group: str, topic: str) -> str:
-    """Return the consumer group of one mapping. A mapping has one topic and a group of its own."""
+    """Return the consumer group of one mapping; each mapping has one topic and a separate group."""
     return f"{group}.{topic}"
 
 

@@ -14,9 +14,9 @@ _Mapping = lambda_.CfnEventSourceMapping
 
 
 class ExternalKafka:
-    """Kafka brokers without authentication; Lambda calls this self-managed Kafka.
+    """Kafka brokers without authentication, which Lambda treats as a self-managed cluster.
 
-    It has the interface of infra.cdk.resources.kafka.KafkaCluster.
+    The class has the interface of infra.cdk.resources.kafka.KafkaCluster.
     """
 
     authentication = NONE
@@ -66,9 +66,7 @@ class ExternalDirectory:
 
 
 class ExternalDatabase:
-    """A PostgreSQL server for which no password is needed here: the client has a password file, or the server trusts
-    it.
-    """
+    """A PostgreSQL server whose URL has no password: clients have a password file, or the server trusts them."""
 
     authentication = NONE
 

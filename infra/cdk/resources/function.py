@@ -116,6 +116,5 @@ class MasscommFunction(Construct):
         explain(self.function, "the code is locked, built and tested for python3.13", "L1")
 
     def grant(self, statements: Iterable[iam.PolicyStatement]) -> None:
-        """Add policy statements to the function's role."""
         for statement in statements:
             self.role.add_to_policy(statement)

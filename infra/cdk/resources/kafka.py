@@ -199,7 +199,7 @@ class KafkaCluster(Construct):
         return f"{before}:{kind}/{after}/{name}"
 
     def as_reported(self, kind: str, name: str) -> str:
-        """Return an ARN in the form in which an AwsSolutions finding about a resource of another stack contains it."""
+        """Return an ARN in the format of AwsSolutions findings about a resource of another stack."""
         stack = Stack.of(self)
         before, after = (
             json.dumps(stack.resolve(half), separators=(",", ":")) for half in _halves(stack.export_value(self.arn))
@@ -216,5 +216,6 @@ _SASL_IAM = "BootstrapBrokerStringSaslIam"
 
 def partitions_of(topic: Topic, environment: Environment) -> int:
     """Return the number of partitions that a topic of schemas/topics.yaml has in the environment."""
-    # The factor does not apply to a topic with one partition: its order matters, or its volume is small.
+    # The environment's partition factor does not apply to topics with one partition, because their order matters or
+    # their volume is small.
     return topic.partitions * (environment.kafka.partitions_factor if topic.partitions > 1 else 1)

@@ -28,13 +28,14 @@ def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
         key,
         f"logs.{stack.region}.amazonaws.com",
         {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
-        # CloudWatch Logs also encrypts directly with the key, and describes it when a log group is associated with it.
+        # CloudWatch Logs also encrypts with the key itself, and calls DescribeKey when a log group gets the key.
         *("kms:Encrypt", "kms:ReEncrypt*", "kms:Describe*"),
     )
-    # Alarms and platform applications publish to encrypted topics; a topic sends to an encrypted queue.
+    # CloudWatch alarms and SNS platform applications publish to encrypted topics, and a topic sends to an encrypted
+    # queue.
     for service in ("cloudwatch", "sns"):
         _let_use(key, f"{service}.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}})
-    # A schedule sends to an encrypted queue. EventBridge sends no source account to KMS, so the condition names the
+    # EventBridge sends to an encrypted queue. Its KMS requests contain no source account, so the condition names the
     # queues.
     _let_use(key, "events.amazonaws.com", {"ArnLike": {"kms:EncryptionContext:aws:sqs:arn": queues}})
     return key

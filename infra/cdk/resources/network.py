@@ -125,7 +125,7 @@ class Network(Construct):
         group = self._group("endpoints", environment)
         for party in CALLERS_OF_AWS:
             group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
-            # The VPC has routes only to the public addresses of the gateway endpoints, so only these become reachable.
+            # Any IPv4 address is permitted, because the VPC has routes only to the addresses of the gateway endpoints.
             self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "AWS, by endpoints")
         for name, service in _ENDPOINTS.items():
             self.vpc.add_interface_endpoint(

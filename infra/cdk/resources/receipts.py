@@ -99,8 +99,8 @@ class Receipts(Construct):
         )
 
     def _failures(self) -> sns.Topic:
-        """Return the SNS topic for the EventDeliveryFailure events of platform applications. They report invalid
-        tokens sooner than the logs.
+        """Return the SNS topic for EventDeliveryFailure events, which report invalid device tokens sooner than the logs
+        do.
         """
         failures = topic(self, "push-failures", name=f"{self._environment.prefix}-push-failures", key=self._key)
         subscription = failures.add_subscription(
@@ -175,7 +175,7 @@ class Receipts(Construct):
         events.Rule(
             self,
             "mail-receipts",
-            # The bus has the events of the whole account. The pattern selects those of this environment's own
+            # The default bus has the events of the whole account, so the pattern selects this environment's
             # configuration set.
             event_pattern=events.EventPattern(
                 source=["aws.ses"], detail={"mail": {"tags": {"ses:configuration-set": [name]}}}

@@ -26,8 +26,8 @@ VERSION = "2.6.13.Final"
 _CONFLUENT_API = "/apis/ccompat/v7"
 _READY = "/health/ready"
 _KEYS, _KEY_STORE = "/tls", "/tls/registry.p12"
-# A command with which each task generates a key pair before the registry starts. It encrypts the traffic from the load
-# balancer, which does not verify the certificate: the security group restricts the clients of the tasks.
+# A command with which each task generates a key pair before the registry starts. The key pair encrypts the traffic from
+# the load balancer, which does not verify certificates; security groups limit the clients of a task.
 _MAKE_KEYS = (
     *("-genkeypair", "-alias", "registry", "-dname", "CN=registry", "-keyalg", "EC", "-groupname", "secp256r1"),
     *("-validity", "3650", "-storetype", "PKCS12", "-keystore", _KEY_STORE, "-storepass:env", "KEY_STORE_PASSWORD"),
@@ -109,8 +109,8 @@ class SchemaRegistry(Construct):
             user="0",  # The container runs as root, because root owns the volume.
             entry_point=["keytool"],
             command=list(_MAKE_KEYS),
-            # Any secret that both containers have is sufficient as the password: the key store is deleted with the
-            # task.
+            # The password protects a key store that exists only as long as the task, so it can be any secret of both
+            # containers.
             secrets={"KEY_STORE_PASSWORD": password},
         )
         apicurio = task.add_container(

@@ -64,7 +64,8 @@ class RestApi(Construct):
             endpoint_types=[apigateway.EndpointType.REGIONAL],
             api_key_source_type=apigateway.ApiKeySourceType.AUTHORIZER,
             domain_name=domain,
-            # If the API has a custom domain, its second host name is disabled: it would bypass firewall rules by host.
+            # An API with a custom domain has no default host name, because requests to it would bypass firewall rules
+            # by host.
             disable_execute_api_endpoint=domain is not None,
             cloud_watch_role=False,
             deploy_options=apigateway.StageOptions(

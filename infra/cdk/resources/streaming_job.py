@@ -26,7 +26,7 @@ from infra.cdk.resources.spark_application import spark_application
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")
-# These options are the same as in spark_metrics/job.py, which has their reasons; a test compares the two.
+# The options equal those in spark_metrics/job.py, which has their reasons; a test compares them.
 _AVRO_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
@@ -68,8 +68,8 @@ class StreamingJob(Construct):
             vpc=vpc,
             subnets=subnets,
             group=group,
-            # The capacity is one driver, its executors, and one spare worker, so that a new run can start while the old
-            # one still ends.
+            # The capacity includes the driver and one spare worker, so that a new run can start before the old one has
+            # ended.
             workers=environment.spark.executors + 2,
             idle_minutes=15,
         )
@@ -201,7 +201,7 @@ class StreamingJob(Construct):
             },
         }
         for name, when in rules.items():
-            # The rule makes no retries: the next invocation, a minute later, takes the same step.
+            # A failed invocation is not retried, because the next one, a minute later, takes the same step.
             events.Rule(self, name, targets=[targets.LambdaFunction(keeper.function, retry_attempts=0)], **when)
         explain(
             keeper,

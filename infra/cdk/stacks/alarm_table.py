@@ -81,8 +81,10 @@ def of_functions(functions: FunctionsStack) -> Iterator[Watch]:
 
 
 def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
-    """Return alarms on errors of the functions that the deployment itself uses. `metrics` is None without a
-    streaming job.
+    """Return alarms on errors of the functions that only the deployment uses.
+
+    Args:
+        metrics: The stack of the streaming job; None without a streaming job.
     """
     helpers = {"authorizer": api.authorizer.function}
     if metrics is not None:

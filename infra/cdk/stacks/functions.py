@@ -108,7 +108,7 @@ class FunctionsStack(Stack):
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),
                 "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
             }
-        # The classes in masscomm that use tables read the table names from these variables.
+        # The stores in masscomm read the table names from these variables.
         variables |= {
             f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)
         }
@@ -183,8 +183,8 @@ class FunctionsStack(Stack):
             "schedule",
             schedule=events.Schedule.rate(every),
             targets=[
-                # A missed sweep of due records needs no retry, because the next sweep finds the same records. The queue
-                # only makes missed sweeps visible.
+                # A failed sweep of due records is not retried, because the next sweep finds the same records. The queue
+                # only makes failures visible.
                 targets.LambdaFunction(
                     function.alias, dead_letter_queue=missed, retry_attempts=0, max_event_age=Duration.seconds(60)
                 )

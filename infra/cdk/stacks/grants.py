@@ -35,8 +35,8 @@ _TABLE_READS = ("BatchGetItem", "GetItem", "Query")
 
 
 def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
-    """Return the topics to which the function produces according to schemas/topics.yaml; a function with lanes has
-    those of its lane (kind of send).
+    """Return the topics to which the function produces according to schemas/topics.yaml. A function with lanes gets
+    only the topics of its lane (kind of send).
     """
     return [
         topic.name
@@ -61,7 +61,7 @@ def grant_profile(
     applications = list(applications)
     function.grant(_provider(profile, Stack.of(function), environment, applications))
     if profile.push or profile.registers_endpoints:
-        # The text of the finding contains <AWS::AccountId> literally; the other parts are known at synthesis.
+        # cdk-nag reports the account as the text <AWS::AccountId>, and region and names as their values.
         names = [arn.split(":app/")[1] for arn in applications]
         prefix = f"IAM5[Resource::arn:aws:sns:{environment.region}:<AWS::AccountId>:endpoint"
         explain(
