@@ -2,11 +2,11 @@
 
     python -m benchmarks.broadcasts [--large 100000] [--small 5000]
 
-The small broadcast is measured alone; then behind a large broadcast of another tenant, which has another queue; then
-behind a large broadcast of its own tenant in the same queue, as if all tenants had one queue. It is sent once the
-provider has taken the first pushes of the large one. Printed for each: its seconds, and the share of the large
-broadcast that the provider took in this time. Status 1 if a recipient was missed or a large broadcast ended before the
-small one was sent.
+The small broadcast is measured three times: alone; behind a large broadcast of another tenant, which uses another
+queue; and behind a large broadcast of its own tenant in the same queue, as if all tenants shared one queue. It is sent
+once the provider has accepted the first pushes of the large broadcast. The benchmark prints the duration of the small
+broadcast, and the share of the large one that the provider accepted meanwhile. The exit status is 1 if a recipient was
+missed or a large broadcast ended before the small one was sent.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TIMEOUT_S = 900.0
 
 
 def alone(chain: RunningChain, club_id: int, users: Sequence[int]) -> float:
-    """Return the seconds from a send to these users until the provider took its last push."""
+    """Return the seconds from a send to these users until the provider accepted its last push."""
     began = time.time()
     return chain.await_taken(chain.send(club_id, users), users, TIMEOUT_S) - began
 
@@ -36,7 +36,7 @@ def behind(
     """Send the large broadcast and then the small one to `users`; wait for the end of both.
 
     Returns:
-        (seconds of the small one, share of the large one that the provider took in this time, seconds of the large one)
+        (seconds of the small broadcast, share of the large one that was accepted meanwhile, seconds of the large one)
     """
     began = time.time()
     large = chain.send(LARGE, recipients)
@@ -68,7 +68,7 @@ def main() -> int:
     with running_chain() as chain:
         for club_id, users in ((LARGE, large), (LARGE, own), (SMALL, others)):
             chain.people(club_id, users)
-        alone(chain, SMALL, others[:500])  # everything is warm
+        alone(chain, SMALL, others[:500])  # A small broadcast warms up all functions.
         table.add_row("alone", f"{alone(chain, SMALL, others):.1f}", "")
         for name, club_id, users in (("in a queue of its own", SMALL, others), ("in the same queue", LARGE, own)):
             took, meanwhile, whole = behind(chain, large, club_id, users)

@@ -1,12 +1,13 @@
 """Measure the processor time of Kafka's broker: `python -m benchmarks.broker`.
 
-Starts a broker on free ports. Prints its time at rest without clients and with waiting consumers, in milliseconds a
-second, and the time of a produced record by compression, of the broker and of the producer, in microseconds. The
-records are those of a broadcast: a delivery record and an outcome of 500 recipients, each flushed alone as at the end
-of an invocation, with the settings of masscomm/kafka/producer.py.
+The benchmark starts a broker on free ports. It prints the broker's processor time at rest (without clients, and with
+waiting consumers) in milliseconds per second, and the processor time of broker and producer per produced record, by
+compression, in microseconds. The records are those of a broadcast: a delivery record and an outcome of 500 recipients,
+each flushed alone as at the end of an invocation, with the settings of masscomm/kafka/producer.py.
 
-Measured on two shared cores: 19 ms a second at rest, 1.6 more for each waiting consumer, 0.2 ms a record without
-compression, 0.3 to 0.4 with lz4 or zstd. A broadcast has 0.007 records a recipient: most of the time is waiting.
+Measured on two shared cores: 19 ms per second at rest, and 1.6 ms more for each waiting consumer; 0.2 ms per record
+without compression, and 0.3 to 0.4 ms with lz4 or zstd. A broadcast has 0.007 records per recipient, so most of the
+broker's time is time at rest.
 """
 
 import argparse
@@ -41,7 +42,6 @@ FLUSH_S = 15.0
 
 
 def records() -> dict[str, bytes]:
-    """Return the encoded records by topic."""
     written = delivery(range(1, RANGE_SIZE + 1), record_id=str(uuid4()))
     sent = [
         RecipientOutcome(position, user_id, Decision(Status.SENT, None, "provider"), (str(uuid4()),))
@@ -54,7 +54,7 @@ def records() -> dict[str, bytes]:
 
 
 def rest_ms(server: psutil.Process, seconds: float) -> float:
-    """Return the broker's milliseconds a second during a pause."""
+    """Return the broker's processor time in milliseconds per second while it is at rest."""
     before = of_process(server)
     time.sleep(seconds)
     return (of_process(server) - before) / seconds * 1000
@@ -63,7 +63,7 @@ def rest_ms(server: psutil.Process, seconds: float) -> float:
 def produced_us(
     server: psutil.Process, producer: KafkaProducer, topic: str, value: bytes, count: int
 ) -> tuple[float, float]:
-    """Return the broker's and this process's microseconds a record."""
+    """Return the processor times of the broker and of this process in microseconds per record."""
 
     def check(error: Exception | None) -> None:
         if error is not None:
@@ -78,7 +78,7 @@ def produced_us(
 
 def producer(bootstrap: str, compression: str) -> KafkaProducer:
     """Return the functions' producer with another compression."""
-    # The library would log that the broker ended before the benchmark.
+    # log_level 0 suppresses librdkafka's errors about the broker, which ends before the producer.
     overrides: dict[str, Any] = {"compression.type": compression, "log_level": 0}
     return KafkaProducer(bootstrap, **overrides)
 
@@ -97,7 +97,6 @@ def waiting(bootstrap: str, count: int) -> list[Consumer]:
 
 
 def main() -> None:
-    """Print both tables."""
     arguments = argparse.ArgumentParser(description="Processor time of Kafka's broker.")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--records", type=int, default=300)
@@ -126,7 +125,7 @@ def main() -> None:
     console.print(f"at rest: {alone:.1f} ms/s, with {chosen.consumers} waiting consumers: {with_consumers:.1f} ms/s")
     table = Table("record", "bytes", "compression", "broker µs a record", "producer µs a record")
     for (topic, name), rounds in found.items():
-        # The first round warms the JVM up.
+        # The first round is a warm-up of the JVM.
         of_broker, of_producer = (statistics.median(each[side] for each in rounds[1:]) for side in (0, 1))
         shown = f"{name} (chosen)" if name == CHOSEN else name
         table.add_row(topic, f"{len(values[topic]):,}", shown, f"{of_broker:.0f}", f"{of_producer:.0f}")

@@ -1,15 +1,14 @@
 """Measure cold starts: `python -m benchmarks.cold_start [--runs N] [--only NAME]`.
 
-    import   a handler's import in a fresh process, compared with the naive one (boto3, confluent-kafka with its serdes,
-             opensearch-py and Powertools, all imported): processor time, wall time and memory, medians of N
-    package  the zip of each function, built for this machine's processor, unpacked and run under
-             awslambdaric: from the process's start until its first request for work (init), and until its first
-                 response,
-             to a batch without records (all adapters are built, none connects) or, over HTTP, to a rejected request
+    import   a handler's import in a fresh process, compared with the import of a naive handler (boto3, confluent-kafka
+             with its serdes, opensearch-py, Powertools): processor time, wall time and memory, medians of N runs
+    package  the zip of each function, built for this machine's processor, unpacked and run under awslambdaric: the
+             time from the start of the process until its first request for work (init) and until its first response.
+             The event is a batch without records (all adapters are built, none connects) or a rejected HTTP request.
 
-The two are measured in turns, so that other load on the machine affects both. Compare processor times: wall times on a
-busy machine vary. confluent-kafka's serdes need authlib, httpx and cachetools, which no other code here needs: they are
-installed into the benchmark's own folder, in their newest versions.
+Handler and naive handler are measured in turns, so that other load on the machine affects both. Compare processor
+times, because wall times vary on a busy machine. The serdes of confluent-kafka need authlib, httpx and cachetools,
+which no other code here needs: their newest versions are installed into the benchmark's own folder.
 """
 
 import argparse
@@ -53,7 +52,7 @@ print(json.dumps([cpu * 1000, (time.perf_counter() - wall) * 1000, memory / 1024
 
 @dataclass(frozen=True)
 class Imported:
-    """Medians: processor and wall time in ms, resident memory in MB with the interpreter's, number of modules."""
+    """The medians of processor time, wall time, resident memory (including the interpreter's) and number of modules."""
 
     cpu_ms: float
     wall_ms: float
@@ -71,7 +70,9 @@ def _once(code: str, path: str) -> list[float]:
 
 
 def imports(names: Mapping[str, str], runs: int, serdes: str) -> dict[str, Imported]:
-    """Return the medians of each name's code, in turns. The first turn fills the disk's cache and is not counted."""
+    """Return the medians of the code of each name, measured in turns. The first turn fills the disk cache and is not
+    counted.
+    """
     found: dict[str, list[list[float]]] = {name: [] for name in names}
     for turn in range(runs + 1):
         for name, code in names.items():
@@ -103,7 +104,7 @@ def _event(function: str) -> dict[str, object]:
     }
 
 
-# Addresses without a server: the functions connect to none before their first record.
+# Nothing listens at these addresses: the functions do not connect before their first record.
 ENVIRONMENT = {
     "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
     "SCHEMA_REGISTRY_URL": "http://127.0.0.1:9",

@@ -2,17 +2,18 @@
 
     python -m benchmarks.critical_during_bulk [--recipients 100000] [--probes 100]
 
-Both are measured in one run on one stack. A probe is a send to one user on the critical lane. A probe is produced every
-quarter of a second, independently of earlier probes, and ends when the SNS stand-in takes it. Functions, broker,
-OpenSearch and DynamoDB share the processors of one machine; the lanes cannot separate that. The bulk functions run at a
-lower priority (--nice), because in Lambda each function has a separate share of a processor.
+The idle pushes and the pushes during the broadcast are measured in one run on one stack. A probe is a send to one user
+on the critical lane. One probe is produced every quarter of a second, independently of earlier probes, and ends when
+the SNS stand-in accepts its push. Functions, broker, OpenSearch and DynamoDB share the processors of one machine, which
+the lanes cannot separate. The bulk functions run at a lower priority (--nice), because in Lambda each function has a
+separate share of a processor.
 
 The second table has the mean time for which runnable processes wait for a processor: the functions of each lane, and
 the servers that both lanes share.
 
-A probe's stages end when the preference checker has produced the build record, when the builder has produced the
-delivery record, and when SNS took the push, by the records' timestamps. Status 1 if the 99th percentile during the
-broadcast is more than twice the idle one, or if the broadcast ended before the probes.
+The stages of a probe end when the preference checker has produced the build record, when the builder has produced the
+delivery record, and when SNS has accepted the push, by the records' timestamps. The exit status is 1 if the 99th
+percentile during the broadcast is more than twice the idle one, or if the broadcast ended before the probes.
 """
 
 import argparse
@@ -49,24 +50,24 @@ STAGES = {
 
 @dataclass
 class Probe:
-    """The moments of one probe, in seconds since the epoch."""
+    """The times of one probe, in seconds since the epoch."""
 
     user_id: int
-    # When the send was produced.
+    # The time at which the send was produced.
     asked: float
-    # When its records were produced, by topic.
+    # The times at which the records of the send were produced, by topic.
     produced: dict[str, float] = field(default_factory=dict)
-    # When SNS took the push.
+    # The time at which SNS accepted the push.
     taken: float = 0.0
 
     def milliseconds(self) -> list[float]:
-        """Return the total, then preference checker, builder and delivery."""
+        """Return the milliseconds of the whole probe, then of preference checker, builder and delivery."""
         moments = [self.asked, *(self.produced[topic] for topic in STAGES), self.taken]
         return [(self.taken - self.asked) * 1000, *((after - before) * 1000 for before, after in pairwise(moments))]
 
 
 def probe(chain: RunningChain, users: Sequence[int]) -> dict[str, Probe]:
-    """Send to each user in turn. Returns the probes by send id."""
+    """Produce a send to each user in turn. Return the probes by send id."""
     asked = {}
     for user_id in users:
         began = time.time()
@@ -87,7 +88,7 @@ def measured(
 
 
 def arrived(chain: RunningChain, asked: dict[str, Probe], codec: Codec, reader: TopicReader) -> list[Probe]:
-    """Return the probes with all their moments. Raises SystemExit if a probe did not arrive."""
+    """Return the probes once all their times are known. Raises SystemExit if a probe did not arrive."""
     until = time.monotonic() + 30
     missing = {notification_id(send_id, each.user_id, "push"): each for send_id, each in asked.items()}
     while missing:
@@ -106,7 +107,6 @@ def arrived(chain: RunningChain, asked: dict[str, Probe], codec: Codec, reader: 
 
 
 def rows(name: str, found: Sequence[Probe]) -> Iterator[list[str]]:
-    """Yield the table's rows: the total and each stage."""
     columns = zip(*(each.milliseconds() for each in found), strict=True)
     for label, values in zip((name, "  preference checker", "  builder", "  delivery"), columns, strict=True):
         cuts = quantiles(values, n=100, method="inclusive")
@@ -148,7 +148,6 @@ def _report(text: str) -> None:
 
 
 def main() -> int:
-    """Print the tables. Returns 1 if a condition of the module's docstring fails."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.critical_during_bulk", description="A critical push, idle and during a broadcast."
     )

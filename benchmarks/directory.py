@@ -1,9 +1,10 @@
 """Measure the processor time of a look-up, of OpenSearch and of its client: `python -m benchmarks.directory`.
 
-Starts OpenSearch on a free port, indexes --users with settings, a device and its state, and asks in turn for the same
-users in several forms; those marked `chosen` are the forms of masscomm/directory/opensearch.py. Prints the medians of
-the rounds in microseconds a user, and the ratio to the first form of the same rows. MASSCOMM_JVM_OPTIONS adds options
-of the JVM: the local servers compile with C1 alone, and `-XX:TieredStopAtLevel=4` compiles as in production.
+The benchmark starts OpenSearch on a free port and indexes --users users with settings, a device and the device's state.
+It then looks up the same users with different forms of request, in turns; forms marked `chosen` are those of
+masscomm/directory/opensearch.py. It prints the medians of the rounds in microseconds per user, and their ratio to the
+first form for the same rows. MASSCOMM_JVM_OPTIONS adds JVM options: the local servers compile with C1 only, and
+`-XX:TieredStopAtLevel=4` compiles as in production.
 """
 
 import argparse
@@ -38,7 +39,7 @@ type LookUp = Callable[[OpenSearch, Ids], Any]
 
 
 def forms() -> dict[str, dict[str, LookUp]]:
-    """Return the forms of a look-up by name, for each kind of rows."""
+    """Return the forms of request by name, for each kind of rows."""
     both = {"users": _USER_COLUMNS, "user_settings": _SETTINGS_COLUMNS}
     return {
         "users and settings": {
@@ -59,7 +60,11 @@ def forms() -> dict[str, dict[str, LookUp]]:
 
 
 def by_id(columns: Mapping[str, Any]) -> LookUp:
-    """Look up by id. columns: of each index, None for whole documents, False for none."""
+    """Return a look-up by id.
+
+    Args:
+        columns: The columns to return from each index; None: whole documents, False: no columns.
+    """
 
     def documents(ids: Ids) -> Iterator[dict[str, Any]]:
         for name in ids:
@@ -70,7 +75,7 @@ def by_id(columns: Mapping[str, Any]) -> LookUp:
 
 
 def by_search(*indices: str) -> LookUp:
-    """Search for ids. A search does not find documents written since the last refresh."""
+    """Return a look-up that searches for ids; it does not find documents written since the last refresh."""
 
     def search(client: OpenSearch, ids: Ids) -> Any:
         body = {
@@ -86,7 +91,9 @@ def by_search(*indices: str) -> LookUp:
 
 
 def of_users(columns: Sequence[str] | None) -> LookUp:
-    """Search for the devices of users, as OpenSearchDirectory.devices does. columns: None for whole documents."""
+    """Return a search for the devices of users, as in OpenSearchDirectory.devices. With columns=None it returns whole
+    documents.
+    """
 
     def search(client: OpenSearch, ids: Ids) -> Any:
         body: dict[str, Any] = {
@@ -165,7 +172,9 @@ def _documents(user: int) -> Iterator[VersionedDocument]:
 def measure(
     client: OpenSearch, server: psutil.Process, users: int, rounds: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """Return (server, client) seconds of processor time a user of each round, by form; round robin."""
+    """Return the (server, client) processor time in seconds per user for each round, by form. The forms run in
+    turns.
+    """
 
     def spent() -> tuple[float, float]:
         return of_process(server), time.process_time()
@@ -185,7 +194,6 @@ def measure(
 
 
 def main() -> None:
-    """Print a row for each form."""
     arguments = argparse.ArgumentParser(description="Processor time of directory look-ups, by form.")
     arguments.add_argument("--users", type=int, default=10_000)
     arguments.add_argument("--rounds", type=int, default=7)
@@ -199,7 +207,7 @@ def main() -> None:
             client.indices.update_aliases(body={"actions": actions})
             fill(client, chosen.users)
             server = psutil.Process(stack.pid("opensearch"))
-            measure(client, server, chosen.users, 2)  # the JVM compiles
+            measure(client, server, chosen.users, 2)  # The unmeasured rounds warm up the JVM.
             found = measure(client, server, chosen.users, chosen.rounds)
     table = Table("look-up", "OpenSearch µs", "ratio", "client µs", title="a user")
     first: dict[str, float] = {}

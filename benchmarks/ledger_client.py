@@ -1,7 +1,7 @@
 """Measure the processor time of the delivery ledger's client: `python -m benchmarks.ledger_client`.
 
-The requests go to a process that answers each with `{}`, so that the figures contain this process's part alone: the
-item, JSON, the signature, HTTP. Prints the medians of the rounds in microseconds a call and a recipient.
+Another process answers each request with `{}`, so that the figures contain only this process's work: building the item,
+JSON, the signature, HTTP. The benchmark prints the medians of the rounds in microseconds per call and recipient.
 """
 
 import argparse
@@ -31,7 +31,6 @@ _END = b"\r\n\r\n"
 
 
 def answer(server: socket.socket) -> None:
-    """Answer the requests of one connection."""
     connection, _ = server.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     received = b""
@@ -70,7 +69,6 @@ def _results(count: int) -> Sequence[RecipientResult]:
 
 
 def main() -> None:
-    """Print a row for each call."""
     arguments = argparse.ArgumentParser(description="Processor time of the delivery ledger's client.")
     arguments.add_argument("--rounds", type=int, default=15)
     arguments.add_argument("--calls", type=int, default=100, help="of each kind in a round")
@@ -81,7 +79,7 @@ def main() -> None:
         os.environ |= {
             **AWS_CREDENTIALS,
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.getsockname()[1]}",
-            # As long as a role's.
+            # The token is as long as the session token of a role.
             "AWS_SESSION_TOKEN": "t" * 800,
         }
         client = DynamoDb(Limits(connections=1, connect_s=5, read_s=5))

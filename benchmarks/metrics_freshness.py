@@ -1,11 +1,12 @@
 """Measure the delay until a record is served: `python -m benchmarks.metrics_freshness [--seconds 90] [--rate 1000]`.
 
-Needs `make setup`; starts a broker, a registry, a database and the job itself (its process, with its own defaults and
-the devstack's: archive and log of recipients on), and stops them. Outcome records of three recipients are produced at
-an even rate. A record is served once a committed transaction has counted it. The benchmark reads the offsets that the
-job commits with its counts every few milliseconds, and finally compares the counts with the number of records produced.
+The benchmark needs `make setup`. It starts and stops a broker, a registry, a database and the metrics job, which is a
+separate process with its defaults and the devstack's (archive and log of recipients on). Outcome records of three
+recipients are produced at an even rate. A record is served once a committed transaction has counted it: the benchmark
+reads the offsets that the job commits with its counts every few milliseconds. Finally it compares the counts with the
+number of records produced.
 
-Printed: the time from just before a record is produced until it is served. Only the counts are asserted.
+It prints the time from just before a record is produced until it is served, and asserts only the counts.
 """
 
 import argparse
@@ -68,12 +69,12 @@ class Load:
         self._producer = Producer({"bootstrap.servers": stack.kafka_bootstrap, "linger.ms": 5})
         self._schema_id = schema_id
         self._lock = threading.Lock()
-        # {partition: (offset, produced at)}, in the order of the offsets
+        # Maps a partition to (offset, production time) of its unserved records, in the order of offsets.
         self._waiting: dict[int, deque[tuple[int, float]]] = defaultdict(deque)
         self.produced = 0
 
     def run(self, rate: int, seconds: float) -> None:
-        """Produce records in ticks of 10 ms."""
+        """Produce records at this rate, in ticks of 10 ms."""
         rng = random.Random(20261121)
         began = time.monotonic()
         while (passed := time.monotonic() - began) < seconds:
@@ -85,7 +86,7 @@ class Load:
             self._producer.poll(0)
             time.sleep(0.01)
         assert self._producer.flush(30) == 0
-        # An open producer keeps trying to reach the broker, which ends first, and logs errors.
+        # An open producer would log connection errors when the broker stops, so it is closed.
         self._producer.close()
 
     def _delivered(self, at: float) -> Any:
@@ -108,7 +109,7 @@ class Load:
 
 
 def measure(stack: StackConfig, schema_id: int, database: str, rate: int, seconds: float) -> list[tuple[float, float]]:
-    """Return (seconds since the load began, seconds until it was served) of each record."""
+    """Return (seconds since the load began, seconds until the record was served) of each record."""
     load = Load(stack, schema_id)
     began = time.time()
     thread = threading.Thread(target=load.run, args=(rate, seconds))

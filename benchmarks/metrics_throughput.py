@@ -1,29 +1,30 @@
-"""Measure the records counted a second: `python -m benchmarks.metrics_throughput [--events N] [--rounds 3]`.
+"""Measure the records counted per second: `python -m benchmarks.metrics_throughput [--events N] [--rounds 3]`.
 
-Needs `make setup`; starts a broker, a registry and a database of its own, and stops them. In one run, on one machine:
+The benchmark needs `make setup`. It starts and stops its own broker, registry and database, and measures in one run on
+one machine:
 
-  ours           the job's own batches: Kafka, decoding, three grains, the views the job keeps by default, totals by
-                 send, ids remembered, one transaction a batch
-  with archive   the same, and every record archived
-  three          three stateful streaming queries, a groupBy a grain, upserted by foreachBatch: the usual way, with no
-                 protection against replays or redeliveries, without totals by send and without views
-  row a commit   an upsert and a commit a record, into one table, on one connection, like a consumer that counts each
-                 record on arrival and stores no ids
-  all a commit   the guarantees of ours, a record at a time: its id once, and the three grains, in one statement and
-                 commit
+  ours           the metrics job's own batches: Kafka, decoding, three grains, the job's default views, totals by send,
+                 stored record ids, one transaction per batch
+  with archive   the same, and every record is archived
+  three          the usual design of three stateful streaming queries, one groupBy per grain, upserted by foreachBatch,
+                 without protection against redeliveries, totals by send, and views
+  row a commit   one upsert and one commit per record, into one table, on one connection, like a consumer that counts
+                 each record on arrival and stores no ids
+  all a commit   the guarantees of `ours` for one record at a time: its id and its three grains in one statement and
+                 one commit
 
-Small events are outcome records of three recipients, slices of a few hundred sends. Ours counts the whole topic, the
-other streams the end of it, in several micro-batches: once before it is timed, so that the JVM has compiled it, and
-then again in each round. Medians of the rounds are printed, with ratios. Only the counts are asserted, because speed
-varies on a shared machine.
+Events are outcome records of three recipients, slices of a few hundred sends. `ours` counts the whole topic, and the
+other streams count the end of the topic, in several micro-batches: once untimed, so that the JVM has compiled the code,
+and then once per round. The benchmark prints the medians of the rounds, with ratios. It asserts only the counts,
+because speed varies on a shared machine.
 
-  --memory       counts so many events once and prints the driver's memory after a collection, in even steps
-  --recipients   of each event; the last line has the number of them counted a second
-  --sends        number of the events' sends: with as many as events, each event is a separate send, like one-time
-                 passwords
-  --where        prints the processor time a record of ours and of three, by kind of work, once they are compiled
-  --java         further options of the JVM, such as -XX:StartFlightRecording=filename=/tmp/metrics.jfr
-  --batch        records a micro-batch, as SPARK_MAX_OFFSETS_PER_TRIGGER
+  --memory       count this number of events once and print the driver's memory after garbage collections, in even steps
+  --recipients   recipients per event; the last line of the output has the recipients counted per second
+  --sends        number of sends to which the events belong; if it equals --events, each event is a separate send, like
+                 one-time passwords
+  --where        print the processor time per record of `ours` and `three` by kind of work, after compilation
+  --java         further JVM options, such as -XX:StartFlightRecording=filename=/tmp/metrics.jfr
+  --batch        records per micro-batch, as SPARK_MAX_OFFSETS_PER_TRIGGER
 """
 
 import argparse
@@ -77,8 +78,9 @@ from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.support.servers.metrics_database import metrics_database
 
-# A cluster's heap and compilers: the devstack's are deliberately small. The code that reads records is called often
-# enough to be compiled well. The planner's thousands of methods, called a few hundred times a batch, are not worth it.
+# JVM options of a cluster, because the devstack's heap and compilers are deliberately small. The scaled threshold
+# compiles the code that reads records, but not the planner's thousands of methods, which run only a few hundred times
+# per batch.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods -XX:CompileThresholdScaling=8"
 SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in Grain}  # noqa: S608
 _MADE_AT_ONCE = 20_000
@@ -100,7 +102,7 @@ in_minute as ({_ADD.format(grain="minute")}), in_hour as ({_ADD.format(grain="ho
 
 
 def outcome(rng: random.Random, sends: int, number: int, recipients: int, at_ms: int) -> dict[str, Any]:
-    """An outcome record of so many recipients, of one of so many sends."""
+    """Return the outcome record with this number: of `recipients` recipients, and of one of `sends` sends."""
     place, send = number // sends * recipients, number % sends
     send_id = ids.chunk_id("benchmark", send)
     return {
@@ -124,14 +126,14 @@ def outcome(rng: random.Random, sends: int, number: int, recipients: int, at_ms:
 
 
 def encoded(schema_id: int, value: dict[str, Any]) -> bytes:
-    """An outcome record on the wire."""
+    """Return an outcome record in the Confluent wire format."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, _OUTCOME, value)
     return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
 
 
 def outcomes(schema_id: int, events: int, recipients: int, sends: int) -> Iterator[bytes]:
-    """Produce outcome records of sends in turns, each with other positions than all records before."""
+    """Yield encoded outcome records of the sends in turns, each with positions that no earlier record has."""
     begins = range(0, events, _MADE_AT_ONCE)
     made = partial(_outcomes_from, schema_id, events, recipients, sends, int(time.time() * 1000))
     with get_context("spawn").Pool() as pool:
@@ -146,7 +148,7 @@ def _outcomes_from(schema_id: int, events: int, recipients: int, sends: int, at_
 
 
 def produce(config: StackConfig, values: Iterable[bytes], compression: str = "lz4") -> None:
-    """Fill the topic `outcome`. compression: the chain's own is lz4 (masscomm.kafka.producer)."""
+    """Produce the records to the topic `outcome`. The functions' own compression is lz4 (masscomm.kafka.producer)."""
     producer = Producer(
         {
             "bootstrap.servers": config.kafka_bootstrap,
@@ -178,7 +180,7 @@ def count_all(
     archive: Archive | None = None,
     merged: Callable[[Merged], None] = lambda _: None,
 ) -> None:
-    """Count a stream of Kafka's records to its end, like the job. merged: called after each batch."""
+    """Count a stream of records to its end, as the metrics job does. `merged` is called after each batch."""
     staging, staging_sink = Staging(), sink.beside()
 
     def stage(frame: DataFrame, number: int, beside: Collection[int]) -> Staged:
@@ -207,7 +209,7 @@ def count_all(
 
 
 def bytes_by_class(pid: int) -> Counter[str]:
-    """Return the bytes of each class in a JVM's heap after a collection."""
+    """Return the bytes of each class in a JVM's heap after a garbage collection."""
     shown = subprocess.run(["jcmd", str(pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
     found: Counter[str] = Counter()
     for size, name in re.findall(r"^ *\d+: +\d+ +(\d+) +(\S+)", shown, re.MULTILINE):
@@ -216,7 +218,7 @@ def bytes_by_class(pid: int) -> Counter[str]:
 
 
 class Benchmark:
-    """One stack, one Spark, one filled topic."""
+    """The ways to count one filled topic with one Spark session, and their measurement."""
 
     def __init__(self, stack: StackConfig, spark: SparkSession, settings: Settings, recipients: int) -> None:
         self.stack, self.spark, self.settings, self.recipients = stack, spark, settings, recipients
@@ -225,7 +227,7 @@ class Benchmark:
         self.writers = writers.known
 
         self.ends = Broker(stack.kafka_bootstrap).ends(topic_names())
-        # Seconds of each batch of ours, from the end of the previous batch to its own.
+        # (records, seconds) of each batch of `ours`; the seconds are those since the end of the previous batch.
         self.batches: list[tuple[int, float]] = []
 
     def last(self, events: int) -> tuple[str, int]:
@@ -238,7 +240,9 @@ class Benchmark:
         return kafka_records(self.spark, self.settings, starting)
 
     def ours(self, events: int, *, archived: bool, look: Callable[[int], None] | None = None) -> float:
-        """Return the events counted a second. look: called after each batch with the number of counted records."""
+        """Return the events that `ours` counts per second. `look` is called after each batch with the number of counted
+        records.
+        """
         starting, remaining = self.last(events)
         counted, before = 0, time.perf_counter()
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
@@ -264,7 +268,7 @@ class Benchmark:
             return remaining / took
 
     def three(self, events: int) -> float:
-        """Events a second of three stateful queries over the last so many."""
+        """Return the events per second that three stateful queries count, over the last `events` events."""
         starting, remaining = self.last(events)
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
 
@@ -308,7 +312,7 @@ class Benchmark:
                 assert row[0] == events * self.recipients, (grain, row)
 
     def row_a_commit(self, rows: int) -> float:
-        """Rows a second, one upsert and one commit each."""
+        """Return the rows per second with one upsert and one commit per row."""
         with metrics_database(self.stack) as database, psycopg.connect(database, autocommit=True) as connection:
             statement = UPSERT.format(grain="minute")
 
@@ -319,7 +323,9 @@ class Benchmark:
             return rows / timed(run)
 
     def all_a_commit(self, records: int) -> float:
-        """Records a second, each refused if it was counted before, and counted in three grains, in one commit."""
+        """Return the records per second if each record is deduplicated and counted in three grains in its own
+        commit.
+        """
         with metrics_database(self.stack) as database, psycopg.connect(database, autocommit=True) as connection:
             connection.execute("create table one_by_one (id uuid primary key)")
 
@@ -338,13 +344,14 @@ class Benchmark:
             return records / took
 
     def memory(self, events: int, steps: int) -> None:
-        """Count the events once; print the memory after a collection about `steps` times, and the classes that grew.
+        """Count the events once; print the memory after a garbage collection about `steps` times, and the classes that
+        grew.
 
-        The memory is read when the next batch is staged and waits, so it does not include work on that batch.
+        The memory is read while the next batch is staged and waits, so it does not include work on that batch.
         """
         jvm: Any = self.spark.sparkContext._jvm
         tracker = self.spark.sparkContext.statusTracker()
-        # Objects in the heap at the last look within the first quarter of the events, and at the last look of all.
+        # The heap by class at the last reading within the first quarter of the events, and at the last reading.
         held: dict[str, Counter[str]] = {}
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         java = next(process for process in processes if "org.apache.spark.deploy.SparkSubmit" in process.cmdline())
@@ -376,7 +383,7 @@ class Benchmark:
             print(f"{size / 2**20:>8,.1f}  {name}")
 
     def where(self, events: int, *, three: bool) -> None:
-        """Count the events each way, once to be compiled; then again, and print the processor time by kind of work."""
+        """Count the events in each way, first untimed for compilation, and print the processor time by kind of work."""
         ways: dict[str, Callable[[], float]] = {"ours": lambda: self.ours(events, archived=False)}
         if three:
             ways["three"] = lambda: self.three(events)
@@ -394,7 +401,7 @@ class Benchmark:
 def rounds(
     bench: Benchmark, events: int, others: int, number: int, *, three: bool, archive: bool
 ) -> dict[str, list[float]]:
-    """Events a second of each way, one a round."""
+    """Return the events per second of each way, one figure per round."""
 
     def ours() -> float:
         bench.batches.clear()
@@ -422,7 +429,6 @@ def rounds(
 
 
 def report(runs: dict[str, list[float]], recipients: int) -> None:
-    """Print the medians, with ratios."""
     medians = {name: statistics.median(values) for name, values in runs.items()}
     for name, median in medians.items():
         shown = ", ".join(f"{value:,.0f}" for value in runs[name])
@@ -432,7 +438,9 @@ def report(runs: dict[str, list[float]], recipients: int) -> None:
 
 
 def settings_of(stack: StackConfig, batch: int) -> Settings:
-    """A job's on that stack, without a database; batch: records a micro-batch."""
+    """Return the settings of a metrics job on this stack, without a database. `batch` is the number of records per
+    micro-batch.
+    """
     return Settings(
         bootstrap_servers=stack.kafka_bootstrap,
         registry_url=stack.registry_url,
@@ -475,7 +483,7 @@ def main() -> None:
             settings = settings_of(stack, chosen.batch)
             settings = replace(settings, java_options=f"{settings.java_options} {chosen.java}")
             spark = spark_session(settings)
-            # The collection after each merge skips the objects that exist now, as in the job.
+            # The collections after each merge skip the objects that exist now, as in the job.
             gc.collect()
             gc.freeze()
             bench = Benchmark(stack, spark, settings, chosen.recipients)

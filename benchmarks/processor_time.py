@@ -1,4 +1,4 @@
-"""Processor time of this process and its children; of the JVM by kind of thread."""
+"""Measures the processor time of this process and its children, and of the JVM by kind of thread."""
 
 import re
 from collections import defaultdict
@@ -40,7 +40,7 @@ def spent() -> dict[str, float]:
         elif "kafka.Kafka" in command:
             found["Kafka's broker"] += own
         elif "postgres" in process.name():
-            # The parent has the time of its ended connections.
+            # The parent process has the times of the ended processes of its connections.
             found["Postgres"] += own + ended
     return found
 
@@ -57,6 +57,6 @@ def _of_threads(pid: int, whole: float) -> dict[str, float]:
         kind = next((kind for begin, kind in _THREADS.items() if name.startswith(begin)), "JVM: planning and the rest")
         ticks = fields.split()[11:13]
         found[kind] += sum(map(int, ticks)) / 100
-    # Time of ended threads, such as the thread of an ended query.
+    # The remainder is the time of ended threads, such as the thread of an ended query.
     found["JVM: planning and the rest"] += max(0.0, whole - sum(found.values()))
     return found

@@ -1,4 +1,4 @@
-"""Time for which runnable processes wait for a processor, by kind of process."""
+"""Measures the time for which runnable processes wait for a processor, by kind of process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,26 +13,30 @@ NANOSECONDS = 1e9
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """Seconds that processes ran; of their living threads: seconds that they waited to, and how many times they ran."""
+    """The seconds that processes ran; for their living threads, the seconds that they waited for a processor, and how
+    many times they ran.
+    """
 
     ran_s: float
     waited_s: float
     count: int
 
     def since(self, before: "Turns") -> "Turns":
-        """Return the difference to an earlier measurement."""
         return Turns(
             ran_s=self.ran_s - before.ran_s, waited_s=self.waited_s - before.waited_s, count=self.count - before.count
         )
 
     @property
     def wait_ms(self) -> float:
-        """Mean wait for one turn, in milliseconds."""
+        """Return the mean wait before a thread runs, in milliseconds."""
         return self.waited_s / self.count * 1000 if self.count else 0.0
 
 
 def turns(processes: Mapping[str, Sequence[int]]) -> dict[str, Turns]:
-    """Return the totals of each kind's processes, given by id. Ended processes are not counted.
+    """Return the totals of the processes of each kind. Ended processes are not counted.
+
+    Args:
+        processes: The process ids by kind.
 
     Source: Linux, Documentation/scheduler/sched-stats: /proc/PID/task/TID/schedstat.
     """
@@ -56,6 +60,6 @@ def _of_threads(pid: int) -> Iterator[tuple[int, int]]:
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:
             _ran, waited, count = map(int, path.read_text().split())
-        except OSError:  # it has ended
+        except OSError:  # The thread has ended.
             continue
         yield waited, count

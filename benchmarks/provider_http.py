@@ -1,7 +1,7 @@
 """Measure the processor time of a push with each HTTP client: `python -m benchmarks.provider_http`.
 
-Publishes from this process to the SNS stand-in, which is a process of its own, with each HTTP client and with boto3,
-and prints microseconds of the processor a publish. Each client runs several times in turn; the median counts.
+This process publishes to the SNS stand-in, which is a separate process, with each HTTP client and with boto3. The
+clients run several times in turns, and the benchmark prints the median processor time in microseconds per publish.
 """
 
 import argparse
@@ -33,7 +33,7 @@ MESSAGE = push_message(
 
 
 async def publish_all(publish: Callable[[], Awaitable[str]], count: int, workers: int) -> None:
-    """Publish so often, with so many calls at once."""
+    """Publish `count` times, with `workers` concurrent calls."""
     pending = iter(range(count))
 
     async def work() -> None:
@@ -44,14 +44,14 @@ async def publish_all(publish: Callable[[], Awaitable[str]], count: int, workers
 
 
 def measure(run: Callable[[], None], count: int) -> float:
-    """Return the microseconds of this process's processor a publish."""
+    """Return the processor time of this process in microseconds per publish."""
     began = time.process_time()
     run()
     return (time.process_time() - began) / count * 1e6
 
 
 def clients(loop: asyncio.AbstractEventLoop, count: int, workers: int) -> dict[str, Callable[[], None]]:
-    """By name: a function that publishes `count` times."""
+    """Return, for each HTTP client, a function that publishes `count` times."""
 
     def of_http(http: str) -> Callable[[], None]:
         push = SnsPush(http=http)
@@ -71,7 +71,6 @@ def clients(loop: asyncio.AbstractEventLoop, count: int, workers: int) -> dict[s
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description="Measure the processor time of a publish.")
     parser.add_argument("--publishes", type=int, default=4_000, help="a run (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="of each client (default: %(default)s)")
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "AWS_ENDPOINT_URL_SNS": sns.url,
         }
         loop, logged = asyncio.new_event_loop(), logging.getLogger("asyncio")
-        logged.disabled = True  # the connections end with the process
+        logged.disabled = True  # asyncio would warn about connections that end with the process.
         runs = clients(loop, options.publishes, options.workers)
         found: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(options.runs):

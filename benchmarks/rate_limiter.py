@@ -1,10 +1,10 @@
-"""Measure the used share of a provider's quota by several delivery functions that do not communicate.
+"""Measure which share of a provider's quota several delivery functions use that do not communicate.
 
     python -m benchmarks.rate_limiter [--per-s 300] [--functions 4] [--seconds 20]
 
-Each function is a process with delivery's use case, SNS' real client and a delivery ledger in memory. All call
-the devstack's SNS stand-in, which throttles calls above its total rate. The cases differ in the functions'
-configured rate: none, half of the quota, all of it, three times the quota.
+Each function is a process with the use case of delivery, the real SNS client and a delivery ledger in memory. All
+functions call the devstack's SNS stand-in, which throttles calls above its total rate. The cases differ in the
+configured rate of the functions: none, half of the quota, the whole quota, three times the quota.
 """
 
 import argparse
@@ -51,14 +51,14 @@ from tests.support.harness.chain import delivery, entry
 
 APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"
 RECIPIENTS = 500
-# Seconds until the rate limiters have adapted; not measured.
+# The unmeasured seconds at the start, in which the rate limiters adapt.
 WARM_UP_S = 6.0
 # The share of the quota that must be used in each measured second.
 TARGET = 0.97
 
 
 class DirectoryWithDevices(InMemoryDirectory):
-    """A directory in which each user id is that of a device, too."""
+    """A directory in which each user has one device, whose id equals the user's id."""
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         return {user_id: [_device(user_id)] for user_id in user_ids}
@@ -73,7 +73,7 @@ def _device(user_id: int) -> Device:
 
 
 class Minute:
-    """Lambda's context: a minute from now."""
+    """A Lambda context whose remaining time is one minute at its creation."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + 60
@@ -83,7 +83,9 @@ class Minute:
 
 
 def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, int]:
-    """Run one function until the time (of time.time()), record after record. Returns its recipients by status."""
+    """Run one function, record after record, until the given time (seconds since the epoch). Return its recipients by
+    status.
+    """
     clock, registry, producer = SystemClock(), InMemorySchemaRegistry(), InMemoryProducer()
     for topic in topics.chain_topics():
         if topic.schema is not None:
@@ -127,7 +129,9 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
 
 
 def measure(*, per_s: float, functions: int, seconds: float, share: float | None) -> dict[str, Any]:
-    """Measure one case: the used share of the limit after the warm-up, throttles, and recipients by status."""
+    """Measure one case. Return the used share of the limit after the warm-up, the throttles, and the recipients by
+    status.
+    """
     with SnsStandIn.start(any_endpoint=True) as sns, tempfile.TemporaryDirectory() as folder:
         sns.limit(per_s=per_s)
         until = time.time() + WARM_UP_S + seconds
@@ -171,7 +175,6 @@ def measure(*, per_s: float, functions: int, seconds: float, share: float | None
 
 
 def cases(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
-    """Return the cases, one for each quota."""
     return [
         measure(per_s=arguments.per_s, functions=arguments.functions, seconds=arguments.seconds, share=share)
         for share in (None, 0.5, 1.0, 3.0)
@@ -179,7 +182,7 @@ def cases(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
 
 
 def main() -> int:
-    """Print a table. Returns 1 if less than TARGET was used or a recipient failed."""
+    """Print a table. Return 1 if a case used less than TARGET of the quota or a recipient failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rate_limiter", description=__doc__)
     parser.add_argument("--per-s", type=float, default=300.0, help="calls a second that the provider accepts in total")
     parser.add_argument("--functions", type=int, default=4)

@@ -1,8 +1,8 @@
 """Measure the cost of the log of recipients: `python -m benchmarks.recipient_log [--events 2000] [--rounds 3]`.
 
-Needs `make setup`; starts a broker, a registry and a database of its own, and stops them. Counts the same topic of
-outcome records of 500 recipients with the log and without, in turns, and prints recipients a second: medians of the
-rounds, and the ratio. Each round reads all rows again.
+The benchmark needs `make setup`; it starts and stops its own broker, registry and database. It counts the same topic of
+outcome records of 500 recipients with the log and without it, in turns, and prints the recipients per second: medians
+of the rounds, and their ratio. Each round reads the whole topic.
 """
 
 import argparse
@@ -34,7 +34,7 @@ RECIPIENTS, SENDS = 500, 300
 
 
 def count(stack: StackConfig, spark: SparkSession, settings: Settings, events: int, *, logged: bool) -> float:
-    """Return the recipients counted each second."""
+    """Return the recipients counted per second."""
     known = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
     known.learn(registered_ids(stack.registry_url))
     records = kafka_records(spark, settings, "earliest")

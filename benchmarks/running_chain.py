@@ -1,6 +1,6 @@
-"""The running chain for measurements: functions, Kafka, registry, directory, DynamoDB, provider stand-in.
+"""Runs the chain for measurements: functions, Kafka, registry, directory, DynamoDB, provider stand-in.
 
-Without monolith, change data capture and Spark: the users are indexed in the form that cdc_consumer writes.
+The monolith, change data capture and Spark are omitted: users are indexed in the form that cdc_consumer writes.
 """
 
 import tempfile
@@ -29,7 +29,7 @@ from masscomm.domain.ids import notification_id
 TEXT = {"title": "Goal", "body": "We lead by one."}
 _SETTLE_S = 3.0
 _START_S = 240.0
-# No user settings change, and no metrics are counted.
+# These services are omitted, because no user settings change and no metrics are counted.
 _UNUSED = ("connect", "spark")
 
 
@@ -40,11 +40,11 @@ class RunningChain:
     stack: Stack
     sns: SnsStandIn
     emitter: Emitter
-    # Returns the specification of the Lambda host with further variables of all functions.
+    # Returns the specification of a Lambda host whose functions have these additional environment variables.
     host: Callable[[Mapping[str, str]], Service]
 
     def reconfigure(self, environment: Mapping[str, str]) -> None:
-        """Start the Lambda host again, with these variables of all functions in addition to the usual ones."""
+        """Restart the Lambda host, with these environment variables of all functions in addition to the usual ones."""
         self.stack.known["lambda_host"] = self.host(environment)
         self.stack.restart("lambda_host")
         time.sleep(_SETTLE_S)
@@ -69,15 +69,14 @@ class RunningChain:
         critical: bool = False,
         channel: str = "push",
     ) -> str:
-        """Produce a send. Returns its id."""
         return self.emitter.send(type, club_id, user_ids, critical=critical, channels=[channel], data=TEXT)
 
     def taken(self) -> dict[str, float]:
-        """Return the time at which SNS took each notification, by id, in seconds since the epoch."""
+        """Return the time at which SNS accepted each notification, by id, in seconds since the epoch."""
         return {each.notification_id: each.time for each in self.sns.received()}
 
     def await_taken(self, send_id: str, user_ids: Sequence[int], timeout_s: float) -> float:
-        """Return the time at which SNS took the send's last notification. Raises SystemExit after the time-out."""
+        """Return the time at which SNS accepted the send's last notification. Raises SystemExit after the time-out."""
         wanted = {notification_id(send_id, user_id, "push") for user_id in user_ids}
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
@@ -90,8 +89,12 @@ class RunningChain:
 
 @contextmanager
 def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: int = 0) -> Iterator[RunningChain]:
-    """Start everything; it ends with the block. environment: more for all functions; bulk_nice:
-    emulators.serverless."""
+    """Start the chain for the duration of the block.
+
+    Args:
+        environment: Additional environment variables of all functions.
+        bulk_nice: The niceness of the bulk functions' processes.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="masscomm-bench-") as folder,
         SnsStandIn.start(any_endpoint=True) as sns,
@@ -116,7 +119,7 @@ def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: in
             ]
             client.indices.update_aliases(body={"actions": actions})
             emitter = resources.enter_context(Emitter(config.kafka_bootstrap, config.registry_url, logger=KAFKA_LOGGER))
-            time.sleep(_SETTLE_S)  # consumer groups that have just been joined
+            time.sleep(_SETTLE_S)  # The consumer groups have just been joined and need some seconds to settle.
 
             def host(changes: Mapping[str, str]) -> Service:
                 return _changed(all_services(config)["lambda_host"], {**more, **changes}, bulk_nice)

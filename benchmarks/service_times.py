@@ -1,11 +1,11 @@
 """Measure the time of an invocation, for capacity: `python -m benchmarks.service_times [--write]`.
 
-Needs `make setup`; starts a broker, OpenSearch, LocalStack (DynamoDB, SES) and the SNS stand-in of its own, and stops
-them. The functions run in this process as they do in Lambda: the real adapters, records of one recipient and of many.
-Both wall time and this process's processor time (all threads) are measured: Lambda gives a function less of a processor
-than this machine, and only the processor time grows by that, not the waits. The medians of the runs are printed.
+The benchmark needs `make setup`; it starts and stops its own broker, OpenSearch, LocalStack (DynamoDB, SES) and SNS
+stand-in. The functions run in this process with the real adapters, for records of one recipient and of many. Wall time
+and this process's processor time (all threads) are measured, because Lambda gives a function less of a processor than
+this machine does, which lengthens only the processor time. The benchmark prints the medians of the runs.
 
---write puts the figures into capacity/service_times.json, from which docs/capacity.md is calculated.
+--write stores the figures in capacity/service_times.json, from which docs/capacity.md is calculated.
 """
 
 import argparse
@@ -73,8 +73,8 @@ FIGURES = Path(__file__).parents[1] / "infra" / "capacity" / "service_times.json
 COMMAND = "python -m benchmarks.service_times --write"
 GENERATION, CLUB = "g1", 7
 PROVIDER_MS = (0, 10, 25, 50, 100)
-# The figure of docs/metrics.md for `python -m benchmarks.metrics_throughput` (archived, the lower figure): it takes
-# minutes of both cores and is not repeated here.
+# The figure for `python -m benchmarks.metrics_throughput` (with archive, the lower figure) in docs/metrics.md. It is
+# not measured again here, because that occupies both cores for minutes.
 SPARK = {"source": "docs/metrics.md", "events_s": 23_000, "recipients_an_event": 3, "cores": 2}
 HANDLERS = ("preference_checker", "builder", "delivery")
 
@@ -82,14 +82,14 @@ type Invoke = Callable[[Sequence[AvroRecord]], None]
 
 
 class Minute:
-    """Lambda's context, with a constant remaining time of one minute."""
+    """A Lambda context whose remaining time is always one minute."""
 
     def get_remaining_time_in_millis(self) -> int:
         return 60_000
 
 
 class RecordingProducer:
-    """The real producer; it also keeps the values produced, by topic."""
+    """The real producer, which also stores the produced values by topic."""
 
     def __init__(self, producer: KafkaProducer) -> None:
         self._producer = producer
@@ -104,12 +104,13 @@ class RecordingProducer:
 
 
 class Chain:
-    """The three functions over the servers of one stack."""
+    """The functions preference_checker, builder and delivery on the servers of one stack."""
 
     def __init__(self, config: StackConfig, tables: OpenSearchTables, sns: SnsStandIn) -> None:
         clock = SystemClock()
         self.codec = Codec(registry_with_all_schemas())
-        # Delivery reports show real errors; the library would also log that the broker ended before the benchmark.
+        # log_level 0 suppresses librdkafka's errors about the broker, which ends before the producer. Failed deliveries
+        # of records are still reported.
         self.producer = RecordingProducer(KafkaProducer(config.kafka_bootstrap, log_level=0))
         self.directory = OpenSearchDirectory(tables.client, progress=lambda _: tables.progress, clock=clock)
         os.environ["AWS_ENDPOINT_URL_SNS"] = sns.url
@@ -117,7 +118,7 @@ class Chain:
         decisions = DynamoDbDecisionLog(clock=clock)
         self.check = self._step(
             "preference_checker",
-            topics.RECHECK,  # the lane in which a broadcast is checked
+            topics.RECHECK,  # The topic of the lane in which broadcasts are checked.
             CheckPreferences(
                 directory=self.directory,
                 clock=clock,
@@ -175,7 +176,7 @@ class Chain:
 
 
 def fill(tables: OpenSearchTables, users: int) -> None:
-    """Store users of one club with settings and a device each, and one template a channel."""
+    """Store users of one club, each with settings and a device, and one template per channel."""
     ids = range(1, users + 1)
     tables.put(*(User(user_id=i, club_id=CLUB, first_name=f"Name{i}", email=f"{i}@example.com") for i in ids))
     tables.put(*(UserSettings(user_id=i, channels={"push": i % 10 != 0}) for i in ids))
@@ -193,7 +194,7 @@ def arn(number: int) -> str:
 
 
 def timed(invoke: Invoke, record: Callable[[], AvroRecord], runs: int) -> dict[str, float]:
-    """Medians of the seconds on the wall and of this process's processor, after one run that does not count."""
+    """Return the medians of wall time and of this process's processor time in seconds, after one unmeasured run."""
     invoke([record()])
     wall, cpu = [], []
     for _ in range(runs):
@@ -215,7 +216,7 @@ def line(one: Mapping[str, float], many: Mapping[str, float], size: int) -> dict
 
 
 def measure(runs: int) -> dict[str, Any]:
-    """Every figure, from servers that are started for it."""
+    """Return all figures, measured on newly started servers."""
     with tempfile.TemporaryDirectory() as folder:
         config = StackConfig.on_free_ports(Path(folder))
         with (
@@ -253,7 +254,7 @@ def environment_of(stack: Stack) -> Iterator[None]:
 
 
 def functions(chain: Chain, runs: int) -> dict[str, Any]:
-    """The three functions, and delivery by e-mail."""
+    """Return the figures of preference_checker, builder and delivery, and of delivery by e-mail."""
 
     def sent(count: int) -> dict[str, float]:
         def chunk() -> RecheckRequested:
@@ -290,7 +291,11 @@ def _delivery(count: int, channel: str) -> DeliveryRequested:
 
 
 def slices(chain: Chain, sns: SnsStandIn, runs: int) -> list[dict[str, float]]:
-    """Return a slice's time for each provider latency: the difference of records of RANGE_SIZE and UNRECORDED."""
+    """Return the time of a slice (recipients published to together) for each latency of the provider.
+
+    A record of RANGE_SIZE recipients contains several slices, and a record of UNRECORDED recipients contains one. The
+    time of a slice is the difference of their invocation times, divided by the number of additional slices.
+    """
     found = []
     for provider_ms in PROVIDER_MS:
         sns.answer(*([Rule(code="slow", delay_s=provider_ms / 1000)] if provider_ms else []))
@@ -305,7 +310,7 @@ def slices(chain: Chain, sns: SnsStandIn, runs: int) -> list[dict[str, float]]:
 
 
 def directory(chain: Chain, server: psutil.Process, runs: int) -> dict[str, float]:
-    """OpenSearch's own processor time for a document by id, and for a user whose devices are searched."""
+    """Return OpenSearch's processor time in seconds for a document by id, and for the search of a user's devices."""
 
     def spent(work: Callable[[], object]) -> float:
         work()
@@ -322,7 +327,9 @@ def directory(chain: Chain, server: psutil.Process, runs: int) -> dict[str, floa
 
 
 def cold_start(function: str) -> float:
-    """Processor seconds to start Python and import the handler, as an environment does before its first invocation."""
+    """Return the processor seconds to start Python and import the handler, as before an environment's first
+    invocation.
+    """
     command = [sys.executable, "-c", f"import functions.{function}.handler"]
     runs = []
     for _ in range(5):

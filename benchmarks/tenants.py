@@ -2,9 +2,9 @@
 
     python -m benchmarks.tenants [--recipients 100000] [--sends 5]
 
-The quiet tenant's sends are produced one after another once the loud tenant's broadcast has begun. Printed for each:
-its seconds, and the share of the broadcast that the provider took in this time. The same send is first measured idle.
-Status 1 if the broadcast ended before a send or a recipient was missed.
+The send is first measured idle. Then the loud tenant's broadcast begins, and the quiet tenant's sends are produced one
+after another. The benchmark prints the seconds of each send, and the share of the broadcast that the provider accepted
+meanwhile. The exit status is 1 if the broadcast ended before a send, or if a recipient was missed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ TIMEOUT_S = 600.0
 
 
 def seconds(chain: RunningChain, users: Sequence[int]) -> float:
-    """Return the seconds from a send to these users until the provider took its last push."""
+    """Return the seconds from a send to these users until the provider accepted its last push."""
     began = time.time()
     return chain.await_taken(chain.send(QUIET, users), users, TIMEOUT_S) - began
 

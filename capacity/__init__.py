@@ -1,4 +1,4 @@
-"""A model of masscomm's costs, and of the limit that a growing load meets first. A simulation checks the model.
+"""A model of masscomm's costs and of the first limit that a growing load reaches. A simulation checks the model.
 
 `make capacity` prints the tables and writes them into docs/capacity.md.
 """

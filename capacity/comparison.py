@@ -1,4 +1,4 @@
-"""Compares the model with the simulation, for the same plan and service times, and shows their differences."""
+"""Compares the results of the model and of the simulation for the same plan and service times."""
 
 import random
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SEED = 20261121
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One figure, as the model and the simulation computed it, in the same unit."""
+    """A figure as computed by the model and by the simulation, in one unit."""
 
     label: str
     model: float
@@ -35,8 +35,8 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Lanes with planned arrivals of records, which `clock.run()` simulates. `critical` is None without a critical
-    lane (kind of send).
+    """Lanes (kinds of sends) with scheduled arrivals, which `clock.run()` simulates. `critical` is None without a
+    critical lane.
     """
 
     clock: Clock
@@ -57,7 +57,7 @@ def bulk_steps(
     """Return the three functions of the bulk lane (preference_checker, builder, delivery) in the sizes of the plan.
 
     Args:
-        poller_s: The seconds until a mapping gets a further poller; 0: it has all of them at once.
+        poller_s: The seconds until a mapping gets a further poller; 0: all pollers run from the start.
         even: Whether records are spread evenly over the partitions.
     """
     return [
@@ -156,8 +156,8 @@ def scene(
     even: bool = False,
     seed: int = SEED,
 ) -> Scene:
-    """Plan a broadcast to `recipients` or a steady load for `seconds`, together with one-time passwords for
-    `critical_s` seconds.
+    """Return a broadcast to `recipients` or a steady load for `seconds`, with one-time passwords for `critical_s`
+    seconds.
     """
     rng, clock = random.Random(seed), Clock()  # noqa: S311 - a simulation
     account, provider = Account(plan.lambda_concurrency), Provider(plan.sns_publish, burst=plan.sns_publish)
@@ -210,10 +210,9 @@ def of_a_broadcast(
 def of_a_steady_load(
     workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float, *, seconds: float, seed: int = SEED
 ) -> list[Compared]:
-    """Compare the notifications per second and the busy environments of each function, over the last two thirds of
-    the time.
+    """Compare the notifications per second and the busy environments of each function in a steady load.
 
-    In the first third, the load has not yet reached all functions.
+    The first third of the time is not counted, because the load has not yet reached all functions.
     """
     played = scene(workload, plan, times, provider_s, seconds=seconds, seed=seed)
     before: dict[str, float] = {}
@@ -234,9 +233,7 @@ def of_a_steady_load(
 
 
 def critical_wait_s(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> float:
-    """Return the model's time for a one-time password in seconds: three invocations and a provider call, without
-    waiting.
-    """
+    """Return the model's seconds from a one-time password's request to the provider's response, without queueing."""
     steps = critical_steps(workload, plan, times, provider_s)
     own = sum(step.invocation_s for step in steps) + sum(step.recipient_s for step in steps)
     calls = [step.calls for step in steps if step.calls is not None]
@@ -262,8 +259,8 @@ def partitions_for(rate: float, service_s: float, wait_s: float) -> int:
 
 
 def of_slices(times: ServiceTimes) -> Sequence[Compared]:
-    """Compare the formula for the time of a slice (recipients published to together) with the measured time, with
-    this machine's own processor.
+    """Compare the formula for the time of a slice (recipients published to together) with times measured on this
+    machine.
     """
     return [
         Compared(

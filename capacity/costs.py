@@ -24,14 +24,14 @@ from masscomm.domain.time_limits import LEDGER_KEPT_S
 MILLION = 1_000_000
 GB = 1e9
 DAYS_A_MONTH = HOURS_A_MONTH / 24
-# The bytes that an invocation logs: Lambda's own lines (start, end, report) in JSON, and one line of ours.
+# The bytes that an invocation logs: Lambda's own lines (start, end, report) in JSON, and one line of the function.
 LOG_BYTES_AN_INVOCATION = 1_500
 # The number of interface endpoints in infra/cdk/resources/network.py; a test compares it with the synthesised template.
 INTERFACE_ENDPOINTS = 10
 # The number of MSK Connect units in infra/cdk/resources/connector.py.
 CONNECT_UNITS = 1
 DATABASE_VCPUS = {"t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4}
-# The share of bytes whose client is in another zone than the leader of the partition; there are three zones.
+# The share of bytes that cross zones: of three zones, two are not the zone of the partition's leader.
 OTHER_ZONE = 2 / 3
 
 
@@ -44,7 +44,7 @@ class Cost:
 
 
 def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> list[Cost]:
-    """Return the charges by use, with every batch full."""
+    """Return the costs that depend on use, with every batch full."""
     invocations = {step: MILLION / (batch_records(step) * recipients_a_record(step, workload)) for step in STEPS}
     gb_s = {
         step: invocations[step]
@@ -63,8 +63,7 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
     written = share * ledger_units_s(bulk, times) + decisions
     kept_gb = allowed / times.slice_size * weights.ledger_bytes / GB
     through_gb = MILLION * weights.bytes_a_notification() / GB
-    # A record is written once, and read by the next function and, except for records of the topic `build`, by the Spark
-    # job.
+    # The next function reads each record. The Spark job reads it too, except on the topic `build`.
     reads = 2 - weights.bytes_a_notification(INPUTS["builder"]) / weights.bytes_a_notification()
     return [
         Cost(component="push (SNS)", dollars=allowed * (1 - workload.email) * workload.devices * price("sns_push")),
@@ -93,7 +92,7 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
 
 
 def a_month(plan: Plan) -> list[Cost]:
-    """Return the charges by the hour, which are independent of the load."""
+    """Return the hourly costs for a month, which are independent of the load."""
     environment = plan.environment
     kafka, search, database = environment.kafka, environment.opensearch, environment.database
     registry = environment.registry
@@ -176,9 +175,7 @@ def _topics(entry: FunctionEntry) -> int:
 
 
 def _memory_gb(warmth: Warmth) -> float:
-    """Return the memory of all environments that are kept warm and cause this kind of cost, one for each function,
-    in GB.
-    """
+    """Return the memory in GB of one environment of each function that has this protection against cold starts."""
     found = 0.0
     for entry in functions().values():
         profile = PROFILES[entry.package]
@@ -192,7 +189,6 @@ def _hourly(component: str, an_hour: float, a_month: float = 0.0) -> Cost:
 
 
 def total(costs: list[Cost]) -> float:
-    """The sum of all lines."""
     return sum(cost.dollars for cost in costs)
 
 

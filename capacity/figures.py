@@ -17,12 +17,12 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A published figure.
+    """A price, a quota or another published figure.
 
     Attributes:
         value: The number in `unit`.
         read: The month in which the source was read.
-        raise_by: How a quota can be raised.
+        raise_by: The way to raise a quota.
     """
 
     name: str

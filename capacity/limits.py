@@ -1,6 +1,4 @@
-"""Computes how much of each limit a load uses, which limit it meets first, and which is next after that one is
-raised.
-"""
+"""Computes which share of each limit a load uses, which limit it reaches first, and which limits follow."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +9,7 @@ from capacity.quotas import QUOTAS, quota, sns_publish
 from capacity.service_times import VCPU_MB, ServiceTimes
 from capacity.workload import Workload, sizes
 
-# A limit counts as met above this share, because the queue in front of a busier part grows quickly.
+# A limit counts as reached above this share, because queueing delays grow quickly with a higher utilisation.
 HEADROOM = 0.8
 # The vCPUs of instance types. Source: the tables of the instance families; OpenSearch and RDS use EC2's sizes.
 NODE_VCPUS = {"t3.medium.search": 2, "r7g.large.search": 2, "r7g.xlarge.search": 4}
@@ -27,13 +25,13 @@ type Raise = Callable[[Plan, float], tuple[Plan, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """One limit, and how much of it the workload uses."""
+    """A limit and its current use."""
 
     name: str
-    used: float  # `used` and `most` are in `unit`.
+    used: float  # The use and the limit, in `unit`.
     most: float
     unit: str
-    # Returns a plan whose limit is sufficient for a rate, and the change in words; None if the limit cannot be raised.
+    # Returns a plan with a sufficient limit for a rate, and a description of the change; None if the limit is fixed.
     raised: Raise | None = None
     grows: bool = True  # Whether the use grows with the rate.
 
@@ -42,13 +40,13 @@ class Limit:
         return self.used / self.most
 
     def met_at(self, workload: Workload) -> float:
-        """Return the rate in notifications per second at which the limit is used up."""
+        """Return the rate in notifications per second at which the limit is reached."""
         return workload.notifications_s / self.share if self.grows and self.used else inf
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A limit that was met, and the change that raised it."""
+    """A limit that was reached, and the change of the plan that raised it."""
 
     limit: Limit
     done: str
@@ -66,17 +64,17 @@ def limits(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: floa
 
 
 def first(found: list[Limit]) -> Limit:
-    """Return the limit of which the largest share is used."""
+    """Return the limit with the largest used share."""
     return max(found, key=lambda limit: limit.share)
 
 
 def raised_for(
     workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float, *, at_most: int = 60
 ) -> tuple[Plan, list[Change]]:
-    """Return a plan in which the load uses at most HEADROOM of each limit, and the limits in the order in which they
-    were met.
+    """Return a plan in which the load uses at most HEADROOM of each limit, and the raised limits in order.
 
-    Raises ValueError if a limit that cannot be raised is met.
+    Raises:
+        ValueError: The load reaches a limit that cannot be raised.
     """
     changes: list[Change] = []
     for _ in range(at_most):
@@ -220,7 +218,8 @@ def _more_pollers(step: str) -> Raise:
 def _stores(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> Iterator[Limit]:
     node = plan.environment.opensearch.instance_type
     rate, allowed = workload.notifications_s, workload.notifications_s * workload.allowed
-    # The preference checker looks up users and settings, the builder users, delivery settings and devices.
+    # The preference checker reads users and user settings, the builder reads users, and delivery reads user settings
+    # and devices.
     spent = (2 * rate + 2 * allowed + 4 * workload.critical_s) * times.document_s
     spent += (allowed * (1 - workload.email) + workload.critical_s) * times.devices_s
 
@@ -281,8 +280,8 @@ def ledger_units_s(workload: Workload, times: ServiceTimes) -> float:
 
 
 def records_s(workload: Workload) -> float:
-    """Return the records per second that the metrics job counts: sends, deliveries, outcome records of two
-    functions, and one of each for the critical lane.
+    """Return the records per second that the metrics job counts: sends, delivery records, outcome records of two
+    functions, and three records per critical send.
     """
     per = recipients_a_record("delivery", workload)
     return workload.notifications_s / workload.chunk + workload.notifications_s / per * 3 + 3 * workload.critical_s
@@ -353,6 +352,6 @@ def _multiple(value: float, of: int) -> int:
 
 
 def _round_up(value: float) -> float:
-    """Return a number rounded up to two digits, as in a request for a quota."""
+    """Return a number rounded up to two significant digits, as in a request for a higher quota."""
     step = 10 ** max(0, len(str(int(value))) - 2)
     return float(ceil(value / step) * step)

@@ -31,12 +31,12 @@ class Plan:
     """The sizes of an environment, and the quotas of its account."""
 
     environment: Environment
-    # For each function: the number of partitions of its bulk topic, and of each broadcast queue.
+    # The partitions by function: those of its bulk topic, which each of its broadcast queues has too.
     partitions: Mapping[str, int]
-    # For each function: the maximum number of pollers of its event source mapping.
+    # The maximum number of pollers by function.
     pollers: Mapping[str, int]
-    memory_mb: Mapping[str, int]  # For each function: its memory in MB.
-    sns_publish: float  # The following fields, from sns_publish to emr_vcpus, are quotas of AWS.
+    memory_mb: Mapping[str, int]  # The memory in MB by function.
+    sns_publish: float  # The fields from sns_publish to emr_vcpus are quotas of AWS.
     ses_rate: float
     lambda_concurrency: float
     table_writes: float
@@ -49,7 +49,7 @@ class Plan:
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
-        """Return the plan of the environment as it is configured, in an account with the default quotas."""
+        """Return the configured plan of the environment, in an account with the default quotas."""
         entries = functions()
         partitions = {topic.name: topic.partitions for topic in topics.chain_topics()}
         factor = environment.kafka.partitions_factor
@@ -70,15 +70,12 @@ class Plan:
         )
 
     def with_partitions(self, step: str, partitions: int) -> Self:
-        """Return the plan with another number of partitions of the function's topic."""
         return replace(self, partitions={**self.partitions, step: partitions})
 
     def with_pollers(self, step: str, pollers: int) -> Self:
-        """Return the plan with another maximum number of pollers of the function's mapping."""
         return replace(self, pollers={**self.pollers, step: pollers})
 
     def with_memory(self, step: str, memory_mb: int) -> Self:
-        """Return the plan with another memory of the function."""
         return replace(self, memory_mb={**self.memory_mb, step: memory_mb})
 
     def environments(self, step: str) -> float:
@@ -97,17 +94,14 @@ class Plan:
             self.partitions[step] - topic.partitions * factor
             for topic in known
             for step in STEPS
-            # A tenant uses one whole broadcast queue and no other, so that each queue needs the full number of
-            # partitions.
+            # A broadcast uses one queue alone, so every broadcast queue needs the full number of partitions.
             if topics.base_of(topic.name) == INPUTS[step] and topics.lane_of(topic.name) in BROADCASTS
         )
         return (usual + raised) * self.environment.kafka.replication_factor
 
 
 def _copies(data_nodes: int) -> int:
-    """Return the number of copies of the largest index: OpenSearch adds and removes replicas with the number of
-    nodes.
-    """
+    """Return the number of copies of the largest index; OpenSearch adjusts the replicas to the number of nodes."""
     index = json.loads(files("schemas").joinpath("indices/users.json").read_text())["settings"]["index"]
     fewest, most = map(int, index["auto_expand_replicas"].split("-"))
     return int(index["number_of_shards"]) * (1 + max(fewest, min(most, data_nodes - 1)))
@@ -115,7 +109,6 @@ def _copies(data_nodes: int) -> int:
 
 @cache
 def functions() -> Mapping[str, FunctionEntry]:
-    """Return every function by its deployed name."""
     return {entry.name: entry for entry in read_catalogue(generation="g1")}
 
 
@@ -128,9 +121,7 @@ def batch_records(step: str, lane: Lane = Lane.BULK) -> int:
 
 
 def recipients_a_record(step: str, workload: Workload) -> float:
-    """Return the number of notifications in a full record of the function's topic: requested ones, some of which are
-    suppressed.
-    """
+    """Return the number of notifications in a full record of the function's input topic, including suppressed ones."""
     return workload.chunk if step == "preference_checker" else RANGE_SIZE
 
 

@@ -10,7 +10,7 @@ _SNS = "AWS General Reference, Amazon SNS endpoints and quotas, Publish API thro
 _ASK = "Service Quotas: asked for, and granted by AWS"
 _POLLERS = "AWS Lambda developer guide, Apache Kafka event poller scaling modes"
 
-# The quota of each listed region. The same source gives 300 per second for every other region.
+# The quota of each listed region. The same source says 300 per second for all other regions.
 SNS_PUBLISH: Mapping[str, float] = MappingProxyType(
     {
         "us-east-1": 30_000,

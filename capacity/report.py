@@ -33,10 +33,11 @@ from infra.cdk.config import ENVIRONMENTS, PROD, Environment
 
 PAGE = Path(__file__).parents[1] / "docs" / "capacity.md"
 RATES = (1_000, 10_000, 50_000)
-# Rate in notifications per second → the simulated seconds: enough for some hundred thousand notifications.
+# Maps a rate in notifications per second to the simulated seconds, which suffice for some hundred thousand
+# notifications.
 SIMULATED_S = {1_000: 300.0, 10_000: 90.0, 50_000: 30.0}
 MILLION = 1_000_000
-# The assumed latency of an SNS call in seconds; AWS publishes none. Up to some 25 ms it has little effect, because
+# The assumed latency of an SNS call in seconds; AWS publishes none. Latencies up to about 25 ms hardly matter, because
 # sixteen calls run concurrently.
 PROVIDER_S = 0.02
 # The assumed seconds after which a mapping with one poller gets another one; AWS publishes no figure.
@@ -162,8 +163,8 @@ def costs() -> str:
 
 
 def hourly() -> str:
-    """Return the table of the environment's costs by component for a million notifications, at the fewest hours a
-    day.
+    """Return the table of the environment's costs by component for a million notifications, if the load lasts for the
+    smallest number of hours a day.
     """
     hours = HOURS_A_DAY[0]
     columns = [
@@ -202,8 +203,8 @@ def _share(limit: Limit) -> str:
 
 
 def changes() -> str:
-    """Return the table of changes to the production environment for each rate, in the order in which the limits are
-    met.
+    """Return the table of the changes to the production environment that each rate needs, in the order of the
+    limits.
     """
     rows = []
     for rate in RATES:
@@ -213,7 +214,7 @@ def changes() -> str:
 
 
 def delivery() -> str:
-    """Return the table of the number of environments, and so of partitions, that delivery needs."""
+    """Return the table of the environments that delivery needs. The number of partitions must be as large."""
     plan = Plan.of(PROD)
     small = plan.memory_mb["delivery"]
     rows = []

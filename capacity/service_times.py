@@ -1,9 +1,8 @@
-"""Measured service times of invocations, and their estimates at the memory of a Lambda function.
+"""Measured service times of invocations, and estimates of them at the memory of a Lambda function.
 
-The figures are in service_times.json, which `python -m benchmarks.service_times --write` renews. They have wall time
-and processor time. Lambda gives a function with 1,769 MB one vCPU, and a function with less memory a proportional
-share. With a share, the processor time becomes longer, and the waiting time stays the same. A vCPU is assumed to be as
-fast as a core here.
+`python -m benchmarks.service_times --write` renews the wall times and processor times in service_times.json. Lambda
+gives a function with 1,769 MB one vCPU, and a function with less memory a proportional share, which lengthens its
+processor time and not its waiting time. The model assumes that a vCPU is as fast as a core of the measuring machine.
 """
 
 import json
@@ -18,22 +17,21 @@ FILE = Path(__file__).with_name("service_times.json")
 # The memory in MB with which a function has one vCPU. Source: AWS Lambda developer guide, "Configure Lambda function
 # memory".
 VCPU_MB = 1_769
-# Waiting and computing overlap only in part when threads run in parallel, so this share of the shorter time is added to
-# the longer one. The share is fitted to the measurements of three runs of benchmarks.service_times, with deviations of
-# at most about a fifth.
+# With parallel threads, waiting and computing overlap only in part: this share of the shorter time is added to the
+# longer one. The share is fitted to three runs of benchmarks.service_times, with deviations of at most about a fifth.
 NOT_OVERLAPPED = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Time:
-    """A wall time, and the processor time in it, in seconds."""
+    """A wall time in seconds, and its part that is processor time."""
 
     wall_s: float
     cpu_s: float
 
     def at(self, memory_mb: float) -> float:
-        """Return the wall time in seconds in a function with this memory. Only one thread computes at a time, so
-        that more than one vCPU does not help.
+        """Return the wall time in seconds in a function with this memory. One thread computes at a time, so at most one
+        vCPU is used.
         """
         return max(0.0, self.wall_s - self.cpu_s) + self.cpu_s * max(1.0, VCPU_MB / memory_mb)
 
@@ -51,9 +49,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """The measured time of one slice of delivery (recipients published to together) with one call per recipient and
-    this latency of the provider.
-    """
+    """The measured time of a slice of delivery (recipients published to together) at one latency of the provider."""
 
     provider_ms: float
     slice_s: float
@@ -73,15 +69,14 @@ class ServiceTimes:
     devices_s: float
     cold_start_s: Mapping[str, float]  # The processor time of a cold start by function, in seconds.
     spark_recipients_s: float  # The recipients that the Spark job counts per second and core.
-    origin: str  # Where and when the figures were measured.
+    origin: str  # The place and the date of the measurement.
 
     def slice_s(self, calls: float, provider_s: float, memory_mb: float, *, line: str = "delivery") -> float:
         """Return the seconds that the provider calls of a slice (recipients recorded together) take with parallel
         workers.
 
-        The result is the longer one of two times (the processor time of all calls, and the provider's latency of all
-        waves of calls), plus the part that does not overlap. comparison.py computes the deviation from the measured
-        slices.
+        The result is the longer of two times (processor time of all calls; latency of all consecutive waves of parallel
+        calls) plus the part of the shorter time that does not overlap. comparison.py compares it with measured slices.
         """
         each = self.lines[line].recipient.at(memory_mb)
         waves = ceil(calls / self.workers - 1e-9)
@@ -90,7 +85,6 @@ class ServiceTimes:
 
 @cache
 def measured(file: Path = FILE) -> ServiceTimes:
-    """Return the measured times in the file service_times.json."""
     document: dict[str, Any] = json.loads(file.read_text())
     spark = document["spark"]
     return ServiceTimes(

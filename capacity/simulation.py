@@ -31,13 +31,13 @@ class Calls:
     the next slice begin.
     """
 
-    workers: int  # The number of concurrent calls.
+    workers: int  # The number of calls that run concurrently.
     slice_size: int
-    # The environment's own processor time for a call in seconds; these times do not overlap.
+    # The processor time of a call in seconds. The environment has one processor, so processor times of calls add up.
     cpu_s: float
-    latency_s: float  # The provider's latency of a call in seconds.
+    latency_s: float  # The provider's latency in seconds.
     per_recipient: float
-    # The share of the shorter of the two times that does not overlap with the longer one.
+    # The share of the shorter one of processor time and latency that does not overlap with the longer one.
     not_overlapped: float = 0.0
 
 
@@ -50,18 +50,18 @@ class Step:
     batch: int  # The maximum number of records in a batch.
     # The maximum number of recipients in a record that the function produces.
     record: int
-    invocation_s: float  # The time of an invocation without provider calls, in seconds.
-    # The additional time for each recipient without provider calls, in seconds.
+    invocation_s: float  # The seconds of an invocation without recipients, excluding provider calls.
+    # The additional seconds for each recipient, excluding provider calls.
     recipient_s: float
     passed: float = 1.0  # The share of recipients that are not suppressed.
-    # The number of pollers at the start, and the maximum; one more is added every poller_s seconds.
+    # The initial and the maximum number of pollers; one poller is added every poller_s seconds.
     pollers: tuple[int, int] = (1, 1)
     poller_s: float = 0.0
     environments: float = inf  # The maximum number of environments of the function.
     warm: int = 0
     cold_start_s: float = 0.0
-    calls: Calls | None = None  # The provider calls; only delivery has them.
-    # Whether records go to the partitions in turn, and not by the hash of a key.
+    calls: Calls | None = None  # The provider calls of delivery; None for other functions.
+    # Whether records are distributed round robin and not by a hash of their key.
     even: bool = False
 
 
@@ -74,7 +74,9 @@ class Record:
 
 
 class Provider:
-    """A rate of calls that all environments share. `burst` is the number of calls that are admitted at once."""
+    """A provider with one rate of calls for all environments. `burst` is the number of calls that are admitted at
+    once.
+    """
 
     def __init__(self, rate: float, burst: float = 0.0) -> None:
         self.rate = rate
@@ -83,7 +85,7 @@ class Provider:
         self._burst_s = burst / rate if rate < inf else 0.0
 
     def admit(self, calls: float, now: float) -> float:
-        """Return the time at which the last of these calls is admitted."""
+        """Return the time at which the last of `calls` calls is admitted."""
         self.calls += calls
         if self.rate == inf:
             return now
@@ -170,7 +172,7 @@ class Mapping:
         return self._busy_s
 
     def put(self, record: Record) -> None:
-        """Add a record to a random partition, as the hash of a key does."""
+        """Add a record to the next partition if `step.even` is set, else to a random one, like the hash of a key."""
         number = self._put % self.step.partitions if self.step.even else self._rng.randrange(self.step.partitions)
         self._put += 1
         partition = self._partitions[number]
@@ -270,14 +272,15 @@ class Result:
     arrived: float = 0.0  # The fields arrived, suppressed and delivered are numbers of recipients.
     suppressed: float = 0.0
     delivered: float = 0.0
-    inside_s: float = 0.0  # The number of recipients that are being processed, summed over time.
+    # The integral of the number of recipients in progress over time, for the mean by Little's law.
+    inside_s: float = 0.0
     ended_s: float = 0.0  # The time of the last delivery.
-    # For each delivered record: (seconds from arrival to the provider's response, number of recipients).
+    # (seconds from arrival to the provider's response, number of recipients) of each delivered record.
     waits: list[tuple[float, float]] = field(default_factory=list)
     steps: list[Mapping] = field(default_factory=list)
 
     def percentile(self, share: float) -> float:
-        """Return the seconds within which this share of the delivered recipients was delivered; 0 if none was."""
+        """Return a percentile of the seconds from arrival to delivery, over recipients; 0 if none was delivered."""
         remaining = share * sum(count for _, count in self.waits)
         for wait, count in sorted(self.waits):
             remaining -= count

@@ -30,7 +30,7 @@ from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_
 from masscomm.stores.delivery_ledger import CallResult, RecipientResult, to_document
 
 KB = 1024
-# A user id, a time and a club id that are as large as real ones: Avro encodes smaller numbers in fewer bytes.
+# Realistically large values of a user id, a time and a club id, because Avro encodes smaller numbers in fewer bytes.
 _FIRST_USER, _NOW_MS, _CLUB, _ID = 30_000_000, 1_790_000_000_000, 4_711, str(UUID(int=1))
 _SENT = Decision(Status.SENT, None, "provider")
 _OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", settings_version=123_456_789)
@@ -176,7 +176,7 @@ def _ledger_item(workload: Workload) -> int:
     )
     decided = [
         RecipientResult(position=position, user_id=_FIRST_USER + position, decision=_SENT, call_results=answers)
-        # The service times are also measured with slices (recipients recorded together) of this size.
+        # The slice (recipients recorded together) has the same size as in the measurements of service times.
         for position in range(measured().slice_size)
     ]
     names = "record_id part decided owner recorded_ms expires_at".replace(" ", "")

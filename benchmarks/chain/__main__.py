@@ -16,11 +16,11 @@ Scenarios:
     hops          --hop-messages through three bare Kafka hops
     counts        requests to DynamoDB by operation, through a proxy that counts them
 
-Functions, servers and emulation share the processors of this machine. Emulation is what AWS would do or what only the
-measurement needs: the Lambda host with its pollers and its gateway, the provider stand-in, the emitter of sends.
-Processor times come from /proc of each process. They include the servers' work at rest, which is measured too. JVMs run
-with the options of the local stack (devstack/service.py), where only the first compiler runs; MASSCOMM_JVM_OPTIONS adds
-others.
+Functions, servers and emulation share the processors of this machine. Emulation is everything that AWS would run or
+that only the measurement needs: the Lambda host with its pollers and gateway, the provider stand-in, the emitter of
+sends. Processor times are read from /proc for each process, and include the servers' work at rest, which is also
+measured separately. JVMs run with the options of the local stack (devstack/service.py), which disable the second
+compiler; MASSCOMM_JVM_OPTIONS adds options.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def warm_up(chain: RunningChain, chosen: argparse.Namespace) -> None:
 def run(chosen: argparse.Namespace) -> tuple[dict[str, list[Measured]], dict[str, float]]:
     """Return the runs of each scenario, and the processor time at rest.
 
-    Each round runs every scenario, so that other load affects all alike.
+    Each round runs every scenario, so that other load on the machine affects all scenarios alike.
     """
     found: dict[str, list[Measured]] = {}
     with running_chain({"LOG_LEVEL": "INFO", "POWERTOOLS_LOG_LEVEL": "INFO"}) as chain:
@@ -130,7 +130,6 @@ def _spread(values: Sequence[Any]) -> Any:
 
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return the table of medians with their range."""
     made = Table("scenario", "/s (min to max)", "p50 ms", "p99 ms", "functions", "servers", "emulation, µs", "missed")
     for name, one in results.items():
         rate, groups = one["per_s"], one["group_us"]
@@ -149,7 +148,6 @@ def _report(text: str) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.chain", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -184,7 +182,7 @@ def main() -> int:
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{os.cpu_count()} shared cores ({platform.machine()}), Python {platform.python_version()}",
         "runs": chosen.runs,
-        # Milliseconds of processor time in a second without load.
+        # The processor time without load in milliseconds per second.
         "at_rest_ms": {role: round(value * 1000, 1) for role, value in sorted(rest.items())},
         "scenarios": results,
     }

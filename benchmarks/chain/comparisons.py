@@ -1,4 +1,4 @@
-"""The chains that masscomm is compared with, on the same servers: the naive one and three bare Kafka hops."""
+"""The chains that masscomm is compared with, on the same servers: the naive chain and three bare Kafka hops."""
 
 import json
 import signal
@@ -59,7 +59,6 @@ def naive_chain(chain: RunningChain) -> Iterator[None]:
 
 @contextmanager
 def bare_hops(chain: RunningChain) -> Iterator[None]:
-    """Run three bare hops during the block."""
     _create(chain, [hop.topic(number) for number in range(1, hop.HOPS + 2)])
     options = ["--kafka", chain.stack.config.kafka_bootstrap]
     with _running([["benchmarks.naive.hop", str(number), *options] for number in range(1, hop.HOPS + 1)]):
@@ -67,14 +66,13 @@ def bare_hops(chain: RunningChain) -> Iterator[None]:
 
 
 class LastHop:
-    """The messages that passed all bare hops, in the form of `benchmarks.chain.measure.Taken`."""
+    """The messages that passed all bare hops, with the interface of `benchmarks.chain.measure.Taken`."""
 
     def __init__(self, chain: RunningChain) -> None:
         self._bootstrap = chain.stack.config.kafka_bootstrap
         self._place = TopicPartition(hop.topic(hop.HOPS + 1), 0)
 
     def count(self) -> int:
-        """Return the number of messages so far."""
         consumer = self._consumer()
         try:
             _, end = consumer.get_watermark_offsets(self._place, timeout=_TIMEOUT_S)
@@ -83,7 +81,7 @@ class LastHop:
             consumer.close()
 
     def taken_from(self, first: int) -> Iterator[tuple[str, float]]:
-        """Yield the notification id and the time of each message from a number on."""
+        """Yield the notification id and the time of each message, beginning with number `first`."""
         remaining = self.count() - first
         consumer = self._consumer()
         try:

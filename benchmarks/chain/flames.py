@@ -20,13 +20,13 @@ from benchmarks.chain.svg import Drawing
 _RATE_PER_S = 500
 _LONGEST_S = 3_600
 _STOP_S = 60.0
-# As py-spy writes it: "name (folder/file.py:12)".
+# The format of a frame in py-spy's output: "name (folder/file.py:12)".
 _FRAME = re.compile(r"^(?P<name>.*) \((?P<file>[^()]*?)(?:\.py)?(?::\d+)?\)$")
 _WIDTH, _ROW, _TOP, _MARGIN = 1200, 17, 44, 10
-# Narrower boxes, by their share of the whole, are not drawn.
+# Boxes narrower than this share of the whole are not drawn.
 _NARROWEST = 0.002
 _LETTER_PX = 6.3
-# Colours by the first matching beginning of a frame's name.
+# The colour of a frame is that of the first entry with which the frame's name begins.
 _COLOURS = {
     "functions.": "#e4572e",
     "masscomm.": "#f3a712",
@@ -51,7 +51,11 @@ def sampler() -> str:
 
 @contextmanager
 def sampled(processes: Mapping[str, int], folder: Path) -> Iterator[None]:
-    """Sample processes, given by name and id, during the block; a file for each name, with a stack a line."""
+    """Sample these processes during the block. Each name gets a file with one stack per line.
+
+    Args:
+        processes: The process ids by name.
+    """
     common = [sampler(), "record", "--gil", "--nonblocking", "--format", "raw"]
     common += ["--rate", str(_RATE_PER_S), "--duration", str(_LONGEST_S)]
     running = [
@@ -84,13 +88,15 @@ def _frame(text: str) -> str:
     found = _FRAME.match(text)
     if found is None:
         return text
-    # A file outside the module path would have its folders of this machine.
+    # The path outside the module path is removed, because it contains folders of this machine.
     module = found["file"].rpartition("site-packages/")[2].lstrip("/").removesuffix("/__init__").replace("/", ".")
     return f"{module}.{found['name']}"
 
 
 def flame_graph(stacks: Mapping[str, int], title: str) -> str:
-    """Return the SVG: a box for each frame, as wide as its share of processor time, the outermost frame on top."""
+    """Return the SVG: a box for each frame, whose width is its share of processor time, with the outermost frame on
+    top.
+    """
     root = _tree(stacks)
     boxes = list(_boxes(root, 0, 0.0, root.samples))
     depth = 1 + max((row for row, *_ in boxes), default=0)

@@ -1,4 +1,4 @@
-"""The loads: each emits sends to the running chain and returns them with the times at which it emitted them."""
+"""The loads: each one sends to the running chain and returns its sends with the times at which they were emitted."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ class Sent:
     channel: str = "push"
 
     def notifications(self) -> list[str]:
-        """Return the ids of its notifications."""
+        """Return the ids of the notifications of the send."""
         return [notification_id(self.send_id, user_id, self.channel) for user_id in self.users]
 
 
@@ -43,7 +43,7 @@ type Load = Callable[[RunningChain], list[Sent]]
 
 
 def broadcast(recipients: int, channel: str = "push") -> Load:
-    """One send to this many users of one tenant."""
+    """Return a load: one send to this many users of one tenant."""
 
     def emit(chain: RunningChain) -> list[Sent]:
         users = range(1, recipients + 1)
@@ -54,7 +54,7 @@ def broadcast(recipients: int, channel: str = "push") -> Load:
 
 
 def small_sends(count: int, tenants: int) -> Load:
-    """Sends with one recipient each, produced at once to the topic of the monolith."""
+    """Return a load: sends with one recipient each, all produced at once to the monolith's topic."""
 
     def emit(chain: RunningChain) -> list[Sent]:
         config = chain.stack.config
@@ -87,7 +87,7 @@ def small_sends(count: int, tenants: int) -> Load:
 
 
 def rest_sends(count: int, tenants: int) -> Load:
-    """Sends with one recipient each over REST, on a few persistent connections."""
+    """Return a load: sends with one recipient each over REST, on a few persistent connections."""
 
     async def post(client: httpx.AsyncClient, numbers: Sequence[int]) -> list[Sent]:
         sent = []
@@ -109,7 +109,7 @@ def rest_sends(count: int, tenants: int) -> Load:
 
 
 def in_turn(count: int, recipients: int, *, critical: bool = False) -> Load:
-    """Sends to a few users, each after the provider has accepted the previous one."""
+    """Return a load: sends to a few users, each after the provider has accepted the previous one."""
 
     def emit(chain: RunningChain) -> list[Sent]:
         sent = []

@@ -18,20 +18,20 @@ _AT_REST_TIMEOUT_S = 300.0
 
 
 class Taken(Protocol):
-    """The end of the chain, with the notifications and their times."""
+    """The end of a chain, which counts the notifications that have arrived and their times."""
 
     def count(self) -> int:
-        """Return the number of calls so far."""
+        """Return the number of notifications that have arrived."""
         ...
 
     def taken_from(self, first: int) -> Iterator[tuple[str, float]]:
-        """Yield the notification id and the time, in seconds since the epoch, of each call from a number on."""
+        """Yield id and time (seconds since the epoch) of each arrived notification, beginning with number `first`."""
         ...
 
 
 @dataclass(frozen=True)
 class Provider:
-    """The calls that the provider stand-in took."""
+    """The calls that the provider stand-in accepted."""
 
     chain: RunningChain
 
@@ -44,29 +44,28 @@ class Provider:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One run of a load. Times and numbers of each recipient unless another unit is named."""
+    """The results of one run of a load. Times and counts are per recipient unless the field names another unit."""
 
     recipients: int
-    # Duration from the first send's emission to the last call that the provider took.
+    # The duration from the emission of the first send to the last call that the provider accepted.
     seconds: float
     per_s: float
     p50_ms: float
     p99_ms: float
-    # Recipients without a call, and calls beyond one for each recipient.
+    # The number of recipients without a provider call, and of provider calls beyond one per recipient.
     missed: int
     duplicates: int
-    # Microseconds of processor time by role, and by group of roles.
+    # The processor time in microseconds by role of a process, and by group of roles.
     processor_us: dict[str, float]
     group_us: dict[str, float]
-    # Peak of resident memory in MB, by role.
+    # The peak of resident memory in MB by role.
     memory_mb: dict[str, float]
-    # Records by topic, all lanes and queues of a topic together.
+    # The number of records by topic; lanes and broadcast queues count under their base topic.
     records: dict[str, float]
     directory_requests: dict[str, float]
     dynamodb_requests: dict[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields, rounded to four digits."""
         return {name: _rounded(value) for name, value in vars(self).items()}
 
 
@@ -81,14 +80,14 @@ def measure(
     """Run a load and wait until the chain is at rest again.
 
     Args:
-        chain: the running chain.
-        load: emits the sends.
-        end: by default the provider stand-in.
-        dynamodb_requests: the counts of a proxy in front of DynamoDB, by operation if there is one.
-        timeout_s: seconds for the whole load.
+        chain: The running chain.
+        load: A function that emits the sends.
+        end: The end of the chain; None: the provider stand-in.
+        dynamodb_requests: The request counts by operation, of a proxy in front of DynamoDB; None without a proxy.
+        timeout_s: The time-out of the whole load in seconds.
 
     Raises:
-        SystemExit: the chain stopped making progress.
+        SystemExit: The chain stopped making progress.
     """
     end = end or Provider(chain)
     at_rest(chain)
@@ -140,7 +139,11 @@ def measure(
 
 
 def at_rest(chain: RunningChain) -> None:
-    """Wait until no record waits and no invocation runs, several looks in a row. Raises SystemExit."""
+    """Wait until several consecutive checks find no waiting record and no running invocation.
+
+    Raises:
+        SystemExit: The wait timed out.
+    """
     until = time.monotonic() + _AT_REST_TIMEOUT_S
     looks = 0
     while looks < _AT_REST_LOOKS:

@@ -1,4 +1,4 @@
-"""The page of the results: a table and plots."""
+"""The page with the results: a table and plots."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -23,7 +23,6 @@ type Results = Mapping[str, Mapping[str, Any]]
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """Return the HTML document of the results in out/chain.json."""
     results: Results = document["scenarios"]
     ratio = _naive_ratio(results)
     return "\n".join(
@@ -73,8 +72,8 @@ def spread_bars(results: Results, measures: Sequence[tuple[str, str]]) -> str:
 def stacked_bars(results: Results, groups: Sequence[str]) -> str:
     """Return a bar for each scenario, divided among the roles of these groups.
 
-    All bars have one length: a send of one recipient costs a hundred times a broadcast's recipient. The total is
-    written at each bar.
+    The bars are scaled to the same length, because a send of one recipient costs a hundred times as much as one
+    recipient of a broadcast. Each bar shows its total.
     """
     drawing = _drawing(2 * len(results))
     for number, (name, one) in enumerate(results.items()):

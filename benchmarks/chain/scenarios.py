@@ -1,4 +1,4 @@
-"""The scenarios: which load runs under which conditions."""
+"""The scenarios: each combines a load with the conditions under which it runs."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from emulators.sns_stand_in import Rule
 from tests.support.fault_stack.proxy import HttpProxy, Loop
 
 NAMES = ("broadcast", "small_sends", "rest", "idle", "email", "latency", "naive", "hops", "counts")
-# Recipients that a scenario of few recipients has in all.
+# A small broadcast is repeated until it has been sent to this number of recipients in total.
 _FEW = 20
 _COUNTED_SENDS = 200
 
@@ -26,7 +26,7 @@ def _usual(_: RunningChain) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A load, its conditions, and the end of the chain that takes its notifications."""
+    """A load, its conditions, and the end of the chain at which its notifications arrive."""
 
     name: str
     load: loads.Load
@@ -34,7 +34,6 @@ class Scenario:
     end: Callable[[RunningChain], Taken] = Provider
 
     def run(self, chain: RunningChain) -> Measured:
-        """Measure once."""
         with self.conditions(chain):
             return measure(chain, self.load, end=self.end(chain))
 
@@ -83,7 +82,7 @@ def chosen_scenarios(chosen: Namespace) -> Iterator[Scenario]:
 def counts(chain: RunningChain, chosen: Namespace) -> dict[str, Measured]:
     """Return one run each of a broadcast and of small sends, with the requests to DynamoDB by operation.
 
-    The functions call DynamoDB through a proxy that counts. The Lambda host starts again, twice.
+    The functions call DynamoDB through a counting proxy, so the Lambda host is restarted before and after the runs.
     """
     recipients, sends = min(chosen.slow_recipients, max(chosen.sizes)), min(_COUNTED_SENDS, chosen.sends)
     found = {}

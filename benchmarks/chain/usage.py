@@ -24,8 +24,8 @@ _SERVERS = ("kafka", "opensearch", "postgres", "registry")
 _EMULATION = (EMITTER, HOST, PROVIDER)
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _TIMEOUT_S = 30.0
-# Writing this value resets the peak of a process's resident memory. Source: Linux, Documentation/filesystems/proc:
-# /proc/PID/clear_refs.
+# A value that, written to /proc/PID/clear_refs, resets the peak of the process's resident memory. Source: Linux,
+# Documentation/filesystems/proc.
 _RESET_PEAK = "5"
 
 
@@ -38,17 +38,16 @@ def group_of(role: str) -> str:
 
 @dataclass(frozen=True)
 class Usage:
-    """Totals since the processes started."""
+    """The totals since the processes were started."""
 
-    # Seconds of processor time by role.
+    # The processor time in seconds by role.
     processor_s: Mapping[str, float]
-    # Records by topic, without the topics of change data capture.
+    # The number of records by topic, without the topics of change data capture.
     records: Mapping[str, int]
-    # Requests to OpenSearch by its name of the action.
+    # The number of requests to OpenSearch by REST action, as OpenSearch names it.
     directory_requests: Mapping[str, int]
 
     def since(self, before: "Usage") -> "Usage":
-        """Return the difference to an earlier measurement, without zeros."""
         return Usage(
             _difference(self.processor_s, before.processor_s),
             _difference(self.records, before.records),
@@ -61,13 +60,12 @@ def _difference[N: (int, float)](after: Mapping[str, N], before: Mapping[str, N]
 
 
 def status(chain: RunningChain) -> Any:
-    """Return the Lambda host's status page."""
     url = f"{chain.stack.config.gateway_url}/-/status"
     return httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).raise_for_status().json()
 
 
 def at_rest(page: Mapping[str, Any]) -> bool:
-    """Whether a status page shows no invocation in flight and no record that waits for one."""
+    """Return whether a status page shows no invocation in flight and no waiting record."""
     return all(
         not mapping["in_flight"] and not any(each["lag"] or each["waiting"] for each in mapping["partitions"].values())
         for mapping in page["mappings"].values()
@@ -75,7 +73,12 @@ def at_rest(page: Mapping[str, Any]) -> bool:
 
 
 def usage(chain: RunningChain, emitter_s: float) -> Usage:
-    """Measure now. emitter_s: processor time of this process for emitting."""
+    """Measure the usage now.
+
+    Args:
+        chain: The running chain.
+        emitter_s: The processor time that this process has used to emit sends, in seconds.
+    """
     spent = {EMITTER: emitter_s}
     for role, each in _processes(chain):
         try:
@@ -86,7 +89,7 @@ def usage(chain: RunningChain, emitter_s: float) -> Usage:
 
 
 def rest(chain: RunningChain, seconds: float) -> dict[str, float]:
-    """Return the seconds of processor time in a second without any load, by role."""
+    """Return the processor time without load by role, in seconds per second."""
     before, began = usage(chain, 0.0), time.monotonic()
     time.sleep(seconds)
     spent, took = usage(chain, 0.0).since(before), time.monotonic() - began
@@ -102,7 +105,7 @@ def memory_mb(chain: RunningChain) -> dict[str, float]:
 
 
 def reset_memory(chain: RunningChain) -> None:
-    """Begin the peaks of memory anew, for the processes of this user."""
+    """Reset the memory peaks of all processes of this user."""
     for _, each in _processes(chain):
         path = Path(f"/proc/{each.pid}/clear_refs")
         if os.access(path, os.W_OK):
@@ -153,7 +156,7 @@ def _records(chain: RunningChain) -> dict[str, int]:
 
 
 def _directory_requests(chain: RunningChain) -> dict[str, int]:
-    """Source: OpenSearch, Nodes usage API."""
+    """Return the request counts by REST action. Source: OpenSearch, Nodes usage API."""
     url = f"{chain.stack.config.opensearch_url}/_nodes/usage/rest_actions"
     [node] = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).raise_for_status().json()["nodes"].values()
     return {name: count for name, count in node["rest_actions"].items() if name != "nodes_usage_action"}

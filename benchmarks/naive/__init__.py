@@ -1,6 +1,7 @@
-"""The chain as a first attempt writes it: one event a recipient, one request a look-up, one flush a message.
+"""The chain as a first attempt would implement it: one event per recipient, one request per look-up, one flush per
+message.
 
-Three programs, each a consumer of one topic:
+It has three programs, each a consumer of one topic:
 
     checker   GET the user's settings from OpenSearch; pass on users without an opt-out
     builder   GET the user; write the message

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.naive STEP`: one program of the naive chain. Prints a line once it consumes."""
+"""`python -m benchmarks.naive STEP`: runs one program of the naive chain, and prints a line once it consumes."""
 
 import argparse
 import json
@@ -22,8 +22,6 @@ type Step = Callable[[Event], Event | None]
 
 
 def checker(search: OpenSearch) -> Step:
-    """Return the step that looks up the user's settings."""
-
     def check(event: Event) -> Event | None:
         settings = search.get(index="user_settings", id=event["user_id"])["_source"]
         return event if settings["channels"].get("push", True) else None
@@ -32,8 +30,6 @@ def checker(search: OpenSearch) -> Step:
 
 
 def builder(search: OpenSearch) -> Step:
-    """Return the step that looks up the user and writes the message."""
-
     def build(event: Event) -> Event:
         user = search.get(index="users", id=event["user_id"])["_source"]
         return event | {"title": f"{event['title']}, {user['first_name']}"}
@@ -42,7 +38,6 @@ def builder(search: OpenSearch) -> Step:
 
 
 def delivery(search: OpenSearch, sns_url: str) -> Step:
-    """Return the step that looks up the user's device and publishes."""
     sns = boto3.client(
         "sns",
         endpoint_url=sns_url,
@@ -52,7 +47,7 @@ def delivery(search: OpenSearch, sns_url: str) -> Step:
     )
 
     def deliver(event: Event) -> None:
-        # The measured users have one device each, with the user's id.
+        # In the measured directory, each user has one device, whose id equals the user's id.
         device = search.get(index="devices", id=event["user_id"])["_source"]
         endpoint = search.get(index="device_state", id=event["user_id"])["_source"]["endpoint_arn"]
         attributes = push_attributes(device["platform"], endpoint, collapse_key=None, ttl_s=None)

@@ -1,6 +1,6 @@
 """`python -m benchmarks.naive.hop NUMBER --kafka ADDRESS`: a bare Kafka hop, which only passes on batches.
 
-Three of them in a row are what any chain of three consumers costs at least: consume, produce, flush, commit.
+Three hops in a row have the minimum cost of any chain of three consumers: consume, produce, flush, commit.
 """
 
 import argparse
@@ -12,12 +12,11 @@ BATCH_SIZE = 500
 
 
 def topic(number: int) -> str:
-    """Return the topic that the hop of this number consumes; the last hop produces to that of the next number."""
+    """Return the topic that hop `number` consumes; it is also the topic to which the previous hop produces."""
     return f"naive.hop{number}"
 
 
 def run(number: int, bootstrap: str) -> None:
-    """Pass on batches until the process is ended."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
