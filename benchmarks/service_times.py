@@ -69,7 +69,7 @@ from tests.support.harness.chain import build, delivery, entry, registry_with_al
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
 
-FIGURES = Path(__file__).parents[1] / "infra" / "capacity" / "service_times.json"
+FIGURES = Path(__file__).parents[1] / "capacity" / "service_times.json"
 COMMAND = "python -m benchmarks.service_times --write"
 GENERATION, CLUB = "g1", 7
 PROVIDER_MS = (0, 10, 25, 50, 100)
