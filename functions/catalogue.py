@@ -18,6 +18,8 @@ FILE = Path(__file__).with_name("functions.yaml")
 PREFIX = "masscomm"
 # The lanes whose records have few recipients each.
 _FEW_RECIPIENTS = (Lane.SMALL, Lane.CRITICAL)
+# The topics of new sends: most have few recipients, and larger ones are forwarded or processed last.
+_NEW_SENDS = (topics.SEND_MONOLITH, topics.SEND_API)
 _NO_CONFIG = ("topics", "on_failure", "batch_size", "small_batch_size")
 
 
@@ -113,7 +115,8 @@ def _event_source(source: Mapping[str, Any], lane: Lane, generation: str) -> Eve
 
 def _batch_size(source: Mapping[str, Any], topic: str) -> int | None:
     usual: int | None = source.get("batch_size")
-    return source.get("small_batch_size", usual) if topics.lane_of(topic) in _FEW_RECIPIENTS else usual
+    is_small = topics.lane_of(topic) in _FEW_RECIPIENTS or topics.base_of(topic) in _NEW_SENDS
+    return source.get("small_batch_size", usual) if is_small else usual
 
 
 def _schedule(function: str, seconds: Any) -> float | None:

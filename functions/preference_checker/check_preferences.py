@@ -13,6 +13,7 @@ from functions.preference_checker.plan_emitter import PlanEmitter
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
+from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.kafka.avro import Codec
@@ -43,7 +44,8 @@ class CheckPreferences:
 
     def handle(self, batch: Batch[Chunk]) -> None:
         pending: list[Item[Chunk]] = []
-        items = batch.active()
+        # Records are produced while the batch runs: small sends must not wait for the broadcasts in their batch.
+        items = sorted(batch.active(), key=_priority)
         cancelled = self.cancellations.cancelled({send_of(item.value.request) for item in items})
         for item in items:
             item.value = replace(item.value, cancelled=send_of(item.value.request) in cancelled)
@@ -99,3 +101,8 @@ class CheckPreferences:
         PlanEmitter(directory=self.directory, delay_store=self.delay_store, lanes=self.lanes, clock=self.clock).emit(
             batch, item, planned
         )
+
+
+def _priority(item: Item[Chunk]) -> int:
+    """Return the sort key of a request: critical requests come first, then small sends, then all others."""
+    return {Lane.CRITICAL: 0, Lane.SMALL: 1}.get(item.value.lane, 2)

@@ -88,6 +88,14 @@ def test_small_and_critical_topics_have_their_batch_size(tmp_path: Path) -> None
     assert critical.batch_size_of("build.critical") == 40
 
 
+def test_topics_of_new_sends_have_the_small_batch_size() -> None:
+    mapping = read(ROOT / "functions" / "functions.yaml")["preference_checker"].mapping
+    assert mapping is not None
+    sizes = {topic: mapping.batch_size_of(topic) for topic in mapping.topics}
+    assert sizes["send.monolith"] == sizes["send.api"] == sizes["recheck.small"] == 40
+    assert sizes["recheck"] == sizes["recheck.bulk2"] == 10
+
+
 def test_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="batchsize"):
         read(write(tmp_path, batchsize=7))

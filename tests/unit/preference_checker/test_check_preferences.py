@@ -59,6 +59,14 @@ def test_a_record_is_keyed_by_its_id() -> None:
 
 
 @pytest.mark.guarantee("chain.redelivery_derives_the_same_ids")
+def test_small_sends_do_not_wait_for_broadcasts_in_their_batch() -> None:
+    checker = Checker()
+    checker.put_users(range(1, SMALL_SEND + 2))
+    sends = [send(list(range(1, SMALL_SEND + 2))), send([1, 2]), send([3])]
+    assert checker.check(*(replace(each, send_id=f"send-{n}") for n, each in enumerate(sends))) == []
+    assert [build.send_id for build in checker.builds()] == ["send-1", "send-2", "send-0"]
+
+
 def test_redelivered_record_derives_the_same_records() -> None:
     checker = Checker()
     checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
