@@ -1,4 +1,4 @@
-"""API keys from `masscomm keys` to the authorizers: moto has the table, and the functions read the context."""
+"""API keys that `masscomm keys` stores in DynamoDB (moto) are authorized, and the functions read their context."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ NOW = 2_000_000_000
 
 
 class Setting:
-    """The commands and the deployed authorizer over one table."""
+    """The commands of `masscomm keys` and the deployed authorizer over one table."""
 
     def __init__(self, client: Any, table: str) -> None:
         self.keys = ApiKeys(client, table)
@@ -46,7 +46,7 @@ class Setting:
         return [json.loads(line) for line in self.run("list", "--json").splitlines()]
 
     def ask(self, key: str) -> tuple[str, dict[str, str]]:
-        """(effect, context) of the deployed authorizer's answer."""
+        """Call the deployed authorizer. Returns the effect and the context of its answer."""
         answer = authorizer.handler({"methodArn": ARN, "headers": {"x-api-key": key}}, None)
         (statement,) = answer["policyDocument"]["Statement"]
         assert key not in json.dumps(answer)
@@ -126,7 +126,7 @@ def test_a_rotated_key_is_valid_until_its_end(setting: Setting) -> None:
 
 
 def test_an_unknown_key_of_the_table_is_denied(setting: Setting) -> None:
-    """The secret of the earlier form is not read for it."""
+    """The authorizer does not look up such a key in the secret of earlier versions."""
     assert setting.ask(new_key()) == ("Deny", {"club_ids": ""})
 
 
@@ -142,7 +142,7 @@ def test_a_malformed_key_is_denied(setting: Setting, change: dict[str, Any]) -> 
 
 
 def test_the_local_gateway_authorizes_as_the_deployed_one(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys that are valid, expired and unknown."""
+    """The local and the deployed authorizer agree about keys that are valid, expired or unknown."""
     local = ApiKeys(setting.client, setting.table)
     monkeypatch.setattr("emulators.serverless.ApiKeys", lambda _client: local)
     environment = AWS_CREDENTIALS | {"AWS_REGION": REGION}

@@ -40,7 +40,7 @@ from tests.support.inputs.debezium_records import row
 ROOT = Path(__file__).parents[2]
 FCM = "dQw4w9WgXcQ:APA91b" + "Canary_token-01" * 9
 APNS = "c0ffee42" * 8
-# A distinctive part of each canary, and the text that contains it.
+# Text to search for → personal data that contains it.
 CANARIES = {
     "ada.canary": "ada.canary+news@mail.person.example",
     "canary user": '"canary user"@person.example',
@@ -62,7 +62,7 @@ def assert_clean(text: str) -> None:
 
 @pytest.fixture
 def written(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
-    """Callable: every log line and span written since the test began."""
+    """Return a function that returns every log line and span since the test began."""
     monkeypatch.setenv("TRACE_EXPORT", "log")
     traces.taken()
     capsys.readouterr()
@@ -76,9 +76,7 @@ def written(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
 
 def produced(producer: InMemoryProducer, chain: Chain | None = None) -> str:
-    """The headers of all produced records, the outcomes and the device statuses; all other values are
-    original bytes.
-    """
+    """Return all produced headers, outcomes and device statuses as text; other values keep their original bytes."""
     headers = [
         (name, value.decode()) for _, _, _, all_of in producer.produced for name, value in all_of if name != "original"
     ]
@@ -109,7 +107,7 @@ def fails(error: Exception) -> Callable[..., Any]:
 def test_error_at_any_stage_of_a_batch_reveals_no_canary(
     stage: str, error: Exception, written: Callable[[], str]
 ) -> None:
-    """The driver of every function on Kafka, with an error at each of its stages."""
+    """An error occurs at each stage of the batch driver, which every function on Kafka uses."""
     chain = Chain()
     use_case = Relay()
     if stage == "decode":
@@ -217,7 +215,7 @@ def test_refusal_of_a_provider_reveals_no_canary(
 
 
 def _filled(value: Any) -> Any:
-    """A receipt with every free text replaced."""
+    """Replace every free text in a receipt by a canary."""
     if isinstance(value, dict):
         return {name: _filled(each) if name not in _KEPT else each for name, each in value.items()}
     if isinstance(value, list):
@@ -291,14 +289,14 @@ def test_error_of_a_rest_function_reveals_no_canary(
 
 @pytest.mark.kills(guard="masking.outcomes")
 def test_text_of_a_rule_reveals_no_canary() -> None:
-    """A rule can be a template's error, which quotes a tenant's text."""
+    """An outcome's rule may be the error of a template, which quotes the tenant's text."""
     outcomes = [RecipientOutcome(0, 1, Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", TEXT))]
     record = outcome(build([1]), outcomes, channel="push", step="build", start=0, end=1, now_ms=0, directory=None)
     assert_clean(json.dumps(record.to_avro()))
 
 
 def test_every_plain_log_is_masked() -> None:
-    """A process that configures logging by itself also masks it."""
+    """A process that configures logging itself also masks the root logger."""
     for folder in ("masscomm", "functions", "devstack", "spark_metrics", "provisioning"):
         for path in (ROOT / folder).rglob("*.py"):
             set_up = re.findall(r"^ *logging\.basicConfig\(.*\n(.*)\n", path.read_text(), re.MULTILINE)
@@ -327,7 +325,7 @@ def test_an_uncaught_error_is_masked_before_lambda_logs_it() -> None:
 
 @pytest.fixture
 def runtime_log() -> Iterator[io.StringIO]:
-    """The lines that Lambda's runtime writes for libraries' loggers."""
+    """The lines that Lambda's runtime logs for libraries."""
     log = io.StringIO()
     handler = logging.StreamHandler(log)
     logging.getLogger().addHandler(handler)

@@ -43,9 +43,6 @@ def ends(outcomes: list[NotificationOutcome]) -> dict[tuple[int, str], Counter[s
     return found
 
 
-# --- the whole chain --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.guarantee("cancelling.each_notification_ends_once", "cancelling.redelivery_publishes_nothing")
 @pytest.mark.kills(guard="cancellations.single_recipient")
 @settings(max_examples=40)
@@ -67,7 +64,7 @@ def test_a_send_cancelled_at_any_moment_ends_once(seed: int) -> None:
     assert counted.keys() == {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}
     if chain.published_before is not None:
         assert chain.published == chain.published_before
-    # Settings that change between two deliveries may end a record's single recipient as suppressed in addition.
+    # A record's single recipient may be suppressed as well, if settings change between two deliveries.
     assert all(statuses["cancelled"] <= 1 and statuses["sent"] <= 1 for statuses in counted.values())
     assert not any(statuses["cancelled"] and statuses["sent"] for statuses in counted.values())
     merged = Counter(_merged(statuses) for statuses in counted.values())
@@ -135,7 +132,7 @@ def test_a_scheduled_part_is_cancelled_when_it_is_released(checker: Checker) -> 
 
 
 def test_recorded_decisions_count_after_the_cancellation(checker: Checker) -> None:
-    """The first delivery allowed both users: their build record continues, and ends with delivery."""
+    """The first delivery allowed both users: the second produces the same build record, and delivery cancels it."""
     checker.cancellations.recorded.clear()
     checker.check(send([1, 2]))
     first = checker.builds()
@@ -146,7 +143,7 @@ def test_recorded_decisions_count_after_the_cancellation(checker: Checker) -> No
 
 
 def test_a_single_recipient_is_not_held(checker: Checker) -> None:
-    """Delivery ends it: no recipient of a cancelled send waits for the morning."""
+    """A cancelled send's recipient is not held until the morning, but passed on to delivery, which cancels it."""
     checker.directory.put(UserSettings(user_id=1, quiet_hours={"start": "00:00", "end": "23:59"}))
     checker.check(send([1]))
     assert checker.delay_store.items == {}
@@ -161,7 +158,7 @@ def test_an_expired_request_stays_expired(checker: Checker) -> None:
 @pytest.mark.guarantee("cancelling.store_down_publishes_nothing")
 @pytest.mark.parametrize("error", [Retry("DynamoDB does not answer"), Stop("no table")])
 def test_records_are_redelivered_while_the_store_is_down(error: Exception) -> None:
-    """It is unknown whether the send is cancelled: the records wait, as for the ledger."""
+    """While the store is down it is unknown whether the send is cancelled, so the records are redelivered."""
     checker, builder, deliverer = Checker(), Builder(), Delivery()
     for chain in (checker, builder, deliverer):
         chain.cancellations.failing = error
@@ -193,9 +190,9 @@ def test_a_build_record_of_a_cancelled_send_is_not_rendered(builder: Builder) ->
 
 
 def test_messages_written_before_the_cancellation_are_withdrawn(builder: Builder) -> None:
-    """Only delivery knows whether it has published the first attempt's message.
+    """The builder leaves the outcome to delivery, which may have published the message of the first attempt.
 
-    An earlier version of delivery dead-letters a reason that it does not know.
+    The withdrawal has no reason, because an earlier version of delivery dead-letters a reason that it does not know.
     """
     builder.build(build([1, 2]))
     (first,) = builder.deliveries()

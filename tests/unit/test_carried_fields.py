@@ -14,10 +14,10 @@ from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, send
 from tests.support.harness.whole_chain import ThreeSteps
 
-# A broadcast's chunk of more than 500 recipients is a recheck record first.
+# A chunk of 501 recipients is first forwarded as a recheck record.
 USERS = range(1, 502)
 OPTED_OUT, ASLEEP, NAMELESS, UNREACHABLE = 1, 2, 3, 4
-# For each carried field a value that no other field has.
+# Carried field → a value that no other field has.
 VALUES: dict[str, Any] = {
     "club_id": 7,
     "type": "news",
@@ -29,12 +29,12 @@ VALUES: dict[str, Any] = {
     "data": {"score": "3:1"},
     "locale": "fr",
 }
-# The other fields of a send: each step handles them itself.
+# Fields of a send that no derived record carries, because the steps handle them.
 OWN = {"to_users", "send_id", "chunk_index", "chunk_count", "channels", "priority", "send_at"}
 
 
 class Chain(ThreeSteps):
-    """The three steps, with recipients who leave the chain at each."""
+    """The chain's three steps, with recipients that leave the chain at different steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def test_derived_records_name_their_send(derived: list[AvroRecord]) -> None:
 
 
 def test_each_field_of_a_send_is_carried_or_handled() -> None:
-    """A new field of a send belongs to SendFields or ContentFields: the others would end at preference_checker."""
+    """A new field of a send must be in SendFields or ContentFields if a step after preference_checker needs it."""
     assert _names(SendRequested) == set(CARRIED) | OWN
     assert VALUES.keys() == set(CARRIED)
     assert len({repr(value) for value in VALUES.values()}) == len(CARRIED)

@@ -24,7 +24,7 @@ LAST = '                user_field="email",\n                quota_per_s=14,\n  
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What becomes of a send on a third channel, and the lists that derive from it."""
+    """The results of a send on a third channel, and the lists that derive from the channels."""
     tree = changed_tree(tmp_path_factory.mktemp("tree"), {"masscomm/domain/channels.py": (LAST, LAST + ENTRY)})
     found: dict[str, Any] = printed_json(tree, "from tests.support.made_up_channel import print_facts; print_facts()")
     return found
@@ -53,7 +53,7 @@ def test_an_added_channel_is_in_every_list(facts: dict[str, Any]) -> None:
 
 @pytest.mark.kills(guard="channels.each_has_a_sender")
 def test_delivery_does_not_start_without_a_sender(facts: dict[str, Any]) -> None:
-    """Its recipients would have no provider call, and be suppressed as if their devices were inactive."""
+    """Without a sender, the channel's recipients would be suppressed as if their devices were inactive."""
     assert facts["without_sender"] == "channels without a sender: letter"
     with pytest.raises(Stop, match="email"):
         check_senders({"push": Delivery().senders()["push"]})

@@ -1,7 +1,7 @@
-"""A chunk index is used for several users: the first is sent to, the others have failed, each with an outcome.
+"""If a chunk index is used for several users, the first user is notified and the others fail, each with an outcome.
 
-A record with one recipient has no entry in the decision log that would show it (docs/decisions/036): the delivery
-ledger does.
+With one recipient in a record, only the delivery ledger reveals this (docs/decisions/036): the decision log has no
+entry.
 """
 
 import random
@@ -55,9 +55,7 @@ def test_recorded_users_among_others_have_one_outcome() -> None:
 
 
 def test_erased_user_does_not_count_as_another() -> None:
-    """In the ledger an erased user's id is replaced: that is no other user, and a redelivery continues with
-    the others.
-    """
+    """An erased user's id is replaced in the ledger; a redelivery does not take the replacement for another user."""
     chain = Delivery()
     chain.producer.fail = lambda topic, _: Retry("lost") if topic == topics.OUTCOME else None
     assert chain.deliver(delivery([1, 2])) == [0]
@@ -117,7 +115,7 @@ def _chain() -> WholeChain:
     "changes", [{"template": "other"}, {"data": {"headline": "other"}}, {"locale": "de"}, {"type": "offer"}]
 )
 def test_other_content_for_the_same_users_is_a_dead_letter(changes: dict[str, Any]) -> None:
-    """Each user has one outcome: that of the content that was recorded first."""
+    """Each user has one outcome, which belongs to the content that was recorded first."""
     chain = _chain()
     sends = [chain.encoded(each, topics.SEND_MONOLITH) for each in (send([1, 2]), replace(send([1, 2]), **changes))]
     for offset in (0, 1, 1, 0):
@@ -132,7 +130,7 @@ def test_other_content_for_the_same_users_is_a_dead_letter(changes: dict[str, An
 
 
 def test_a_chunk_repeated_at_another_time_is_no_dead_letter() -> None:
-    """A producer that repeats a chunk whose acknowledgement was lost may set its times anew."""
+    """A producer that repeats a chunk after a lost acknowledgement may set its times to new values."""
     chain = _chain()
     first = replace(send([1, 2]), expires_at=NOW + 60_000)
     again = replace(first, timestamp=first.timestamp + 1, expires_at=NOW + 61_000)
@@ -143,7 +141,7 @@ def test_a_chunk_repeated_at_another_time_is_no_dead_letter() -> None:
 
 
 def test_decisions_recorded_without_content_count() -> None:
-    """Earlier versions recorded no content."""
+    """Earlier versions recorded decisions without the send's content, so the content is not compared."""
     positions, users = [0, 1], [1, 2]
     log = InMemoryDecisionLog()
     recorded = Decisions(positions=positions, user_ids=users, by_channel={"push": {0: DEAD_LETTERED}})

@@ -9,9 +9,9 @@ from tests.support import prose
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
-# Made by commands; not in the repository.
+# Paths that commands create; the repository does not have them.
 MADE = ("infra/package", "infra/cdk/node_modules")
-# The name of a secret.
+# The name of a secret, which looks like a path.
 NO_PATHS = {"masscomm/monolith"}
 FOLDERS = sorted({name.split("/")[0] for name in prose.files_of_repository() if "/" in name and name[0] != "."})
 SUFFIXES = (".py", ".md", ".yaml", ".sql", ".avsc", ".json", ".tsv", ".toml")
@@ -26,7 +26,7 @@ def missing(names: set[str]) -> set[str]:
 
 
 def paths(text: str) -> set[str]:
-    """The paths in a text, without an attribute or a test's name behind them."""
+    """Return the paths in a text, without an attribute or a test's name after them."""
     return {re.sub(rf"({'|'.join(map(re.escape, SUFFIXES))})\..*", r"\1", found) for found in PATH.findall(text)}
 
 
@@ -45,7 +45,6 @@ def test_paths_named_by_a_page_exist(page: str) -> None:
 def test_paths_named_by_comments_exist() -> None:
     wrong = {}
     for name in prose.files_of_repository():
-        # Only a file that names an absent path anywhere is parsed: parsing takes most of the time.
         if name.endswith(".py") and missing_files((ROOT / name).read_text()):
             for text in prose.texts_of(ROOT / name, name):
                 if absent := missing_files(text.words):
@@ -54,7 +53,7 @@ def test_paths_named_by_comments_exist() -> None:
 
 
 def missing_files(text: str) -> set[str]:
-    """The paths in a text that end as those of files do and match none."""
+    """Return the paths in a text that look like a file's and match no file."""
     return missing({path for path in paths(text) if path.endswith(SUFFIXES)})
 
 

@@ -20,14 +20,14 @@ from tests.support import prose
 SPAN = re.compile(r"`([^`\n]+)`|^ {4,}(\S.*)$", re.MULTILINE)
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
-# A starting position of an event source mapping.
+# AT_TIMESTAMP is AWS' name of a starting position, not a setting.
 AWS_NAMES = {"AT_TIMESTAMP"}
 _ROUTE = re.compile(r"/v1/(?:[\w-]+|\{\w+\})(?:/(?:[\w-]+|\{\w+\}))*")
 SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 
 
 def code_of(page: str) -> Iterator[str]:
-    """Yield the code of a page: spans and indented lines, without the comment of a command."""
+    """Yield the code of a page: code spans and indented lines, without comments."""
     for span, line in SPAN.findall((ROOT / page).read_text()):
         yield span or re.sub(r"\s+#.*", "", line)
 
@@ -38,7 +38,7 @@ def all_code() -> str:
 
 
 def commands(group: TyperGroup, *names: str) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
-    """Yield the commands below a group, with their names."""
+    """Yield the commands of a group with their names."""
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from commands(command, *names, name)
@@ -54,13 +54,13 @@ def masscomm_commands() -> dict[tuple[str, ...], TyperCommand]:
 
 
 def invocations(page: str) -> list[list[str]]:
-    """The `masscomm …` commands of a page as words; the name alone, or with a placeholder, is none."""
+    """Return the `masscomm …` commands of a page as words, without the bare name and names with a placeholder."""
     lines = (re.search(r"(?:^|/bin/)masscomm (?=[a-z])(.*)", code) for code in code_of(page))
     return [shlex.split(line[1].replace("…", "")) for line in lines if line]
 
 
 def wrong_words(words: list[str]) -> list[str]:
-    """The command's name if there is no such command, else its unknown options."""
+    """Return the command's name if there is no such command, else its unknown options."""
     known = masscomm_commands()
     name = next((name for size in (2, 1) if (name := tuple(words[:size])) in known), None)
     if name is None:

@@ -41,7 +41,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def lists(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What derives from the grains in a tree with one more."""
+    """The lists that derive from the grains, in a tree with one more grain."""
     path = "masscomm/domain/grains.py"
     text = (ROOT / path).read_text()
     text = text.replace('    HOUR = "hour"\n', '    QUARTER_HOUR = "quarter_hour"\n    HOUR = "hour"\n')

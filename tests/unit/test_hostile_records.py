@@ -44,7 +44,7 @@ from tests.support.harness.preference_checker import Checker
 from tests.support.inputs.hostile_records import hostile_records
 
 _FULL = 20_000
-# A redelivered batch is repeated for each of its records: small batches find more faults in a given time.
+# Small batches find more faults in a given time, because a failed batch is repeated for each of its records.
 _BATCH = 25
 
 
@@ -95,7 +95,7 @@ def _scheduler() -> tuple[Chain, UseCase[Any]]:
 
 
 _TABLES = [topics.cdc_topic(name, "g1") for name in captured_tables()]
-# All topics of a function in one environment: one topic's records must not block another topic.
+# One environment processes all topics of a function, because one topic's records must not block another topic.
 CASES = [
     pytest.param(_checker, [topics.SEND_MONOLITH, topics.SEND_API, topics.RECHECK], id="preference_checker"),
     pytest.param(_builder, [topics.BUILD], id="builder"),
@@ -113,7 +113,7 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """A line for each dead letter would take longer than the records."""
+    """Disable logging, because a line for each dead letter would take longer than processing its record."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -137,7 +137,7 @@ def test_each_hostile_record_has_one_fate(
     function: Callable[[], tuple[Chain, UseCase[Any]]], names: Sequence[str], records_a_topic: int
 ) -> None:
     chain, use_case = function()
-    # Without a retry time: for 30 s their records would be redelivered, which tests/unit/masscomm/test_batch.py tests.
+    # Denied ids have no retry time here, or their records would be redelivered for 30 s.
     chain.driver = replace(chain.driver, denied_ids=DeniedIds(retry_s=0))
     for some in batched(_entries(names, records_a_topic, chain), _BATCH, strict=False):
         assert chain.run(use_case, *some) == []
@@ -146,7 +146,7 @@ def test_each_hostile_record_has_one_fate(
 
 
 def _letters(chain: Chain) -> list[bytes]:
-    """The offsets of dead letters; a producer's own headers come before ours."""
+    """Return the source offsets of the dead letters; dict() keeps our headers, which follow the producer's."""
     letters = (dict(headers) for name, _, _, headers in chain.producer.produced if name == DEAD_LETTER)
     offsets = (letter.get(SOURCE_OFFSET, b"") for letter in letters)
     return [offset for offset in offsets if offset.isdigit() and len(offset) < 10]
@@ -154,5 +154,5 @@ def _letters(chain: Chain) -> list[bytes]:
 
 def test_a_hostile_body_is_a_send_or_a_problem(records_a_topic: int) -> None:
     for each in hostile_records(topics.ON_FAILURE, records_a_topic, codec=Chain().codec):
-        with suppress(Problem):  # any other error is a bug
+        with suppress(Problem):
             parse_request(read_body((each.value or b"").decode(errors="surrogateescape")))

@@ -1,5 +1,3 @@
-"""Hypothesis' settings of all tests."""
-
 import re
 from pathlib import Path
 

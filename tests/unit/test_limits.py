@@ -100,7 +100,7 @@ LARGEST = VALID | {
 
 
 class Path(Chain):
-    """send_handler, and preference_checker behind it with its own clock."""
+    """send_handler, followed by preference_checker with a clock of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,6 @@ class Path(Chain):
         return True
 
     def check(self) -> None:
-        """Give preference_checker every chunk that was produced."""
         chunks = [(topic, value, headers) for topic, _, value, headers in self.producer.produced]
         assert chunks
         assert {topics.base_of(topic) for topic, _, _ in chunks} == {topics.SEND_API}
@@ -172,7 +171,7 @@ def test_each_field_of_a_send_has_a_limit() -> None:
 
 
 def test_largest_request_has_every_field() -> None:
-    """A new field belongs to LARGEST: only then is its limit shown to fit into a record."""
+    """A new field belongs to LARGEST, or this module does not check that its longest value fits into a record."""
     assert SendRequest.model_fields.keys() == LARGEST.keys() | {"priority", "expires_at"}
     assert SendRequest.model_fields.keys() <= limits.FIELDS_OF_SEND.keys()
 

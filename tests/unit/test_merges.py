@@ -1,4 +1,4 @@
-"""No file was committed in the middle of a merge."""
+"""No committed file contains markers of a merge conflict."""
 
 import re
 from collections.abc import Iterator

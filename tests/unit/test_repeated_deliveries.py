@@ -30,7 +30,7 @@ from tests.support.harness.whole_chain import CHANNELS, USERS, RandomQueue, Whol
 
 
 def _counted(outcomes: Sequence[NotificationOutcome]) -> list[NotificationOutcome]:
-    """As in the metrics, the first outcome of an id counts."""
+    """Ignore repeated ids: the first outcome of an id counts, as in the metrics."""
     return list({outcome.record_id: outcome for outcome in reversed(outcomes)}.values())
 
 
@@ -59,7 +59,7 @@ def _published(chain: WholeChain) -> Counter[tuple[int, str]]:
 
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges, parts and records are so small that a dozen recipients make several of each."""
+    """Reduce the sizes of ranges, parts and records, so that a dozen recipients need several of each."""
     monkeypatch.setattr(plan, "RANGE_SIZE", 3)
     monkeypatch.setattr(chunks, "PART_SIZE", 6)
     monkeypatch.setattr(build_messages, "MAX_CONTENT_BYTES", 190)
@@ -86,14 +86,14 @@ def assert_each_notification_ends_once(seed: int, *, growing: bool) -> None:
     published = _published(chain)
     assert {who for who, status in statuses.items() if status is Status.SENT} == published.keys()
     assert all(set(push.message) & set("XYZ") for push in chain.push.published)
-    # A repeated id names no other recipients. (The reason for a single recipient may differ between repetitions.)
+    # A repeated outcome id has the same recipients; only the reason for a single recipient may differ.
     first = {outcome.record_id: outcome for outcome in counted}
     assert all(outcome.positions == first[outcome.record_id].positions for outcome in outcomes)
     assert all(
         _results(outcome) == _results(first[outcome.record_id]) for outcome in outcomes if len(outcome.positions) > 1
     )
-    # The first decision is final: no recipient has both a final outcome and a build record. (The decision log has no
-    # entry for a single HELD recipient; the status with the higher rank counts, as above.)
+    # The first decision is final: no recipient has both a final outcome and a build record. A single HELD recipient is
+    # excepted, because the decision log has no entry for it.
     alone = {position for record in chain.rechecks() if len(record.positions) == 1 for position in record.positions}
     passed_on = {(p, record.channel) for record in chain.builds() for p in record.positions if p not in alone}
     with_outcome = [
@@ -124,7 +124,7 @@ def test_each_recipient_ends_once_though_messages_grow(seed: int) -> None:
 
 
 def test_kill_between_outcome_and_build_record_ends_each_once() -> None:
-    """The smallest case: one of two acknowledgements arrived, and two users changed their settings meanwhile."""
+    """One of two acknowledgements arrives before the kill; two users change their settings before the redelivery."""
     chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
     chain.directory.put(UserSettings(user_id=1, channels={"push": False}))
     place = chain.encoded(send([1, 2]), topics.SEND_MONOLITH)

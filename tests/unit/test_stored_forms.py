@@ -1,4 +1,6 @@
-"""Ids and values of delayed records and of outcomes: earlier versions have stored such records."""
+"""Delayed records and outcomes keep the form of their ids and values, because earlier versions have stored such
+records.
+"""
 
 import json
 from dataclasses import replace
@@ -22,7 +24,7 @@ from tests.support.inputs import receipt_events
 
 
 def _delayed(chain: Chain, store: InMemoryDelayStore, attempt: int = 0) -> tuple[DelayedRecord, dict[str, Any]]:
-    """The delayed record, whose id is its envelope's, and its decoded value."""
+    """Return the only delayed record and its decoded value, and check that its id derives from both."""
     (item,) = store.items.values()
     schema = next(topic.schema for topic in topics.chain_topics() if topic.name == item.topic)
     assert schema is not None

@@ -28,7 +28,7 @@ def _is_module(root: Path, name: str) -> bool:
 
 
 def misplaced(root: Path) -> set[str]:
-    """One line for each import that the layout forbids."""
+    """Return a line for each import that the layout forbids."""
     found: set[str] = set()
     importers: dict[Path, set[Path]] = {}
     for folder in (root / "tests", root / "benchmarks"):

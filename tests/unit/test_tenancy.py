@@ -39,7 +39,7 @@ SECRETS = (str(CLUB), "canary")
 
 @pytest.fixture(autouse=True)
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
-    """Both functions over stores that hold a club's send, user and counts."""
+    """send_handler and metrics_handler over stores that hold a club's send, user and counts."""
     chain = Chain()
     clock = FixedClock()
     count = StoredCount(
@@ -136,7 +136,7 @@ def test_every_route_of_the_catalogue_has_a_scope() -> None:
 @pytest.mark.kills(guard="tenancy.scope_of_a_route")
 @pytest.mark.parametrize("route", ROUTES, ids=names)
 def test_a_route_is_open_to_its_scope_alone(route: tuple[ModuleType, str, str], chain: Chain) -> None:
-    """Every other scope together is refused, before anything is read or produced."""
+    """A caller with all other scopes is refused before anything is read or produced."""
     scope = ROUTE_SCOPES[route[1], route[2]]
     own = {"club_ids": str(CLUB)}
     status, _, body = asked(*route, own | {"scopes": " ".join(ALL_SCOPES - {scope})})

@@ -68,20 +68,19 @@ class DeliveryToTenants(Delivery):
         }
         self.driver = BatchDriver(function="under_test", codec=self.codec, producer=self)
         self.running: list[EventSourceMapping] = []
-        # (topic, value) in the order in which functions produced them
+        # All produced records as (topic, value), in order.
         self.log: list[tuple[str, bytes]] = []
 
-    # A producer
+    # --- the producer's interface ---
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
-        """Append the record to the partition of its key."""
         partitions = sum(each.topic == topic for each in self.broker.logs)
         self.broker.produce(topic, value, partition=crc32(key or b"") % partitions, key=key, headers=headers)
         self.log.append((topic, value or b""))
         report(None)
 
     def flush(self, timeout_s: float) -> None:
-        """Nothing to flush: produce() appends at once."""
+        """Return at once, because produce() has already appended the record."""
 
     # --- commands of a test ---
 
@@ -93,7 +92,6 @@ class DeliveryToTenants(Delivery):
         return users
 
     def ask(self, club_id: int, users: list[int], send_id: str, *, chunk: int = 2_500, number: int = 0) -> None:
-        """Produce a send as the monolith does."""
         chunks = [users[start : start + chunk] for start in range(0, len(users), chunk)]
         for index, part in enumerate(chunks):
             record = send(part, club_id=club_id, send_id=send_id, chunk_index=index, chunk_count=len(chunks))
@@ -102,7 +100,7 @@ class DeliveryToTenants(Delivery):
             self.broker.produce(topics.SEND_MONOLITH, value, partition=(number + index) % 4, timestamp_ms=timestamp)
 
     async def start(self, *names: str, **changes: Any) -> None:
-        """Start these functions' mappings, as functions.yaml has them, with these changes."""
+        """Start the mappings of these functions as functions.yaml configures them, with these changes."""
         for deployment in read_deployments(
             ROOT / "functions/functions.yaml",
             task_root=ROOT,
@@ -205,7 +203,7 @@ async def test_many_single_sends_delay_others_like_a_broadcast() -> None:
         await mapping.stop()
 
 
-BATCH = 1_000  # recipients of a batch: two records
+BATCH = 1_000  # the recipients of a batch of two records
 
 
 @pytest.mark.guarantee("tenants.broadcasts_advance_equally")
@@ -220,7 +218,7 @@ BATCH = 1_000  # recipients of a batch: two records
 async def test_smaller_broadcast_advances_equally_with_a_larger_one(
     chain: DeliveryToTenants, before: list[str], kind: str, topic: str
 ) -> None:
-    """Both are queued before a function, the large one first: until the small one ends, both advance equally."""
+    """Both broadcasts are queued, the large one first; then both advance equally until the small one ends."""
     large, small = chain.people(LOUD, range(1, 9_001)), chain.people(QUIET, range(30_001, 32_001))
     await chain.start(*before, batch_size=2)
     for club_id, users, name in ((LOUD, large, "large"), (QUIET, small, "small")):
@@ -230,7 +228,7 @@ async def test_smaller_broadcast_advances_equally_with_a_larger_one(
     await until(lambda: len(chain.push.published) == len(large) + len(small))
     last = max(chain.places(small))
     meanwhile = sum(place < last for place in chain.places(large))
-    in_flight = 2 * BATCH  # a batch of each function
+    in_flight = 2 * BATCH  # each of two functions may have one batch in flight
     assert meanwhile <= len(small) + in_flight < len(large) / 2
 
 
@@ -249,7 +247,7 @@ async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(chain: Deli
     await until(lambda: len(chain.push.published) == 10_000 + len(few))
     assert max(chain.places(few)) < 2 * BATCH
     ends = {club_id: max(chain.places(users)) for club_id, users in people.items()}
-    # Two tenants share a queue: the others end within a round of each other.
+    # Two of the five tenants share a queue; the broadcasts of the others end within one round of each other.
     alone = sorted(ends.values())[:3]
     assert alone[2] - alone[0] <= 4 * BATCH
     assert max(alone) < 9_000 < max(ends.values())
@@ -257,7 +255,7 @@ async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(chain: Deli
 
 @pytest.mark.guarantee("tenants.broadcasts_are_checked_apart")
 async def test_broadcast_is_checked_during_anothers_larger_one(chain: DeliveryToTenants) -> None:
-    """One chunk of 30,000, and behind it on its partition three sends to a thousand: one batch has one record."""
+    """A chunk of 30,000 recipients precedes three sends to 1,000 on the same partition, and a batch has one record."""
     large, small = chain.people(LOUD, range(1, 30_001)), chain.people(QUIET, range(40_001, 43_001))
     chain.ask(LOUD, large, "large", chunk=len(large))
     for number in range(3):

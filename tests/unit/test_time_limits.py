@@ -1,4 +1,4 @@
-"""Durations stand once, in masscomm/domain/time_limits.py, and their rules hold with the deployed time limits."""
+"""Each duration is defined once, in masscomm/domain/time_limits.py, and the deployment keeps the rules about it."""
 
 import ast
 import math
@@ -19,9 +19,9 @@ from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 
 PACKAGES = ("masscomm", "functions")
 DURATION = re.compile(r"_(S|MS|SECONDS|MIN|DAYS)$|KEPT|TIMEOUT")
-# Durations of one module alone, that agree with no other.
+# Durations of a single module, which no rule relates to another duration.
 OF_ONE_MODULE = {
-    # Limits of formats and calendars.
+    # These are limits of formats and calendars.
     "masscomm/cdc/change_events.py": {"_LAST_MS"},
     "masscomm/domain/limits.py": {"FAR_FUTURE_MS", "END_OF_TIME_MS", "MAX_AHEAD_MS"},
     "masscomm/domain/measures.py": {"TRENDING_WINDOW_MIN"},
@@ -33,12 +33,12 @@ OF_ONE_MODULE = {
     # Lifetimes of a connection and of a signer, each used in one module.
     "masscomm/aws/async_http.py": {"_FRESH_S"},
     "masscomm/aws/async_requests.py": {"_SIGNER_S"},
-    # Numbers of entries, and rates.
+    # Numbers of entries and rates, which only look like durations.
     "masscomm/kafka/avro.py": {"_DENIALS_KEPT"},
     "functions/preference_checker/small_sends.py": {"PER_S"},
     "masscomm/channels/rate_limiter.py": {
         *("_INCREASE_PER_S", "_ACCELERATION_PER_S", "_FLOOR_PER_S"),
-        # Windows of the rate alone.
+        # Windows of the rate limiter's own measurements.
         *("_WINDOW_S", "_CATCH_UP_S", "_MAX_WAIT_S"),
     },
     "masscomm/channels/push.py": {"_MAX_TTL_S"},
@@ -47,7 +47,9 @@ OF_ONE_MODULE = {
 
 
 def _deployed() -> dict[str, Any]:
-    """Return what rules may name: each duration, and the deployed time limits, schedules and retentions in seconds."""
+    """Return the names that rules may use: each duration, and the deployed time limits, schedules and retentions in
+    seconds.
+    """
     catalogue = {entry.package: entry for entry in read_catalogue(generation="g1")}
     kept = {base_of(topic.name): topic.retention_hours * 3_600 for topic in chain_topics()}
     return {
@@ -79,7 +81,7 @@ def test_each_duration_has_a_rule() -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name in _durations() if not name.startswith(("_", "RECEIPT"))))
 def test_a_much_longer_or_shorter_duration_breaks_a_rule(name: str) -> None:
-    """Each duration is bounded by a rule: a hundred thousandth or a hundred thousand times of it is noticed."""
+    """A rule notices each duration that is multiplied or divided by 100,000."""
     names = _deployed()
     if name in ("PROVIDER_CONNECT_S", "PROVIDER_READ_S"):
         return
@@ -100,7 +102,7 @@ def test_retention_of_the_ledger_depends_on_the_topics() -> None:
 
 
 def _constants(path: str) -> Iterator[str]:
-    """Names of a module's durations that are numbers written there."""
+    """Return the names of a module's durations that are defined as numbers."""
     for node in ast.parse((ROOT / path).read_text()).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         names = target.elts if isinstance(target, ast.Tuple) else [target]

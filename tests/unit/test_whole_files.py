@@ -1,4 +1,4 @@
-"""The groups of tests on one worker, and the tests of a crashed worker."""
+"""The tests of a group run on one worker, and the remaining tests of a crashed worker run on another."""
 
 import os
 import re
@@ -14,8 +14,8 @@ from devstack.config import ROOT
 from tests.support import whole_files
 from tests.support.whole_files import SPARK, STACKS, TEMPLATES, WholeFiles, group
 
-# One of two workers gets `a`, the other `p`, `q`, `r` and `s`. The second crashes in `q` when the queue is already
-# empty and the first is already ending after its last test.
+# One of two workers runs `a`, the other `p`, `q`, `r` and `s`. The second worker crashes in `q`, when no test is queued
+# any more and the first worker has run its last test.
 CONFTEST = """
     import os, signal, time
     from pathlib import Path
@@ -65,7 +65,7 @@ def files_with(*words: str) -> set[str]:
 
 
 def test_files_that_read_templates_are_one_worker_s() -> None:
-    """Another worker would wait while the first one synthesises."""
+    """A second worker would only wait while the first one synthesises the templates."""
     asks = re.compile(r"\b(environment|prod|local|replacing|synthesised): (SynthesisedEnvironment|dict\[str, Synth)")
     reading = {
         path.relative_to(ROOT).as_posix()
@@ -126,7 +126,7 @@ def test_crashed_workers_tests_run_once_and_culprit_is_named(tmp_path: Path) -> 
         env=alone | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=120,  # a hanging session fails the test
+        timeout=120,
     )
 
     run = [name for name in tmp_path.joinpath("begun").read_text().split() if name.startswith("test_")]

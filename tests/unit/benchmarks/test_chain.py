@@ -63,7 +63,7 @@ def test_chain_with_open_records_is_not_at_rest(field: str, resting: bool) -> No
 
 
 def test_every_scenario_has_a_load() -> None:
-    separate = {"counts"}  # it starts the Lambda host again
+    separate = {"counts"}  # measured in a run of its own, because it restarts the Lambda host
     for name in set(NAMES) - separate:
         assert list(chosen_scenarios(parser().parse_args(["--only", name]))), name
 

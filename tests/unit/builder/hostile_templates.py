@@ -13,7 +13,8 @@ from functions.builder.rendering import ALLOWED_FILTERS, ALLOWED_TESTS, RenderEr
 
 CPU_S, MEMORY_BYTES = 30, 1_000_000_000
 
-# The longest data that REST accepts; the widest and the slowest characters for each filter.
+# Values of the longest length that the REST API accepts, with the characters that slow down or lengthen each filter
+# most.
 LONG = 100_000
 DATA = {
     "plain": "a" * LONG,
@@ -67,7 +68,7 @@ PATTERNS_OF_THREE = [
 ]
 FEW = ["data.plain", "data.needle", "data.digits", "999999999", "-999999999", "1e308", "'%999999999d'"]
 METHODS = ["'ceil'", "'common'"]
-# The slowest inputs of this length for the lexer, the parser, the compiler and the interpreter's stack.
+# Templates of this length that are slowest for Jinja's lexer, parser and compiler, or need the deepest Python stack.
 LENGTH = 199_000
 SOURCES = [
     *(start * (LENGTH // len(start)) for start in ("{", "{{", "{%", "{#", "{{ a }}", "{% if 1 %}")),
@@ -92,7 +93,7 @@ SOURCES = [
 
 
 def attempt(source: str) -> None:
-    """Compile and render once, as the HTML of one recipient."""
+    """Compile a template and render it once, as the HTML of one recipient."""
     steps = Steps(200_000)
     with suppress(RenderError):
         write, _names = compile_source(source, escaped=True, steps=steps)
@@ -100,7 +101,6 @@ def attempt(source: str) -> None:
 
 
 def main() -> int:
-    """Render all templates under the limits."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     for source in SOURCES:

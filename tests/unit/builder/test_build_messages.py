@@ -1,4 +1,4 @@
-"""Building messages: equal texts once, personal values as columns, and an error of one recipient concerns no other."""
+"""The builder stores equal texts once and personal values as columns; an error of one recipient affects no other."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -204,7 +204,7 @@ def test_send_without_template_uses_its_own_text() -> None:
     builder = Builder()
     builder.build(build([1, 2], data={"title": "Hi {{ user.first_name }}", "body": "a\nb"}))
     (record,) = builder.deliveries()
-    # Data of a send is no template: its braces are written unchanged.
+    # The builder does not render a send's own texts: their braces are unchanged.
     assert texts_by_user([record])[2] == {"title": "Hi {{ user.first_name }}", "body": "a\nb"}
     assert [column.index for column in record.content] == [[], []]
 
@@ -237,7 +237,8 @@ def test_other_clubs_user_is_suppressed() -> None:
     builder.put_user(2, club_id=8)
     builder.put_template("News", "b")
     builder.directory.caught_up = BEHIND
-    # retried as for an unknown user: the user's move to this club may still arrive
+    # Recipients that belong to another club are retried, because the directory may not have their move to this club
+    # yet.
     assert builder.build(build([1, 2])) == [0]
     builder.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
     builder.build(build([1, 2]))

@@ -1,4 +1,4 @@
-"""Templates end in a text or an error within a bounded number of steps, and write the same text as Jinja."""
+"""Rendering ends in a text or an error within a bounded number of steps, and writes the same text as Jinja."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def _rendered(source: str, *, escaped: bool = False, total: float = RECORD_STEPS
 @pytest.mark.guarantee("templates.hostile_arguments_are_bounded")
 @pytest.mark.kills(guard="templates.filter_arguments")
 def test_hostile_templates_end_within_a_cpu_limit() -> None:
-    """Every allowed filter, test and operator with hostile arguments, and the hardest sources for the compiler."""
+    """Hostile arguments for every allowed filter, test and operator, and the hardest sources, end within the limit."""
     ended = subprocess.run(
         [sys.executable, "-m", "tests.unit.builder.hostile_templates"], cwd=ROOT, capture_output=True, check=False
     )
@@ -151,14 +151,14 @@ def test_a_rendering_takes_a_limited_number_of_steps() -> None:
     compiled = steps.remaining
     with pytest.raises(OutOfSteps):
         render(write, {"data": {"long": "a " * 20_000}}, steps)
-    # The steps of the refused operation are charged, but it does not begin.
+    # The operation that exceeds the limit is charged before it begins, and does not run.
     assert MAX_STEPS < compiled - steps.remaining <= MAX_STEPS + 40_000 / 4 + 1
 
 
 @pytest.mark.guarantee("templates.steps_a_record_are_bounded")
 @pytest.mark.kills(guard="templates.share_of_steps")
 def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two slow templates take no more steps than a record has; a third template has enough for its recipients."""
+    """Two slow templates use up no more steps than a record has; the third template's recipients are still rendered."""
     spent = []
 
     def counted(write: Any, values: Mapping[str, Any], steps: Steps) -> str:
@@ -182,7 +182,8 @@ def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.
     assert failed | written == set(locale)
     assert {locale[user_id] for user_id in failed} == {"en", "fr"}
     assert len(failed) > 300
-    assert sum(spent) < RECORD_STEPS + 2 * MAX_STEPS  # the refused operations of two templates
+    # the last operation of each slow template exceeds the limit and is still charged
+    assert sum(spent) < RECORD_STEPS + 2 * MAX_STEPS
 
 
 @pytest.mark.guarantee("templates.slow_template_fails_alone")
@@ -198,7 +199,7 @@ def test_a_slow_template_fails_alone_in_its_batch() -> None:
 
 @pytest.mark.parametrize("title", ["{{", "News"])
 def test_a_template_is_compiled_once_for_all_records(monkeypatch: pytest.MonkeyPatch, title: str) -> None:
-    """This includes a template that does not compile: otherwise each of its records would compile it again."""
+    """A template that does not compile is also cached, or each of its records would compile it again."""
     compiled = []
 
     def counted(source: str, **options: Any) -> Any:
@@ -216,7 +217,7 @@ def test_a_template_is_compiled_once_for_all_records(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("of_template", [True, False])
 def test_a_title_that_is_too_long_fails_its_recipients(of_template: bool) -> None:
-    """Python's e-mail package folds a header in quadratic time."""
+    """The length is limited because Python's e-mail package folds a header in quadratic time."""
     builder = Builder()
     if of_template:
         builder.put_template("{{ data.title }}", "b", channel="email")
@@ -247,6 +248,6 @@ def test_a_cache_forgets_the_entries_not_used_for_longest() -> None:
 
 
 def test_every_slow_filter_is_charged_as_slow() -> None:
-    """title, striptags and urlencode run Python code for each character, the others a loop in C."""
+    """title, striptags and urlencode run Python code for each character; all other filters run a loop in C."""
     characters = {name: each for name, (_, each) in rendering.ALLOWED_FILTERS.items()}
     assert {name for name, each in characters.items() if each < 10} == {"title", "striptags", "urlencode", "trim"}

@@ -1,4 +1,4 @@
-"""Fixed service times, independent of measurements."""
+"""Capacity tests use fixed service times, so that new measurements do not change their results."""
 
 import pytest
 

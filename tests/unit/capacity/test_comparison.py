@@ -1,4 +1,4 @@
-"""Model and simulation agree where the model's assumptions are true, and the page has their present figures."""
+"""Model and simulation agree where the model's assumptions are true, and the documented figures are up to date."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_broadcast_bound_by_the_quota_agrees_with_the_model(seed: int, times: Se
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_broadcast_bound_by_partitions_exceeds_the_model(seed: int, times: ServiceTimes, plan: Plan) -> None:
-    """Records are spread over partitions at random: the fullest partition ends last."""
+    """Keys spread records unevenly over partitions, so a broadcast lasts until its fullest partition is consumed."""
     few = replace(plan, sns_publish=1e9).with_partitions("delivery", 4)
     compared = of_a_broadcast(LOAD, few, times, PROVIDER_S, recipients=100_000, seed=seed)
     assert throughput(LOAD, few, times, PROVIDER_S)[1] == "delivery"
@@ -47,7 +47,7 @@ def test_busy_environments_of_a_steady_load_agree_with_the_model(seed: int, time
     load = replace(LOAD, chunk=500)
     out, *busy = of_a_steady_load(load, enough, times, PROVIDER_S, seconds=120, seed=seed)
     assert abs(out.difference) < 0.05
-    # Batches that are not full need more invocations: the model gives the minimum.
+    # The model assumes full batches; partly filled batches need more invocations.
     assert all(-0.05 < one.difference < 0.8 for one in busy)
     delivery = busy[STEPS.index("delivery")]
     assert delivery.difference < 0.3

@@ -85,7 +85,7 @@ def test_provisioned_environments_are_charged() -> None:
         return next(cost.dollars for cost in costs if cost.component == "functions kept warm")
 
     assert warm(0) == 0
-    # The cost of snapshots does not depend on the number of provisioned environments.
+    # The charge for SnapStart snapshots does not depend on the number of provisioned environments.
     one_more = warm(2) - warm(1)
     assert warm(3) - warm(2) == pytest.approx(one_more)
     assert warm(1) > one_more > 0
@@ -148,7 +148,7 @@ def test_part_of_a_vcpu_slows_processor_time_only() -> None:
 
 
 def test_slice_calls_the_provider_in_waves(times: ServiceTimes) -> None:
-    """Calls run in parallel; their computation overlaps only in part."""
+    """Provider calls of a slice run in parallel, but their computation overlaps only in part."""
     each = times.lines["delivery"].recipient.at(VCPU_MB)
     assert times.slice_s(100, 0.0, VCPU_MB) == pytest.approx(100 * each)
     assert times.slice_s(100, 1.0, VCPU_MB) == pytest.approx(7 * (1.0 + each) + NOT_OVERLAPPED * 100 * each)
@@ -169,7 +169,8 @@ def test_raised_partitions_count_towards_the_cluster(plan: Plan) -> None:
 
 def test_records_are_weighed_by_the_codec() -> None:
     few, many = sizes(LOAD), sizes(replace(LOAD, devices=3.0))
-    assert many.records["outcome.delivery"] > few.records["outcome.delivery"]  # an id a device
+    # the outcome has a message id for each device
+    assert many.records["outcome.delivery"] > few.records["outcome.delivery"]
     assert many.records["delivery"] == few.records["delivery"]
     assert many.ledger_units > few.ledger_units
     assert "outcome.preference" not in sizes(replace(LOAD, allowed=1.0)).records
@@ -178,14 +179,15 @@ def test_records_are_weighed_by_the_codec() -> None:
 def test_priced_interface_endpoints_are_the_deployed_ones() -> None:
     listed = (SNAPSHOTS / "prod" / "network.txt").read_text()
     (count,) = re.findall(r"(\d+) AWS::EC2::VPCEndpoint\b", listed)
-    assert int(count) - 2 == INTERFACE_ENDPOINTS  # gateway endpoints of S3 and DynamoDB are free
+    assert int(count) - 2 == INTERFACE_ENDPOINTS  # the two gateway endpoints, of S3 and DynamoDB, are free
 
 
 def test_the_mappings_of_a_lane_share_poller_units_ten_to_one() -> None:
     listed = (SNAPSHOTS / "prod" / "functions.txt").read_text()
     (mappings,) = re.findall(r"^\s*(\d+) AWS::Lambda::EventSourceMapping\b", listed, flags=re.MULTILINE)
     assert int(mappings) == 33
-    assert poller_units() == 4  # 28 of bulk, including small sends and each broadcast queue; five of the critical lane
+    # 28 mappings of the bulk and small lanes share three units, five of the critical lane share one
+    assert poller_units() == 4
 
 
 def test_every_figure_names_its_source() -> None:

@@ -17,7 +17,7 @@ DELIVER = Step(
 
 
 class Played:
-    """Lanes that share one account and one provider."""
+    """A simulation of lanes that share one account's concurrency and one provider."""
 
     def __init__(self, *, rate: float = inf, concurrency: float = inf, seed: int = 1) -> None:
         self.rng = random.Random(seed)  # noqa: S311 - a simulation
@@ -69,7 +69,7 @@ def test_simulation_obeys_littles_law() -> None:
 
 @pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
 def test_wait_for_a_partition_agrees_with_queueing_theory(busy: float) -> None:
-    """One partition, one record a batch, Poisson arrivals: M/D/1."""
+    """With one partition, one record in a batch and Poisson arrivals, the partition is an M/D/1 queue."""
     service_s = DELIVER.invocation_s + CALLS.latency_s + CALLS.cpu_s
     rate = busy / service_s
     played = Played()
@@ -136,7 +136,7 @@ def test_simulation_depends_on_its_seed_only() -> None:
 
 
 def passwords(*, rate: float, broadcast_recipients: int) -> float:
-    """The 99th percentile in seconds of one-time passwords during a broadcast in another lane."""
+    """Simulate one-time passwords during a broadcast in another lane. Returns their 99th percentile in seconds."""
     played = Played(rate=rate)
     bulk, critical = (
         played.lane(),

@@ -1,4 +1,4 @@
-"""Batches of change events on a fake OpenSearch: versions, results by item, the steps of a generation."""
+"""The consumer applies change events in order of version, handles each item's result, and switches generations."""
 
 import random
 from typing import Any
@@ -53,7 +53,7 @@ def test_device_document_has_its_commit_time() -> None:
 
 
 def test_refused_document_is_dead_lettered_alone() -> None:
-    """The previous version stays in the index."""
+    """OpenSearch keeps the previous version of a document whose new version it refuses."""
     consumer = Consumer()
     bad = row("users", "u", 20, user(1, "bad"))
     cluster = consumer.cluster
@@ -159,7 +159,8 @@ def test_generation_is_served_once_its_snapshot_is_consumed() -> None:
 def test_interrupted_step_is_repeated() -> None:
     consumer = Consumer()
     complete(consumer)
-    consumer.cluster.aliases.clear()  # as after a crash between the marker and the aliases
+    # the state after a crash between writing the marker of a complete snapshot and setting the aliases
+    consumer.cluster.aliases.clear()
     Consumer(consumer).run(heartbeat(5, "5"))
     assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
 
@@ -184,7 +185,7 @@ def test_two_generations_are_fed_each_its_own_indices() -> None:
 
 
 class Replacement:
-    """g2, whose snapshot is complete, while g1 serves the look-ups."""
+    """A consumer of the generations g1 and g2: g2's snapshot is complete, and the aliases still point to g1."""
 
     def __init__(self) -> None:
         self.consumer = Consumer()
@@ -195,7 +196,7 @@ class Replacement:
         )
 
     def topics(self, *, lsn: int, end: int, committed: int) -> None:
-        """Set Kafka's state of g2: Connect's stored position, the end of a topic, and its committed offset."""
+        """Set g2's positions in Kafka: Connect's stored LSN, and the end and the committed offset of a topic."""
         self.progress.lsn = lsn
         self.progress.ends = {"cdc.g2.public.users": {0: end}}
         self.progress.committed = {"cdc.g2.public.users": {0: committed}}
@@ -207,7 +208,6 @@ class Replacement:
 
     @property
     def answers(self) -> str:
-        """The generation that the aliases point to."""
         (name,) = {index.rpartition("-")[2] for indices in self.consumer.cluster.aliases.values() for index in indices}
         return name
 
@@ -215,13 +215,13 @@ class Replacement:
 @pytest.mark.guarantee("directory.alias_moves_when_caught_up")
 @pytest.mark.kills(guard="directory.generation_behind")
 def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
-    """Until then g1 serves the look-ups; g2 has its opt-outs and new users when the aliases move."""
+    """Look-ups use g1 until g2 has caught up: otherwise they would miss the latest opt-outs and new users."""
     newer = Replacement()
     newer.topics(lsn=100, end=9, committed=8)
     newer.beat(100)
     newer.topics(lsn=100, end=20, committed=9)
     newer.clock.advance(GENERATION_LAG_MS / 1000 + 1)
-    newer.beat(101)  # the consumer has reached targets that are too old
+    newer.beat(101)  # the consumer has reached an end that was read too long ago
     newer.topics(lsn=101, end=20, committed=19)
     newer.beat(102)
     assert newer.answers == "g1"
@@ -236,7 +236,7 @@ def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
 @pytest.mark.guarantee("directory.alias_moves_when_caught_up")
 @pytest.mark.kills(guard="directory.generation_streamed")
 def test_aliases_wait_for_changes_not_streamed_yet() -> None:
-    """After a long snapshot the topics are consumed to their ends, but the database's log is hours ahead of them."""
+    """After a long snapshot Debezium is hours behind the WAL, although the consumer has read every record."""
     newer = Replacement()
     newer.topics(lsn=100, end=9, committed=9)
     for lsn in range(100, 110):
@@ -253,7 +253,7 @@ def test_aliases_wait_for_changes_not_streamed_yet() -> None:
 
 @pytest.mark.kills(guard="directory.generation_written")
 def test_aliases_wait_for_changes_debezium_has_not_written() -> None:
-    """A heartbeat can overtake rows in Debezium's producer: it counts once Connect has stored a later position."""
+    """Debezium may produce a heartbeat before earlier rows, so it counts once Connect has stored a later position."""
     newer = Replacement()
     newer.topics(lsn=100, end=9, committed=9)
     for lsn in range(101, 106):

@@ -1,4 +1,4 @@
-"""The selection of dead letters, and the headers that a replay keeps."""
+"""Dead letters are selected by their headers, and a replay keeps the producer's headers."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -73,7 +73,7 @@ def test_malformed_time_is_refused(text: str) -> None:
 
 
 def test_replay_keeps_first_position_and_the_producers_headers() -> None:
-    """The replayed record names its dead letter."""
+    """A header of the replayed record contains the position of its dead letter."""
     record = KafkaRecord(topic="send.api", partition=2, offset=9, timestamp_ms=77, headers=(("trace", b"\xff"),))
     dead = dead_letter_headers(record, Bad("invalid", "bad"), "preference_checker")
     replayed = replay_headers(dead, "dead-letter-0@17")

@@ -1,4 +1,4 @@
-"""Decisions about recipients, as a table: directory data and time in; ready, final or deferred out."""
+"""Delivery decides from directory data and the time whether a recipient is ready, final or deferred."""
 
 from dataclasses import replace
 from typing import Any

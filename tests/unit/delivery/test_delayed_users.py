@@ -1,4 +1,4 @@
-"""Delayed messages use the present users: they are not sent to erased users, and go to current addresses."""
+"""A delayed message is sent to the user's current address, and not at all if the user has been erased."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ type Change = Callable[[Delivery], Any]
 
 
 def _delayed(change: Change, channel: str) -> Delivery:
-    """Users 1 and 2 were delayed by the provider; it accepts messages again, and a user has changed since."""
+    """Delay the messages of users 1 and 2 while the provider is busy, then apply the change."""
     chain = Delivery()
     chain.push.fail = chain.email.fail = lambda _target: BUSY
     assert chain.deliver(by_email([1, 2]) if channel == "email" else delivery([1, 2])) == []
@@ -69,7 +69,7 @@ def test_a_delayed_user_without_a_usable_address(address: str | None, reason: st
 
 
 def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
-    """A directory that is behind may not have the user yet: the user is neither notified nor suppressed."""
+    """While the directory is behind, a user missing from it is neither notified nor suppressed."""
     chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
     chain.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
     assert chain.release() == []
@@ -82,7 +82,7 @@ def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
 
 
 def test_settings_of_a_user_found_late_count() -> None:
-    """User and settings arrive in the directory between two look-ups: the opt-out must not be missed."""
+    """The user and an opt-out arrive in the directory between two look-ups: delivery must not miss the opt-out."""
     chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
     confirm = chain.directory.confirm
 
@@ -110,7 +110,7 @@ def test_user_erased_after_one_device_was_reached_is_sent() -> None:
 
 
 def test_a_record_that_a_mapping_gave_up_on_is_looked_up_again() -> None:
-    """The record is redelivered unchanged, with the scheduler's header."""
+    """The scheduler produces an on-failure record unchanged, with the delay reason as a header."""
     chain = Delivery()
     chain.directory.remove(USER)
     place = chain.encoded(by_email([1, 2]), topics.DELIVERY, headers=((DELAY_REASON_HEADER, b"on_failure"),))

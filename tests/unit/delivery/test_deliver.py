@@ -30,7 +30,7 @@ DELAYED = ("sending", None)
 
 
 def _once(error: ProviderError) -> Callable[[str], ProviderError | None]:
-    """An adapter that fails the first call of each target."""
+    """Return a fake's hook that fails the first call of each target."""
     seen: set[str] = set()
 
     def fail(target: str) -> ProviderError | None:
@@ -140,7 +140,7 @@ def test_user_without_device_is_suppressed_once_caught_up() -> None:
     chain = Delivery()
     chain.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
     assert chain.deliver(delivery([1, 99])) == []
-    # The reachable recipient is not delayed.
+    # A delay of user 99 does not delay user 1.
     assert chain.published_arns() == ["arn-1"]
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): DELAYED}
     chain.forget()
@@ -152,7 +152,7 @@ def test_user_without_device_is_suppressed_once_caught_up() -> None:
 
 
 class Registrar(InMemoryDirectory):
-    """A directory in which a device gets its endpoint some seconds from now."""
+    """A directory whose device gets its endpoint `after_s` seconds after the start."""
 
     def __init__(self, clock: FixedClock, after_s: float) -> None:
         super().__init__()
@@ -280,8 +280,9 @@ def test_suppressed_address_gets_not_even_mandatory_messages(type_: str) -> None
     end = chain.clock.now_ms() + 1
     for address, club_id, ends in (
         ("User2@Example.com", 7, end),
-        ("user1@example.com", 8, end),  # a user of another club
-        ("user3@example.com", 7, end - 1),  # over
+        # Suppressed only for user 1's address in another club.
+        ("user1@example.com", 8, end),
+        ("user3@example.com", 7, end - 1),
     ):
         suppression = Suppression(club_id=club_id, address=address, reason=Reason.COMPLAINED, at_ms=0, expires_ms=ends)
         chain.directory.suppress(suppression)
@@ -314,7 +315,7 @@ def test_message_that_expires_during_retries_is_expired(channel: str) -> None:
 
 
 def test_expiry_during_retries_keeps_the_absence_of_a_device() -> None:
-    """Users without a device are decided about after the others: their suppression does not depend on the provider."""
+    """A user without a device is suppressed, even if the provider's retries last until the send expires."""
     chain = Delivery()
     chain.push.fail = lambda *_: Transient("unavailable")
     chain.deliver(delivery([1, 9], expires_at=NOW + 1000))
@@ -334,7 +335,7 @@ def test_no_call_begins_that_could_outlive_the_invocation() -> None:
     for user_id in range(10, 40):
         chain.put_device(user_id, user_id)
     assert chain.deliver(delivery(range(10, 40))) == [0]
-    # Eight seconds for the call and two for the flush are reserved.
+    # Of the 60 s, 8 s are reserved for the provider call and 2 s for flushing the producer.
     assert began
     assert max(began) <= 50
     published = chain.published_arns()

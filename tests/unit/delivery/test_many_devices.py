@@ -1,4 +1,4 @@
-"""Users with very many devices: their results fit into DynamoDB's items and the topics' records."""
+"""The results of users with very many devices fit into DynamoDB items and Kafka records."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_message_ids_of_one_user_are_cut_to_fit(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_delayed_records_too_large_for_a_topic_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The devices that have the message are named in the retry record."""
+    """Retry records list the devices that already have the message, so many devices need several records."""
     monkeypatch.setattr(retry_scheduler, "RECORD_BYTES", 1_000)
     chain = _with_devices(9)
     chain.push.fail = lambda arn: ApplicationOff("off") if int(arn.removeprefix("arn-")) < 1_000 else None

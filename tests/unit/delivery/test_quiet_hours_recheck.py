@@ -1,4 +1,4 @@
-"""Quiet hours before publishing: recipients whose quiet hours have begun get the message when these end."""
+"""Delivery checks quiet hours again before publishing; recipients in quiet hours are notified when these end."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.support.harness.delivery import Delivery, by_email
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
-# NOW is 17:13:20 in New York and 14:13:20 in Los Angeles.
+# The tests' time NOW is 17:13:20 in New York and 14:13:20 in Los Angeles.
 DEFAULT_QUIET_HOURS = {"start": "18:00", "end": "07:00"}
 NEW_YORK_6PM, NEW_YORK_7, LOS_ANGELES_7 = (
     round(datetime(2023, 11, day, hour, tzinfo=UTC).timestamp() * 1000) for day, hour in ((14, 23), (15, 12), (15, 15))
@@ -30,7 +30,7 @@ HELD, SENT, DELAYED, EXPIRED = ("held", None), ("sent", None), ("sending", None)
 
 
 class QuietHoursDelivery(Delivery):
-    """Users 1 to 3 have no quiet hours; the provider is busy until `open_ms`."""
+    """Delivery in which users 1 to 3 have no quiet hours and the provider is busy until `open_ms`."""
 
     open_ms = 0
 
@@ -140,7 +140,7 @@ def test_each_end_of_quiet_hours_has_its_own_stable_record() -> None:
     first = {item.id: item.value for item in chain.delay_store.items.values()}
     chain.put_quiet_hours(1, quiet_hours=None)
     chain.at(LOS_ANGELES_7)
-    assert chain.deliver(record) == []  # quiet hours have ended by then: the recorded result counts
+    assert chain.deliver(record) == []  # quiet hours have ended, but the recorded delay counts
     assert {item.id: item.value for item in chain.delay_store.items.values()} == first
     assert chain.published_arns() == []
     assert chain.release() == []
@@ -222,7 +222,7 @@ def test_held_recipient_ends_within_the_retry_lifetime() -> None:
     chain.at(NEW_YORK_6PM)
     assert chain.deliver(delivery([1])) == []
     while chain.delay_store.items:
-        # the release is late and misses the one minute outside of quiet hours
+        # the scheduler releases the record two minutes late, when the next quiet hours have begun
         chain.at(chain.due_times()[-1][0] + 2 * MINUTE_MS)
         assert chain.release() == []
         assert chain.clock.now_ms() - NOW < 4 * DAY_MS
@@ -231,7 +231,7 @@ def test_held_recipient_ends_within_the_retry_lifetime() -> None:
 
 
 def test_second_device_is_reached_after_quiet_hours() -> None:
-    """The user has one outcome, though one device got the message before quiet hours."""
+    """One device got the message before quiet hours and one after them; the user has a single outcome."""
     chain = QuietHoursDelivery()
     chain.put_quiet_hours(1)
     chain.put_device(11, 1)

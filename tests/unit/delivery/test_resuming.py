@@ -1,6 +1,4 @@
-"""Redelivered records: finished slices are emitted, the others continue; two invocations do not publish the
-same slice.
-"""
+"""Redelivery emits finished slices and continues the others; two invocations never publish the same slice."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +21,7 @@ USERS = range(1000, 1250)
 
 
 class Fleet(Delivery):
-    """Several function environments over one table; users 1000 to 1249 have a device each."""
+    """Function environments that share one ledger table; each of the users 1000 to 1249 has a device."""
 
     def __init__(self, channel: str = "push") -> None:
         super().__init__()
@@ -32,16 +30,14 @@ class Fleet(Delivery):
             self.put_device(user_id, user_id)
 
     def started(self, owner: str, *, workers: int = 4) -> Deliver:
-        """Another environment."""
         ledger = InMemoryDeliveryLedger(clock=self.clock, owner=owner, table=self.table)
         return self.environment(ledger, workers=workers)
 
     def record(self, users: range = USERS, **values: object) -> DeliveryRequested:
-        """A delivery record on the channel."""
         return delivery(users, **values) if self.channel == "push" else by_email(users, **values)
 
     def at_call(self, number: int, act: Callable[[], None]) -> None:
-        """Run `act` inside one provider call and in every later one."""
+        """Run `act` inside the provider call with this number and inside every later call."""
         counted = Counter[str]()
 
         def fail(_target: str) -> None:
@@ -136,7 +132,7 @@ def test_the_same_batch_twice_at_the_same_time_is_published_once(channel: str) -
 
     def both() -> None:
         if not meanwhile:
-            meanwhile.append([])  # set first, since the nested delivery calls this function too
+            meanwhile.append([])  # set first, because the nested delivery calls both() again
             meanwhile.append(elsewhere(lambda: fleet.deliver(fleet.record(), environment=second, seconds=12)))
 
     fleet.at_call(120, both)
@@ -158,13 +154,13 @@ def test_environment_frozen_beyond_its_lease_begins_no_call() -> None:
 
     fleet.at_call(150, sleep)
     assert fleet.deliver(fleet.record(), environment=fleet.started("a", workers=1)) == [0]
-    assert fleet.twice() == list(USERS[100:150])  # no call after it woke
+    assert fleet.twice() == list(USERS[100:150])  # the first environment makes no further call after its pause
     assert len(fleet.taken()) == len(USERS)
     fleet.heal()
     assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == []
     first, *others = fleet.outcomes()
     assert results_of([first]) == {(user, "push"): SENT for user in USERS}
-    for other in others:  # the same id and the same content
+    for other in others:
         assert (other.record_id, other.provider_message_ids) == (first.record_id, first.provider_message_ids)
 
 
@@ -215,7 +211,7 @@ def test_unfinished_record_is_released_to_others_at_once() -> None:
 @pytest.mark.parametrize("method", ["acquire", "results"])
 def test_nothing_is_published_while_the_ledger_is_down(method: str) -> None:
     fleet = Fleet()
-    fleet.deliver(fleet.record(range(1000, 1001)))  # store results, so that there are some to read
+    fleet.deliver(fleet.record(range(1000, 1001)))  # Reading results can fail only if the ledger has some.
     published = len(fleet.push.published)
     fleet.ledger.fail = lambda called: Retry("DynamoDB is down") if called == method else None
     records = fleet.record(range(1000, 1002)), fleet.record(range(1002, 1004), record_id="other")
@@ -237,7 +233,7 @@ def test_only_the_unrecorded_slice_is_doubled() -> None:
 
     fleet.ledger.fail = fail
     assert fleet.deliver(fleet.record()) == [0]
-    assert len(fleet.taken()) == 200  # the third slice was not begun
+    assert len(fleet.taken()) == 200
     assert fleet.outcomes() == []
     fleet.ledger.fail = lambda _method: None
     assert fleet.deliver(fleet.record()) == []
@@ -316,7 +312,7 @@ def test_slow_provider_keeps_the_lease_by_renewal() -> None:
     fleet.at_call(1, lambda: fleet.clock.advance(0.1))
     assert fleet.deliver(fleet.record(), seconds=60) == []
     assert fleet.clock.monotonic() - NOW / 1000 > LEASE_S
-    assert fleet.ledger.calls["renew"] <= 15  # renewed by time, not by recipient
+    assert fleet.ledger.calls["renew"] <= 15
 
 
 @pytest.mark.guarantee("push.calls_end_within_lease")
@@ -350,7 +346,7 @@ def test_dead_letter_outcome_has_results_of_other_environments() -> None:
 @pytest.mark.guarantee("delivery_ledger.one_write_a_slice")
 @pytest.mark.parametrize(("recipients", "groups"), [(1, 1), (25, 1), (26, 2), (100, 4), (500, 20)])
 def test_the_ledger_is_written_once_a_group_and_once_a_batch(recipients: int, groups: int) -> None:
-    """Four records share groups of a hundred recipients."""
+    """Four records share groups of 100 recipients, so the ledger is written once per group and not once per record."""
     fleet = Fleet()
     for user_id in range(2000, 2000 + recipients):
         fleet.put_device(user_id, user_id)
@@ -390,7 +386,7 @@ def test_conflict_of_one_record_delays_no_other_of_its_group() -> None:
 
 @pytest.mark.parametrize("call", [1, 3, 8, 9, 30])
 def test_kill_doubles_at_most_the_limit_over_all_records(call: int) -> None:
-    """Records of one, three and many recipients share the limit of the environment."""
+    """A killed environment leaves at most `DELIVERY_UNRECORDED` recipients unrecorded, over all of its records."""
     fleet = Fleet()
     sizes = [1, 1, 3, 3, 12, 1, 30]
     starts = [sum(sizes[:place]) for place in range(len(sizes))]

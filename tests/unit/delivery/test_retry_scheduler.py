@@ -1,6 +1,4 @@
-"""Recipients that the provider does not accept now continue in one retry record, at whatever step a function
-is killed.
-"""
+"""Recipients that the provider does not accept yet continue in one retry record, even if a function is killed."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -129,7 +127,7 @@ def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
     first = dict(chain.delay_store.items)
-    assert chain.published_arns() == ["arn-1"]  # the delay of user 2 was recorded before
+    assert chain.published_arns() == ["arn-1"]  # User 2 is not published to, because the delay of user 2 is recorded.
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): DELAYED}
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
@@ -140,7 +138,7 @@ def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
 
 @pytest.mark.guarantee("delayed.previous_ids_continue")
 def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
-    """The previous code recorded the delay, stored the record under an id with the number of delays, and was killed."""
+    """An earlier version was killed after it stored a delayed record whose id contains the number of delays."""
     chain = Delivery()
     record = delivery([1, 2], waits=1, parent_id="an earlier record")
     previous = to_document(
@@ -199,7 +197,7 @@ def test_long_outage_costs_a_record_one_call() -> None:
     assert 3 <= len(chain.push.calls) <= 4
     chain.push.fail = _busy()
     assert chain.deliver(delivery(range(10, 110), record_id="f")) == []
-    assert chain.push.published  # recipients after the first rejected ones
+    assert chain.push.published
     found_out = len(chain.push.published)
     assert chain.deliver(delivery(range(10, 110), record_id="g")) == []
     assert len(chain.push.published) == found_out + 100
@@ -282,7 +280,7 @@ def test_open_circuit_allows_one_probe_a_second() -> None:
 
 
 class FusedStore(InMemoryDelayStore):
-    """A store whose process may be killed after any call."""
+    """A delay store that kills its process at a chosen call."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()
@@ -302,7 +300,7 @@ class FusedStore(InMemoryDelayStore):
 
 
 class KillableDelivery(Delivery):
-    """Delivery and the scheduler, whose processes may be killed at any step; slices of two."""
+    """Delivery in slices of two recipients, and the scheduler; the process is killed at step `kill_at`."""
 
     def __init__(self, kill_at: int, busy_until: dict[int, int]) -> None:
         super().__init__()
@@ -352,7 +350,7 @@ class KillableDelivery(Delivery):
 
 
 def _counted_once(chain: Delivery) -> dict[int, list[str]]:
-    """The results of each user as the metrics count them: they ignore an outcome whose id they have counted."""
+    """Return each user's statuses as the metrics count them: a repeated outcome id is ignored."""
     learnt: dict[int, list[str]] = {}
     seen: dict[str, object] = {}
     for outcome in chain.outcomes():
@@ -382,7 +380,7 @@ def _check(kill_at: int, busy_until: dict[int, int]) -> None:
     kills = chain.run_to_the_end(delivery(busy_until))
     times = Counter(int(push.endpoint_arn.removeprefix("arn-")) for push in chain.push.published)
     assert times.keys() == busy_until.keys()
-    assert sum(times.values()) - len(times) <= 2 * kills  # a slice
+    assert sum(times.values()) - len(times) <= 2 * kills  # each kill repeats at most one slice of two recipients
     learnt = _counted_once(chain)
     assert {user_id: statuses[-1:] for user_id, statuses in learnt.items()} == {key: ["sent"] for key in busy_until}
     assert all(statuses in (["sent"], ["sending", "sent"]) for statuses in learnt.values())

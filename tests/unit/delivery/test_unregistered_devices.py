@@ -14,7 +14,7 @@ DELAYED = ("sending", None)
 
 
 def _put_unregistered(chain: Delivery, device_id: int, user_id: int, *, age_s: float | None = 3_600) -> None:
-    """Store an active device without an endpoint, whose row has this age."""
+    """Store an active device without an endpoint, whose row changed `age_s` seconds ago."""
     changed_at_ms = None if age_s is None else chain.clock.now_ms() - round(age_s * 1000)
     chain.directory.put(
         Device(device_id=device_id, user_id=user_id, platform="gcm", token="new", changed_at_ms=changed_at_ms)
@@ -87,7 +87,7 @@ def test_missing_endpoint_ends_as_sent_by_the_other_devices() -> None:
 
 
 def test_waits_for_an_endpoint_double_without_an_upper_bound() -> None:
-    """The delay is at most twice the time so far: twelve attempts in three days, instead of one each half hour."""
+    """Each delay is at most twice the total so far: 12 attempts in three days, instead of one every half hour."""
     chain = Delivery()
     _put_unregistered(chain, 11, 1)
     assert chain.deliver(delivery([1])) == []
@@ -113,7 +113,7 @@ def test_a_refused_device_is_tried_every_half_hour_all_the_same() -> None:
 
 
 def _round_trips(unregistered: int, *, users: int = 2_000) -> int:
-    """The number of calls of a broadcast to stores and providers, from its delivery records to the last outcome."""
+    """Deliver a broadcast until its last outcome. Returns the number of calls to stores and providers."""
     chain = Delivery()
     for user_id in range(1, users + 1):
         chain.put_device(user_id, user_id)
@@ -142,11 +142,11 @@ def _round_trips(unregistered: int, *, users: int = 2_000) -> int:
     assert len(chain.push.published) == users
     assert {status for (status, _) in results_of(chain.outcomes()[-1:]).values()} == {"sent"}
     asked = chain.directory.calls.total() + chain.ledger.calls.total() + len(chain.push.calls)
-    # A put also marks its minute, and a release also claims its item.
+    # A call of the fake store counts twice: put also marks its minute, and release also claims its item in DynamoDB.
     return asked + 2 * store.total()
 
 
 @pytest.mark.guarantee("push.missing_endpoints_add_few_round_trips")
 def test_one_in_a_hundred_costs_a_fifth_more_round_trips() -> None:
-    """The rate is that of 1,000 unregistered devices among 100,000, spread evenly over the records."""
+    """The ratio is that of 1,000 unregistered devices among 100,000, spread evenly over the records."""
     assert _round_trips(20) <= 1.2 * _round_trips(0)

@@ -1,4 +1,4 @@
-"""The oracle judges the demo and the cells, so its own rules are tested case by case."""
+"""The oracle judges the results of the demo and of the fault matrix, so its own rules are tested case by case."""
 
 from datetime import datetime
 from typing import Any
@@ -27,7 +27,7 @@ def person(**values: Any) -> Person:
         ({}, {"news": {"push": False}}, False),
         ({}, {"news": {"email": False}}, True),
         ({}, {"newsletter": False}, True),
-        # a rule for category and channel precedes one for the category, which precedes one for the channel
+        # Precedence of rules: category with channel, then category, then channel.
         ({"push": False}, {"news": True}, True),
         ({"push": True}, {"news": False}, False),
         ({"push": False}, {"news": {"push": True}}, True),
@@ -67,7 +67,7 @@ def test_an_email_needs_an_address() -> None:
 
 
 def test_mandatory_category_overrides_an_opt_out_only() -> None:
-    """A recipient without a device is suppressed all the same."""
+    """A mandatory category bypasses opt-outs, but a recipient without a device is still suppressed."""
     world = World({1: person(channels=SILENT), 2: person(channels=SILENT, active_devices=0)})
 
     found = expect(world, Ask(club_id=CLUB, type="one_time_password", to_users=[1, 2]))
@@ -81,7 +81,7 @@ def test_a_user_named_twice_is_one_notification_on_each_channel() -> None:
     found = expect(world, Ask(club_id=CLUB, type="security_alert", to_users=[1, 1]))
 
     assert found.requested == 2
-    assert found.provider_calls == 4  # three devices, one e-mail
+    assert found.provider_calls == 4  # the user has three devices and one e-mail address
     assert found.by_channel() == {
         "push": {"requested": 1, "sent": 1, "queued": 1},
         "email": {"requested": 1, "sent": 1, "queued": 1},

@@ -1,4 +1,4 @@
-"""The demo reads back from LocalStack the same messages that delivery's message builders write."""
+"""The demo reads from LocalStack the same messages that delivery wrote."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How a topic reader reads end offsets, with fake clients of the broker."""
+"""A topic reader reads end offsets from fake broker clients."""
 
 from unittest.mock import Mock
 

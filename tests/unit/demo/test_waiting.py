@@ -12,8 +12,6 @@ from devstack.terminal import Terminal
 
 
 class Handle:
-    """The part of a stack that a waiter uses."""
-
     def __init__(self, folder: Path) -> None:
         self.config = StackConfig(folder)
 

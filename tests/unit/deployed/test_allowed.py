@@ -1,4 +1,4 @@
-"""The list of properties that LocalStack may accept without effect."""
+"""The allowlist has a reason for each property that LocalStack ignores."""
 
 from pathlib import Path
 

@@ -21,7 +21,6 @@ def sent(times: int) -> Sent:
 
 
 def trial() -> Trial:
-    """A result without any fault."""
     return Trial(
         missing=[(each.stack, each.type, "unknown") for each in read_allowed()],
         refused={"no key": Answer(401, {})},

@@ -1,5 +1,3 @@
-"""Deployed event source mappings, converted to the poller's specifications."""
-
 from typing import Any
 
 import pytest

@@ -1,4 +1,4 @@
-"""Device statuses that delivery emits: the registrar marks the endpoints, and delivery calls them no longer."""
+"""The registrar marks endpoints by the device statuses that delivery emits, and delivery stops calling them."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ ARN = "arn:gcm:a"
 
 
 class Registrar(Chain):
-    """Device 1 has the token a, and an endpoint made at NOW."""
+    """A registrar that knows device 1, with token `a` and an endpoint created at NOW."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,13 +30,12 @@ class Registrar(Chain):
         self.endpoints.calls.clear()
 
     def follow_row(self, version: int) -> None:
-        """The monolith's row of the device at a position in its WAL."""
         after = {"id": 1, "user_id": 1, "platform": "gcm", "token": "a", "active": True}
         record = row("devices", "u", version, after)
         assert self.run(self.use_case, entry(record.value, topic=record.topic, key=record.key)) == []
 
     def status_changed(self, **values: Any) -> list[int]:
-        """Drive a status of device 1. Returns the offsets to be redelivered."""
+        """Consume a status of device 1. Returns the offsets to be redelivered."""
         usual: dict[str, Any] = {
             "record_id": "r",
             "device_id": 1,
@@ -87,7 +86,7 @@ def test_only_a_newer_row_enables_the_endpoint_again() -> None:
     registrar.follow_row(60)
     assert registrar.state.enabled
     assert registrar.endpoints.calls == [("register", "a")]
-    assert registrar.status_changed(timestamp=NOW) == []  # a replay of an earlier status
+    assert registrar.status_changed(timestamp=NOW) == []
     assert registrar.state.enabled
 
 

@@ -1,5 +1,3 @@
-"""The registrar's fakes fulfil the contract of its adapters."""
-
 from collections.abc import Callable
 
 import pytest

@@ -1,4 +1,4 @@
-"""A phone changes hands: in any order of the registrars' steps, each live device keeps a live endpoint."""
+"""When a device token moves to another user, each live device keeps a live endpoint, in any order of the steps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,8 +28,6 @@ def phone(device_id: int, token: str, *, active: bool = True) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a device's row at an LSN."""
-
     device_id: int
     lsn: int
     row: Row
@@ -45,7 +43,7 @@ class Context:
 
 
 def registrar(states: Any, endpoints: Any) -> Callable[[Change], None]:
-    """An environment of the function. A redelivered record is an error, since no adapter fails here."""
+    """Return an environment of device_registrar, which raises if a record must be redelivered."""
     use_case = RegisterDevices(generations=["g1"], states=states, endpoints=endpoints, clock=FixedClock(5), workers=1)
     codec = Codec(InMemorySchemaRegistry())
     driver = BatchDriver(function="device_registrar", codec=codec, producer=InMemoryProducer())
@@ -59,7 +57,7 @@ def registrar(states: Any, endpoints: Any) -> Callable[[Change], None]:
 
 
 FIRST = [Change(1, 10, phone(1, "t")), Change(2, 10, phone(2, "u"))]
-# The changes that each environment processes, one invocation a change.
+# Case → for each environment the changes that it processes, one in each invocation.
 CASES: dict[str, list[list[Change]]] = {
     "deleted while another registers": [[Change(1, 20, GONE)], [Change(3, 20, phone(3, "t"))]],
     "inactive while another registers": [[Change(1, 20, phone(1, "t", active=False))], [Change(3, 20, phone(3, "t"))]],

@@ -1,4 +1,4 @@
-"""Device rows on fakes: calls to the provider, stored states, and redelivered records."""
+"""Device rows lead to the expected provider calls, stored states and redeliveries, on fakes."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_older_row_changes_nothing() -> None:
 def test_late_row_does_not_replace_a_newer_token() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
-    registrar.run(row("devices", "u", 30, device(1, "a")))  # the row at LSN 20, with token b, arrives late
+    registrar.run(row("devices", "u", 30, device(1, "a")))
     registrar.run(row("devices", "u", 20, device(1, "b")))
     assert registrar.states.states["1"].token == "a"
 
@@ -133,7 +133,7 @@ def test_no_provider_call_begins_without_enough_time() -> None:
 @pytest.mark.kills(guard="endpoints.refused_row")
 @pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": None}, {"platform": ""}])
 def test_refused_row_is_dead_lettered_and_marked_in_its_state(change: dict[str, Any]) -> None:
-    """Otherwise delivery would wait for the endpoint until the message has expired."""
+    """Without a mark in its state, delivery would wait for the device's endpoint until the message has expired."""
     registrar = Registrar()
     bad, good = row("devices", "c", 10, device(1, "a") | change), row("devices", "c", 11, device(2, "b"))
     assert registrar.run(bad, good) == []
@@ -168,7 +168,7 @@ def test_refused_row_is_redelivered_until_its_state_is_stored() -> None:
 @pytest.mark.guarantee("directory.snapshot_renews_device_states")
 @pytest.mark.kills(guard="devices.lsn_order")
 def test_new_snapshot_is_newer_than_rows_streamed_before() -> None:
-    """The device changed while no generation was captured: only the snapshot has the change."""
+    """The device changed while no generation captured the table, so only the new snapshot has its token."""
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "u", 50, device(1, "old")))
     assert registrar.run(row("devices", "r", 90, device(1, "new"), generation="g2")) == []
@@ -188,7 +188,7 @@ def test_old_generation_applies_until_the_new_one_has_streamed() -> None:
 
 
 def test_transaction_open_at_the_snapshot_wins() -> None:
-    """The open transaction's changes are streamed with an LSN below the snapshot's (docs/decisions/011)."""
+    """Debezium streams a transaction that was open at the snapshot with a lower LSN (docs/decisions/011)."""
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "u", 50, device(1, "old")))
     registrar.run(row("devices", "r", 90, device(1, "old"), generation="g2"))
@@ -200,7 +200,7 @@ def test_transaction_open_at_the_snapshot_wins() -> None:
 
 @pytest.mark.parametrize(("version", "lsn", "token"), [(1, 40, "new"), (50, 60, "new"), (50, 40, "old")])
 def test_a_state_without_a_generation_is_read(version: int, lsn: int, token: str) -> None:
-    """An earlier version of the code wrote the state: version 1 after a snapshot's row, else the change's LSN."""
+    """An earlier version's state has no generation; its version is 1 after a snapshot's row, else the change's LSN."""
     registrar = Registrar()
     registrar.states.states["1"] = DeviceState(
         token="old", endpoint_arn="arn:gcm:old", enabled=True, reason=None, version=version, updated_at=1

@@ -61,7 +61,7 @@ def small(
 
 
 def ending_file(config: StackConfig) -> Path:
-    """The file to which small services write that they end."""
+    """The file to which each service appends its name when it ends."""
     return config.state_dir / "ending"
 
 
@@ -74,5 +74,4 @@ def pair(config: StackConfig) -> dict[str, Service]:
 
 
 def one(config: StackConfig, script: str) -> dict[str, Service]:
-    """A single service that runs this script."""
     return {"only": small(config, "only", "kafka", script=script, stop_timeout_s=1)}

@@ -57,7 +57,7 @@ def test_without_user_namespaces_root_drops_its_privileges(tmp_path: Path, monke
 
 
 def test_child_of_an_ended_stack_does_not_start() -> None:
-    # pid 1 is the parent of orphans
+    # A child whose parent has pid 1 is an orphan: its stack has ended.
     command = [
         sys.executable,
         "-I",

@@ -1,5 +1,3 @@
-"""Behaviour of `masscomm up` when a service ends."""
-
 import os
 import signal
 import threading
@@ -21,7 +19,6 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Stack:
-    """A stack in which a service has ended."""
     stack = Stack(StackConfig.on_free_ports(tmp_path))
     stack.crashes.append(Crash("kafka", -9, "kafka.log", "the end of it"))
     stack.crashed.set()

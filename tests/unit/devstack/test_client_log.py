@@ -1,10 +1,10 @@
-"""Log lines of a command's clients."""
+"""Clients of a command do not log to the terminal."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-# Port 1 of the loopback address has no listener.
+# The command connects to port 1, which has no listener.
 COMMAND = """
 import logging, sys
 from pathlib import Path

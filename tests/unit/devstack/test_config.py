@@ -1,4 +1,4 @@
-"""Ports and state folder: order of their sources, and refused values."""
+"""The sources of ports and state folder have an order of precedence, and invalid values are refused."""
 
 import socket
 from dataclasses import asdict

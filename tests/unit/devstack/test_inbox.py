@@ -1,5 +1,3 @@
-"""Which messages `masscomm inbox` shows."""
-
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -27,7 +25,7 @@ def message(user_id: int, channel: str = "push", send_id: str = SEND) -> Message
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[Message]]]:
-    """The answers of the next reads of the provider's record."""
+    """The lists of messages that the next reads of the inbox return, one list for each read."""
     answers: list[list[Message]] = []
     monkeypatch.setattr(Inbox, "messages", lambda _: answers.pop(0))
     monkeypatch.setattr(inbox, "POLL_S", 0)

@@ -1,4 +1,4 @@
-"""The choice of a command's installation, and options with a single definition."""
+"""Commands choose a local or deployed installation, and share the definitions of their options."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""The check that no port of the stack is reachable from outside finds every such port."""
+"""The loopback check finds every port of the stack that other machines can reach."""
 
 import socket
 

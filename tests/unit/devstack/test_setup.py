@@ -49,7 +49,7 @@ def tools(tmp_path: Path) -> Tools:
 
 
 def check(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run setup.py itself with that PATH and an otherwise empty environment."""
+    """Run setup.py with this PATH and an otherwise empty environment."""
     script = f"import runpy, sys; sys.executable = {str(path / 'python3')!r}; sys.argv = ['setup.py', '--check'];" + (
         f"runpy.run_path({str(ROOT / 'devstack' / 'setup.py')!r}, run_name='__main__')"
     )
@@ -127,7 +127,7 @@ def test_a_mirror_given_to_pip_is_given_to_uv(tmp_path: Path, monkeypatch: pytes
 
 
 def test_no_lock_file_or_pom_names_a_registry() -> None:
-    """A lock with addresses breaks installations from another mirror."""
+    """Installation from a mirror fails if a lock file contains a registry's address."""
     locks = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "infra" / "cdk" / "package-lock.json"]
     poms = sorted((ROOT / "devstack" / "jars").rglob("pom.xml"))
     assert locks

@@ -197,10 +197,10 @@ def test_second_stack_is_refused_with_pid_and_start_of_the_first(config: StackCo
         with pytest.raises(AlreadyRunningError):
             RunState(config).clean()
     with stack_of(config, pair):
-        pass  # the lock is free again
+        pass
 
 
-# Time-out for steps that need no processor time, on a busy machine.
+# A generous time-out in seconds: a busy machine delays even steps without computation.
 LONG_S = 60
 OWNER = dedent("""
     import signal, sys, threading
@@ -219,7 +219,7 @@ OWNER = dedent("""
 
 
 def owner(config: StackConfig, catalogue: str, call: str) -> subprocess.Popen[str]:
-    """Another process that runs a stack; its first line of output has the services' pids."""
+    """Start another process that runs a stack; its first line of output has the pids of the stack's services."""
     script = OWNER.format(config=config.as_dict(), catalogue=catalogue, call=call)
     return subprocess.Popen(
         [sys.executable, "-c", script],
@@ -249,7 +249,7 @@ def test_processes_left_by_a_killed_stack_are_ended(config: StackConfig, monkeyp
     with owner(config, "one, STUBBORN", "lambda each: one(each, STUBBORN)") as other:
         leader, *remaining = [each for pid in pids_of(other) for each in process.family(pid)]
         assert len(remaining) == 1
-        # The stack and the service's own process end. The service's child is now an orphan.
+        # Kill the stack and the service's parent process, so that the service's child is an orphan.
         other.kill()
         leader.kill()
     assert all(each.is_running() for each in remaining), "it ignores SIGTERM, so the test needs a running child"
@@ -269,7 +269,8 @@ def test_process_that_reuses_a_recorded_pid_is_not_ended(config: StackConfig) ->
     try:
         with stack_of(config, pair) as stack:
             record = RunState(config).services()
-            # The pid of a bystander and another start time; -1, because both may have started in the same tick.
+            # The record has a running process's pid with another start time: the pid was reused after the service
+            # ended.
             record["back"].pid = bystander.pid
             record["back"].ticks = (process.start_ticks(bystander.pid) or 0) - 1
             started = record

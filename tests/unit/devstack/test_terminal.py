@@ -32,7 +32,7 @@ from devstack.tracing.steps import Asked, Kind, Step, Trace
 from masscomm.errors import Retry
 from masscomm.untrusted import visible, visible_json
 
-# A colour, a hyperlink, a window title, a cleared screen, a C1 control, overwriting, right-to-left text, tags.
+# Hostile text: colour, hyperlink, window title, cleared screen, C1 control, overwriting, right-to-left text, tags.
 ACTS = "\x1b[31m\x1b]8;;http://evil.example\x1b\\\x1b]0;title\x07\x1b[2J\x9b31m\rover\bwritten\u202etxt.exe\u2066\U000e0041\x85\u2028"
 HOSTILE = f"{ACTS}[red]red[/red][link=http://evil.example]click[/link]:bomb:"
 INERT = "[red]red[/red][link=http://evil.example]click[/link]:bomb:"
@@ -42,7 +42,7 @@ _ACTING = re.compile(
 
 
 def assert_inert(text: str, *, shows: str = "[red]red[/red]") -> None:
-    """No control character has an effect, and the markup is printed as text, with any line breaks."""
+    """Check that the text has no acting control character and shows the markup literally, whatever its line breaks."""
     assert _ACTING.findall(text) == []
     assert shows in re.sub(r"[\s│┃]", "", text)
 
@@ -125,7 +125,7 @@ def test_untrusted_text_is_inert_on_the_console(name: str) -> None:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Callable: the output of a command line, with hostile records everywhere."""
+    """Return a function that runs a command over hostile records and returns its output."""
     installation = Installation(kafka_bootstrap="", registry_url="", generation="g1")
     monkeypatch.setattr(Installation, "chosen", lambda **_: installation)
     monkeypatch.setattr(Installation, "opensearch", lambda _: OpenSearch())
@@ -207,7 +207,7 @@ def test_visible_json_reads_as_the_same_value(document: dict[str, Any]) -> None:
 
 
 def test_all_output_uses_the_terminal_module() -> None:
-    """Text that a command prints by other means would have an effect; the listed modules print only our own texts."""
+    """Only devstack/terminal.py neutralises control characters; the other listed modules print only our own texts."""
     found = {
         path.relative_to(ROOT).as_posix()
         for path in itertools.chain((ROOT / "devstack").rglob("*.py"), (ROOT / "emulators").rglob("*.py"))
@@ -217,7 +217,7 @@ def test_all_output_uses_the_terminal_module() -> None:
     }
     assert found == {
         "devstack/terminal.py",
-        # processes of their own, whose output is a log
+        # separate processes, whose output is a log file
         "devstack/deployed/__main__.py",
         "emulators/lambda_host/__main__.py",
         "emulators/lambda_host/environment.py",

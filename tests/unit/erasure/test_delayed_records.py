@@ -1,4 +1,4 @@
-"""A delayed record without one recipient's data: the others' data is unchanged, and each keeps its position."""
+"""Erasing one recipient from a delayed record keeps the data and the positions of all other recipients."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ TOPICS = {
 
 
 class RecordEraser:
-    """Erases people from records; its registry has the schema of each topic."""
+    """Erases people from records, with a registry that has each topic's schema."""
 
     def __init__(self) -> None:
         registry = InMemorySchemaRegistry()
@@ -35,7 +35,6 @@ class RecordEraser:
         return self.codec.decode(TOPICS[topic], self.records.without(person, topic, value))
 
     def record(self, topic: str, example: str, **changes: Any) -> dict[str, Any]:
-        """An example, with every field."""
         found: dict[str, Any] = json.loads(Path(EXAMPLES, f"{example}.json").read_text()) | changes
         return self.codec.decode(TOPICS[topic], self.codec.encode(topic, TOPICS[topic], found))
 
@@ -46,7 +45,6 @@ def eraser() -> RecordEraser:
 
 
 def a_delivery(eraser: RecordEraser, **changes: Any) -> dict[str, Any]:
-    """A delivery record to the users 7, 8 and 9."""
     usual = {
         "club_id": 3,
         "channel": "email",

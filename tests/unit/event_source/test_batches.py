@@ -1,5 +1,3 @@
-"""The contents and the times of a mapping's invocations."""
-
 import asyncio
 import json
 
@@ -40,7 +38,7 @@ async def test_a_batch_has_at_most_the_payload_in_encoded_bytes() -> None:
         await until(lambda: sum(bench.committed(number) for number in range(4)) == 30)
     sizes = [len(payload) for payload in bench.function.payloads]
     assert max(sizes) <= 6_000
-    # and no smaller than necessary: another record would not have fitted
+    # Each full batch is as large as possible: one more record would exceed the limit.
     assert all(size > 6_000 - 1_700 for size in sizes[:-4])
 
 
@@ -68,7 +66,7 @@ async def test_one_batch_a_partition_is_in_flight_however_many_may_run() -> None
 
 
 async def test_concurrent_batches_have_disjoint_partitions() -> None:
-    """At most `concurrency` batches run at a time."""
+    """At most `concurrency` batches run at a time, and never two of one partition."""
     function = Function(gate=asyncio.Event())
     made = broker()
     for number in range(4):
@@ -103,8 +101,7 @@ async def test_topics_of_one_turn_share_it_evenly() -> None:
         await until(lambda: bench.mapping.statistics.succeeded == 48)
     order = [batch[0][0] for batch in bench.function.batches]
     topics = [name.rpartition("-")[0] for name in order]
-    # The small topic has every second batch as long as it has records; the others share the remaining batches, then
-    # all.
+    # The topic `few` has every second batch while it has records; a, b and c share the remaining batches evenly.
     assert topics[:24:2] == ["few"] * 12
     assert "few" not in topics[1:24:2]
     shared = topics[1:24:2] + topics[24:]
@@ -135,7 +132,7 @@ async def test_rarely_used_topic_waits_for_one_batch_at_most() -> None:
 
 
 async def test_topics_have_batch_sizes_of_their_own() -> None:
-    """Records of topics with different batch sizes share no batch."""
+    """Records of topics with different batch sizes are never in one batch."""
     made = broker()
     for topic in ("few", "a", "b"):
         made.create_topic(topic, 1)

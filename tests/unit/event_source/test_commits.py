@@ -112,7 +112,7 @@ async def test_rebalance_abandons_a_slow_invocation_uncommitted() -> None:
         bench.produce()
         await until(lambda: len(function.running) == 1)
         await bench.source.revoke([ZERO])
-        # another consumer has committed a later offset meanwhile
+        # The partition's next consumer commits a later offset.
         bench.broker.committed["masscomm.f"][ZERO] = 7
         function.gate.set()  # type: ignore[union-attr]
         await until(lambda: function.running == [])

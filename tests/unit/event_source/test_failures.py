@@ -1,5 +1,3 @@
-"""Retries, on-failure records and commits when the function fails."""
-
 import asyncio
 import json
 from typing import Any
@@ -26,7 +24,7 @@ POISON: SourcePosition = ("in-0", 3)
 
 
 def fails_whole(*poison: SourcePosition, times: int | None = None) -> Function:
-    """A function that fails each batch with one of these positions, always or `times` times."""
+    """Return a function that raises for each batch with one of these positions, always or `times` times."""
     left = [times]
 
     def behave(batch: list[SourcePosition]) -> FunctionResponse:
@@ -40,7 +38,7 @@ def fails_whole(*poison: SourcePosition, times: int | None = None) -> Function:
 
 
 def names(*poison: SourcePosition, times: int | None = None) -> Function:
-    """A function that returns these positions of a batch as failed, always or `times` times."""
+    """Return a function that reports these positions as failed, always or `times` times."""
     left = [times]
 
     def behave(batch: list[SourcePosition]) -> FunctionResponse:
@@ -95,7 +93,7 @@ async def test_an_empty_answer_is_success(payload: bytes) -> None:
         b'{"batchItemFailures": [{"itemIdentifier": {"partition": "in-0", "offset": 99}}]}',
         b'{"batchItemFailures": [{"itemIdentifier": {"partition": "in-9", "offset": 3}}]}',
         b'{"batchItemFailures": [{"itemIdentifier": {"topic": "in", "partition": 0, "offset": 3}}]}',
-        # one valid identifier does not make the others succeed
+        # An invalid identifier fails the whole batch, even if another identifier is valid.
         b'{"batchItemFailures": [{"itemIdentifier": {"partition": "in-0", "offset": 3}}, {"itemIdentifier": 1}]}',
     ],
 )
@@ -130,7 +128,7 @@ async def test_refused_invocation_is_retried_and_not_counted() -> None:
         assert bench.on_failure() == []
 
 
-# --- both readings of a partial batch response ---
+# --- for both readings of a partial batch response ---
 
 
 async def test_only_failed_retries_the_named_records() -> None:
@@ -195,7 +193,7 @@ async def test_retry_delays_double_up_to_the_last() -> None:
     assert waits == [0.001, 0.002, 0.004, 0.008, 0.008, 0.008]
 
 
-# Attempts
+# --- maximum number of attempts ---
 
 
 async def test_batch_without_destination_is_retried_for_ever() -> None:
@@ -239,7 +237,7 @@ async def test_attempts_of_named_records_are_limited(reading: PartialFailures) -
     assert function.invocations_with(POISON) == 5
 
 
-# Age
+# --- maximum age of records ---
 
 
 async def test_record_over_its_age_goes_to_on_failure_uninvoked() -> None:
@@ -271,7 +269,7 @@ async def test_failing_record_over_its_age_goes_to_on_failure() -> None:
     assert record["requestContext"]["approximateInvokeCount"] >= 2
 
 
-# Bisect
+# --- bisecting a failed batch ---
 
 
 async def test_bisect_isolates_the_poison_record() -> None:
@@ -297,7 +295,7 @@ async def test_splitting_does_not_use_up_attempts() -> None:
     async with running(function, one_batch(8), **config) as bench:
         await bench.until_committed(8)
     alone = [batch for batch in function.batches if batch == [POISON]]
-    assert len(alone) == 2  # the first and one retry
+    assert len(alone) == 2
     assert function.invocations_with(POISON) == 3 + 2
 
 

@@ -1,5 +1,3 @@
-"""functions.yaml as deployments."""
-
 from pathlib import Path
 from typing import Any
 

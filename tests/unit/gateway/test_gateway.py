@@ -96,14 +96,14 @@ async def test_the_event_is_a_rest_proxy_event() -> None:
     assert context["httpMethod"] == "POST"
     assert context["identity"]["sourceIp"] == "127.0.0.1"
     assert context["identity"]["apiKey"] == "k"
-    # The limit of long polls counts by this id; it is unique for each key, and not the key itself.
+    # apiKeyId counts a key's open long polls: it is unique for each key, but not the key itself.
     assert context["identity"]["apiKeyId"] not in (None, "", "k")
     assert clubs_of(context["authorizer"]) == ALL_CLUBS
     assert isinstance(context["requestTimeEpoch"], int)
 
 
 async def test_a_key_of_the_table_is_authorized() -> None:
-    """Other keys, and callers without a key, see every club."""
+    """The local gateway lets unknown keys, and callers without a key, see every club."""
     function, asked = Function(), list[str]()
 
     def authorize(key: str) -> dict[str, str] | None:

@@ -1,5 +1,3 @@
-"""The synthesised environments that tests of templates read."""
-
 from tests.support.cdk.fixtures import environment, local, prod, replacing, synthesised
 
 __all__ = ["environment", "local", "prod", "replacing", "synthesised"]

@@ -21,7 +21,7 @@ from masscomm.kafka.topics import cdc_topics, chain_topics
 from tests.support.cdk.templates import SynthesisedEnvironment
 
 NAMES = sorted(ENVIRONMENTS)
-# The functions behind routes and the authorizer, which is also invoked for callers with an unknown key.
+# The routes' functions and the authorizer, which is also invoked for unknown keys.
 OF_THE_API = {"metrics_stream", "metrics_handler", "send_handler", "authorizer"}
 
 
@@ -39,7 +39,6 @@ def invoked_by_kafka(environment: Environment) -> dict[str, int]:
 
 
 def provisioned(environment: Environment) -> dict[str, int]:
-    """Function → number of environments that are kept warm."""
     found = {}
     for entry in read_catalogue(generation=environment.generation):
         profile = PROFILES[entry.package]
@@ -62,7 +61,7 @@ def test_reserved_concurrency_leaves_lambdas_unreserved_100(name: str) -> None:
 @pytest.mark.parametrize("generations", ["g1", "g1,g2"])
 @pytest.mark.parametrize("name", NAMES)
 def test_unreserved_concurrency_suffices_for_all_pollers(name: str, generations: str) -> None:
-    """All lanes at once need their environments, and 100 remain for schedules, receipts and helpers."""
+    """The account's concurrency suffices for all pollers at once, and 100 remain for all other functions."""
     environment = replace(ENVIRONMENTS[name], generation=generations)
     warm, pollers = provisioned(environment), invoked_by_kafka(environment)
     reserved = environment.concurrency.reserved

@@ -1,4 +1,4 @@
-"""Connections of MSK Connect and of the metrics database's clients, by the rules that AWS documents for both."""
+"""MSK Connect and the clients of the metrics database connect by the rules that AWS documents."""
 
 import ast
 import base64
@@ -75,7 +75,7 @@ def test_an_unsupported_worker_property_is_found(name: str) -> None:
 
 
 def test_a_connector_overrides_no_client(environment: SynthesisedEnvironment) -> None:
-    """Overrides need a client configuration policy that MSK Connect rejects."""
+    """A connector that overrides client settings needs a client configuration policy, which MSK Connect rejects."""
     (connector,) = environment.resources("AWS::KafkaConnect::Connector")
     configuration = connector.properties["ConnectorConfiguration"]
     assert [name for name in configuration if re.match(r"(producer|consumer|admin)\.override\.", name)] == []
@@ -91,7 +91,7 @@ def test_connect_sends_changes_without_batching_delay(environment: SynthesisedEn
 
 
 def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
-    """METRICS_DATABASE_URL by client, references in braces."""
+    """Return METRICS_DATABASE_URL by client; a reference is its text in braces."""
     found = {}
     for function in environment.resources("AWS::Lambda::Function"):
         variables = function.properties.get("Environment", {}).get("Variables", {})
@@ -104,7 +104,7 @@ def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
 
 
 def test_functions_connect_through_the_proxy_the_job_directly(environment: SynthesisedEnvironment) -> None:
-    """A session that copies or makes temporary tables is pinned to its connection.
+    """RDS Proxy pins a session that uses COPY or temporary tables to a connection, so the job gains nothing from it.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html
     """
@@ -120,7 +120,8 @@ def test_functions_connect_through_the_proxy_the_job_directly(environment: Synth
 
 
 def test_no_connection_string_has_start_up_options(synthesised: dict[str, SynthesisedEnvironment]) -> None:
-    """RDS Proxy refuses them: "Feature not supported: RDS Proxy currently doesn't support command-line options."
+    """RDS Proxy refuses start-up options: "Feature not supported: RDS Proxy currently doesn't support command-line
+    options."
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.troubleshooting.html
     """
@@ -142,7 +143,7 @@ def _connections() -> Iterator[tuple[Path, ast.Call]]:
 
 
 _CONNECTING = {"psycopg.connect", "ConnectionPool", "psycopg.Connection.connect", "psycopg.AsyncConnection.connect"}
-# Arguments of psycopg that send no parameter which RDS Proxy rejects.
+# Allowed arguments of psycopg: they send no start-up parameter that RDS Proxy rejects.
 _ARGUMENTS = {
     *("autocommit", "connect_timeout", "application_name", "min_size", "max_size", "timeout", "reconnect_timeout"),
     *("check", "configure", "kwargs", "open", "row_factory"),
@@ -169,7 +170,7 @@ def test_the_proxy_may_sign_in_as_each_of_its_users(environment: SynthesisedEnvi
     """
     (proxy,) = environment.resources("AWS::RDS::DBProxy")
     assert proxy.properties["DefaultAuthScheme"] == "IAM_AUTH"
-    # Neither a secret for each user, nor a key to decrypt it with.
+    # With IAM authentication the proxy needs no secret for a user, and no permission to decrypt one.
     assert "Auth" not in proxy.properties
     role = proxy.properties["RoleArn"]["Fn::GetAtt"][0]
     may = _sign_ins(environment)["data", role]

@@ -22,7 +22,7 @@ def environment(
 
 
 def _widgets(environment: SynthesisedEnvironment) -> dict[str, list[dict[str, Any]]]:
-    """Widgets by dashboard, references as text."""
+    """Return the widgets of each dashboard, with references as text."""
     return {
         str(each): json.loads(flat(each.properties["DashboardBody"]))["widgets"]
         for each in environment.resources("AWS::CloudWatch::Dashboard")
@@ -94,7 +94,7 @@ def test_logs_are_kept_for_days_that_cloudwatch_knows(
     assert {each.properties["RetentionInDays"] for each in groups} <= RETENTION_DAYS
 
 
-# Property with a policy → maximum number of characters that its service accepts.
+# (resource type, its policy property) → maximum number of characters, from these pages:
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html (trust 2,048; inline is tested by role)
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/cloudwatch_limits_cwl.html (5,120)
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucket-policies.html (20 kB)
@@ -115,7 +115,7 @@ def test_no_policy_is_longer_than_its_service_takes(environment: SynthesisedEnvi
     for resource in environment.resources():
         for (kind, name), longest in POLICY_CHARACTERS.items():
             if resource.type == kind:
-                # References are longer in the template than the ARNs that replace them.
+                # The template's text is an upper bound, because references are longer than the ARNs that replace them.
                 text = re.sub(r"\s", "", json.dumps(resource.properties[name]))
                 assert len(text) <= longest, (str(resource), len(text))
                 found.add((kind, name))
@@ -144,7 +144,10 @@ def test_functions_keep_the_quotas_of_lambda(synthesised: dict[str, SynthesisedE
 
 
 def test_snapstart_has_no_provisioned_concurrency_or_storage(environment: SynthesisedEnvironment) -> None:
-    """https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html: nor with more than 512 MB of storage, or EFS."""
+    """SnapStart does not support provisioned concurrency, EFS or more than 512 MB of storage.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
+    """
     aliases = {}
     versions = {
         each.id: each.properties["FunctionName"]["Ref"] for each in environment.resources("AWS::Lambda::Version")
@@ -190,7 +193,8 @@ def test_mappings_keep_the_limits_of_kafka_event_sources(environment: Synthesise
 
 # --- servers ----------------------------------------------------------------------------------------------------------
 
-# https://docs.aws.amazon.com/msk/latest/developerguide/msk-configuration-properties.html, the properties that we set
+# Properties that MSK lets a configuration set:
+# https://docs.aws.amazon.com/msk/latest/developerguide/msk-configuration-properties.html
 MSK_PROPERTIES = {
     *("auto.create.topics.enable", "compression.type", "connections.max.idle.ms", "default.replication.factor"),
     *("delete.topic.enable", "group.initial.rebalance.delay.ms", "group.max.session.timeout.ms"),
@@ -218,9 +222,9 @@ def test_brokers_have_only_properties_that_msk_takes(environment: SynthesisedEnv
 
 
 def test_directory_options_are_allowed_for_its_instances(environment: SynthesisedEnvironment) -> None:
-    """Fine-grained access control needs HTTPS, encryption at rest and between nodes, and no t2; audit logs need it in
-    turn.
+    """Fine-grained access control needs HTTPS, encryption at rest and between nodes, and no t2 instances.
 
+    Audit logs need fine-grained access control.
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/fgac.html
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/audit-logs.html
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/limits.html (volumes by instance type)
@@ -250,7 +254,7 @@ def test_emr_serverless_workers_have_a_size_that_exists(environment: Synthesised
     memory = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
     requests = [flat(parameter.properties["Value"]) for parameter in environment.resources("AWS::SSM::Parameter")]
     applications = list(environment.resources("AWS::EMRServerless::Application"))
-    assert len(requests) == len(applications) == 2  # the streaming job, and the job that erases a person
+    assert len(requests) == len(applications) == 2
     for request in requests:
         for place in ("driver", "executor"):
             cores = int(re.findall(rf"spark\.{place}\.cores=(\d+)", request)[0])
@@ -375,7 +379,7 @@ def test_the_firewall_counts_as_waf_can(environment: SynthesisedEnvironment) -> 
         rules = acl.properties["Rules"]
         assert len({rule["Priority"] for rule in rules}) == len(rules)
         for rule in rules:
-            # A group's rule overrides an action, any other has one.
+            # A rule that references a rule group has an override action; any other rule has an action.
             assert ("OverrideAction" in rule) != ("Action" in rule), rule["Name"]
             if rate := rule["Statement"].get("RateBasedStatement"):
                 assert 10 <= rate["Limit"] <= 2_000_000_000

@@ -21,7 +21,7 @@ REQUEST = {
 
 
 class Emr:
-    """Fakes of boto3's clients of Systems Manager and EMR Serverless. states: the results of GetJobRun, in order."""
+    """A fake of boto3's clients of Systems Manager and EMR Serverless. states: the results of GetJobRun, in order."""
 
     def __init__(self, *states: str) -> None:
         self.states = list(states)

@@ -18,7 +18,6 @@ GENERATIONS = ("g1", "g2")
 
 
 def _alarms_on(environment: SynthesisedEnvironment, metric: str) -> list[dict[str, str]]:
-    """The dimensions of each alarm on a metric."""
     return [
         {each["Name"]: flat(each["Value"]) for each in alarm.properties["Dimensions"]}
         for alarm in environment.resources("AWS::CloudWatch::Alarm")
@@ -27,7 +26,6 @@ def _alarms_on(environment: SynthesisedEnvironment, metric: str) -> list[dict[st
 
 
 def _connectors(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]:
-    """Connectors by their name in CloudWatch."""
     return {
         each.properties["ConnectorName"]: each.properties["ConnectorConfiguration"]
         for each in environment.resources("AWS::KafkaConnect::Connector")
@@ -79,7 +77,7 @@ def test_the_lag_of_each_generations_topics_is_watched(replacing: SynthesisedEnv
 
 
 def test_records_dropped_of_any_mapping_raise_an_alarm(replacing: SynthesisedEnvironment) -> None:
-    """An alarm on an expression reads at most ten metrics.
+    """An alarm on a metric math expression reads at most ten metrics, so several alarms share the mappings.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Create-alarm-on-metric-math-expression.html
     """

@@ -1,4 +1,4 @@
-"""The deployment's own small functions."""
+"""The functions that only AWS runs: the API's authorizer and the function that keeps the streaming job running."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
 
 @pytest.fixture
 def secret(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The secret's value is under `text`; `read` counts its reads."""
+    """A fake Secrets Manager: `text` is the secret's value, and `read` has one character for each read."""
     content = {"text": "{}", "read": ""}
 
     class Secrets:
@@ -101,7 +101,7 @@ def test_a_key_is_denied_from_its_end(secret: dict[str, str], until: timedelta, 
     ],
 )
 def test_a_malformed_entry_denies_its_key_alone(secret: dict[str, str], entry: dict[str, Any]) -> None:
-    """A misspelt name must not grant more than it was meant to."""
+    """A key whose entry has a misspelt field is denied, because ignoring the field could grant too much."""
     secret["text"] = json.dumps({digest("one"): entry, digest("two"): "2"})
     assert [effect(asked(key)) for key in ("one", "two")] == ["Deny", "Allow"]
 
@@ -119,8 +119,6 @@ JOB = {"applicationId": "application", "name": "masscomm-new"}
 
 
 class Emr:
-    """Runs of a fake EMR Serverless: id → (name, state)."""
-
     def __init__(self, **runs: tuple[str, str]) -> None:
         self.runs = dict(runs)
 

@@ -1,5 +1,3 @@
-"""The contents of the streaming job's deployment."""
-
 import ast
 import subprocess
 import sys
@@ -10,7 +8,7 @@ from infra.cdk.config import SparkConfig
 from infra.job_archive import write_archive
 
 ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
-# The distribution of requirements/job.in by module, where their names differ.
+# Module → distribution in requirements/job.in, where the names differ.
 NAMES = {"confluent_kafka": "confluent-kafka", "yaml": "pyyaml"}
 
 LOADED = """
@@ -33,7 +31,7 @@ def test_job_imports_only_its_archive_and_emrs_packages() -> None:
         for line in (ROOT / "requirements" / "job.in").read_text().splitlines()
         if line and not line.startswith("#")
     }
-    parts = {"psycopg_binary", "_yaml", "typing_extensions"}  # installed as dependencies of the listed packages
+    parts = {"psycopg_binary", "_yaml", "typing_extensions"}
     assert "fastavro" in loaded
     # PySpark imports psutil if it is installed.
     assert loaded - listed - parts - {"pyspark", "py4j", "psutil"} == set()

@@ -1,4 +1,4 @@
-"""The environment on external servers, which alone has packages and a domain name."""
+"""Only the environment on external servers has packages and a domain name of its own."""
 
 import hashlib
 import json
@@ -18,12 +18,10 @@ CATALOGUE = read_catalogue(generation="g1")
 
 
 def functions(environment: SynthesisedEnvironment) -> dict[str, Resource]:
-    """Name in functions.yaml → function."""
     prefix = f"masscomm-{environment.name}-"
     return {
         each.properties["FunctionName"].removeprefix(prefix): each
         for each in environment.resources("AWS::Lambda::Function")
-        # CDK's own functions have no name.
         if each.stack == "functions" and "FunctionName" in each.properties
     }
 
@@ -146,12 +144,12 @@ def _variables(function: Resource) -> dict[str, str]:
 
 
 def _further(topic: str) -> bool:
-    """Whether the topic is a further broadcast queue: it is empty while only one tenant broadcasts."""
+    """Return whether the topic is a broadcast queue that is empty while only one tenant broadcasts."""
     return lane_of(topic) in BROADCASTS[1:]
 
 
 def _environments(topic: str, environment: Environment) -> int:
-    """Concurrent invocations: one a partition, and five a poller."""
+    """Return the topic's maximum of concurrent invocations: one for each partition, and five for each poller."""
     (partitions,) = (each.partitions for each in chain_topics() if each.name == topic)
     return min(partitions * environment.kafka.partitions_factor, environment.pollers * 5)
 

@@ -39,7 +39,7 @@ RULES = {
     "AWS::ApiGateway::UsagePlan.UsagePlanName": Rule(
         255, r"[^\x00-\x1f]+", f"{DOCS}/apigateway/latest/api/API_CreateUsagePlan.html"
     ),
-    # The rule that caused the first failed deployment: no `:`, no backslash, no "/action/".
+    # A colon in this name made the first deployment fail.
     "AWS::Budgets::Budget.Budget.BudgetName": Rule(
         100,
         r"(?!.*/action/|.*<script>.*</script>)[^:\\]+",
@@ -139,7 +139,6 @@ RULES = {
     "AWS::OpenSearchService::Domain.DomainName": Rule(
         28, r"[a-z][a-z0-9-]{2,}", f"{DOCS}/opensearch-service/latest/APIReference/API_CreateDomain.html"
     ),
-    # An identifier that RDS generates.
     "AWS::RDS::DBInstance.CACertificateIdentifier": Rule(
         63,
         r"rds-ca-(rsa2048|rsa4096|ecc384)-g1",
@@ -174,7 +173,7 @@ RULES = {
     ),
     "AWS::SecretsManager::Secret.Name": Rule(
         512,
-        # A hyphen and six characters at the end look like the suffix that Secrets Manager appends to the ARN.
+        # A name must not end in a hyphen and six characters, or it looks like the suffix of the secret's ARN.
         r"(?!.*-[A-Za-z0-9]{6}$)[A-Za-z0-9/_+=.@-]+",
         f"{DOCS}/secretsmanager/latest/apireference/API_CreateSecret.html",
     ),
@@ -184,7 +183,7 @@ RULES = {
     ),
 }
 
-# Names of resources that another property defines, or keywords of a service.
+# Properties without a rule: names of resources that another property defines, and keywords of a service.
 NOT_OURS = {
     "AWS::EC2::VPCEndpoint.ServiceName",
     "AWS::Lambda::EventSourceMapping.FunctionName",
@@ -196,7 +195,7 @@ NOT_OURS = {
     "AWS::Logs::SubscriptionFilter.LogGroupName",
 }
 _NAMES = re.compile(r"(Name|Identifier|Family|ConsumerGroupId)$")
-# Nested objects with names of their own, each of which occurs once in its resource.
+# Properties that are objects with a name inside; each occurs once in its resource.
 _WITHIN = (
     "Budget",
     "AmazonManagedKafkaEventSourceConfig",
@@ -207,7 +206,7 @@ _WITHIN = (
 
 
 def _texts(environment: SynthesisedEnvironment) -> Iterator[tuple[str, str]]:
-    """(type.property, its text) of each property that has a rule or whose name ends like a name's."""
+    """Yield (type.property, text) of each property that has a rule or that _NAMES recognises as a name."""
     for resource in environment.resources():
         found: dict[str, Any] = dict(resource.properties)
         for within in _WITHIN:
@@ -222,7 +221,7 @@ def _texts(environment: SynthesisedEnvironment) -> Iterator[tuple[str, str]]:
 
 
 def _as_deployed(text: str) -> str:
-    """A text with references replaced by text of their longest form: accounts have 12 digits, ids fewer than 20."""
+    """Replace each reference by the longest text that it can have: accounts have 12 digits, ids fewer than 20."""
     return re.sub(r"\{[^{}]*\}", lambda found: "0" * (12 if "AccountId" in found[0] else 20), text)
 
 
@@ -233,10 +232,10 @@ def _broken(path: str, text: str) -> bool:
 
 @pytest.mark.parametrize("name", ["dev", "prod", "local"])
 def test_names_match_their_documented_patterns(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
-    """A property that ends like a name's and has no rule fails the test: a new resource needs its rule and page."""
+    """A property whose name ends in Name, Identifier or Family fails the test if RULES has no rule and page for it."""
     texts = set(_texts(synthesised[name]))
     if name == "prod":
-        # The longest environment name, which is not synthesised.
+        # The environment with the longest name, `staging`, is not synthesised.
         texts |= {(path, text.replace("masscomm-prod", "masscomm-staging")) for path, text in texts}
     assert {path for path, _ in texts} - RULES.keys() - NOT_OURS == set()
     assert [(path, text) for path, text in texts if path in RULES and _broken(path, text)] == []

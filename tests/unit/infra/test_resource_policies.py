@@ -1,4 +1,4 @@
-"""Writers of topics, queues, buckets and the key: each has a permission, since a policy with only denials allows
+"""Each writer of a topic, queue, bucket or of the key has a permission, since a policy with only denials allows
 nothing.
 
 Pages of AWS' documentation:
@@ -32,7 +32,7 @@ from typing import Any
 
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
 
-# policy type → (resource type, the property that names the resource, the action of a writer)
+# Type of a policy → (type of its resource, the policy's property that names the resource, action of a writer).
 POLICIES = {
     "AWS::SNS::TopicPolicy": ("AWS::SNS::Topic", "Topics", "sns:Publish"),
     "AWS::SQS::QueuePolicy": ("AWS::SQS::Queue", "Queues", "sqs:SendMessage"),
@@ -43,12 +43,11 @@ CLOUDWATCH, EVENTS, SNS = "cloudwatch.amazonaws.com", "events.amazonaws.com", "s
 
 
 def _name(reference: object) -> str:
-    """The logical id in a reference or an ARN."""
     return flat(reference).strip("{}").removesuffix(".Arn")
 
 
 def writers(environment: SynthesisedEnvironment) -> dict[tuple[str, str], set[str]]:
-    """(stack, topic, queue or bucket) → the services that write to it according to the templates."""
+    """Return the services that write to each (stack, topic, queue or bucket) according to the templates."""
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for each in environment.resources():
         properties = each.properties
@@ -103,7 +102,7 @@ def _event_topics(call: str) -> Iterator[str]:
 
 
 def allowed(environment: SynthesisedEnvironment) -> dict[tuple[str, str], set[str]]:
-    """(stack, topic, queue or bucket) → the services that its policy allows to write."""
+    """Return the services to which the policy of each (stack, topic, queue or bucket) allows writing."""
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for kind, (_, of, action) in POLICIES.items():
         for policy, statement in statements(environment, kind):
@@ -131,7 +130,7 @@ def test_each_resource_policy_allows_its_writers(environment: SynthesisedEnviron
 
 
 def test_a_policy_that_denies_also_allows(environment: SynthesisedEnvironment) -> None:
-    """A topic or queue with only denials accepts nothing. The archive's bucket is written by roles of this account."""
+    """A policy with only denials makes a topic or queue accept nothing; the account's roles still write to buckets."""
     silent = []
     for kind, (_, of, action) in POLICIES.items():
         denying = {
@@ -184,14 +183,14 @@ def test_writers_to_encrypted_topics_and_queues_may_use_the_key(environment: Syn
         if each.properties.get("KmsMasterKeyId")
     }
     services = {service for place, all_ in writers(environment).items() if place in encrypted for service in all_}
-    # SNS itself writes an application's events to its topic.
+    # Events of platform applications are published by SNS itself.
     for service in {SNS if each == OWNER else each for each in services}:
         for action in ("kms:GenerateDataKey", "kms:Decrypt"):
             assert any(_may(statement, action) for statement in users[service]), (service, action)
 
 
 def test_eventbridge_uses_the_key_without_a_source_account(environment: SynthesisedEnvironment) -> None:
-    """A condition on aws:SourceAccount or aws:SourceArn in a key's policy is not supported for EventBridge."""
+    """EventBridge does not support conditions on aws:SourceAccount or aws:SourceArn in a key's policy."""
     (statement,) = key_users(environment)[EVENTS]
     keys = {key for operator in statement["Condition"].values() for key in operator}
     assert keys == {"kms:EncryptionContext:aws:sqs:arn"}
@@ -205,7 +204,7 @@ def test_log_groups_may_have_the_key(environment: SynthesisedEnvironment) -> Non
         assert _may(statement, f"kms:{action}"), action
 
 
-# Types with a property that names the key → the key's users, and their permission.
+# Resource type with a property that names the KMS key → the key's users and the test or page about their permission.
 KEY_PROPERTIES = {
     "AWS::DynamoDB::Table": "callers, by their roles: test_roles_that_use_encrypted_data_may_use_the_key",
     "AWS::SQS::Queue": "writers: test_writers_to_encrypted_topics_and_queues_may_use_the_key",
@@ -213,7 +212,7 @@ KEY_PROPERTIES = {
     "AWS::Logs::LogGroup": "CloudWatch Logs: test_log_groups_may_have_the_key",
     "AWS::S3::Bucket": "callers, by their roles",
     "AWS::SecretsManager::Secret": "callers, by their roles",
-    # The service makes a grant in the name of the deploying role:
+    # RDS makes a grant in the name of the deploying role:
     # https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/Overview.Encryption.Keys.html
     "AWS::RDS::DBInstance": "RDS, by a grant; the administrator's secret: callers, by their roles",
     # https://docs.aws.amazon.com/opensearch-service/latest/developerguide/encryption-at-rest.html
@@ -232,7 +231,7 @@ def _names_the_key(value: object) -> bool:
 
 
 def test_every_use_of_the_key_is_known(environment: SynthesisedEnvironment) -> None:
-    """A property that names the key implies a permission: KEY_PROPERTIES lists each, with its page."""
+    """A resource type that uses the KMS key fails the test if KEY_PROPERTIES does not list the key's users."""
     found = set()
     for resource in environment.resources():
         if resource.type not in ("AWS::IAM::Policy", "AWS::KMS::Key") and _names_the_key(resource.properties):
@@ -284,7 +283,7 @@ def _secrets(environment: SynthesisedEnvironment) -> Iterator[tuple[Resource, li
 
 
 def test_roles_that_read_our_secrets_may_decrypt_them(environment: SynthesisedEnvironment) -> None:
-    """The monolith's secret is not ours: docs/deploying.md has the requirements for its key."""
+    """The stack `cdc` is excepted: it reads the monolith's secret, whose key docs/deploying.md describes."""
     readers = [(policy, granted) for policy, granted in _secrets(environment) if policy.stack != "cdc"]
     assert len(readers) >= 2
     for policy, granted in readers:

@@ -13,7 +13,7 @@ RENEW = "MASSCOMM_RENEW_SNAPSHOTS"
 
 
 def listed(environment: SynthesisedEnvironment) -> dict[str, str]:
-    """Stack → its resources, one line a type with their number."""
+    """Return the resources of each stack: one line for each type, with its number."""
     found = {}
     for stack, template in environment.templates().items():
         kinds = Counter(resource["Type"] for resource in template["Resources"].values())

@@ -12,12 +12,12 @@ from pathlib import Path
 from masscomm.aws import client, dynamodb
 
 ROOT = Path(__file__).parents[3]
-# Only a command of an operator scans, as another role.
+# Operations of no function: an operator's command scans, with the operator's role.
 OF_OTHERS = {"Scan"}
 
 
 def _granted() -> set[str]:
-    """The actions of infra/cdk/stacks/grants.py, without importing the CDK."""
+    """Return the actions that infra/cdk/stacks/grants.py grants, without importing the CDK."""
     for node in ast.parse((ROOT / "infra/cdk/stacks/grants.py").read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_TABLE_ACTIONS":
             return set(ast.literal_eval(node.value))

@@ -22,7 +22,7 @@ from tests.support.inputs import receipt_events
 
 KAFKA_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1") if entry.event_source is not None}
 ALL_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1")}
-# Actions without resource-level permissions.
+# Actions that IAM can allow only on "*".
 WITHOUT_RESOURCE = re.compile(
     r"ec2:(Create|Delete|Describe)NetworkInterfaces?|ec2:Describe(SecurityGroups|Subnets|Vpcs)"
     r"|ec2:(Assign|Unassign)PrivateIpAddresses|xray:Put(TelemetryRecords|TraceSegments)|ecr:GetAuthorizationToken"
@@ -37,7 +37,7 @@ def test_synthesis_needs_no_look_up(environment: SynthesisedEnvironment) -> None
 def test_every_finding_is_explained(environment: SynthesisedEnvironment) -> None:
     report = json.loads((environment.folder / "validation-report.json").read_text())
     assert [finding for plugin in report["pluginReports"] for finding in plugin["violations"]] == []
-    # An unexplained finding of AwsSolutions fails the synthesis; the templates list the explained ones.
+    # cdk-nag's AwsSolutions rules fail the synthesis at an unexplained finding; the templates list the explained ones.
     explained = [
         rule
         for resource in environment.resources()
@@ -53,7 +53,7 @@ def test_synthesis_has_no_warnings(environment: SynthesisedEnvironment) -> None:
 
 
 def _annotations(document: Any) -> Iterator[Any]:
-    """Messages of constructs to the developer, anywhere in the assembly."""
+    """Yield the warnings, errors and notes that constructs attach for the developer."""
     if isinstance(document, dict):
         if str(document.get("type", "")) in ("aws:cdk:warning", "aws:cdk:error", "aws:cdk:info"):
             yield document
@@ -99,7 +99,7 @@ def _functions(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]
     return {
         str(each.properties["FunctionName"]).removeprefix(prefix): each.properties
         for each in environment.resources("AWS::Lambda::Function")
-        if each.stack == "functions" and "FunctionName" in each.properties  # not the library's own functions
+        if each.stack == "functions" and "FunctionName" in each.properties  # CDK's own functions have no name
     }
 
 
@@ -129,7 +129,7 @@ def test_each_function_logs_to_a_declared_log_group(
 def test_log_groups_of_services_are_declared(
     environment: SynthesisedEnvironment,
 ) -> None:
-    """Otherwise a service would create its own log group without a retention period."""
+    """A service that creates its log group itself sets no retention period."""
     named = {
         flat(each.properties.get("LogGroupName", "")): each.id for each in environment.resources("AWS::Logs::LogGroup")
     }
@@ -176,7 +176,7 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
         assert properties["StartingPosition"] == "TRIM_HORIZON", mapping
         assert "FilterCriteria" not in properties, mapping
         (topic,) = properties["Topics"]
-        # A window delays each notification, except in receipts.
+        # A batching window would delay notifications; outcomes and receipts are not urgent.
         assert properties["MaximumBatchingWindowInSeconds"] == (1 if topic in ("outcome", "receipt") else 0), mapping
         groups[properties["AmazonManagedKafkaEventSourceConfig"]["ConsumerGroupId"]] += 1
         destination = properties.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
@@ -301,12 +301,12 @@ def test_failed_events_of_receipts_reach_a_queue(environment: SynthesisedEnviron
     assert queue in sends
 
 
-# Characters that replace each intrinsic function: half of the cluster's ARN, an ARN, an account or a partition.
+# Intrinsic function → number of characters that replace it: half of the cluster's ARN, an ARN, or an account id.
 _LENGTHS = {"Fn::Select": 55, "Fn::ImportValue": 100, "Fn::GetAtt": 100, "Ref": 20}
 
 
 def _rendered(value: Any) -> Any:
-    """A policy with the length that IAM will count."""
+    """Replace references, so that the policy has the length that IAM counts."""
     match value:
         case {"Fn::Join": [separator, parts]}:
             return str(separator).join(map(_rendered, parts))
@@ -388,7 +388,7 @@ def test_the_registry_is_reached_by_its_name_through_tls_alone(environment: Synt
 def test_variables_of_a_function_fit_into_lambdas_limit(environment: SynthesisedEnvironment) -> None:
     for function in environment.resources("AWS::Lambda::Function"):
         variables = function.properties.get("Environment", {}).get("Variables", {})
-        # Half of the 4 kB: references are resolved at deployment and may be longer than in the template.
+        # Half of the 4 kB is the limit here, because deployed references may be longer than in the template.
         assert sum(len(name) + len(flat(value)) for name, value in variables.items()) < 2048, function
 
 
@@ -396,10 +396,10 @@ def test_variables_of_a_function_fit_into_lambdas_limit(environment: Synthesised
 
 
 def test_statements_name_each_action_and_resource(environment: SynthesisedEnvironment) -> None:
-    """Only actions without resource-level permissions have the resource "*"."""
+    """Only actions that IAM cannot restrict to a resource may have the resource "*"."""
     for resource, statement in statements(environment):
         if resource.type == "AWS::KMS::Key":
-            continue  # the key's own policy: "*" is the key itself
+            continue  # in the key's own policy "*" means the key itself
         if statement["Effect"] == "Deny":
             continue
         assert "NotAction" not in statement, resource
@@ -420,7 +420,7 @@ def test_a_function_reaches_its_own_topics_and_groups_only(environment: Synthesi
     roles = {
         str(each.properties["FunctionName"]).split("-", 2)[2]: each.properties["Role"]["Fn::GetAtt"][0]
         for each in environment.resources("AWS::Lambda::Function")
-        if each.stack == "functions" and "FunctionName" in each.properties  # not the library's own functions
+        if each.stack == "functions" and "FunctionName" in each.properties  # CDK's own functions have no name
     }
     for name, entry in entries.items():
         lane = name.endswith("-critical")
@@ -537,7 +537,7 @@ def _alarms(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]:
 def test_each_alarm_notifies_and_links_its_runbook(
     environment: SynthesisedEnvironment,
 ) -> None:
-    """Each runbook belongs to an alarm or a budget."""
+    """Each runbook must belong to an alarm or a budget."""
     named = set()
     for name, properties in _alarms(environment).items():
         assert properties["AlarmActions"], name
@@ -656,7 +656,7 @@ def test_job_is_a_stream_with_its_jars_and_archive(environment: SynthesisedEnvir
 
 
 def test_person_is_erased_by_a_job_of_its_own_application(environment: SynthesisedEnvironment) -> None:
-    """keep_job cancels all other runs of the streaming job's application; only this role may delete in every store."""
+    """keep_job cancels other runs of the streaming job's application, so the erasing job has another application."""
     erase, stream = _job(environment, "erase-job"), _job(environment, "streaming-job")
     assert '"mode":"BATCH"' in erase
     assert '"entryPointArguments":[]' in erase
@@ -676,7 +676,7 @@ def test_person_is_erased_by_a_job_of_its_own_application(environment: Synthesis
 
 
 def _job(environment: SynthesisedEnvironment, name: str) -> str:
-    """The request that a parameter holds."""
+    """Return the job's request that an SSM parameter stores."""
     prefix = f"/masscomm-{environment.name}/"
     [parameter] = [
         each for each in environment.resources("AWS::SSM::Parameter") if each.properties["Name"] == f"{prefix}{name}"
@@ -692,7 +692,7 @@ def test_profiles_agree_with_catalogue_and_table_schemas() -> None:
         path.stem: {writer.strip() for writer in json.loads(path.read_text())["writer"].split(",")}
         for path in (ROOT / "schemas" / "dynamodb").glob("*.json")
     }
-    # The authorizer is no function of the catalogue.
+    # The authorizer is not in functions.yaml.
     assert writers.pop(API_KEYS) == {"authorizer"}
     assert {
         table: {name for name, profile in PROFILES.items() if table in profile.tables} for table in writers

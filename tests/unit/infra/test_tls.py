@@ -38,7 +38,7 @@ UNVERIFIED = re.compile(
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every text in a template, with intrinsic functions joined."""
+    """Yield each text in a template; an Fn::Join is one text."""
     if isinstance(value, dict):
         if "Fn::Join" in value:
             yield flat(value)
@@ -81,7 +81,7 @@ def test_the_connector_verifies_the_monoliths_database(environment: SynthesisedE
 
 
 def test_the_registry_verifies_its_database(environment: SynthesisedEnvironment) -> None:
-    """The registry trusts the authority that the template gives its database."""
+    """The schema registry trusts the certificate authority that the template sets for its database."""
     (task,) = environment.resources("AWS::ECS::TaskDefinition")
     variables = {
         each["Name"]: flat(each["Value"])
@@ -98,7 +98,10 @@ def test_the_registry_verifies_its_database(environment: SynthesisedEnvironment)
 
 @pytest.mark.parametrize("region", sorted({each.region for each in ENVIRONMENTS.values()}))
 def test_certificate_authorities_of_each_region_exist(region: str) -> None:
-    """docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.SSL.html: one set of authorities for each region."""
+    """The bundle has all certificate authorities of each region.
+
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.SSL.html
+    """
     text = read_text("certificates/postgres.pem")
     for kind in ("RSA2048", "RSA4096", "ECC384"):
         assert f"# Amazon RDS {region} Root CA {kind} G1\n" in text
@@ -134,13 +137,13 @@ def test_no_code_turns_verification_off() -> None:
     assert found == []
 
 
-# Functions that open a connection to Postgres, and the functions that return a verified address.
+# Functions that open a connection to Postgres, and functions whose returned address requires verification.
 _CONNECTING = {"psycopg.connect", "ConnectionPool"}
 _VERIFIED = {"address_now", "database_url", "connection_pool"}
 
 
 def test_every_connection_to_the_metrics_database_is_verified() -> None:
-    """The address comes from a function that requires verify-full."""
+    """Each connection's address comes from a function that requires verify-full."""
     found = []
     for path, text in _code():
         if path.parts[0] not in ("functions", "spark_metrics") or path.suffix != ".py":

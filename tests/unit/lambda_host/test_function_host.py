@@ -1,4 +1,4 @@
-"""Functions under AWS's own runtime client, in real processes."""
+"""The function host runs real processes with AWS' own runtime client."""
 
 import asyncio
 import contextlib
@@ -123,7 +123,7 @@ async def test_exception_is_an_unhandled_error_with_type_and_stack(tmp_path: Pat
     assert (error["errorType"], error["errorMessage"]) == ("ValueError", "boom")
     assert error["requestId"] == result.request_id
     assert "behaving.py" in error["stackTrace"][0]
-    # as in Lambda, the environment keeps running
+    # the environment keeps running after the error, as in Lambda
     assert not result.environment_crashed
     assert not again.cold_start
 
@@ -177,7 +177,6 @@ async def test_kill_9_during_an_invocation_is_noticed_at_once(tmp_path: Path) ->
     async with hosting(tmp_path) as host:
         invocation = asyncio.create_task(call(host, {"hang": str(started)}))
         os.kill(int(await content(started)), signal.SIGKILL)
-        # far below the function's timeout
         async with asyncio.timeout(TIMEOUT_S / 3):
             result = await invocation
     assert "Runtime exited with error: signal: killed" in json.loads(result.payload)["errorMessage"]

@@ -27,7 +27,7 @@ type Serve = Callable[[socket.socket, list[bytes]], None]
 
 
 def read_request(connection: socket.socket) -> bytes:
-    """One whole request, or what arrived of it."""
+    """Read one request, or its beginning if the client ends the connection."""
     data = b""
     while b"\r\n\r\n" not in data or len(data.partition(b"\r\n\r\n")[2]) < _length(data):
         if not (more := connection.recv(65_536)):
@@ -42,7 +42,7 @@ def _length(request: bytes) -> int:
 
 
 def answering(*answers: bytes, close: bool = False) -> Serve:
-    """One answer a request, whatever is left of the connection afterwards."""
+    """Return a server's function that sends one answer for each request, then waits or closes the connection."""
 
     def serve(connection: socket.socket, requests: list[bytes]) -> None:
         for answer in answers:
@@ -55,7 +55,7 @@ def answering(*answers: bytes, close: bool = False) -> Serve:
 
 
 class Server:
-    """Serves each connection by the next function, the last one for all later connections."""
+    """A server that runs the next function for each new connection, and the last function for all later ones."""
 
     def __init__(self, *serves: Serve) -> None:
         self.serves = list(serves)
@@ -83,7 +83,6 @@ class Server:
             serve(connection, self.requests)
 
     def close(self) -> None:
-        """End every connection."""
         for each in (self._listening, *self._open):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -107,12 +106,12 @@ def _slow_resolver(*_: object, **_more: object) -> list[Any]:
 
 
 class HttpContract:
-    """Subclasses give the fixture `client`: a client of a URL."""
+    """The contract of a client; a subclass defines the fixture `client`, which makes the client of a URL."""
 
     def posts(
         self, client: Callable[[str], Any], url: str, *bodies: bytes, pause_s: float = 0.0, connect_s: float = 5.0
     ) -> list[Any]:
-        """The answer or error of each request, in turn, by one client."""
+        """Post these bodies one after another with one client. Returns the answer or error of each request."""
 
         async def post_all() -> list[Any]:
             made, found = client(url), list[Any]()
@@ -129,7 +128,7 @@ class HttpContract:
                     found.append(await made.post({"a": "b"}, body, connect_until=until))
                 except (NotSent, AnswerLost) as error:
                     found.append(type(error))
-                time.sleep(pause_s)  # the loop does not run: the environment is frozen
+                time.sleep(pause_s)  # blocks the event loop, as Lambda does when it freezes the environment
 
         return asyncio.run(post_all())
 
@@ -201,7 +200,7 @@ class HttpContract:
             read_request(connection)
             connection.sendall(part)
             if how == "reset":
-                time.sleep(0.05)  # the client reads the sent bytes first
+                time.sleep(0.05)  # lets the client read the sent bytes before the reset
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
 
         with serving(cut, answering(OK)) as server:
@@ -219,7 +218,7 @@ class HttpContract:
             assert self.posts(client, server.url, b"3") == [(200, b"ok")]
 
     def test_early_answer_ends_the_connection(self, client: Callable[[str], Any]) -> None:
-        """The server refuses before it has read the request: the rest would be read as another request."""
+        """An early answer leaves unread bytes, which the server would read as another request."""
         refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"
 
         def early(connection: socket.socket, _requests: list[bytes]) -> None:
@@ -296,7 +295,7 @@ class TestOwnClient(HttpContract):
         return lambda url: HttpClient(url, answer_s=ANSWER_S)
 
     def test_unrequested_bytes_end_the_connection(self, client: Callable[[str], Any]) -> None:
-        """The next answer could be taken for another request's."""
+        """On a reused connection, unrequested bytes would count as the answer to the next request."""
         with serving(answering(OK + OK, b""), answering(OK.replace(b"ok", b"no"))) as server:
             assert self.posts(client, server.url, b"1", b"2") == [(200, b"ok"), (200, b"no")]
 
@@ -339,7 +338,7 @@ def test_any_bytes_are_an_answer_or_malformed(data: bytes) -> None:
 
 
 class Keys:
-    """Credentials and a clock that change."""
+    """Credentials and a clock that the test changes."""
 
     def __init__(self) -> None:
         self.key = "first"
@@ -363,13 +362,13 @@ def _requests(url: str, keys: Callable[[], Credentials], **limits: float) -> Asy
 
 @pytest.mark.parametrize("moved", [0.0, time.time() + 3600], ids=["a second later", "clock set back"])
 def test_rotated_credentials_sign_later_requests(moved: float) -> None:
-    """They are looked up once a second, in one look-up for concurrent calls."""
+    """Credentials are looked up once a second; concurrent calls share a look-up."""
     keys = Keys()
 
     async def work(requests: AsyncRequests) -> None:
         await asyncio.gather(*(requests.post(b"1") for _ in range(3)))
         keys.key = "second"
-        requests._signed_at = moved  # a second later, or the clock was set back
+        requests._signed_at = moved  # the signer is a second old, or the clock was set back
         await requests.post(b"2")
         await requests.close()
 
@@ -381,7 +380,7 @@ def test_rotated_credentials_sign_later_requests(moved: float) -> None:
 
 
 def test_request_after_late_credentials_is_not_sent() -> None:
-    """A message sent afterwards could be sent by another function as well."""
+    """If the look-up of credentials outlasts the call, another function may already have sent the message."""
 
     def late() -> Credentials:
         time.sleep(0.3)

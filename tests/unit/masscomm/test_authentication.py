@@ -39,7 +39,7 @@ TIMES = st.integers(1_500_000_000, 2_500_000_000).map(lambda at: datetime.fromti
 
 
 def at_that_time(at: datetime) -> pytest.MonkeyPatch:
-    """Stop botocore's clock at a time; the caller undoes the patch."""
+    """Set botocore's clock to this time; the caller undoes the patch."""
     patch = pytest.MonkeyPatch()
     patch.setattr(botocore.auth, "get_current_datetime", lambda *_args, **_kwargs: at.replace(tzinfo=None))
     return patch
@@ -64,7 +64,7 @@ def test_msk_token_equals_the_librarys(region: str, credentials: Credentials, at
 
 
 def _asked(token: str) -> tuple[str, dict[str, list[str]]]:
-    """A token's address and query, without User-Agent, which names the signer and is not signed."""
+    """Return a token's address and query without User-Agent, which is not signed."""
     url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     query = parse_qs(urlsplit(url).query, strict_parsing=True)
     assert query.pop("User-Agent")
@@ -85,7 +85,7 @@ def test_database_password_equals_botocores_token(
     host = "proxy-abc.eu-central-1.rds.amazonaws.com"
     url = f"postgresql://{user}@{host}:{port}/metrics?sslmode=require"
     ours = rds_token(url, region, credentials, at)
-    events = HierarchicalEmitter()  # botocore's signer holds it by a weak reference
+    events = HierarchicalEmitter()  # kept in a variable because botocore's signer has only a weak reference
     signer = RequestSigner(ServiceId("rds"), region, "rds", "v4", of_botocore(credentials), events)
     client: Any = type("Client", (), {"_request_signer": signer, "meta": type("Meta", (), {"region_name": region})})
     patch = at_that_time(at)
@@ -115,7 +115,6 @@ def test_libpq_decodes_the_password_from_the_url(password: str) -> None:
 
 @pytest.fixture
 def as_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment variables that Lambda sets for a function."""
     for name, value in {
         "AWS_REGION": "eu-central-1",
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
@@ -177,7 +176,7 @@ def test_each_database_connection_has_its_own_password(monkeypatch: pytest.Monke
 
 
 class Endpoint(HTTPServer):
-    """The credentials endpoint of a restored function."""
+    """A server that returns a role's credentials, as Lambda does to a restored function."""
 
     answers: list[tuple[int, dict[str, str] | str]]
 

@@ -30,7 +30,6 @@ ONCE = Limits(connect_s=1, read_s=2)
 
 
 def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:
-    """The compared parts of a request."""
     kind = (request.headers.get("content-type") or "").partition(";")[0]
     form = kind == "application/x-www-form-urlencoded"
     said: Any = sorted(parse_qsl(body.decode(), keep_blank_values=True)) if form else json.loads(body)

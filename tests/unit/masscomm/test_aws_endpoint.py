@@ -1,5 +1,3 @@
-"""Endpoints of services equal those of AWS's own SDK."""
-
 import boto3
 import pytest
 

@@ -83,7 +83,7 @@ def _input(seed: int) -> Input:
     )
     if service in ("es", "aoss"):
         headers["x-amz-content-sha256"] = hashlib.sha256(body).hexdigest()
-    # Any second of fifty years in any zone: a clock that is days wrong, or on another day.
+    # The time is any second within fifty years, in any zone, so the local date can differ from the date in UTC.
     zone = timezone(timedelta(hours=draw.randint(-12, 14)))
     at = datetime.fromtimestamp(draw.randint(1_000_000_000, 2_600_000_000), zone)
     return Input(
@@ -103,7 +103,7 @@ def _input(seed: int) -> Input:
 def _signed_by_botocore(
     method: str, url: str, headers: Mapping[str, str], body: bytes, credentials: Credentials, scope: Scope
 ) -> tuple[SigV4Auth, AWSRequest]:
-    """botocore's signer, and its request as it would be sent at the scope's time."""
+    """Return botocore's signer and the request that it signed at the scope's time."""
     keys = BotocoreCredentials(credentials.access_key, credentials.secret_key, credentials.token)
     signer = SigV4Auth(keys, scope.service, scope.region)
     request = AWSRequest(method=method, url=url, data=body, headers=dict(headers))
@@ -115,7 +115,7 @@ def _signed_by_botocore(
 
 
 def test_signature_equals_botocores() -> None:
-    """Compares canonical request, string to sign, signature and headers, over generated requests."""
+    """For generated requests, the canonical request, the string to sign, the signature and the headers are equal."""
     for seed in range(INPUTS):
         given = _input(seed)
         scope, credentials, request = given.scope, given.credentials, (given.method, given.url)
@@ -123,7 +123,7 @@ def test_signature_equals_botocores() -> None:
         signer, theirs = _signed_by_botocore(*request, given.headers, given.body, credentials, scope)
         their_headers = {name.lower(): value for name, value in theirs.headers.items()}
         assert ours == their_headers, seed
-        # botocore signs a request that has no authorization yet.
+        # botocore computes the canonical request from headers without Authorization.
         authorization = their_headers.pop("authorization")
         theirs.headers = AWSRequest(headers=their_headers).headers
         their_text = signer.canonical_request(theirs)
@@ -139,7 +139,7 @@ def _signed_names(authorization: str) -> set[str]:
 
 
 def test_signing_key_depends_on_day_region_service_and_secret() -> None:
-    """Cached signing keys must not be mixed up."""
+    """The cache must not return a signing key of another day, region, service or secret."""
     at = datetime(2026, 11, 22, 23, 59, 59, tzinfo=UTC)
     made = {
         signature(
@@ -162,7 +162,7 @@ XML = (
 )
 RAW = {"Source": "a@b.example", "Destinations": ["c@d.example"], "RawMessage": {"Data": b"\xff"}}
 OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": SesAsBoto3}
-# Every action in use.
+# Every AWS action that the functions call.
 ACTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "PutItem": ("dynamodb", lambda client: client.put_item(TableName="t", Item=KEY)),
     "GetItem": ("dynamodb", lambda client: client.get_item(TableName="t", Key=KEY)),
@@ -239,7 +239,7 @@ def test_every_header_that_is_received_is_signed(server: AnsweringServer, action
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_at_least_the_headers_that_boto3_signs_are_signed(server: AnsweringServer, action: str) -> None:
-    """Headers of the SDK itself, amz-sdk-*, are excepted."""
+    """The SDK's own headers, amz-sdk-*, are excepted."""
     service, call = ACTIONS[action]
     server.answers = [(200, b'{"Items": []}' if service == "dynamodb" else XML)]
     session: Any = boto3.session.Session()

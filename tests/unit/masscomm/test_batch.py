@@ -126,7 +126,7 @@ def test_unacknowledged_derived_record_redelivers_its_item_alone() -> None:
 
 @pytest.mark.guarantee("dead_letter.original_bytes_with_outcomes")
 def test_oversized_derived_record_dead_letters_its_item() -> None:
-    """The item is dead-lettered with its outcomes; the other items of the batch are handled."""
+    """The item is dead-lettered and its outcomes are emitted; the other items of the batch succeed."""
     chain = Chain()
     unlucky = chain.codec.encode(topics.SEND_API, "SendRequested", send([101]).to_avro())
     chain.producer.fail = lambda _topic, value: DeadLetter("too_large", "too large") if value == unlucky else None

@@ -1,4 +1,4 @@
-"""A call to AWS ends within its time in spite of any server or resolver: the delivery lease depends on it."""
+"""A call to AWS ends within its time, whatever server and resolver do, because the delivery lease depends on this."""
 
 import socket
 import ssl
@@ -23,16 +23,16 @@ from masscomm.channels.sns_push import SnsPush
 from tests.support.contracts.provider import publish
 
 TOTAL_S = 0.5
-# Far more than the delays of a busy machine, and far less than the delays of the servers here.
+# Seconds after which a call counts as unbounded: a busy machine delays less, the servers of these tests more.
 UNBOUNDED_S = 10.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
 
 
 def _trickle(connection: socket.socket, stop: threading.Event, first: bytes) -> None:
-    """A response of one byte every 50 ms, each within a read time-out."""
+    """Send one byte every 50 ms, so that no read times out."""
     connection.recv(65_536)
     connection.sendall(first)
-    until = time.monotonic() + 1.5 * UNBOUNDED_S  # without the bound the test fails instead of hanging
+    until = time.monotonic() + 1.5 * UNBOUNDED_S  # limited, so that an unbounded call fails the test instead of hanging
     while not stop.wait(0.05) and time.monotonic() < until:
         connection.sendall(b"x")
 
@@ -46,7 +46,7 @@ def _body(connection: socket.socket, stop: threading.Event) -> None:
 
 
 def _closing(connection: socket.socket, stop: threading.Event) -> None:
-    """A body that ends with its connection: a truncated one must not be accepted as whole."""
+    """Send a body without a length, which ends with the connection: a truncated body must not count as complete."""
     _trickle(connection, stop, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
 
 
@@ -93,16 +93,16 @@ def _serving(behave: Callable[[socket.socket, threading.Event], None]) -> Iterat
 
 
 def _push(url: str) -> None:
-    """Publish once; the answer must arrive within TOTAL_S."""
+    """Publish once; the call must end within TOTAL_S."""
     push = SnsPush(url=url, region="eu-central-1", credentials=lambda: Credentials("key", "secret"))
     push._api._requests._http._answer_s = TOTAL_S
-    # More than the sockets' buffers hold, for the server that does not read it.
+    # The message exceeds the sockets' buffers, so sending blocks if the server does not read.
     publish(push, endpoint_arn="a", message="m" * 4_000_000, attributes={})
 
 
 def _request(url: str) -> None:
     """Send a request of another service once; it must end within TOTAL_S."""
-    limits = Limits(connect_s=60, read_s=60)  # only the deadline of the call can end it
+    limits = Limits(connect_s=60, read_s=60)  # longer than TOTAL_S, so that only the limit of the whole call can end it
     requests = Requests(
         "dynamodb", limits, url=url, region="eu-central-1", credentials=lambda: Credentials("key", "secret")
     )
@@ -126,9 +126,7 @@ def test_call_to_a_faulty_server_ends_in_time(
     certificate: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The provider may have accepted the message, so that the error is a lost response; the next call has its
-    own time.
-    """
+    """The answer counts as lost: the provider may have accepted the message. The next call has its own time."""
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -204,7 +202,7 @@ def test_a_call_leaves_its_connection_to_the_next() -> None:
             while not request.endswith(b"\r\n\r\nx"):  # the head and the body may arrive separately
                 request += connection.recv(65_536)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-            if answered.is_set():  # the second response is complete after the first call's deadline
+            if answered.is_set():
                 stop.wait(TOTAL_S)
             connection.sendall(b"k")
             answered.set()

@@ -1,4 +1,4 @@
-"""Cancellations in memory and on moto, and answers of DynamoDB that moto does not give."""
+"""The stores of cancellations keep their contract, also with responses of DynamoDB that moto never returns."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -54,7 +54,7 @@ def test_push_to_iphone_has_the_form_of_apple() -> None:
 @pytest.mark.kills(guard="push.sandbox_key")
 @pytest.mark.parametrize("key", ["APNS", "APNS_SANDBOX"])
 def test_a_push_to_apple_has_the_key_of_its_environment(key: str) -> None:
-    """SNS developer guide, "Publishing with platform-specific payload" and "Using the Amazon SNS time to live"."""
+    """Source: SNS developer guide, "Publishing with platform-specific payload", "Using the Amazon SNS time to live"."""
     arn = f"arn:aws:sns:eu-central-1:123456789012:endpoint/{key}/club/986cb8a1-4f6b-34b1-9a1b-d9e9cb553944"
     assert sorted(_push("apns", arn=arn)) == [key, "default"]
     attributes = push_attributes("apns", arn, collapse_key=None, ttl_s=60)
@@ -138,7 +138,7 @@ def test_email_has_a_one_click_unsubscribe_header() -> None:
         f"<{LONG_URL}?notification={NOTIFICATION}>, "
         f"<mailto:no-reply@masscomm.example?subject=unsubscribe%20{NOTIFICATION}>"
     )
-    # Mail programs do not decode this header: an encoded word in it is no address.
+    # The header must not be encoded, because mail programs do not decode addresses in it.
     assert f"List-Unsubscribe: <{LONG_URL}?notification={NOTIFICATION}>".encode() in data
 
 

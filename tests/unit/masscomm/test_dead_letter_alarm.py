@@ -13,7 +13,7 @@ from tests.support.harness.relay import Relay
 
 
 def _counted(alarm: DeadLetterAlarm, reasons: list[str]) -> tuple[Any, Any]:
-    """(bursts, reasons) of one invocation."""
+    """Count the dead letters of one invocation. Returns the metric of bursts, and the logged reasons."""
     metrics.taken()
     alarm.count(reasons)
     found, notes = metrics.taken()

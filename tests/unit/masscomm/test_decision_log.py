@@ -22,7 +22,7 @@ from masscomm.stores.decision_log import (
 )
 from tests.support.contracts.decision_log import DecisionLogContract
 
-# The size limit of a DynamoDB item, without names.
+# Bytes for an item's values: DynamoDB's limit of 400 kB includes the names of attributes.
 _ITEM_BYTES = 390_000
 
 
@@ -70,7 +70,7 @@ def test_later_decisions_return_the_first_ones(
 
 
 def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
-    """Decisions are stored for days: code after a deployment reads those from before it."""
+    """Decisions are stored for days, so a new version reads decisions that an earlier version stored."""
     user = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
     now = _decisions([0, 1], {"push": {0: user}})
     stored = zlib.compress(zlib.decompress(_pack(now)).replace(b"unknown_user", b"other_tenant"))

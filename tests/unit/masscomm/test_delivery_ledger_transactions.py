@@ -1,4 +1,4 @@
-"""Answers to transactions that the local DynamoDB never gives, in AWS' own words.
+"""The ledger handles answers to transactions, in AWS' own words, that DynamoDB Local never returns.
 
 Source: AWS documentation, API reference of TransactWriteItems and TransactionCanceledException (a reason for each item,
 in the order of the request; the code "None" for an item without an error).
@@ -20,9 +20,9 @@ type Refusal = dict[str, Any]
 
 
 class AnsweringClient:
-    """Answers transactions with the refusals of a list, then accepts; keeps the records of each request.
+    """A fake client that answers transactions with these refusals in turn, then accepts.
 
-    refused: the error of a single write, by record.
+    asked: the records of each request. refused: the error of a single write, by record.
     """
 
     def __init__(self, *refusals: Refusal) -> None:
@@ -84,7 +84,7 @@ def test_two_cancelled_transactions_end_in_single_writes() -> None:
 
 
 def test_item_that_dynamodb_refuses_fails_its_record_alone() -> None:
-    """For an invalid request, DynamoDB names no item."""
+    """DynamoDB's error for an invalid transaction does not name the item, so the items are written one by one."""
     refusal = _error("ValidationException", "Item size has exceeded the maximum allowed size")
     client = AnsweringClient(refusal)
     client.refused = {"r2": refusal}

@@ -1,4 +1,4 @@
-"""A denied schema id is requested again for a limited time, which a flood of invented ids does not multiply."""
+"""A denied schema id is requested again only for a limited time, which a flood of invented ids does not prolong."""
 
 from masscomm.clock import FixedClock
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S

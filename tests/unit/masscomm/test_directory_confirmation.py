@@ -1,4 +1,4 @@
-"""A batch waits for its directory once, and only while time remains."""
+"""A batch waits at most once until the directory has caught up, and only while time remains."""
 
 import pytest
 

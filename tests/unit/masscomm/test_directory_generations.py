@@ -1,4 +1,4 @@
-"""Completeness is checked for the indices that answer: look-ups and directory position are of one generation."""
+"""Whether the directory is complete is checked for the generation that look-ups use."""
 
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ NOW = 1_700_000_000_000
 
 
 class Cluster:
-    """The empty indices of two generations; answers: the generation that the aliases point to."""
+    """Two generations with empty indices; answers: the generation to which the aliases point."""
 
     def __init__(self) -> None:
         self.answers = "g1"
@@ -60,7 +60,7 @@ def test_the_generation_that_answers_is_confirmed() -> None:
     made = Directory()
     made.cluster.positions["g2"] = NOW + 1_000
     with pytest.raises(Retry):
-        made.directory.confirm(NOW)  # g2 has passed that time, but g1, which answers, has not
+        made.directory.confirm(NOW)  # look-ups use g1, which is behind, although g2 is not
     made.cluster.positions["g1"] = NOW + 2_000
     assert made.directory.confirm(NOW) == DirectoryPosition(lsn=5, ts_ms=NOW + 2_000)
     assert made.progress["g2"].asked == 0
@@ -81,7 +81,7 @@ def test_changed_generation_is_a_retry_not_an_unknown_user(look_up: str) -> None
         getattr(made.directory, look_up)(asked)
     assert not made.directory.is_confirmed(NOW)
     with pytest.raises(Retry):
-        made.directory.confirm(NOW)  # g2 is behind
+        made.directory.confirm(NOW)  # look-ups use g2, which is behind
     made.cluster.positions["g2"] = NOW + 2_000
     made.directory.confirm(NOW)
     getattr(made.directory, look_up)(asked)

@@ -1,4 +1,4 @@
-"""The provider gateway: order, pauses, throttles, and errors of single calls."""
+"""The provider gateway keeps the order of calls, pauses after errors, and isolates errors of single calls."""
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +18,7 @@ from tests.support.harness.delivery import gateway
 
 @dataclass(frozen=True)
 class Scope:
-    """A record with a minute from NOW."""
+    """A scope of calls that ends `seconds` after NOW."""
 
     clock: FixedClock
     channel: str = "push"
@@ -45,7 +45,7 @@ def _accepting(message_id: str) -> Callable[[], Awaitable[str]]:
 
 
 def _failing(*errors: Exception) -> Callable[[], Awaitable[str]]:
-    """Fails with each error in turn, the last one for ever."""
+    """Return a call that fails with each error in turn, then with the last one for ever."""
     pending = list(errors)
 
     async def fail() -> str:
@@ -88,7 +88,7 @@ def test_throttled_call_takes_the_next_slot_of_the_rate() -> None:
 
     (answer,) = _calls(clock, throttle, rate_limiters={"push": RateLimiter(clock, per_s=100)})
     assert answer.message_id == "id"
-    assert clock.monotonic() - NOW / 1000 < 0.1  # the first pause of a round
+    assert clock.monotonic() - NOW / 1000 < 0.1
 
 
 def test_call_without_time_is_not_tried() -> None:

@@ -1,5 +1,3 @@
-"""The progress in memory fulfils the contract of CdcProgress."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""The delivery ledger of the unit tests fulfils the contract."""
-
 import pytest
 
 from masscomm.clock import FixedClock

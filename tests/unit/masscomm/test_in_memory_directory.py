@@ -1,5 +1,3 @@
-"""The directory in memory fulfils the contract of every directory."""
-
 import pytest
 
 from masscomm.directory.in_memory import InMemoryDirectory

@@ -1,5 +1,3 @@
-"""The providers in memory fulfil the contracts of SNS and SES."""
-
 import pytest
 
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush

@@ -1,5 +1,3 @@
-"""The reader in memory fulfils the contract of the Kafka reader."""
-
 import pytest
 
 from masscomm.kafka.event import KafkaRecord

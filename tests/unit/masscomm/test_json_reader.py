@@ -66,5 +66,5 @@ def test_unbounded_values_are_still_json(text: str) -> None:
 
 
 def test_nesting_is_bounded_below_the_recursion_limit() -> None:
-    """A value that was read can be written: json.dumps recurses."""
+    """json.dumps recurses, so a more deeply nested value could be read but not written."""
     assert sys.getrecursionlimit() / 2 > MAX_DEPTH

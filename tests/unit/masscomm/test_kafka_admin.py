@@ -37,7 +37,7 @@ def test_closing_thread_destroys_a_client_before_the_next(
 
 
 def test_client_with_a_pending_request_is_gone_once_closed() -> None:
-    """The real client; it is also referenced here, as a failed future's traceback references it."""
+    """A second reference to the client, such as the traceback of a failed future, does not keep the client alive."""
     admin = KafkaAdmin(NOBODY)
     kept = admin.client()
     latest = confluent_kafka.admin.OffsetSpec.latest()  # type: ignore[attr-defined,no-untyped-call]

@@ -1,4 +1,4 @@
-"""The progress that reads Kafka, with a fake client of the broker."""
+"""The progress of change data capture is read from Kafka, here through a fake client."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ from tests.support.harness.relay import Relay, relay
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Callable: the log lines written since the last call."""
+    """Return a function that returns the log lines since its last call."""
     capsys.readouterr()
     return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" not in line]
 

@@ -1,4 +1,4 @@
-"""Metrics: one line an invocation, names from one vocabulary."""
+"""Metrics have names from one vocabulary, and one log line per invocation."""
 
 import json
 from itertools import pairwise
@@ -48,7 +48,7 @@ def test_at_most_a_hundred_evenly_spaced_values_are_kept(count: int) -> None:
     assert len(kept) == count if count <= 100 else 50 <= len(kept) <= 100
     steps = {after - before for before, after in pairwise(kept)}
     assert len(steps) <= 1
-    assert not steps or count - kept[-1] <= max(steps)  # up to the last value
+    assert not steps or count - kept[-1] <= max(steps)
 
 
 def test_metrics_line_equals_powertools(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from masscomm.errors import DeadLetter, Retry, Stop
 
 
 class Answering:
-    """A client that returns one response, or raises it."""
+    """A client that returns or raises one prepared response."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer

@@ -14,7 +14,6 @@ from tests.support.servers.answering_server import AnsweringServer, answering
 
 
 def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:
-    """The compared parts of a request."""
     parts = urlsplit(request.path)
     kind = (request.headers.get("content-type") or "").partition(";")[0]
     documents = [json.loads(line) for line in body.splitlines()]

@@ -1,5 +1,3 @@
-"""Problem details in the form of RFC 9457."""
-
 from masscomm.http.problem import FieldError, Problem
 
 

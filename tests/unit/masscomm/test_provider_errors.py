@@ -31,7 +31,7 @@ from tests.support.contracts.provider import PushContract, PushTargets, message,
 ENDPOINT = "arn:aws:sns:eu-central-1:123456789012:endpoint/{}/11111111-1111-4111-8111-111111111111"
 SENDER = "no-reply@masscomm.example"
 
-# (code, message, HTTP status, error, its flag), as quoted in the API references and forums of both services.
+# (code, message, HTTP status, expected error, its flag), as AWS' API references and forums quote them.
 SNS = [
     ("EndpointDisabled", "Endpoint is disabled", 400, TargetGone, ""),
     ("EndpointDisabledException", "Endpoint is disabled", 400, TargetGone, ""),
@@ -108,7 +108,7 @@ def test_each_error_has_a_row_and_each_row_an_error() -> None:
     assert {code for (code, _), row in rows.items() if row is None} == {"502", "ANewCode"}
     met = set(rows.values())
     unmet = [row for row in TABLE if row not in met]
-    # The codes for encrypted topics, and for a size that our own limits prevent.
+    # Codes without a case: those of encrypted topics (KMS…), and a message size that our own limits prevent.
     assert {code for row in unmet for code in row.codes if not code.startswith("KMS")} == {"RequestEntityTooLarge"}
 
 
@@ -125,7 +125,7 @@ def _push(url: str, *, region: str = "eu-central-1") -> SnsPush:
 
 
 def _error(code: str, text: str) -> str:
-    """A response in SNS' format."""
+    """Return an error response in SNS' format."""
     return (
         '<ErrorResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><Error><Type>Sender</Type>'
         f"<Code>{code}</Code><Message>{escape(text)}</Message></Error><RequestId>r</RequestId></ErrorResponse>"
@@ -138,9 +138,7 @@ def _answer(status: int, body: str) -> bytes:
 
 @contextmanager
 def _server(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that reads one request, sends this response and closes the connection. Yields its address and the
-    request.
-    """
+    """A server that responds to one request and closes the connection. Yields its address and the request."""
     read: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -267,7 +265,7 @@ def test_missing_region_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         SnsPush()
 
 
-# --- the circuit ------------------------------------------------------------------------------------------------------
+# --- circuit breaker --------------------------------------------------------------------------------------------------
 
 
 class TestPushCircuitBreaker(PushContract):
@@ -295,7 +293,7 @@ class Applications:
         self.inner.fail = lambda arn: ApplicationOff("PlatformApplicationDisabled") if arn == self.off else None
 
     def publish(self, arn: str) -> str | None:
-        """The message id; None if the application is disabled."""
+        """Publish to an application. Returns the message id; None if the application is disabled."""
         try:
             return asyncio.run(self.push.publish(endpoint_arn=arn, message=message(), attributes={}))
         except ApplicationOff:

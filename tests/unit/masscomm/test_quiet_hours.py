@@ -18,7 +18,7 @@ MINUTE_MS = 60_000
 
 
 def ms(text: str) -> int:
-    """A time written with its offset."""
+    """Return the milliseconds of an ISO time with an offset."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
@@ -57,17 +57,17 @@ def test_quiet_hours_include_start_and_exclude_end(said: dict[str, Any], now: st
 @pytest.mark.parametrize(
     ("zone", "said", "now", "end"),
     [
-        # Berlin's clocks move from 02:00 to 03:00 on 29 March: the night is an hour shorter …
+        # Berlin's clocks skip 02:00 to 03:00 on 29 March 2026: the night is an hour shorter.
         (BERLIN, DEFAULT_QUIET_HOURS, "2026-03-28T23:00:00+01:00", "2026-03-29T07:00:00+02:00"),
-        # … an end within the skipped hour is at 03:00, and so is a start
+        # A start or an end within the skipped hour is at 03:00.
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-03-29T01:59:00+01:00", "2026-03-29T03:00:00+02:00"),
         (BERLIN, {"start": "02:30", "end": "08:00"}, "2026-03-29T01:59:00+01:00", None),
         (BERLIN, {"start": "02:30", "end": "08:00"}, "2026-03-29T03:00:00+02:00", "2026-03-29T08:00:00+02:00"),
-        # quiet hours within the skipped hour do not occur on that day
+        # Quiet hours within the skipped hour do not occur on that day.
         (BERLIN, {"start": "02:15", "end": "02:45"}, "2026-03-29T03:00:00+02:00", None),
-        # the clocks move from 03:00 back to 02:00 on 25 October: the night is an hour longer …
+        # Berlin's clocks repeat 02:00 to 03:00 on 25 October 2026: the night is an hour longer.
         (BERLIN, DEFAULT_QUIET_HOURS, "2026-10-24T23:00:00+02:00", "2026-10-25T07:00:00+01:00"),
-        # … and quiet hours within the repeated hour occur twice
+        # Quiet hours that include a part of the repeated hour include it both times.
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:29:00+02:00", "2026-10-25T02:30:00+02:00"),
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:30:00+02:00", None),
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00"),
@@ -75,10 +75,10 @@ def test_quiet_hours_include_start_and_exclude_end(said: dict[str, Any], now: st
         ("Asia/Kolkata", DEFAULT_QUIET_HOURS, "2026-11-21T22:00:00+05:30", "2026-11-22T07:00:00+05:30"),
         ("Asia/Kolkata", DEFAULT_QUIET_HOURS, "2026-11-21T21:59:00+05:30", None),
         ("America/St_Johns", DEFAULT_QUIET_HOURS, "2026-03-07T23:30:00-03:30", "2026-03-08T07:00:00-02:30"),
-        # until 2011 St John's clocks were put back at 00:01, into the previous day
+        # Until 2011 St John's clocks were put back at 00:01, so local time returned to the previous day.
         ("America/St_Johns", {"start": "23:50", "end": "23:30"}, "2010-11-07T00:00:30-02:30",
          "2010-11-06T23:30:00-03:30"),
-        # Samoa skipped 30 December 2011: a night that begins before it ends on the next existing morning
+        # Samoa skipped 30 December 2011: a night that begins on the 29th ends on the 31st.
         ("Pacific/Apia", DEFAULT_QUIET_HOURS, "2011-12-29T23:00:00-10:00", "2011-12-31T07:00:00+14:00"),
         ("Pacific/Apia", {"start": "22:00", "end": "00:00"}, "2011-12-29T23:00:00-10:00", "2011-12-31T00:00:00+14:00"),
         ("Pacific/Apia", DEFAULT_QUIET_HOURS, "2026-11-21T23:00:00+13:00", "2026-11-22T07:00:00+13:00"),
@@ -171,7 +171,7 @@ ANY = st.datetimes(datetime(1990, 1, 1), datetime(2050, 1, 1), timezones=st.just
 @example(start="23:50", end="23:30", zone="America/St_Johns", now=datetime(2010, 11, 7, 2, 30, 30, tzinfo=UTC))
 @example(start="22:00", end="02:30", zone=BERLIN, now=datetime(2026, 3, 29, 0, 59, tzinfo=UTC))
 def test_quiet_hours_end_at_the_first_moment_outside_them(start: str, end: str, zone: str, now: datetime) -> None:
-    """Checked minute by minute: clocks show whole minutes and change only on them."""
+    """The reference checks each minute, because zones change their offset only at whole minutes."""
     said, now_ms = {"start": start, "end": end}, round(now.timestamp() * 1000)
     if start == end:
         start, end = "21:00", "09:00"

@@ -35,14 +35,14 @@ class Provider:
         return False
 
     def used(self, since_s: float, until_s: float) -> float:
-        """The used share of the quota between two times, in seconds from the beginning."""
+        """Return the used share of the quota between two times, in seconds after the start."""
         begun = NOW / 1000
         taken = sum(begun + since_s <= at < begun + until_s for at in self.taken)
         return taken / (self.per_s * (until_s - since_s))
 
 
 class Own(FixedClock):
-    """The clock of one environment, finer than a millisecond."""
+    """The clock of one environment, which also has fractions of a millisecond."""
 
     def __init__(self) -> None:
         super().__init__(NOW)
@@ -56,7 +56,7 @@ class Own(FixedClock):
 
 
 class Environment:
-    """An environment that always has a message to send."""
+    """An environment that always has another message to publish."""
 
     def __init__(self, per_s: float | None, *, begins_s: float = 0.0) -> None:
         self.clock = Own()
@@ -66,14 +66,14 @@ class Environment:
 
 
 def take(clock: Own, rate_limiter: RateLimiter) -> bool:
-    """As RateLimiter.take, without an event loop."""
+    """Reserve a call's slot and wait for it, as RateLimiter.take does, without an event loop."""
     reserved, wait_s = rate_limiter.reserve()
     clock.sleep(wait_s)
     return reserved
 
 
 def run(provider: Provider, environments: list[Environment], seconds: float) -> None:
-    """The environment with the earliest time makes the next call, until the time of each is over."""
+    """Let the environment with the earliest clock make the next call, until every clock has reached the end."""
     ready = [(environment.clock.at, place) for place, environment in enumerate(environments)]
     heapq.heapify(ready)
     end = NOW / 1000 + seconds
@@ -85,7 +85,7 @@ def run(provider: Provider, environments: list[Environment], seconds: float) -> 
             environment.taken += not throttled
             environment.clock.at += (
                 CALL_S if environment.rate_limiter.per_s is None else 0
-            )  # calls of other workers are under way
+            )  # while the rate is limited, other workers of the environment call during this call
             environment.rate_limiter.answered(throttled=throttled)
         heapq.heappush(ready, (environment.clock.at, place))
 
@@ -167,7 +167,7 @@ def test_turns_are_spaced_and_not_reserved_far_ahead() -> None:
 
 
 def test_concurrent_calls_share_one_rate() -> None:
-    """While time stands, a fifth of a second is made up, and a quarter is reserved ahead."""
+    """At 100 calls a second, the limiter makes up 0.2 s (20 calls) and reserves 0.25 s ahead (25 calls)."""
     rate_limiter = RateLimiter(Own(), per_s=100)
     assert 44 <= sum(rate_limiter.reserve()[0] for _ in range(100)) <= 47
 

@@ -16,7 +16,7 @@ def test_derived_record_has_copied_fields_and_its_own() -> None:
 
 
 def test_wrong_field_of_a_derived_record_is_rejected() -> None:
-    """mypy --strict sees it, too: it rejects an ignored error that does not exist."""
+    """mypy --strict also rejects this call: otherwise it would report the ignore comment as unused."""
     with pytest.raises(TypeError, match="built"):
         DeliveryFields(built=NOW, addresses=[], content=[])  # type: ignore[call-arg]
 

@@ -1,5 +1,3 @@
-"""Validity of stored suppressions, by club and time."""
-
 import pytest
 
 from masscomm.domain.ids import address_id

@@ -34,7 +34,7 @@ from schemas import absolute
 from tests.support.contracts.provider import publish
 
 type Key = ec.EllipticCurvePrivateKey
-_SSL_REQUEST = 8  # bytes of PostgreSQL's SSLRequest
+_SSL_REQUEST = 8  # the first bytes of PostgreSQL's SSLRequest
 
 
 def _certificate(name: str, key: Key, issuer: str, issuer_key: Key, *, is_authority: bool) -> x509.Certificate:
@@ -86,20 +86,19 @@ class TlsServer:
                         self.handshakes += 1
                         if data := trusted.recv(1_000):
                             self.received.append(data)
-                except OSError:  # the client has rejected the certificate
+                except OSError:
                     continue
 
 
 @dataclass(frozen=True)
 class Authority:
-    """An authority of the test. path: of its PEM file."""
+    """A certificate authority of the test. path: its PEM file."""
 
     key: Key
     path: Path
     folder: Path
 
     def context(self, name: str) -> ssl.SSLContext:
-        """A running server with a certificate for the name."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _certificate(name, key, "a test's authority", self.key, is_authority=False)
         path = self.folder / f"{name}.pem"
@@ -124,7 +123,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def serving(authority: Authority) -> Iterator[Callable[..., TlsServer]]:
-    """Callable: a server with a certificate for a name, by an authority that only the test trusts."""
+    """Return a function that starts a server with a certificate for a name; only the test trusts its authority."""
     servers: list[TlsServer] = []
 
     def start(name: str = "localhost", *, postgres: bool = False) -> TlsServer:
@@ -142,7 +141,7 @@ def serving(authority: Authority) -> Iterator[Callable[..., TlsServer]]:
 
 
 def _refused_by(server: TlsServer, host: str, query: str = "") -> str:
-    """The error of psycopg's connection to the server under a host name."""
+    """Connect psycopg to the server under a host name. Returns the error."""
     url = verified(f"postgresql://u@{host}:{server.port}/metrics?hostaddr=127.0.0.1&connect_timeout=5{query}")
     with pytest.raises(psycopg.OperationalError) as raised:
         psycopg.connect(url)
@@ -152,7 +151,7 @@ def _refused_by(server: TlsServer, host: str, query: str = "") -> str:
 @pytest.mark.guarantee("tls.server_is_verified")
 @pytest.mark.parametrize("query", ["", "&sslmode=require", "&sslmode=disable", "&sslmode=verify-ca"])
 def test_a_database_of_an_unknown_authority_is_refused(serving: Callable[..., TlsServer], query: str) -> None:
-    """Verification also applies if the URL itself requires less, as addresses of earlier deployments do."""
+    """The certificate is verified even if the URL's sslmode requires less, as URLs of earlier deployments do."""
     server = serving("database.example", postgres=True)
     assert "certificate verify failed" in _refused_by(server, "database.example", query)
     assert server.received == []
@@ -276,7 +275,7 @@ def test_broker_without_a_valid_certificate_is_refused(
     name: str,
     trusted: bool,
 ) -> None:
-    """trusted: whether the client trusts the authority, so that only the name is wrong."""
+    """trusted: whether the client trusts the authority; if True, only the certificate's name is wrong."""
     monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     server = serving(name)

@@ -37,7 +37,7 @@ def _no_spans() -> Iterator[None]:
         "",
         "ff" + VALID[2:],
         VALID.upper(),
-        VALID + "-more",  # version 00 has no further fields
+        VALID + "-more",
         f"00-{'0' * 32}-{SPAN}-01",
         f"00-{TRACE}-{'0' * 16}-01",
         f"00-{TRACE}-{SPAN}",

@@ -1,5 +1,3 @@
-"""Masking of personal data in untrusted text."""
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +6,7 @@ from masscomm import untrusted
 
 @given(st.from_regex(untrusted._PLAIN, fullmatch=True))
 def test_no_mask_matches_a_plain_text(text: str) -> None:
-    """Plain texts skip the masks."""
+    """mask() returns a plain text without trying the masks, so no mask may match one."""
     assert not [name for pattern, name in untrusted._MASKS if pattern.search(text)]
 
 

@@ -1,4 +1,4 @@
-"""Ids, statuses, outcomes, topics, categories and settings that the other modules depend on."""
+"""Ids, statuses, outcomes, topics, categories and settings on which other modules depend."""
 
 from collections import Counter
 

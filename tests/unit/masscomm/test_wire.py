@@ -116,7 +116,7 @@ def test_404_is_a_denial_if_our_own_schema_is_known(body: bytes) -> None:
 
 @pytest.mark.kills(guard="registry.known_schema")
 def test_404_is_no_denial_if_our_own_id_is_denied() -> None:
-    """The subject is found, but no id is: a gateway may pass only some paths."""
+    """A gateway before the registry may answer 404 for all ids: a 404 counts only if our schema's id is found."""
     confluent = ConfluentRegistry()
     confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
 
@@ -238,7 +238,7 @@ def test_a_registry_that_refuses_our_own_schema_stops(status: int) -> None:
 @pytest.mark.guarantee("registry_answer.refused_look_up")
 @pytest.mark.parametrize("status", [400, 401, 403, 422])
 def test_refused_schema_look_up_is_a_retry(status: int) -> None:
-    """The other records of the batch, whose schemas are known, are processed."""
+    """The batch's other records, whose schemas are known, are still processed."""
     with _answering(status, b"{}") as server, pytest.raises(Retry):
         HttpSchemaRegistry(server.url).schema_by_id(1)
 

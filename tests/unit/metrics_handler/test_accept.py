@@ -1,5 +1,3 @@
-"""The choice of the media type."""
-
 import pytest
 
 from functions.metrics_handler.http.accept import chosen

@@ -21,7 +21,7 @@ def at(text: str) -> datetime:
         ("Europe/Madrid", Grain.HOUR),
         ("Asia/Kolkata", Grain.MINUTE),
         ("Asia/Kathmandu", Grain.MINUTE),
-        ("Australia/Lord_Howe", Grain.MINUTE),  # half an hour of summer time
+        ("Australia/Lord_Howe", Grain.MINUTE),  # summer time moves the clock by half an hour
     ],
 )
 def test_rows_are_the_coarsest_that_begin_where_the_days_do(zone: str, source: Grain) -> None:
@@ -52,8 +52,8 @@ def test_repeated_midnight_begins_its_date_once() -> None:
 @pytest.mark.parametrize(
     ("zone", "day"),
     [
-        ("America/St_Johns", "2010-11-07"),  # clocks were put back at 00:01, into the previous evening
-        ("Africa/Monrovia", "1971-06-01"),  # 44 minutes and 30 seconds behind UTC
+        ("America/St_Johns", "2010-11-07"),  # St John's clocks were put back at 00:01, into the previous day
+        ("Africa/Monrovia", "1971-06-01"),  # Liberia's time was 44 minutes and 30 seconds behind UTC
     ],
 )
 def test_days_of_a_zone_off_the_full_hour_are_refused(zone: str, day: str) -> None:

@@ -1,5 +1,3 @@
-"""POST /v1/sends/{send_id}/cancel over stores in memory."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +18,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class Api:
-    """Both routes over one store with a send of club 7 to 100 users, of which 40 are published."""
+    """The routes of a send and of its cancellation over one store: club 7 sends to 100 users, 40 are published."""
 
     def __init__(self) -> None:
         self.clock = FixedClock(1_700_000_000_000)
@@ -66,7 +64,7 @@ def test_a_send_on_its_way_is_cancelled() -> None:
 
 @pytest.mark.guarantee("cancelling.repeated_request_has_the_same_response")
 def test_a_repeated_request_has_the_same_response() -> None:
-    """Later, and also once the send has ended."""
+    """A repeated cancellation returns the first response, even after the send has ended."""
     api = Api()
     first = api.cancel()
     api.clock.advance(60)

@@ -19,15 +19,11 @@ ASKED = {"granularity": ["day"], "start": ["2026-11-21T00:00:00Z"], "end": ["202
 
 
 class AwayStore(InMemoryMetricsStore):
-    """A store that cannot be reached."""
-
     def send(self, send_id: str) -> Any:
         raise Retry("the metrics database does not answer")
 
 
 class BrokenStore(InMemoryMetricsStore):
-    """A store with a bug."""
-
     def send(self, send_id: str) -> Any:
         raise ZeroDivisionError("secret detail")
 

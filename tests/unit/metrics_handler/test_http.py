@@ -42,7 +42,7 @@ class Api:
         parameters: dict[str, list[str]] | None = None,
         *,
         headers: dict[str, str] | None = None,
-        club_ids: str | None = None,  # None: an operator with access to every club
+        club_ids: str | None = None,  # None means an operator with access to every club
     ) -> tuple[int, dict[str, str], str]:
         event = get(path, **(parameters or {}))
         event["headers"] = headers

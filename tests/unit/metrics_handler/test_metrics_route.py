@@ -1,5 +1,3 @@
-"""GET /v1/metrics over a store in memory."""
-
 import base64
 import json
 from dataclasses import replace
@@ -98,14 +96,14 @@ def test_answer_has_revised_buckets_and_the_grace(query: MetricsRoute) -> None:
     ]
     query.store.grace = timedelta(milliseconds=5_001)
     answer = query.answer(ASKED, ALL_CLUBS)
-    # A millisecond more than the watermark is past the end.
+    # With one more millisecond of grace the watermark is too early for the query's end.
     assert (answer["grace_ms"], answer["complete"]) == (5_001, False)
     assert answer["revised_at"] == "2026-11-21T14:00:00Z"
     assert answer["revised"] == [
         {"bucket": "2026-11-21T12:00:00Z", "revised_at": "2026-11-21T13:00:00Z"},
         {"bucket": "2026-11-21T12:01:00Z", "revised_at": "2026-11-21T14:00:00Z"},
     ]
-    # Late records of another club must not be visible.
+    # revised_at must not reveal late records of other clubs.
     assert query.answer(ASKED, clubs=Clubs(frozenset({1})))["revised_at"] == "2026-11-21T13:00:00Z"
     assert query.answer(ASKED | {"club_id": ["3"]}, ALL_CLUBS)["revised_at"] is None
 
@@ -131,7 +129,7 @@ def test_time_with_any_offset_is_accepted() -> None:
         ({"start": ["2026-11-21T12:00:00"]}, ["start"]),
         ({"start": ["2026-11-21"]}, ["start"]),
         ({"start": ["20261121T120000Z"]}, ["start"]),
-        ({"start": ["2026-11-21T12:00:00 01:00"]}, ["start"]),  # a + that was not escaped
+        ({"start": ["2026-11-21T12:00:00 01:00"]}, ["start"]),  # a decoded + that the client did not escape
         ({"start": ["2026-02-30T12:00:00Z"]}, ["start"]),
         ({"start": ["0001-01-01T00:00:00+23:59"]}, ["start"]),
         ({"end": ["2026-11-21T12:00:00Z"]}, ["end"]),
@@ -169,8 +167,8 @@ def forged(cursor: str, place: int, value: object) -> str:
     [
         (0, "0000000000000000"),
         (1, 10**30),
-        (1, int(NOON.timestamp()) + 1),  # in the middle of a bucket
-        (1, int(NOON.timestamp()) + 600),  # after the range
+        (1, int(NOON.timestamp()) + 1),
+        (1, int(NOON.timestamp()) + 600),
         (1, "x"),
         (2, []),
         (2, [1, "news", "push", 7]),
@@ -184,7 +182,7 @@ def forged(cursor: str, place: int, value: object) -> str:
     ],
 )
 def test_forged_cursor_is_refused(query: MetricsRoute, place: int, value: object) -> None:
-    """Without the check Postgres would fail, or half a bucket would be counted."""
+    """A cursor with another value would make Postgres fail, or make the route count half a bucket."""
     cursor = query.answer(ASKED | {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     same = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[place]
     assert len(query.answer(ASKED | {"cursor": [forged(cursor, place, same)]}, ALL_CLUBS)["rows"]) == 3
@@ -227,7 +225,8 @@ def test_query_beyond_a_bound_is_refused_with_it(query: MetricsRoute) -> None:
         MetricsRoute(store, FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)
     assert raised.value.status == 400
     with pytest.raises(Problem, match="more than 100000 rows"):
-        parse_query(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]}, ALL_CLUBS)  # before any bucket is made
+        # The query is refused by its range alone, before any bucket is made.
+        parse_query(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]}, ALL_CLUBS)
 
 
 def test_days_of_a_time_zone_have_its_offset() -> None:

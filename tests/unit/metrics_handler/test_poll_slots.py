@@ -1,5 +1,3 @@
-"""Slots of long polls in memory."""
-
 import pytest
 
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots, PollSlots

@@ -1,5 +1,3 @@
-"""GET /v1/sends/{send_id} over a store in memory."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,7 +70,7 @@ def test_send_is_complete_once_all_chunks_ended() -> None:
 
 
 def test_surplus_outcomes_of_one_channel_break_conservation() -> None:
-    """Missing outcomes of another channel do not compensate for them."""
+    """Missing outcomes of e-mail do not compensate for surplus outcomes of push."""
     answer = answer_of(push=ChannelTotals(requested=1, by_status={"sent": {"": 2}}), email=ChannelTotals(requested=1))
     assert not answer["conservation"]["ok"]
     assert answer["channels"]["push"]["in_flight"] == 0

@@ -24,7 +24,7 @@ ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["20
 
 
 class StreamClock(FixedClock):
-    """A clock with the stream route; sleep() runs the planned calls that are due."""
+    """A clock that owns the stream route; sleep() also runs the planned calls that are due."""
 
     def __init__(self) -> None:
         super().__init__(int(NOON.timestamp() * 1000))
@@ -35,14 +35,12 @@ class StreamClock(FixedClock):
         self.watch = self.environment()
 
     def environment(self, open_polls: int = 2) -> StreamRoute:
-        """Another execution environment on the same stores."""
         query = MetricsRoute(self.store, self, timedelta(seconds=5))
         return StreamRoute(self.store, self, query, self.slots, open_polls)
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
         self.advance(seconds)
-        # A planned call may sleep as well: concurrent polls are nested, each inside the sleep of the previous one.
         while due := [each for each in self.planned if self.slept >= each[0]]:
             self.planned.remove(due[0])
             due[0][1]()
@@ -100,7 +98,7 @@ def test_new_counts_end_the_wait(clock: StreamClock) -> None:
 
 def test_poll_without_new_counts_returns_its_cursor(clock: StreamClock) -> None:
     before = clock.ask()["cursor"]
-    # An idle stream's watermark advances within its minute.
+    # Within a minute the watermark of an idle stream advances although no count changes.
     clock.planned.append((3.0, lambda: clock.move(NOON + timedelta(seconds=3))))
     answer = clock.ask(before, ASKED)
     assert (answer["changed"], answer["cursor"], answer["metrics"], clock.slept) == (False, before, None, 20)
@@ -198,7 +196,7 @@ def test_a_poll_beyond_its_keys_limit_is_refused(clock: StreamClock) -> None:
             except Problem as problem:
                 found.append((problem.status, problem.retry_after_s))
 
-    # Two polls wait: the second begins during the first one's sleep, the others during the second one's.
+    # The second poll begins during the first one's sleep; the refused polls begin during the second one's sleep.
     clock.planned = [(0.5, lambda: found.append(poll(clock, clock.environment(), since)["changed"])), (1.0, others_ask)]
     assert poll(clock, clock.watch, since)["changed"] is False
     refused = (429, STREAM_RETRY_AFTER_S)

@@ -1,5 +1,3 @@
-"""GET /v1/metrics/trending over a store in memory."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""GET /v1/users/{user_id}/notifications over a store in memory."""
-
 import base64
 import json
 from datetime import UTC, datetime, timedelta
@@ -40,7 +38,7 @@ def found(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def made_up(at: int, send_id: str = "a") -> str:
-    """A cursor with the right query and a row that no response had."""
+    """Make a cursor with the right query and a row that no response contained."""
     cursor = use_case().answer("7", {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     query = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[0]
     return base64.urlsafe_b64encode(json.dumps([query, at, send_id, "push"]).encode()).decode()

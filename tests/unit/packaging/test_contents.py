@@ -1,13 +1,13 @@
-"""The libraries in each function's package. Another library makes cold starts slower: it must be added here."""
+"""The libraries in each function's package; other libraries would make cold starts slower."""
 
 from infra.packaging.contents import Contents, all_contents
 
-# botocore and urllib3: the role's credentials (masscomm.aws.authentication).
+# botocore and urllib3 fetch the role's credentials (masscomm.aws.authentication).
 _EVERY = {"aws-lambda-powertools", "botocore", "pyyaml", "urllib3"}
 _CHAIN = _EVERY | {"confluent-kafka", "fastavro"}
 _METRICS = _EVERY - {"pyyaml"} | {"psycopg", "psycopg-pool"}
 
-# Package → the distributions that its own modules import. Their requirements follow from them.
+# Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
     "builder": _CHAIN | {"jinja2"},
     "cdc_consumer": _CHAIN,

@@ -1,5 +1,4 @@
-"""The third-party modules that a cold start imports, by handler. Another module makes starts slower: it must be added
-here.
+"""The third-party modules that a cold start imports, by handler; other modules would make it slower.
 
 Other modules are imported by the first invocation, or ahead of it where Lambda prepares environments
 (docs/decisions/058-own-clients.md).
@@ -20,12 +19,12 @@ HANDLERS = sorted({entry.handler.removesuffix(".handler") for entry in read_cata
 
 # Powertools is imported for its logger, botocore for its errors.
 ALLOWED = {"aws_lambda_powertools", "botocore", "jmespath", "typing_extensions"}
-# No handler loads these at import: a whole SDK, a client of a server, Spark, the CDK.
+# Modules that no handler may load at import: whole SDKs, clients of servers, Spark, the CDK.
 NEVER = {
     *("boto3", "botocore.client", "botocore.session", "s3transfer", "opensearchpy", "aiohttp", "requests", "httpx"),
     *("confluent_kafka", "fastavro", "urllib3", "psycopg", "psycopg_pool", "jinja2", "pydantic", "yaml"),
     *("aws_cdk", "jsii", "pyspark", "devstack", "asyncio", "email.message"),
-    # Powertools' route resolver with every kind of event, and the archive support of importlib.resources.
+    # Powertools' route resolver imports every kind of event; importlib.resources imports tempfile for archives.
     *("aws_lambda_powertools.event_handler", "aws_lambda_powertools.utilities.data_classes", "tempfile"),
 }
 

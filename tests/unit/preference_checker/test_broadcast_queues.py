@@ -1,6 +1,4 @@
-"""A broadcasting tenant has a queue of its own while there are free queues, and no fault of the store delays a
-broadcast.
-"""
+"""A broadcasting tenant has a queue of its own while one is free, and no fault of the store delays a broadcast."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +23,7 @@ NEXT = CLUBS.stop
 
 
 class TenantsWithQueues:
-    """A store, a clock, and environments of the checker."""
+    """Environments of preference_checker with a common clock and store of queue leases."""
 
     def __init__(self) -> None:
         self.clock = FixedClock()
@@ -65,7 +63,7 @@ def test_new_tenant_takes_the_longest_unused_queue() -> None:
         tenants.queues(club_id)
         tenants.clock.advance(20)
     tenants.clock.advance(QUEUE_LEASE_MS / 1000)
-    tenants.queues(CLUBS[0])  # the tenant continues its broadcast
+    tenants.queues(CLUBS[0])  # the first tenant's broadcast continues, which renews the lease
     assert tenants.queues(NEXT, NEXT + 1) == [BROADCASTS[1], BROADCASTS[2]]
     assert tenants.queues(CLUBS[0]) == [BROADCASTS[0]]
 
@@ -78,7 +76,7 @@ def test_tenants_beyond_the_queues_share_without_taking_one() -> None:
     assert tenants.queues(*later) == [shared_queue(club_id) for club_id in later]
     assert {tenants.queues(club_id)[0] for club_id in later} == set(BROADCASTS)
     assert {lease.club_id for lease in tenants.store.leases.by_lane.values()} == set(CLUBS)
-    # One broadcast ends: its queue goes to the tenant that has waited longest.
+    # The first tenant's broadcast ends: the queue is leased to the tenant that has waited longest.
     for _ in range(8):
         tenants.clock.advance(QUEUE_LEASE_MS / 6000)
         tenants.queues(*CLUBS[1:])
@@ -101,7 +99,7 @@ def test_store_is_read_and_written_rarely() -> None:
 @pytest.mark.parametrize("error", [Retry("down"), Stop("no table")])
 def test_unreachable_store_keeps_queues_or_shares(error: MasscommError) -> None:
     tenants = TenantsWithQueues()
-    shifted = CLUBS[0]  # the tenant has the first queue, not the queue that its id would share
+    shifted = CLUBS[0]  # a tenant whose leased queue is not the queue that the hash of its id selects
     assert tenants.queues(shifted) == [Lane.BULK] != [shared_queue(shifted)]
     tenants.store.failing = error
     tenants.clock.advance(2 * QUEUE_CACHED_S)

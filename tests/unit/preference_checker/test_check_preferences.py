@@ -1,4 +1,4 @@
-"""Checking preferences: every requested recipient is passed on or has an outcome, once on each channel."""
+"""Every requested recipient is passed on or has an outcome, once on each channel."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 from tests.support.inputs.invalid_sends import INVALID_SENDS, UNCOUNTABLE_SENDS
 
 FAILED = ("failed", "dead_letter")
-# In this lane a chunk of any length is checked at once; a long chunk of a broadcast is first forwarded to a recheck.
+# The critical lane checks a chunk of any length at once; a broadcast's long chunk is first forwarded as a recheck.
 CRITICAL = topics.in_lane(topics.SEND_MONOLITH, Lane.CRITICAL)
 BEHIND = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
 
@@ -193,7 +193,7 @@ def test_unknown_user_waits_until_the_directory_caught_up() -> None:
 @pytest.mark.guarantee("tenants.outcomes_hide_other_tenants")
 @pytest.mark.kills(guard="tenancy.other_tenants_user")
 def test_other_clubs_user_has_the_unknown_users_outcome() -> None:
-    """The same records at the same time: neither reason nor delay reveals that the user exists."""
+    """Neither the reason nor the delay of the outcome reveals that another club has the user."""
     found = []
     for club_id in (None, 8):
         checker = Checker()
@@ -215,7 +215,7 @@ def test_user_created_just_before_the_send_is_notified() -> None:
     checker = Checker()
 
     class Late(InMemoryDirectory):
-        """The row arrives while the checker confirms the directory position."""
+        """A directory in which the user's row arrives while the checker confirms the directory position."""
 
         def confirm(self, ts_ms: int) -> DirectoryPosition:
             self.put(User(user_id=99, club_id=7))
@@ -235,7 +235,7 @@ def test_missing_settings_count_only_once_directory_caught_up() -> None:
     assert checker.outcomes() == []
 
     class Late(InMemoryDirectory):
-        """The opt-out arrives while the checker confirms the directory position."""
+        """A directory in which the opt-out arrives while the checker confirms the directory position."""
 
         def confirm(self, ts_ms: int) -> DirectoryPosition:
             self.put(UserSettings(user_id=99, channels={"push": False}))
@@ -438,7 +438,7 @@ def test_broadcast_chunk_is_forwarded_without_look_ups(size: int) -> None:
     checker.forget()
     assert checker.check(handed_on, topic="recheck") == []
     assert [topic for topic, *_ in checker.producer.produced if topics.base_of(topic) == topics.RECHECK] == []
-    # Checked after the forwarding, the chunk has the same results as checked at once.
+    # The forwarded chunk has the same results as a chunk that is checked at once.
     direct.directory = checker.directory
     direct.use_case = direct.environment(direct.directory)
     assert direct.check(asked, topic=CRITICAL) == []
@@ -463,7 +463,7 @@ def test_broadcasting_tenants_have_separate_queues() -> None:
 @pytest.mark.parametrize("why", ["send_at", "quiet_hours"])
 def test_briefly_delayed_part_uses_its_tenants_current_queue(why: str) -> None:
     checker = Checker()
-    checker.use_case.lanes.queues.of(99, checker.clock)  # a tenant broadcasts
+    checker.use_case.lanes.queues.of(99, checker.clock)  # another tenant leases the first queue
     assert checker.check(_recheck(why=why), topic="recheck.bulk4") == []
     assert len(checker.builds()) == len(checker.builds(Lane.BULK_2)) == 1
 
@@ -669,7 +669,7 @@ def test_send_released_after_its_expiry_is_expired() -> None:
 
 @pytest.mark.parametrize(("changes", "counted"), CASES)
 def test_exactly_the_counted_sends_have_outcomes(changes: dict[str, Any], counted: bool) -> None:
-    """The metrics' side: tests/unit/spark_metrics/test_transforms.py."""
+    """tests/unit/spark_metrics/test_transforms.py checks the metrics job with the same sends."""
     checker = Checker()
     values: dict[str, Any] = {"to_users": [1, 2], "timestamp": PRODUCED_MS} | changes
     asked = send(values.pop("to_users"), **values)

@@ -27,7 +27,7 @@ DAY = 86_400_000
 
 
 class FusedStore(FusedDelayStore):
-    """A delay store whose process may be killed after each removal, too."""
+    """A delay store whose process may also be killed at a removal."""
 
     def done(self, item: DelayedRecord) -> None:
         self.fuse.step()
@@ -148,7 +148,6 @@ def test_unreachable_delay_store_doubles_no_recipient() -> None:
     checker.catch_up()
     checker.put_user(99)
     assert checker.run(checker.environment(), record) == []
-    # the delay of user 99 is the first recorded decision
     assert [build.user_ids for build in checker.builds()] == [[1]]
     checker.forget()
     assert checker.run(checker.environment(), *checker.released()) == []
@@ -168,7 +167,7 @@ def _all_builds(checker: DelayingChecker, *entries: dict[str, object]) -> dict[s
 @pytest.mark.guarantee("delayed.part_keeps_its_id")
 @pytest.mark.kills(guard="ids.delayed_part")
 def test_absent_then_partly_absent_users_are_passed_on_once() -> None:
-    """The first delivery delays the whole record and is killed; at the second delivery one user is known."""
+    """The first delivery delays both users and is killed; at the second delivery the directory has one of them."""
     checker = DelayingChecker()
     record = checker.encoded(send([98, 99]), topics.SEND_API)
     checker.fuse.left = 2
@@ -201,9 +200,7 @@ def test_ids_do_not_depend_on_the_number_of_delays(waits: int) -> None:
 
 
 def test_record_delayed_by_the_previous_code_continues_once() -> None:
-    """Records of the previous code, whose ids contain the number of delays, keep their id after release and
-    redelivery.
-    """
+    """A record that an earlier version delayed keeps its id, which contains the number of delays."""
     checker = DelayingChecker()
     (chunk,) = split_parts(
         chunk_of(send([99, 98]), KafkaRecord(topic="send.api", partition=0, offset=0, timestamp_ms=NOW))
@@ -223,14 +220,14 @@ def test_record_delayed_by_the_previous_code_continues_once() -> None:
 
 
 def test_delayed_part_keeps_the_id_of_earlier_versions() -> None:
-    """A part that the previous code stored and a redelivery stores again has one id."""
+    """A redelivery must not store a part again under another id than an earlier version did."""
     previous = str(uuid5(NAMESPACE, "parent/released.directory/1/0-500"))
     assert released_id("parent", "directory", 0, 500) == previous
 
 
 @pytest.mark.parametrize("send_at", [None, NOW + 3_600_000])
 def test_users_of_one_chunk_id_are_delayed_separately(send_at: int | None) -> None:
-    """A producer uses a chunk's index twice: each of the two delayed records is kept."""
+    """If a producer uses a chunk index twice, both delayed records are kept."""
     checker = DelayingChecker()
     for user_id in (98, 99):
         record = checker.encoded(send([user_id], send_at=send_at), topics.SEND_API)

@@ -23,18 +23,16 @@ from tests.support.harness.chain import NOW, entry, results_of, send
 from tests.support.harness.preference_checker import Checker
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-# NOW is 22:13:20 in London, 23:13:20 in Berlin, 17:13:20 in New York, 03:43:20 in Calcutta.
+# The tests' time NOW is 22:13:20 in London, 23:13:20 in Berlin, 17:13:20 in New York, 03:43:20 in Calcutta.
 DEFAULT_QUIET_HOURS = {"start": "22:00", "end": "07:00"}
-BERLIN_7, LONDON_7 = (
-    round(datetime(2023, 11, 15, hour, tzinfo=UTC).timestamp() * 1000) for hour in (6, 7)
-)  # when it is seven there
+BERLIN_7, LONDON_7 = (round(datetime(2023, 11, 15, hour, tzinfo=UTC).timestamp() * 1000) for hour in (6, 7))
 RULE = "quiet_hours 22:00-07:00 Europe/Berlin until 2023-11-15T06:00:00Z"
 HELD = ("held", None)
 EXPIRED = ("expired", "expired")
 
 
 class QuietHoursChecker(Checker):
-    """Users 1 to 3 have no quiet hours."""
+    """A checker whose users 1 to 3 have no quiet hours."""
 
     def put_quiet_hours(self, *user_ids: int, zone: str = "Europe/Berlin", **user_settings: Any) -> None:
         """Add users with quiet hours, by default at night."""
@@ -67,14 +65,14 @@ class QuietHoursChecker(Checker):
         ]
 
     def outcome_counts(self) -> Counter[tuple[int, str]]:
-        """How often each (user, channel) was forwarded under another id, or has an outcome other than held."""
+        """Count the ends of each (user, channel): build records by id, and a last result other than held."""
         builds = {(record.record_id, user, record.channel) for record in self.builds() for user in record.user_ids}
         ended = Counter((user, channel) for _, user, channel in builds)
         ended.update(who for who, said in self.last_results().items() if said != HELD)
         return ended
 
     def last_results(self) -> dict[tuple[int, str], tuple[str, str | None]]:
-        """The last result of each (user, channel); the first outcome of an id counts, as in the metrics."""
+        """Return the last result of each (user, channel); repeated outcome ids are ignored, as in the metrics."""
         found: dict[tuple[int, str], tuple[str, str | None]] = {}
         for outcome in {each.record_id: each for each in reversed(self.outcomes())}.values():
             for who, said in results_of([outcome]).items():
@@ -89,7 +87,7 @@ def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
     checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
     checker.put_quiet_hours(4, 5)
     checker.put_quiet_hours(6, zone="Europe/London")
-    checker.put_quiet_hours(7, zone="America/New_York")  # it is afternoon there
+    checker.put_quiet_hours(7, zone="America/New_York")  # 17:13 in New York is outside of quiet hours
     assert checker.check(send([1, 4, 2, 6, 5, 7], data={"headline": "Win"})) == []
     assert [build.user_ids for build in checker.builds()] == [[1, 7]]
     opted_out = ("suppressed", "opted_out")
@@ -173,7 +171,8 @@ def test_held_user_waits_only_for_the_allowed_channels() -> None:
         (4, "push", "email"),
         (5, "email"),
     }
-    checker.put_quiet_hours(5)  # allows pushes again, but the first decision, suppressed, is final
+    # User 5 allows pushes again, but the first decision (suppressed) is final.
+    checker.put_quiet_hours(5)
     checker.forget()
     checker.release_at(BERLIN_7)
     assert sorted((build.channel, build.user_ids) for build in checker.builds()) == [
@@ -245,7 +244,7 @@ def test_redelivery_at_any_time_doubles_no_recipient(users: list[int], again_at:
     record = checker.encoded(send(users), topics.SEND_MONOLITH)
     assert checker.run(checker.use_case, record) == []
     if again_at == "before":
-        checker.put_quiet_hours(4, quiet_hours=None)  # the user's settings change between two deliveries
+        checker.put_quiet_hours(4, quiet_hours=None)
         checker.run(checker.use_case, record)
         if len(users) > 1:
             assert checker.due_times() == [BERLIN_7]
@@ -276,7 +275,7 @@ def test_almost_endless_quiet_hours_end_after_some_nights(users: list[int]) -> N
     nights = 0
     while checker.delay_store.items and nights < 10:
         nights += 1
-        checker.release_at(checker.due_times()[0] + 2 * MINUTE_MS)  # the release is late
+        checker.release_at(checker.due_times()[0] + 2 * MINUTE_MS)
     assert nights == MAX_HELD
     assert checker.builds() == []
     assert checker.outcome_counts() == dict.fromkeys([(user, "push") for user in users], 1)
@@ -301,12 +300,12 @@ def test_ends_of_quiet_hours_share_quarters_of_an_hour() -> None:
     checker = QuietHoursChecker()
     everybody = range(10, 10 + 1_000)
     for user_id in everybody:
-        minute = 60 + (user_id * 7) % 1_200  # between 01:00 and 21:00 UTC, of the next day
+        minute = 60 + (user_id * 7) % 1_200
         checker.put_quiet_hours(
             user_id, zone="UTC", quiet_hours={"start": "22:00", "end": f"{minute // 60:02}:{minute % 60:02}"}
         )
     checker.check(send(everybody))
-    checker.check(*checker.rechecks(), topic="recheck")  # checked within their tenant's own queue
+    checker.check(*checker.rechecks(), topic="recheck")
     delayed_parts = checker.delayed_parts()
     assert len(delayed_parts) <= MAX_ENDS
     assert sorted(user for part in delayed_parts for user in part.user_ids) == list(everybody)
@@ -339,7 +338,7 @@ def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: 
     checker.use_case = checker.environment(checker.directory)
     checker.producer.fail = fuse.step
     record = checker.encoded(send(users), topics.SEND_MONOLITH)
-    with suppress(KilledError):  # some cases have fewer steps than others
+    with suppress(KilledError):  # a case with fewer steps than the kill's is not killed
         checker.run(checker.use_case, record)
     if meanwhile == "the night ends":
         checker.clock.advance((LONDON_7 - NOW) / 1000)

@@ -1,4 +1,4 @@
-"""The share of the small lane that one tenant may use."""
+"""A tenant uses at most its share of the small lane."""
 
 from functions.preference_checker import small_sends
 from functions.preference_checker.small_sends import SmallSends

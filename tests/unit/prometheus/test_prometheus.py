@@ -50,7 +50,7 @@ def test_log_lines_add_up_from_the_start_of_the_host(tmp_path: Path) -> None:
     _write(tmp_path / "builder.log", _line(**{RECORDS_IN.name: 4, DURATION.name: [4.0]}))
     _write(tmp_path / "delivery-critical.log", _line(**{sent: 7}))
     _write(tmp_path / "scheduler.log", _line(**{BACKLOG.name: 9}), _line(**{BACKLOG.name: 2}))
-    for _ in range(2):  # a scrape changes nothing
+    for _ in range(2):  # a scrape does not change the values of the next scrape
         found = _samples(lines)
         assert found["masscomm_records_in_total", "builder"] == 7
         assert found["masscomm_invocation_duration_milliseconds_sum", "builder"] == 8

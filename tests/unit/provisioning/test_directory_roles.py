@@ -1,6 +1,4 @@
-"""The OpenSearch domain's own roles: the indices and actions of each deployed function, and the backend role
-of each.
-"""
+"""Each deployed function has an OpenSearch role with its indices and actions, and an IAM role as backend role."""
 
 import json
 import threading
@@ -47,7 +45,6 @@ class Domain:
 
 @pytest.fixture
 def domain() -> Iterator[Domain]:
-    """The domain, listening until the test ends."""
     made = Domain()
     thread = threading.Thread(target=made.server.serve_forever)
     thread.start()
@@ -102,7 +99,7 @@ def test_refusal_of_the_domain_is_reported(domain: Domain) -> None:
 
 
 def test_each_deployed_client_of_the_directory_is_a_user() -> None:
-    """The role's indices are those of its package's profile."""
+    """A function's OpenSearch role has the indices of its package's profile."""
     entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
     account = "arn:aws:iam::000000000000:role/"
     functions = {name: Deployed(variables={}, role_arn=f"{account}{name}") for name in entries}

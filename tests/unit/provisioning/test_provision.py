@@ -1,5 +1,3 @@
-"""How `python -m infra.provision` reads an environment's configuration."""
-
 import json
 from typing import Any
 

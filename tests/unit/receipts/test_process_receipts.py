@@ -1,4 +1,4 @@
-"""From AWS events to outcomes: each receipt counts once; unresolved receipts are delayed, then dropped."""
+"""Each receipt counts once as an outcome; unresolved receipts are delayed, then dropped."""
 
 import json
 from typing import Any
@@ -231,7 +231,7 @@ def test_bounce_does_not_shorten_a_complaints_suppression() -> None:
     ids=["another address", "no address", "a push"],
 )
 def test_an_address_that_was_not_sent_to_is_not_suppressed(sent: dict[str, Any], email: str | None) -> None:
-    """This applies also if the receipt itself names the address as the message's recipient."""
+    """An address is not suppressed just because the receipt names it as a recipient of the message."""
     receipts = Receipts()
     receipts.sent_messages(["m"], **sent)
     if email is not None:

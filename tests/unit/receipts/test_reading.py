@@ -1,4 +1,4 @@
-"""Receipts in every format that AWS documents; a document that is no receipt differs from a receipt without meaning."""
+"""Receipts are read in each format that AWS documents; invalid documents differ from receipts without effect."""
 
 import json
 from contextlib import suppress
@@ -22,7 +22,7 @@ def _read(document: dict[str, Any]) -> Receipt:
 
 
 def _with(document: Any, **values: Any) -> dict[str, Any]:
-    """The document with other values, at any depth."""
+    """Replace the values of these fields at any depth."""
     if isinstance(document, dict):
         return {name: values[name] if name in values else _with(value, **values) for name, value in document.items()}
     return document  # type: ignore[no-any-return]
@@ -258,6 +258,6 @@ NAMES = sorted(
 @settings(max_examples=300)
 @given(st.sampled_from(SHAPES), st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3))
 def test_any_receipt_is_read_or_dead_lettered(document: dict[str, Any], values: dict[str, Any]) -> None:
-    with suppress(DeadLetter):  # any other error fails the test
+    with suppress(DeadLetter):
         receipt = read(json.dumps(_with(document, **values)))
         assert receipt is None or isinstance(receipt.message_id, str)

@@ -1,4 +1,4 @@
-"""A schedule invokes at once and then repeatedly, after any result, until it is stopped."""
+"""A schedule invokes its function at once and then repeatedly, whatever the result, until the schedule is stopped."""
 
 import asyncio
 import json

@@ -38,8 +38,6 @@ class TestInMemoryDelayStore(DelayStoreContract):
 
 
 class Scheduler:
-    """The use case over adapters in memory."""
-
     def __init__(self) -> None:
         self.clock = FixedClock(NOW)
         self.store = InMemoryDelayStore()
@@ -80,7 +78,7 @@ def test_concurrent_sweeps_release_a_record_once() -> None:
     )
 
     class Meanwhile(InMemoryProducer):
-        """Another sweep runs between this sweep's claim and its release."""
+        """Runs another sweep between the tested sweep's claim and its release."""
 
         def flush(self, timeout_s: float) -> None:
             assert other.sweep() == SweepResult(claimed_by_others=1)
@@ -116,7 +114,7 @@ def test_a_sweep_stops_before_its_time_ends() -> None:
 @pytest.mark.guarantee("delay_store.critical_first")
 @pytest.mark.kills(guard="delay_store.critical_first")
 def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
-    """The sweep has time for a part of the items: critical ones are first, even those of a later minute."""
+    """A sweep without time for all items releases critical items first, even those of a later minute."""
     scheduler = Scheduler()
     for number in range(20_000):
         scheduler.put(delayed_record(NOW + number // 100, id=str(number)))

@@ -53,7 +53,7 @@ def _builds(rescheduler: Rescheduler, *entries: dict[str, Any]) -> list[BuildReq
 
 
 def test_sends_with_one_chunk_id_return_separately() -> None:
-    """A producer used the chunk's index twice: both delayed records are kept."""
+    """If a producer uses a chunk index twice, both delayed records are kept."""
     rescheduler = Rescheduler()
     for user_id in (1, 2):
         assert rescheduler.reschedule(send([user_id]), topics.SEND_MONOLITH) == []
@@ -112,7 +112,7 @@ def test_record_returned_twice_is_delayed_once() -> None:
 
 @pytest.mark.guarantee("outage.of_any_length_dead_letters_nothing")
 def test_outage_of_any_length_dead_letters_nothing() -> None:
-    """The delays double up to half an hour."""
+    """The delays double up to half an hour, so a record survives any outage until it expires."""
     rescheduler = Rescheduler()
     waits = []
     headers: Headers = ()
@@ -202,7 +202,7 @@ def test_timed_out_record_returns_until_expiry() -> None:
 
 def test_crash_caused_by_another_record_is_not_counted() -> None:
     rescheduler = Rescheduler()
-    # Five invocations in a batch with a record that crashes the function, then eleven alone, each timed out.
+    # The record was in five batches whose invocation crashed; then it timed out eleven times alone.
     rescheduler.reschedule(
         build([1]), topics.BUILD, last_invocation=CRASH, after_s=11 * CHAIN_TIMEOUT_S, invocations=16
     )
@@ -330,7 +330,7 @@ def test_record_that_cannot_return_is_dead_lettered(topic: str, value: bytes, pa
 def test_bad_send_is_dead_lettered_instead_of_returned(
     values: dict[str, Any], reason: str, send_at: int | None
 ) -> None:
-    """Its outcomes have the ids that preference_checker gives them, and are counted once."""
+    """The outcomes of a bad send have the ids that preference_checker would use, so they are counted once."""
     rescheduler = Rescheduler()
     record = send([1, 2, 1], **{"send_at": send_at} | values)
     assert rescheduler.reschedule(record, topics.SEND_API) == []

@@ -10,7 +10,6 @@ from masscomm.cdc.change_events import columns_of
 from tests.support.changed_tree import changed_tree, printed_json
 from tests.support.literal_lists import modules_listing
 
-# Runs with the made-up table and prints each list that the deployments and functions derive.
 LISTS = """
 import json
 from functions.catalogue import read_catalogue
@@ -106,5 +105,5 @@ def test_entries_name_columns_of_their_index() -> None:
 
 
 def test_captured_tables_are_listed_in_one_place() -> None:
-    """The demo compares the columns of each of the example's tables."""
+    """Only the demo lists the tables again, because it compares the columns of each table."""
     assert modules_listing(captured_tables()) == {"devstack/demo/directory.py"}

@@ -19,7 +19,7 @@ FOLDER = Path(next(iter(schemas.__path__)))
 SCHEMAS = sorted(path.stem for path in FOLDER.glob("*.avsc"))
 EXAMPLES = sorted(FOLDER.joinpath("examples").glob("*"))
 
-# The only fields that a producer must know.
+# The smallest schema of a producer.
 MINIMAL_SEND_SCHEMA = {
     "type": "record",
     "name": "SendRequested",
@@ -40,7 +40,7 @@ def _codec(schema: str) -> Codec:
 
 
 def _record_schemas(schema: Any) -> dict[str, dict[str, Any]]:
-    """Every record in a schema by its name, nested ones too."""
+    """Return every record in a schema by its name, nested records included."""
     if isinstance(schema, list):
         return {name: found for item in schema for name, found in _record_schemas(item).items()}
     if not isinstance(schema, dict):
@@ -130,7 +130,7 @@ def test_a_default_of_the_record_class_is_the_schemas(name: str) -> None:
             of_class[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             of_class[field.name] = field.default_factory()
-    # Fields that our own code must always set have a default in the schema only: `addresses`, `index`.
+    # `addresses` and `index` have a default in the schema only, because our own code must always set them.
     assert {name: of_schema.get(name, "none") for name in of_class} == of_class
 
 

@@ -24,11 +24,11 @@ def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
 
 
 class Killed(BaseException):
-    """kill -9: no handler of the function runs any more."""
+    """Simulates kill -9: the function's own error handlers do not catch it."""
 
 
 def kill_after(api: SendApi, chunks: int) -> None:
-    """Kill the function when so many chunks are on their topic."""
+    """Kill the function once this many chunks are on their topic."""
     left = iter(range(chunks))
 
     def fail(topic: str, value: bytes | None) -> None:
@@ -39,7 +39,7 @@ def kill_after(api: SendApi, chunks: int) -> None:
 
 
 def lapse(api: SendApi) -> None:
-    """The time-out of the last attempt's function passes."""
+    """Advance the clock by the function's time-out, so that the claim of a killed attempt lapses."""
     api.producer.fail = lambda _topic, _value: None
     api.clock.advance(TIMEOUT_S)
 
@@ -101,7 +101,7 @@ def test_another_request_under_a_key_is_422(api: SendApi, values: dict[str, Any]
 @pytest.mark.guarantee("idempotency.one_attempt_at_a_time")
 @pytest.mark.kills(guard="idempotency.in_progress")
 def test_a_request_in_progress_is_409_with_retry_after(api: SendApi) -> None:
-    """The claim lapses when the function that holds it has reached its time-out, whatever became of it."""
+    """A claim lapses when its function has reached the time-out, even if the function was killed."""
     kill_after(api, 0)
     with pytest.raises(Killed):
         api.post_with("k")
@@ -116,7 +116,7 @@ def test_a_request_in_progress_is_409_with_retry_after(api: SendApi) -> None:
 
 
 def test_concurrent_requests_are_one_send(api: SendApi) -> None:
-    """Each request succeeds, is a replay, or is asked to wait for the one that is executed."""
+    """One request executes the send; each other request is a replay, or is refused while the first is executed."""
     with ThreadPoolExecutor(8) as callers:
         answers = list(callers.map(lambda _: api.post_with("k"), range(8)))
     assert {status for status, _, _ in answers} <= {202, 409}
@@ -127,14 +127,14 @@ def test_concurrent_requests_are_one_send(api: SendApi) -> None:
 @pytest.mark.guarantee("idempotency.retry_completes_the_send")
 @pytest.mark.parametrize("chunks", range(4))
 def test_a_retry_after_a_kill_completes_the_send(api: SendApi, chunks: int) -> None:
-    """Killed before any chunk, between two, or after the last: the retry has the same ids, time and chunks."""
+    """After a kill before, between or after the chunks, the retry has the same ids, time and chunks."""
     kill_after(api, chunks)
     api.keys.failing = {"complete": Killed()} if chunks == 3 else {}
     with pytest.raises(Killed):
         api.post_with("k", to_users=SEVERAL_CHUNKS)
     api.keys.failing = {}
     before = list(api.producer.produced)
-    # A deployment may change the size of chunks meanwhile.
+    # A deployment between the attempts may change the size of chunks.
     api.use_case = replace(api.use_case, requests=replace(api.use_case.requests, chunk_size=100))
     lapse(api)
     status, body, headers = api.post_with("k", to_users=SEVERAL_CHUNKS)
@@ -163,7 +163,7 @@ def test_a_retry_after_an_error_needs_no_wait(api: SendApi) -> None:
 
 
 def test_a_failed_request_keeps_its_key(api: SendApi) -> None:
-    """A part of it may be on its way: another request under its key is refused."""
+    """Kafka may have some records of the failed request, so another request under its key is refused."""
     api.producer.fail = lambda _topic, _value: Retry("no leader")
     assert api.post_with("k")[0] == 503
     assert api.post_with("k", type="offer")[0] == 422
@@ -175,7 +175,7 @@ def test_a_failed_request_keeps_its_key(api: SendApi) -> None:
     [({"type": ""}, 400), ({"send_at": "2023-11-14T22:13:20Z"}, 400), ({"club_id": 8}, 403)],
 )
 def test_an_invalid_request_leaves_its_key_free(api: SendApi, values: dict[str, Any], status: int) -> None:
-    """As in Stripe's API, a key counts from the beginning of the execution: a corrected request may have it.
+    """A key is claimed when the execution begins, as in Stripe's API, so a corrected request may use the key.
 
     Source: Stripe API reference, "Idempotent requests".
     """
@@ -224,7 +224,7 @@ def test_two_keys_in_one_request_are_400(api: SendApi) -> None:
 @pytest.mark.guarantee("dynamodb_down.keyed_request_is_refused")
 @pytest.mark.parametrize(("error", "status"), [(Retry("DynamoDB is down"), 503), (Stop("no table"), 500)])
 def test_no_send_without_the_store(api: SendApi, error: Exception, status: int) -> None:
-    """Without its key's claim, a repetition would be another send."""
+    """Without a claim of its key, a repeated request would be another send."""
     api.keys.failing = {"claim": error}
     assert api.post_with("k")[0] == status
     assert api.sends() == []
@@ -232,7 +232,7 @@ def test_no_send_without_the_store(api: SendApi, error: Exception, status: int) 
 
 
 def test_a_send_on_kafka_is_accepted_without_the_store(api: SendApi) -> None:
-    """The response cannot be stored: a repetition produces the same records, which the chain knows."""
+    """If the response cannot be stored, a repeated request produces the same records under the same ids."""
     api.keys.failing = {"complete": Retry("DynamoDB is down")}
     first = api.post_with("k")
     assert first[0] == 202
@@ -252,7 +252,7 @@ def test_an_error_is_returned_if_the_key_is_not_released(api: SendApi) -> None:
 
 
 def test_an_attempt_that_is_overtaken_is_409(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another environment takes the lapsed claim over first."""
+    """Another environment takes over the lapsed claim before this attempt does."""
     kill_after(api, 0)
     with pytest.raises(Killed):
         api.post_with("k")

@@ -1,5 +1,3 @@
-"""The Spark session of these tests."""
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

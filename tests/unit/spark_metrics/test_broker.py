@@ -17,7 +17,7 @@ def test_unknown_end_offset_is_a_retry_on_a_new_client(monkeypatch: pytest.Monke
 
 
 def test_topic_created_before_topic_ids_has_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka later gives such a topic an id without recreating it."""
+    """Kafka reports a zero id for such a topic, and may assign an id later without recreating the topic."""
     patch_admin_client(monkeypatch, 0)
     assert Broker("broker:9092").topic_ids(["outcome"]) == {}
     patch_admin_client(monkeypatch, 7)

@@ -48,7 +48,7 @@ def test_job_counts_no_record_that_functions_refuse(
     kafka_frame: ToFrame,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Of deliveries and outcomes only trailing bytes are compared: the job does not read all their fields."""
+    """Deliveries and outcomes are compared only by trailing bytes: the job does not read all of their fields."""
     count = 20_000 if request.config.getoption("--flood") == "full" else 900
     codec, schema = Codec(registry), own_schema(source.schema)
     values = [each.value for each in hostile_records(name, count, codec=codec, counted=True)]
@@ -64,6 +64,6 @@ def test_job_counts_no_record_that_functions_refuse(
     assert len(counted) > count / 4
     faults = {place: fault for place in counted if (fault := _fault(codec, source, values[place])) is not None}
     if source is not SEND:
-        # The job skips fields of these records: it checks neither their UTF-8 nor their lengths.
+        # The job skips fields of deliveries and outcomes, so it checks neither the UTF-8 nor the lengths in them.
         faults = {place: fault for place, fault in faults.items() if fault.__cause__ is None}
     assert {place: str(fault) for place, fault in faults.items()} == {}

@@ -1,5 +1,3 @@
-"""Spark derives the same ids as the functions."""
-
 import random
 from uuid import UUID
 

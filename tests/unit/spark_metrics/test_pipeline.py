@@ -1,4 +1,4 @@
-"""Two batches under way: merged in order, one at a time, and none after a failed one."""
+"""Up to two batches are in progress; they are merged one by one in order, and no batch is merged after a failed one."""
 
 import gc
 import subprocess
@@ -23,15 +23,15 @@ RECORDS: Any = None
 
 
 class Lost(Exception):
-    """An error that is worth a retry."""
+    """A temporary error."""
 
 
 @dataclass
 class PausableStages:
-    """Staging and merging; a test decides when each merge continues."""
+    """Fake stages of a batch; the test decides when each merge continues."""
 
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 100)))
-    # (attempt, batch, concurrent attempts)
+    # (attempt, batch, attempts that ran concurrently)
     staged: list[tuple[int, int, set[int]]] = field(default_factory=list)
     merged: list[int] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
@@ -105,7 +105,7 @@ def test_next_batch_is_staged_during_the_merge() -> None:
 
 @pytest.mark.kills(guard="metrics.two_batches")
 def test_a_third_batch_waits_for_the_first() -> None:
-    """Bounds the number of batches under way."""
+    """At most two batches are in progress."""
     stages = PausableStages(may_merge=threading.Semaphore(0))
     pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
@@ -122,7 +122,7 @@ def test_a_third_batch_waits_for_the_first() -> None:
 
 @pytest.mark.kills(guard="metrics.staged_again_first")
 def test_failed_merge_is_staged_again_before_the_next() -> None:
-    """The order: Postgres loses the staged rows of a batch when the next one is already staged."""
+    """If a merge loses its staged rows while the next batch is already staged, both are still merged in order."""
     stages = PausableStages(may_merge=threading.Semaphore(0), errors=[Lost()])
     pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
@@ -137,7 +137,7 @@ def test_failed_merge_is_staged_again_before_the_next() -> None:
 
 @pytest.mark.kills(guard="metrics.failed_merge")
 def test_permanently_failed_merge_ends_the_pipeline() -> None:
-    """Stops at the failure: a later batch would report the lost one as counted."""
+    """If a later batch were merged, the failed batch would look counted."""
     stages = PausableStages(may_merge=threading.Semaphore(0), errors=[ValueError("this cannot be")])
     pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
@@ -174,10 +174,9 @@ def test_drain_ends_at_its_timeout() -> None:
 
 
 def test_merged_batch_is_garbage_collected() -> None:
-    """py4j's objects are cycles that hold plans in the JVM: the pipeline collects them after each batch.
+    """Cycles of py4j's objects keep plans in the JVM, so the pipeline collects garbage after each batch.
 
-    Runs in its own process: here another thread may be collecting the objects of other tests, and only one can at a
-    time.
+    The test has a process of its own, because other tests' threads may be collecting garbage in this one.
     """
     command = [sys.executable, "-c", "from tests.unit.spark_metrics.test_pipeline import let_go; let_go()"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -185,7 +184,7 @@ def test_merged_batch_is_garbage_collected() -> None:
 
 
 def let_go() -> None:
-    """Ends once a batch's records are collected; raises AssertionError if they are not."""
+    """Merge a batch. Raises AssertionError if the batch's records are not garbage-collected."""
 
     class Cycle:
         def __init__(self) -> None:

@@ -15,7 +15,7 @@ WORDS = ("a", "b")
 
 
 class Transform:
-    """A transform of frames that counts its calls."""
+    """Wraps a transform of data frames and counts its calls."""
 
     def __init__(self, made: Any) -> None:
         self._made = made
@@ -133,9 +133,7 @@ def test_transform_with_another_input_is_planned_every_time(spark: SparkSession)
 @pytest.mark.parametrize(
     "made",
     [
-        # A subquery within an expression.
         lambda frame: frame.where(F.col("n") == frame.agg(F.max("n")).scalar()),
-        # An exchange that Spark computes once and reads twice.
         lambda frame: sums(frame).withColumn("n", F.lit(0)).join(sums(frame), "word").select("word", F.lit(1)),
     ],
     ids=["subquery", "reused exchange"],
@@ -150,7 +148,7 @@ def test_plan_that_cannot_be_reused_is_planned_again(spark: SparkSession, made: 
 def test_plan_that_cannot_be_copied_is_planned_and_logged(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Simulates a node with other constructor arguments.
+    # Simulate a Spark version in which this plan node has other constructor arguments.
     monkeypatch.setattr(prepared, "_scan", lambda node, leaf: node.copy(node.output(), leaf.rows))
     plans = PreparedPlans()
     for rows in BATCHES:

@@ -1,5 +1,3 @@
-"""The log rows of an outcome record's users."""
-
 from pyspark.sql import SparkSession
 
 from spark_metrics.recipient_log import recipients, rows_to_stage

@@ -1,4 +1,4 @@
-"""The archive's rule for duplicates equals the stream's."""
+"""The archive and the stream recognise duplicates by the same rule."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,7 +13,7 @@ HOUR_US = 3_600_000_000
     [
         ([0], []),
         ([0, 0, 1], [1, 2]),
-        ([0, 1, 2, 3], [1, 2]),  # a rejected record begins no window: the record of hour 3 counts
+        ([0, 1, 2, 3], [1, 2]),  # the record of hour 3 counts, because the rejected records begin no window
         ([0, 2.0001, 4.0001], [2]),
     ],
 )

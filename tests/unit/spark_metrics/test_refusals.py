@@ -30,7 +30,7 @@ def found_of(without: object) -> list[Place]:
 
 
 def test_last_of_records_that_overflow_together_is_refused() -> None:
-    """The sum exceeds its type's range, though Postgres accepts each record alone."""
+    """Postgres accepts each record alone, but their sum exceeds the range of the column's type."""
     assert refused_places(PLACES[:5], lambda n, without: n - len(without) < 4) == PLACES[3:5]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from devstack.config import ROOT
 
-# Installed on the cluster as part of Spark.
+# Spark installs these packages on the cluster.
 THERE = {"pyspark", "py4j", "psutil"}
 LISTED = re.compile(r"^([a-z0-9_.-]+)==", re.MULTILINE)
 

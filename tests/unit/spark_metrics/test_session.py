@@ -1,5 +1,3 @@
-"""The job's Spark session."""
-
 from typing import Any
 
 import pytest

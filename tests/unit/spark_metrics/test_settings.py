@@ -1,5 +1,3 @@
-"""Settings from environment variables."""
-
 import pytest
 
 from masscomm.errors import Stop

@@ -1,5 +1,3 @@
-"""The fields that the job reads of each topic."""
-
 import json
 
 import pytest

@@ -1,4 +1,4 @@
-"""The staged rows of a batch have the same sums, ids and states as its records one by one."""
+"""The staged rows of a batch have the same sums, ids and states as if its records were counted one by one."""
 
 import io
 import json
@@ -26,7 +26,7 @@ RESULTS = [("sent", None), ("suppressed", "opted_out"), ("failed", "tab\tand \\ 
 
 
 def an_outcome(rng: random.Random, number: int) -> dict[str, Any]:
-    """One result for consecutive positions, or several results for arbitrary positions."""
+    """Return a random outcome with one result or several, for consecutive or arbitrary positions."""
     send = number % 3
     results = rng.sample(RESULTS, rng.choice([1, 1, 2, 3]))
     n, first = rng.randrange(1, 9), rng.randrange(1_000)
@@ -82,7 +82,7 @@ def staged(frame: DataFrame) -> Rows:
 
 
 def named(table: str, rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """A table's rows by column name, from lines or values."""
+    """Return staged rows, given as COPY lines or tuples, as dictionaries by column."""
     values = [map(unescaped, row.split("\t")) if isinstance(row, str) else row for row in rows]
     return [dict(zip(TABLES[table], row, strict=True)) for row in values]
 
@@ -148,7 +148,6 @@ def test_staged_rows_agree_with_each_record(kafka_frame: Callable[[Any], DataFra
             if place not in said or RANK[Status(status)] > RANK[Status(said[place])]:
                 said[place] = status
     assert known == said
-    # Both forms, lists and ranges, occur.
     assert {bool(row["listed"]) for row in named("staging_states", rows["staging_states"])} == {True, False}
 
 

@@ -1,5 +1,3 @@
-"""The offsets at which a stream begins."""
-
 import json
 
 import pytest
@@ -36,18 +34,18 @@ def test_offsets_beyond_the_topics_stop_the_job() -> None:
 
 @pytest.mark.kills(guard="metrics.topic_id")
 def test_recreated_topics_stop_the_job() -> None:
-    """Offsets cannot show it: a new topic may be longer than the old one was."""
+    """Offsets do not reveal a recreated topic, because it may be longer than the old one was."""
     counted = {"outcome": "an id", "delivery": "its id"}
     found = {"outcome": "another", "delivery": "its id", "new": "x"}
     with pytest.raises(Stop, match="outcome was deleted and made again"):
         check_topics(counted, found, {("outcome", 0): 5})
-    # No record of the topic was counted, or the counted topic's id is unknown.
+    # The job starts if no record of the recreated topic was counted, or if no id was stored.
     check_topics(counted, found, {("delivery", 0): 5})
     check_topics({}, found, {("outcome", 0): 5})
 
 
 def test_uncounted_deleted_records_stop_the_job() -> None:
-    """With SPARK_FAIL_ON_DATA_LOSS=false the job starts at the first record that Kafka still has."""
+    """Only with SPARK_FAIL_ON_DATA_LOSS=false does the job start at the first record that Kafka still has."""
     known = {("outcome", 0): 4}
     with pytest.raises(Stop, match="outcome-0 is counted up to 4, but its records now begin at 5"):
         start_of(known, ENDS, may_be_lost=False)

@@ -25,21 +25,21 @@ KEY = ("s", 0, "push", 0)
 
 
 def test_each_status_and_reason_has_its_own_code() -> None:
-    """An unknown reason has the code of "other"."""
+    """A reason that this version does not know has the code of "other"."""
     assert {reason.value for reason in Reason} <= set(REASONS)
     pairs = [(status.value, reason) for status in Status for reason in (*REASONS, "a new one")]
     codes = {(status, reason): code_of(status, reason) for status, reason in pairs}
     assert code_of("nonsense", "") == 0
     assert code_of("sent", None) == codes["sent", ""]
     assert len(set(codes.values())) == len(pairs)
-    # The top bit is reserved for comparing two blocks.
+    # Merging two blocks of 16-bit codes needs the top bit.
     assert max(codes.values()) < 2**15
     for (status, reason), code in codes.items():
         assert status_of(code) == (status, "other" if reason == "a new one" else reason)
 
 
 def test_reason_numbers_never_change() -> None:
-    """Stored blocks contain these codes."""
+    """Stored blocks contain the numbers, so a changed number would change their reasons."""
     assert REASONS[:14] == (
         *("", "opted_out", "unknown_user", "other_tenant", "no_device", "no_address", "device_inactive"),
         *("no_template", "template_error", "provider_rejected", "dead_letter", "unknown_channel", "too_large"),
@@ -69,7 +69,7 @@ def listed(*placed: tuple[int, Status]) -> StateEntry:
 
 
 def runs(status: Status, *runs: tuple[int, int]) -> StateEntry:
-    """(first, number) of each run."""
+    """Return the state entry of these runs of positions, each as (first, number)."""
     return status.value, None, b"".join(struct.pack("!q", first * RUN + n) for first, n in runs), None
 
 
@@ -142,7 +142,7 @@ def test_invalid_result_or_position_is_ignored() -> None:
 
 
 def test_merge_keeps_the_higher_code_of_each_position() -> None:
-    """The top bit of a code stops the borrow of one position's subtraction before the next position."""
+    """Blocks are compared by one subtraction; the top bit keeps a borrow from reaching the next position."""
     rng = random.Random(20261121)  # noqa: S311
     some = [0, *(code_of(status.value, reason) for status in Status for reason in (None, "opted_out", "a new one"))]
     for _ in range(50):

@@ -33,7 +33,7 @@ MINIMAL = {
         f for f in own_schema("SendRequested")["fields"] if f["name"] in ("type", "club_id", "timestamp", "to_users")
     ],
 }
-# A future version: fields in another order, and one more.
+# A future version of SendRequested, with reordered fields and a new one.
 LATER = own_schema("SendRequested") | {
     "fields": [
         {"name": "campaign", "type": ["null", "string"], "default": None},
@@ -59,7 +59,7 @@ type ToRows = Callable[[Sequence[dict[str, Any]], Mapping[str, Mapping[int, str]
 
 
 def avro(schema_id: int, value: Mapping[str, Any]) -> bytes:
-    """A value in the wire format, by the schema with that id."""
+    """Encode a value in the wire format, by the schema with this id."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, fastavro.parse_schema(SCHEMAS[schema_id]), value)
     return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
@@ -323,7 +323,7 @@ def _header(schema_id: int) -> bytes:
 
 
 def _no_utf8(value: bytes, text: str) -> bytes:
-    """The record with a text that begins in the middle of a character."""
+    """Corrupt a text in a record: it begins in the middle of a UTF-8 character."""
     assert text.encode() in value
     return value.replace(text.encode(), b"\xbf" + text.encode()[1:])
 
@@ -389,7 +389,7 @@ def test_time_outside_the_date_range_is_quarantined(
 
 @pytest.fixture(scope="module")
 def bad_rows(staged: ToRows) -> dict[int, dict[str, Any]]:
-    """All bad records between two good ones, in one batch."""
+    """Stage all bad records between two good ones in one batch. Returns the rows by offset."""
     good: dict[str, Any] = {"topic": "send.api", "value": a_send()}
     records = [good, *({"topic": topic, "value": value} for _, topic, value, _ in BAD), good]
     rows = staged(records, WRITERS)
@@ -419,7 +419,7 @@ def test_timestamp_a_day_ahead_is_counted(staged: ToRows) -> None:
 
 @pytest.fixture
 def whole_plans(spark: SparkSession) -> Iterator[None]:
-    """Disables the truncation of plans in their text form."""
+    """Make Spark print whole plans instead of truncated ones."""
     names = ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields")
     before = {name: spark.conf.get(name) or "" for name in names}
     for name in names:
@@ -442,7 +442,7 @@ def test_a_value_is_decoded_once(kafka_frame: Callable[[Any], DataFrame], filter
 
 @pytest.mark.usefixtures("whole_plans")
 def test_every_operator_is_compiled(kafka_frame: Callable[[Any], DataFrame]) -> None:
-    """Spark would not compile a lambda, nor the operator that contains it."""
+    """Spark compiles neither a lambda function nor the operator that contains it."""
     frame = exploded(facts(kafka_frame([]), writers=WRITERS, far_future_ms=0))
     plan = frame._jdf.queryExecution().executedPlan().toString()
     operators = [line.lstrip(" +-:") for line in plan.splitlines() if line.strip()]
@@ -459,7 +459,7 @@ def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable
 
 
 def test_job_counts_the_sends_that_preference_checker_accepts(staged: ToRows) -> None:
-    """The checker's side: tests/unit/preference_checker/test_check_preferences.py."""
+    """tests/unit/preference_checker/test_check_preferences.py checks preference_checker with the same sends."""
     usual = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "send_id": "a", "to_users": [1, 2]}
     records = [
         {"topic": "send.api", "value": avro(OWN_SEND, usual | changes), "timestamp_ms": PRODUCED_MS}

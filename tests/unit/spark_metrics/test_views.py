@@ -1,5 +1,3 @@
-"""Views: the sliding windows, and rejected names."""
-
 from dataclasses import replace
 
 import pytest

@@ -36,7 +36,7 @@ def test_denied_schema_id_is_looked_up_again_and_learned() -> None:
 
 
 def test_denied_schemas_are_refused_when_their_time_is_over() -> None:
-    """All of them are retried once: ids that appear later in a flood do not delay a batch again."""
+    """All denied ids are requested once more; ids that appear later in a flood do not delay a batch again."""
     clock = FixedClock()
     writers = KnownWriters(_registry(), lambda _: True, DeniedIds(clock=clock))
     flood = [("send", schema_id) for schema_id in range(100, 3_000)]
