@@ -17,10 +17,10 @@ from devstack.config import StackConfig
 from tests.support.spark.session import kafka_frame, spark
 from tests.support.whole_files import SPARK, STACKS, TEMPLATES, WholeFiles, group
 
-# Imported only here: with imports in two folders a process would end its one Spark session twice.
+# The Spark fixtures are imported only here: with two imports a process would end its one Spark session twice.
 __all__ = ["kafka_frame", "spark"]
 
-# Neither a deadline nor a limit of generation time: on a loaded machine both fail good tests.
+# No deadline and no check of generation time, because both fail good tests on a loaded machine.
 settings.register_profile(
     "masscomm", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
@@ -30,7 +30,7 @@ _SHARED = pytest.StashKey[testing.SharedStack]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    # Here and not in the cells' folder: pytest reads options before it has collected that folder.
+    # Defined here, because pytest reads options before it has collected the folder of the cells.
     parser.addoption(
         "--cells",
         choices=("few", "others", "all"),
@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # xdist's workers use the stack of the process that started them
+    if not hasattr(config, "workerinput"):  # xdist's workers use the stack of the process that started the workers
         config.stash[_SHARED] = testing.SharedStack()
 
 
@@ -73,7 +73,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort the tests: first the slowest, one for each worker, then the fast ones.
+    """Sort the tests: first the slowest of each worker, then the fast ones.
 
     A test of several minutes that began last would prolong the whole run.
     """
@@ -100,19 +100,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def kafka() -> StackConfig:
-    """A broker: `kafka_bootstrap`."""
+    """The address of a broker: `kafka_bootstrap`."""
     return testing.ensure("kafka")
 
 
 @pytest.fixture(scope="session")
 def registry() -> StackConfig:
-    """A schema registry: `registry_url`."""
+    """The address of a schema registry: `registry_url`."""
     return testing.ensure("registry")
 
 
 @pytest.fixture(scope="session")
 def postgres() -> StackConfig:
-    """PostgreSQL with the databases monolith and metrics, both empty: `database_url(name)`."""
+    """The empty databases monolith and metrics in PostgreSQL: `database_url(name)`."""
     return testing.ensure("postgres")
 
 
@@ -124,7 +124,7 @@ def opensearch() -> StackConfig:
 
 @pytest.fixture(scope="session")
 def localstack() -> StackConfig:
-    """SNS, SES, SQS, S3 and DynamoDB: `aws_url`, any credentials."""
+    """LocalStack with SNS, SES, SQS, S3 and DynamoDB: `aws_url`, any credentials."""
     return testing.ensure("localstack")
 
 
@@ -136,9 +136,9 @@ def connect() -> StackConfig:
 
 @pytest.fixture(scope="module")
 def one_stack_at_a_time(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
-    """Lock the machine for one stack: two would need twice the memory and miss their deadlines.
+    """Allow one stack at a time on the machine, because two would need twice the memory and miss their deadlines.
 
-    For a module, not for a session: a worker that held the lock for the whole session would block the other workers.
+    The lock lasts for a module: a worker that held it for the whole session would block the other workers.
     """
     base = tmp_path_factory.getbasetemp()
     with (base if worker_id == "master" else base.parent).joinpath("stack.lock").open("w") as lock:

@@ -1,7 +1,7 @@
-"""The whole stack as `masscomm up` starts it: ports, memory, function, recovery, and a clean end.
+"""The whole stack, started by `masscomm up`, serves the functions, recovers, and ends without leftovers.
 
-All tests share one stack, since each start takes half a minute. The demo, with fewer users, checks every figure by its
-oracle.
+All tests share one stack, because each start takes half a minute. The demo, with fewer users, compares every figure
+with the oracle's.
 """
 
 import io
@@ -53,7 +53,7 @@ def stack(config: StackConfig) -> Iterator[RunningStack]:
 
 
 def masscomm(config: StackConfig, *arguments: str, status: int = 0) -> str:
-    """Run the command with this state folder and these ports. Returns its output."""
+    """Run a command of masscomm with this state folder and these ports. Returns its output."""
     ports = {f"MASSCOMM_PORT_{name.upper()}": str(port) for name, port in asdict(config.ports).items()}
     done = subprocess.run(
         [sys.executable, "-m", "devstack.cli", *arguments],
@@ -150,7 +150,7 @@ def contains(path: Path, text: str) -> bool:
 
 def test_demo_equals_the_oracle_twice_on_one_stack(stack: RunningStack, tmp_path: Path) -> None:
     first = demo(stack, tmp_path / "first.json")
-    # Only one run waits for quiet hours to end: it takes up to a minute.
+    # Only one run waits for quiet hours to end, because this takes up to a minute.
     second = demo(stack, tmp_path / "second.json", quiet_hours=False)
 
     for figures in (first, second):
@@ -167,7 +167,7 @@ def test_demo_equals_the_oracle_twice_on_one_stack(stack: RunningStack, tmp_path
 
 
 def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, config: StackConfig) -> None:
-    """After the demo, which seeds user 42."""
+    """Runs after the demo, which seeds user 42."""
     page = (ROOT / "docs" / "quick-start.md").read_text()
     assert f"    .venv/bin/{FIRST_COMMAND}\n" in page
     assert FIRST_COMMAND in (ROOT / "README.md").read_text()
@@ -192,7 +192,7 @@ def demo(stack: RunningStack, out: Path, *, quiet_hours: bool = True) -> dict[st
 
 
 def test_stack_recovers_stored_data_after_a_kill_of_all(stack: RunningStack, config: StackConfig) -> None:
-    """Last in this file: it ends the stack that the others use."""
+    """The last test of this file, because it ends the stack that the others use."""
     topics = set(AdminClient({"bootstrap.servers": config.kafka_bootstrap}).list_topics(timeout=10).topics)
     url = f"{config.opensearch_url}/device_state/_doc/7"
     httpx.put(url, params={"refresh": "true"}, json={"endpoint_arn": "arn:of:a:run:before"}).raise_for_status()

@@ -14,11 +14,12 @@ POISON = {
     "undecodable": b"this is no Avro",
     "unknown_schema": b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever",
 }
-TOO_MUCH = "x" * 150_000  # A text that is larger than the data of a send may be.
+# A text that exceeds the limit of a send's data.
+TOO_MUCH = "x" * 150_000
 
 
 def among_valid(kind: str, *, positions: Sequence[int]) -> FaultOf:
-    """Valid sends in one partition, with a broken record at each of these positions."""
+    """Produce valid sends to one partition, with a broken record at each of these positions."""
 
     def fault(bench: Bench, _: Send) -> None:
         values = [
@@ -41,10 +42,7 @@ def oversize(bench: Bench, _: Send) -> None:
 
 
 def chunk_index_reused(bench: Bench, _: Send) -> None:
-    """Sends with one recipient each to several users, with the same send_id and chunk index: only the first user
-    gets the message.
-    """
-    # These users have a device and permit everything.
+    """Sends to different users have the same send_id and chunk index: only the first user gets the message."""
     users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:3]
     sent = bench.expect_send(f"{time.time_ns():x}-{len(bench.sends)}", users)
     sent.uncounted = frozenset(users[1:])
@@ -55,7 +53,7 @@ def chunk_index_reused(bench: Bench, _: Send) -> None:
 
 
 def _encoded(bench: Bench, users: Sequence[int], data: dict[str, str] | None = None) -> bytes:
-    """Return a send to these users as the monolith encodes it; the cell is checked against it."""
+    """Return a send to these users as the monolith encodes it, and expect its results."""
     return _value(bench, bench.expect_send(f"{time.time_ns():x}-{len(bench.sends)}", users), users, data)
 
 

@@ -19,17 +19,17 @@ from tests.faults import (
 from tests.faults.moments import Moment
 from tests.support.fault_stack.cell import Cell, Expectation, Load
 
-MANY = Load(users=400, chunk=50)  # With this load, several records are in progress at each step.
+MANY = Load(users=400, chunk=50)  # With this number of users, several records are in progress at each step.
 OWN = Load(users=60, own=True)
 MAIL = Load(users=400, channel="email")
 ONE_SLICE = Load(users=UNRECORDED)
-NO_LOAD = Load(users=0)  # The fault itself requests the sends, or there are none.
+NO_LOAD = Load(users=0)  # for faults that request the sends themselves, or need none
 REFUSED_USERS = Expectation(refused_users=(5, 6, 25))
 TAKEN_AND_LOST = 7
 
 
 def _killed(function: str, topic: str, *few: Moment) -> list[Cell]:
-    """Return one cell for each moment of a kill. `few` are the moments that run with the other tests."""
+    """Return one cell for each moment of a kill. Only the moments `few` run with the other tests."""
     when: dict[Moment, str] = {"before": "before", "middle": "in the middle of", "after": "after"}
     return [
         Cell(
@@ -48,7 +48,7 @@ def _dead_lettered(name: str, reason: str, position: int, *, ci: bool = False) -
 
 
 CELLS = (
-    # --- a function's process is killed ---
+    # --- a killed function ---
     *_killed("preference_checker", "build", "middle"),
     *_killed("builder", "delivery", "after"),
     *_killed("delivery", "outcome", "before"),
@@ -107,7 +107,7 @@ CELLS = (
         name="a send is cancelled while delivery is killed",
         fault=requesting.cancelled_while_killed,
         ci=True,
-        timeout_s=60.0,  # it waits for the metrics job, too
+        timeout_s=60.0,
     ),
     # --- tenants ---
     Cell(
@@ -214,7 +214,7 @@ CELLS = (
         load=NO_LOAD,
         ci=True,
     ),
-    # --- longer than all attempts ---
+    # --- outages that exhaust all attempts ---
     Cell(name="OpenSearch down for longer than all attempts", fault=servers.opensearch_outage),
     Cell(
         name="OpenSearch down, and the records too large to be handed over",
@@ -225,7 +225,7 @@ CELLS = (
     # --- the registry ---
     Cell(name="registry down, warm", fault=servers.registry_down_warm, ci=True),
     Cell(name="registry down, cold", fault=servers.registry_down_cold),
-    # --- records ---
+    # --- broken records ---
     _dead_lettered("unknown schema id", "unknown_schema", 1, ci=True),
     _dead_lettered("poison at the start of a batch", "undecodable", 0),
     _dead_lettered("poison in the middle of a batch", "undecodable", 2, ci=True),
@@ -268,7 +268,7 @@ CELLS = (
         load=NO_LOAD,
         timeout_s=60.0,
     ),
-    # --- the other processes ---
+    # --- processes other than functions ---
     Cell(name="a user created while change data capture is down", fault=processes.new_user, load=NO_LOAD),
     Cell(name="Connect killed", fault=processes.server_killed("connect")),
     Cell(name="Postgres killed", fault=processes.server_killed("postgres")),

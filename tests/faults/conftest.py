@@ -1,4 +1,4 @@
-"""Fixtures: the selected cells and the stack that they run on."""
+"""Fixtures: the selected cells, and the stack on which they run."""
 
 from collections.abc import Iterator
 

@@ -42,7 +42,7 @@ def twice_among_unreadable(bench: Bench, _: Send) -> None:
 
 
 def _unreadable(topic: str, now_ms: int) -> list[dict[str, Any]]:
-    """A damaged item, one without its parts, and one of the previous form, each with the mark of its bucket."""
+    """Return a damaged item, an item without its parts and one of the previous form, with their buckets' marks."""
     item = DelayedRecord(id=f"unreadable.{topic}", due_ms=now_ms, topic=topic, value=b"", delay_reason="send_at")
     bucket, key = key_of(item)
     lane = bucket.partition("#")[0]

@@ -16,7 +16,6 @@ def endpoints_late_or_never(bench: Bench, _: Send) -> None:
     A device without a token never gets an endpoint and delays no other device.
     """
     users = bench.population.grow(40)
-    # These users have a device and permit news.
     ready = [user_id for user_id in users if user_id % 10 not in (1, 2, 4)]
     before = {user_id: set(bench.population.endpoints[user_id]) for user_id in ready}
     states = path("/device_state/")
@@ -30,10 +29,10 @@ def endpoints_late_or_never(bench: Bench, _: Send) -> None:
 
 
 def absent_then_partly_absent(bench: Bench, _: Send) -> None:
-    """Change data capture is behind: first both users are absent, then one. kill -9 after both were delayed, before the
-    outcome.
+    """Change data capture is behind: both users of a send are absent from the directory at first, then only one is.
+
+    preference_checker is killed after it has delayed both users, before their outcome.
     """
-    # These users have a device and permit everything.
     users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:2]
     absent = set(users)
     rechecks = [topic.name for topic in topics.chain_topics() if topics.base_of(topic.name) == topics.RECHECK]
@@ -61,7 +60,7 @@ def absent_then_partly_absent(bench: Bench, _: Send) -> None:
             held.discard()
         first = set(sent.calls[users[0]])
         until("the known user has the message", lambda: received(bench) >= first, every_s=0.1)
-    # There are three rechecks: the whole record, and the part of the other user, which two deliveries delayed.
+    # One recheck has both users; two are the absent user's part, which two deliveries delayed.
     until("all delayed records are released", lambda: bench.records(*rechecks) >= before + 3, every_s=0.1)
 
 
@@ -70,9 +69,9 @@ VERY_MANY_DEVICES = 8_000
 
 
 def very_many_devices(bench: Bench, _: Send) -> None:
-    """The results of one user's devices exceed one item: the message is published once to each device, and recorded."""
+    """The results of one user's devices exceed one item; each device still gets the message once."""
     users = bench.population.grow(10)
-    several = next(user_id for user_id in users if user_id % 10 >= 6)  # This user has a device and permits everything.
+    several = next(user_id for user_id in users if user_id % 10 >= 6)
     devices = bench.population.add_many_devices(several, VERY_MANY_DEVICES)
     bench.emit(users)
     bench.settle()

@@ -21,7 +21,7 @@ from tests.support.inputs.hostile_records import HostileRecord, hostile_records
 from tests.support.until import until
 
 _SCHEMAS = {topic.name: topic.schema for topic in topics.chain_topics()}
-# The job reads a field's text in fewer topics than the functions: docs/permanent-answers.md.
+# Topics of which the job refuses the same records as the functions; of others it reads fewer fields.
 _REFUSED_ALIKE = set(SEND.topics())
 
 
@@ -49,14 +49,14 @@ def flood(count: int, *, timeout_s: float) -> FaultOf:
 
 
 def _quarantined(bench: Bench) -> set[str]:
-    """The positions of records that the metrics job cannot count."""
+    """Return the positions of records that the metrics job cannot count."""
     with psycopg.connect(bench.stack.config.database_url("metrics")) as connection:
         places = connection.execute("SELECT topic, partition, kafka_offset FROM quarantine").fetchall()
     return {f"{topic}-{partition}@{offset}" for topic, partition, offset in places}
 
 
 def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
-    """The hostile records by position; the topics take turns."""
+    """Produce the hostile records to the topics in turn. Returns the records by position."""
     generation = bench.stack.generation
     names = list(dict.fromkeys(itertools.chain.from_iterable(_sources(generation).values())))
     partitions = {topic.name: topic.partitions for topic in [*topics.chain_topics(), *topics.cdc_topics(generation)]}
@@ -86,7 +86,6 @@ def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
 
 
 def _sources(generation: str) -> dict[str, tuple[str, ...]]:
-    """Topics by consumer group."""
     return {
         entry.group: entry.event_source.topics
         for entry in read_catalogue(generation=generation)
@@ -130,9 +129,7 @@ def _as_read(record: HostileRecord) -> KafkaRecord:
 
 
 def phones_change_hands(bench: Bench, _: Send) -> None:
-    """The rows of old and new owners are in different partitions, each with its own environment of the device
-    registrar.
-    """
+    """Rows of old and new owners are in different partitions, so that two environments process them."""
     four = {"device_registrar": {"concurrency": 4}, "cdc_consumer": {"concurrency": 4}}
     with bench.stack.configured(four):
         have_devices = (0, 3, 5, 6, 7, 8, 9)

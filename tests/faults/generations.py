@@ -34,7 +34,7 @@ _TIMEOUT_S = 60
 
 
 def replaced(bench: Bench, _: Send) -> None:
-    """The first new generation fails, then the old one loses its slot, and a second new one replaces it."""
+    """The first new generation fails; then the old one loses its slot, and the second new generation replaces it."""
     old = bench.stack.generation
     bench.population.remove_invalid_devices()
     broken, new = _next(old, 1), _next(old, 2)
@@ -43,7 +43,7 @@ def replaced(bench: Bench, _: Send) -> None:
         _breaks_off(bench, generations, old, broken)
         _takes_over(bench, generations, old, new)
     except BaseException:
-        # The next cells need a complete directory, built by the code of this tree and not by a mutant.
+        # Later cells need a complete directory that this tree's code has built, not a mutant's.
         bench.stack.sns.clear()
         bench.stack.code = ROOT
         generations.replace(_next(old, 3), ends=(old, broken, new))
@@ -122,16 +122,16 @@ class _Generations:
         create_indices(self._config.opensearch_url, name)
 
     def capture(self, name: str) -> None:
-        """Start the generation's connector, through a proxy."""
         ports = self._config.ports
         url = self._config.database_url("monolith").replace(f":{ports.postgres}/", f":{self._proxy.port}/")
         put_connector(self._config.connect_url, name, url)
 
     @contextmanager
     def held_snapshot(self, name: str) -> Iterator[Callable[[], None]]:
-        """Start the snapshot and hold its read of a table until the block ends or the result is called.
+        """Start the snapshot and hold its read of a table until the block ends.
 
-        Yields a function that cuts the held read.
+        Yields:
+            A function that cuts the held read.
         """
         with self._proxy.fault(Hold(), when=_reads("user_settings")) as held:
             self.capture(name)
@@ -139,12 +139,11 @@ class _Generations:
             yield held.discard
 
     def use(self, name: str) -> None:
-        """Configure the functions to read this generation alone."""
         self._bench.stack.reconfigure({}, generation=name)
         self._bench.population.generation = name
 
     def replace(self, name: str, *, ends: Iterable[str]) -> None:
-        """Make a generation that replaces all others in any state."""
+        """Create a generation that replaces all others, whatever their state."""
         create_topics(self._config.kafka_bootstrap, cdc_topics(name))
         self._bench.stack.reconfigure({}, generation=name)
         create_indices(self._config.opensearch_url, name)
@@ -173,7 +172,6 @@ class _Generations:
             connection.execute(f"DROP PUBLICATION IF EXISTS {slot}")
 
     def remove(self, name: str) -> None:
-        """Remove the generation's connector, indices and topics."""
         self.drop_connector(name)
         with self._search() as client:
             indices = ",".join(f"{table}-{name}" for table in captured_tables())
@@ -185,7 +183,7 @@ class _Generations:
                 future.result(10)
 
     def answering(self) -> set[str]:
-        """The generations that the aliases point to."""
+        """Return the generations to which the aliases point."""
         with self._search() as client:
             found = client.get(f"/_alias/{','.join(captured_tables())}").json()
         return {
@@ -195,11 +193,9 @@ class _Generations:
         }
 
     def await_answering(self, name: str) -> None:
-        """Wait until every alias points to the generation."""
         until(f"look-ups see {name}", lambda: self.answering() == {name}, every_s=0.1)
 
     def await_state(self, name: str, field: str) -> None:
-        """Wait until a field of the generation's state is set."""
         with self._search() as client:
 
             def reached() -> bool:
@@ -209,7 +205,7 @@ class _Generations:
             until(f"{field} of {name}", reached, every_s=0.1)
 
     def assert_alone(self, name: str) -> None:
-        """Check that only this generation has indices and that every device state belongs to it."""
+        """Check that only this generation has indices and that all device states belong to it."""
         with psycopg.connect(self._config.database_url("monolith")) as connection:
             devices = [str(number) for (number,) in connection.execute("SELECT id FROM devices WHERE token <> ''")]
         with self._search() as client:

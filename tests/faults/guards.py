@@ -11,15 +11,15 @@ from tests.faults.mutation import Always, Argument, Becomes, Change, Never, Remo
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """The removal of one guard from the product."""
+    """One guard that is removed, and the cell or tests that must then fail."""
 
     guard: str
-    # The rule that the guard keeps.
+    # The rule that the guard enforces.
     rule: str
     change: Change
     # The cell of the fault matrix that must fail without the guard.
     cell: str = ""
-    # The reason why no cell can detect the guard, so that tests must fail instead.
+    # The reason why no cell detects the removal, so that tests must fail instead.
     no_cell: str = ""
 
 

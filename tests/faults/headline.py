@@ -1,4 +1,4 @@
-"""The headline cell: a broadcast to 100,000 while each process in turn is killed with -9 and restarted.
+"""A broadcast to 100,000 users while each process in turn is killed with -9 and restarted.
 
     python -m tests.faults.headline [--recipients 100000] [--slice 40]
 
@@ -35,7 +35,7 @@ OUT = ROOT / "out" / "faults-headline.json"
 CLIENT_LOG = ROOT / "out" / "faults-headline-clients.log"
 RECIPIENTS = 100_000
 DELIVERY_KILLS = 6
-# Shares of the expected messages at which a process is killed.
+# The part of the expected messages after which each process is killed.
 FUNCTIONS = ("preference_checker", "builder", "delivery")
 SERVERS = ("opensearch", "registry", "connect", "spark", "postgres", "kafka", "lambda_host")
 ASK_S = 0.25
@@ -69,7 +69,7 @@ class Watch:
                 try:
                     answer = client.get(self.url)
                 except httpx.HTTPError:
-                    continue  # the gateway itself is being killed
+                    continue  # requests fail while the gateway is killed and restarted
                 if answer.status_code == httpx.codes.OK:
                     self.answered += 1
                     self._check(answer.json())
@@ -92,7 +92,7 @@ def progress(text: str) -> None:
 
 
 def fault(bench: Bench, kills: list[dict[str, Any]], recipients: int, delivery_kills: int) -> Callable[[], None]:
-    """Kills spread over the broadcast; delivery is killed several times, so that its duplicates can be averaged."""
+    """Kill processes throughout the broadcast; delivery is killed several times to average its duplicates."""
 
     def at(share: float) -> None:
         until(
@@ -124,10 +124,9 @@ def fault(bench: Bench, kills: list[dict[str, Any]], recipients: int, delivery_k
 
 
 def doubled_a_kill(kills: Sequence[Mapping[str, Any]], received: Iterable[Received]) -> list[int]:
-    """The number of duplicates by kill of delivery: a duplicate belongs to the last kill after the message's previous
-    copy.
+    """Count the duplicates of each kill of delivery: the last kill after a message's previous copy caused its second.
 
-    The time of the duplicate itself may be after a later kill: it is published once the first lease has ended.
+    The duplicate may be published after a later kill, because redelivery waits for the end of the first lease.
     """
     times = [kill["time"] for kill in kills if kill["process"] in ("delivery", "lambda_host")]
     doubled = [0] * len(times)
@@ -141,7 +140,6 @@ def doubled_a_kill(kills: Sequence[Mapping[str, Any]], received: Iterable[Receiv
 
 
 def main() -> int:
-    """Run the command. Returns 0 if every check passed."""
     parser = argparse.ArgumentParser(description="A broadcast while every process is killed in turn.")
     parser.add_argument("--recipients", type=int, default=RECIPIENTS)
     parser.add_argument("--slice", type=int, default=UNRECORDED, help="recipients a slice (default: %(default)s)")
@@ -161,7 +159,6 @@ def main() -> int:
 
 
 def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> tuple[Result, dict[str, Any]]:
-    """Run the cell. Returns its row, and the longer document of out/faults-headline.json."""
     kills: list[dict[str, Any]] = []
     users = bench.population.grow_uniform(recipients)
     watches: list[Watch] = []

@@ -17,7 +17,7 @@ LEDGER = "delivery_ledger"
 # The topics of delivery in all lanes and queues.
 DELIVERY = tuple(topic.name for topic in topics.chain_topics() if topic.name.startswith(topics.DELIVERY))
 HALF_A_SLICE = UNRECORDED // 2
-# The number of recipients when three slices are recorded and half of the fourth is published.
+# The recipients of three recorded slices and half of a fourth one.
 INSIDE_A_SLICE = 3 * UNRECORDED + HALF_A_SLICE
 
 
@@ -27,9 +27,7 @@ def path(*parts: str) -> Callable[[Request], bool]:
 
 
 def asks_for_user(user_id: int) -> Callable[[Request], bool]:
-    """Return a condition that is true for the builder's look-up of a user; only the builder reads users without
-    settings.
-    """
+    """Return a condition for the builder's look-up of a user: only the builder reads users without settings."""
     name = f'"{user_id}"'.encode()
 
     def holds(request: Request) -> bool:
@@ -39,9 +37,7 @@ def asks_for_user(user_id: int) -> Callable[[Request], bool]:
 
 
 def bigger_mget(request: Request) -> bool:
-    """Return a condition that is true for a look-up of many ids, unlike the small ones that read the progress of
-    change data capture.
-    """
+    """Return a condition for look-ups of many ids; look-ups of change data capture's progress have few."""
     return "/_mget" in request.operation and len(request.body) > 1_000
 
 

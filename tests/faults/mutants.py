@@ -1,10 +1,11 @@
 """Remove one guard at a time in a copy of the tree and check that a test fails: `make faults-mutants`.
 
-The cell of a mutant runs alone on the mutated functions (one stack serves all mutants); if no cell detects the
-guard, its tests run on the mutated tree: those marked `kills(guard="...")`. out/faults-mutants.json has a row for each
-mutant. Exit status 1 if a mutant survives or does not apply. --only TEXT: those whose guard, rule or cell contains the
-text;
---part 2/5: the second fifth of them.
+The cell of a mutant runs alone on the mutated functions (one stack serves all mutants). If no cell detects the guard,
+the tests marked `kills(guard="...")` run on the mutated tree. out/faults-mutants.json has a row for each mutant. Exit
+status 1 if a mutant survives or does not apply.
+
+    --only TEXT   mutants whose guard, rule or cell contains the text
+    --part 2/5    the second fifth of the mutants
 """
 
 import argparse
@@ -31,19 +32,19 @@ from tests.support.fault_stack.cell import Cell
 from tests.support.fault_stack.stack import FaultStack
 from tests.support.until import until
 
-# The remaining folders are needed by the functions and the tests of a mutant.
+# Further folders that the functions and the tests of a mutant need.
 NOT_COPIED = {"benchmarks", "docs", "infra", "out"}
 OUT = ROOT / "out" / "faults-mutants.json"
 
 
 def trees() -> list[Path]:
-    """The folders of code in a mutant's copy."""
+    """Return the folders of code that a mutant's copy has."""
     folders = (each for each in sorted(ROOT.iterdir()) if each.is_dir())
     return [each for each in folders if each.name not in NOT_COPIED and not each.name.startswith(".")]
 
 
 def guarded_modules() -> dict[str, list[Path]]:
-    """The modules of the product code, relative to the repository, by guard."""
+    """Return guard → modules of the product code, relative to the repository."""
     return {
         name: [path.relative_to(ROOT) for path in paths]
         for tree in trees()
@@ -53,7 +54,7 @@ def guarded_modules() -> dict[str, list[Path]]:
 
 
 def killing_tests(root: Path) -> dict[str, list[Path]]:
-    """The test modules with a mark `kills(guard="...")`, by guard."""
+    """Return guard → test modules with the mark `kills(guard="...")`."""
     found: dict[str, list[Path]] = {}
     for path in sorted((root / "tests").rglob("*.py")):
         if ".kills(" in (text := path.read_text()):
@@ -70,7 +71,7 @@ def _killed(tree: ast.Module) -> Iterator[str]:
 
 @contextmanager
 def mutated(mutant: Mutant, module: Path) -> Iterator[Path]:
-    """A copy of the tree without the guard of a module. Raises: DoesNotApply."""
+    """Copy the tree without the guard of a module. Raises DoesNotApply."""
     with tempfile.TemporaryDirectory(prefix="masscomm-mutant-") as folder:
         copy = Path(folder)
         for tree in trees():
@@ -84,7 +85,7 @@ def mutated(mutant: Mutant, module: Path) -> Iterator[Path]:
 
 
 def red_by_test(copy: Path, guard: str) -> str | None:
-    """The first test of the guard that fails in the copy; None if all pass."""
+    """Run the guard's tests in the copy. Returns the first test that fails, or None."""
     options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", f'kills(guard="{guard}")']
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *_test_modules(copy, guard)],
@@ -96,12 +97,12 @@ def red_by_test(copy: Path, guard: str) -> str | None:
     if done.returncode == 0:
         return None
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    # An import error or a missing test is no proof.
+    # An import error or a missing test does not prove that the guard is needed.
     return failed[0].removeprefix("FAILED ").split(" - ")[0] if done.returncode == 1 and failed else None
 
 
 def _test_modules(copy: Path, guard: str) -> Iterator[str]:
-    """The test modules that have the guard's tests, of their own or from an imported contract."""
+    """Return the test modules that define the guard's tests or import a contract with them."""
     for path in killing_tests(copy).get(guard, []):
         if path.name.startswith("test_"):
             yield str(path.relative_to(copy))
@@ -113,14 +114,14 @@ def _test_modules(copy: Path, guard: str) -> Iterator[str]:
 
 
 def red_by_cell(bench: Bench, copy: Path, *, cell: Cell, in_job: bool) -> str | None:
-    """The failure of the cell on the mutated tree; None if it passes. in_job: the guard is the Spark job's."""
+    """Run the cell on the mutated tree. Returns its failure, or None. in_job: whether the guard is in the Spark job."""
     bench.stack.use(copy)
-    # Unfinished records of the previous mutant may end now, in the same minutes as this cell's.
+    # The previous mutant's unfinished records may end in the same minutes as this cell's records.
     bench.by_minute, bench.timeout_s = in_job, cell.timeout_s
     result = bench.run(cell)
     if result.ok:
         return None
-    # This mutant's unfinished records end with the guard in place; otherwise the next mutant would be blamed for them.
+    # Finish this mutant's records with the guard in place, because they would make the next mutant's cell fail.
     bench.stack.use(ROOT)
     until("nothing is left of it", bench.at_rest, 120, every_s=0.2)
     return result.describe()[:150]
@@ -186,7 +187,6 @@ def run(mutants: Sequence[Mutant]) -> int:
 
 
 def main() -> int:
-    """Run the command. Returns 0 if every guard is needed."""
     parser = argparse.ArgumentParser(description="Show that every guard is needed.")
     parser.add_argument("--only", default="", help="mutants whose guard, rule or cell contains this text")
     parser.add_argument("--part", default="1/1", help="of those: the second of five parts is 2/5")

@@ -20,7 +20,7 @@ from typing import override
 
 _MARKER = re.compile(r"# guard: ([a-z0-9_]+\.[a-z0-9_]+)")
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-# In the code of a change, this name is the expression that the change replaces.
+# The name, in the code of a change, of the expression that the change replaces.
 _GUARDED = re.compile(r"\bGUARDED\b")
 _ALWAYS_KNOWN = {"GUARDED", *dir(builtins), *dir(str), *dir(list)}
 
@@ -32,7 +32,7 @@ class DoesNotApply(Exception):
 
 
 def guards_in(text: str) -> Iterator[str]:
-    """The names of the guards that comments of a module mark."""
+    """Return the names of the guards that comments of a module mark."""
     if "# guard:" not in text:
         return
     for comment in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -43,7 +43,7 @@ def guards_in(text: str) -> Iterator[str]:
 
 
 def find_guards(root: Path) -> dict[str, list[Path]]:
-    """The modules below a folder by the names of their guards; a name in two comments has two modules."""
+    """Return guard → modules below a folder that mark it; a name in two comments has two modules."""
     found: dict[str, list[Path]] = {}
     for path in sorted(root.rglob("*.py")):
         for name in guards_in(path.read_text()):
@@ -52,21 +52,18 @@ def find_guards(root: Path) -> dict[str, list[Path]]:
 
 
 class Change(ABC):
-    """A change of the marked code."""
-
     @abstractmethod
     def edit(self, module: "_Module", node: _Node) -> str:
-        """The module's text after the change of the node. Raises: DoesNotApply."""
+        """Return the module's text after the change of the node. Raises DoesNotApply."""
 
     @property
     def code(self) -> str:
-        """The code that the change inserts."""
         return ""
 
 
 @dataclass(frozen=True)
 class Never(Change):
-    """The condition is false; a handler catches no exception."""
+    """Make a condition false, or make a handler catch no exception."""
 
     @override
     def edit(self, module: "_Module", node: _Node) -> str:
@@ -77,7 +74,7 @@ class Never(Change):
 
 @dataclass(frozen=True)
 class Always(Change):
-    """The condition is true."""
+    """Make a condition true."""
 
     @override
     def edit(self, module: "_Module", node: _Node) -> str:
@@ -119,8 +116,6 @@ class Argument(Change):
 
 @dataclass(frozen=True)
 class Removed(Change):
-    """Remove the statement."""
-
     @override
     def edit(self, module: "_Module", node: _Node) -> str:
         return module.replaced(_statement(node), "pass")
@@ -128,7 +123,7 @@ class Removed(Change):
 
 @dataclass(frozen=True)
 class Returns(Change):
-    """The function, or the return statement, returns this value."""
+    """Make a function or a return statement return this value."""
 
     value: str
 
@@ -165,8 +160,6 @@ class Becomes(Change):
 
 @dataclass(frozen=True)
 class Replaced(Change):
-    """Replace the statement, if no other change fits."""
-
     statements: str
 
     @override
@@ -182,11 +175,11 @@ class Replaced(Change):
 
 
 def without_guard(text: str, name: str, change: Change) -> str:
-    """A module's text without one of its guards.
+    """Return a module's text without one of its guards.
 
     Raises:
-        DoesNotApply: the name is not marked exactly once, the change does not fit, or it uses a name that the module
-            lost.
+        DoesNotApply: The name is not marked exactly once, the change does not fit, or it uses a name that the module
+            no longer has.
     """
     if list(guards_in(text)).count(name) != 1:
         raise DoesNotApply(f"{name} is not marked once")
@@ -198,7 +191,7 @@ def without_guard(text: str, name: str, change: Change) -> str:
         raise DoesNotApply(f"the changed module does not compile: {error}") from error
     if ast.dump(tree) == ast.dump(module.tree):
         raise DoesNotApply("it changes nothing")
-    # A test also fails for an undefined name, which proves nothing about the guard.
+    # A mutant with an undefined name would fail without proving anything about the guard.
     known = _used(module.tree) | _bound(module.tree) | _ALWAYS_KNOWN
     if unknown := _used(ast.parse(change.code), of=_imported(module.tree)) - known:
         raise DoesNotApply(f"the module does not use {', '.join(sorted(unknown))}")
@@ -206,25 +199,23 @@ def without_guard(text: str, name: str, change: Change) -> str:
 
 
 class _Module:
-    """The text of a module, with its syntax tree."""
-
     def __init__(self, text: str) -> None:
         self.tree = ast.parse(text)
-        # ast counts columns in bytes.
+        # The syntax tree counts columns in bytes.
         self._lines = [line.encode() for line in text.splitlines(keepends=True)]
         self._tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
 
     def source(self, node: ast.expr) -> str:
-        """A node's text, without surrounding parentheses."""
+        """Return a node's text without surrounding parentheses."""
         return self._text[self._start(node) : self._end(node)].decode()
 
     def replaced(self, node: _Node, code: str, *, to: _Node | None = None) -> str:
-        """The module's text with this code in place of a node, or of all text between two nodes."""
+        """Replace a node, or all text between two nodes, by this code. Returns the module's text."""
         text = self._text
         return (text[: self._start(node)] + code.encode() + text[self._end(to or node) :]).decode()
 
     def marked(self, name: str) -> _Node:
-        """The node that the guard's comment marks. Raises: DoesNotApply."""
+        """Return the node that the guard's comment marks. Raises DoesNotApply."""
         at = next(
             index
             for index, each in enumerate(self._tokens)
@@ -234,7 +225,7 @@ class _Module:
         code = [each for each in self._tokens if each.type not in _LAYOUT]
         if all(each.start[0] != line for each in code):
             line = next(each.start[0] for each in code if each.start[0] > line)
-        # Lines may begin with an operator, or with the `if` of a comprehension.
+        # A line may begin with an operator or the `if` of a comprehension, so each token is tried.
         for token in (each for each in code if each.start[0] == line):
             if node := self._beginning_at(line, len(token.line[: token.start[1]].encode())):
                 return node
@@ -242,7 +233,7 @@ class _Module:
         return max(around, key=lambda each: each.lineno)
 
     def _beginning_at(self, line: int, column: int) -> _Node | None:
-        """The statement or the largest expression that begins there; of operands on several lines, that operand."""
+        """Return the statement or largest expression that begins there; of operands on several lines, that operand."""
         found = [
             node
             for node in ast.walk(self.tree)
@@ -251,14 +242,13 @@ class _Module:
         ]
         if not found:
             return None
-        # The walk proceeds from outside to inside.
         node = found[0].value if isinstance(found[0], ast.keyword) else self._value_of(found[0])
         while isinstance(node, ast.BoolOp | ast.BinOp) and node.end_lineno != line:
             node = node.values[0] if isinstance(node, ast.BoolOp) else node.left
         return node
 
     def _value_of(self, node: _Node) -> _Node:
-        """An entry's value, if the node is the entry's key."""
+        """Return the value of an entry if the node is the entry's key."""
         for each in ast.walk(self.tree):
             if isinstance(each, ast.Dict) and node in each.keys:
                 return each.values[each.keys.index(node)]
@@ -322,7 +312,7 @@ def _index(number: int, parts: list[ast.expr]) -> int:
 
 
 def _used(code: ast.Module, *, of: Collection[str] = ()) -> set[str]:
-    """The names and attributes that a piece of code uses, without its own imports and attributes of modules."""
+    """Return the names and attributes that a piece of code uses, without its own imports and modules' attributes."""
     names = {each.id for each in ast.walk(code) if isinstance(each, ast.Name)}
     attributes = {
         each.attr
@@ -333,7 +323,7 @@ def _used(code: ast.Module, *, of: Collection[str] = ()) -> set[str]:
 
 
 def _bound(code: ast.Module) -> set[str]:
-    """The names that a module imports or defines."""
+    """Return the names that a module imports or defines."""
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     names = {each.name for each in ast.walk(code) if isinstance(each, defined)}
     return names | {each.arg for each in ast.walk(code) if isinstance(each, ast.arg)} | _imported(code)

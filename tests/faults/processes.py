@@ -34,9 +34,7 @@ def none(bench: Bench, send: Send) -> None:
 
 
 def killed(function: str, topic: str, moment: Moment) -> FaultOf:
-    """kill -9 of a function before its records reach the broker, after a part of them, or after all but before the
-    acknowledgement.
-    """
+    """Kill a function before its records reach the broker, between two of them, or before their acknowledgement."""
 
     def fault(bench: Bench, send: Send) -> None:
         action = HoldAnswer() if moment == "after" else Hold()
@@ -50,7 +48,7 @@ def killed(function: str, topic: str, moment: Moment) -> FaultOf:
 
 
 def killed_publishing(bench: Bench, send: Send) -> None:
-    """kill -9 of delivery when some slices are recorded, half of the next is published, and calls are unanswered."""
+    """Kill delivery when some slices are recorded, half of the next is published, and calls are unanswered."""
     bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
     send()
     bench.await_held(1)
@@ -58,7 +56,7 @@ def killed_publishing(bench: Bench, send: Send) -> None:
 
 
 def every_function_killed(bench: Bench, send: Send) -> None:
-    """kill -9 of every function's process, one after another, spread over the send."""
+    """Kill every function's process, one after another, throughout the send."""
     names = sorted(bench.functions(), key=lambda name: (name not in CHAIN, name))
     bench.stack.sns.answer(Rule(code="slow", delay_s=0.1))
     send()
@@ -71,7 +69,7 @@ def every_function_killed(bench: Bench, send: Send) -> None:
 
 
 def critical_killed_during_bulk(bench: Bench, send: Send) -> None:
-    """kill -9 of the critical lane's delivery in the middle of its send, while a bulk send is under way."""
+    """Kill the critical lane's delivery in the middle of its send, while a bulk send is being delivered."""
     on_its_way(bench, send)
     sent = bench.emit(bench.shared[500:900], critical=True)
     ours = set(sent.pairs)
@@ -80,7 +78,7 @@ def critical_killed_during_bulk(bench: Bench, send: Send) -> None:
 
 
 def timed_out(bench: Bench, send: Send) -> None:
-    """Delivery stops in the middle of publishing, until the host ends it at its timeout."""
+    """Stop delivery in the middle of publishing, until the host kills it at its time-out."""
     with bench.stack.configured({"delivery": {"timeout_s": 20}}):
         bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
         send()
@@ -93,7 +91,7 @@ def timed_out(bench: Bench, send: Send) -> None:
 
 
 def slower_than_an_invocation(bench: Bench, send: Send) -> None:
-    """The provider is slow, so that an invocation ends before its record, between two calls, without an error."""
+    """Slow the provider down, so that an invocation ends without an error before its record is finished."""
     with bench.stack.configured({"delivery": {"timeout_s": 20}}):
         bench.stack.sns.answer(Rule(code="slow", delay_s=2.0))
         send()
@@ -103,9 +101,9 @@ def slower_than_an_invocation(bench: Bench, send: Send) -> None:
 
 
 def times_out_repeatedly(bench: Bench, send: Send) -> None:
-    """Look-ups take longer than the function's timeout, until its records were sent to on-failure several times."""
+    """Delay look-ups beyond the function's time-out, until its records have been sent to on-failure several times."""
     few = {"CRASHES_UNTIL_DEAD_LETTER": "1", "CHAIN_TIMEOUT_S": "4"}
-    # A shorter timeout would cause no time-out: a function does not begin work in the time reserved for its response.
+    # With a shorter time limit the function would begin no work, because it reserves time for its response.
     builder = {"timeout_s": 4, "event_source": {"attempts": 1}}
     with bench.stack.configured({"builder": builder, "scheduler": {"environment": few}}):
         before, letters = bench.records(topics.ON_FAILURE), bench.records(topics.DEAD_LETTER)
@@ -123,8 +121,8 @@ def crashes_repeatedly(bench: Bench, send: Send) -> None:
     few = {"CRASHES_UNTIL_DEAD_LETTER": "1"}
     with bench.stack.configured({"builder": {"event_source": {"attempts": 2}}, "scheduler": {"environment": few}}):
         users = list(bench.shared[1000:1120])
-        marked = users[5]  # This user permits everything.
-        # All recipients of this record that reach the builder are dead-lettered with the record.
+        marked = users[5]
+        # Recipients that reach the builder are dead-lettered with the record that crashes it.
         with bench.stack.opensearch.fault(Hold(), when=asks_for_user(marked)) as asked:
             sent = bench.emit(users)
             sent.fates = {
@@ -157,8 +155,7 @@ def twice(bench: Bench, send: Send) -> None:
 
 
 def asleep(bench: Bench, send: Send) -> None:
-    """Delivery is frozen in the middle of publishing for longer than its lease, while another environment finishes the
-    record.
+    """Freeze delivery in the middle of publishing for longer than its lease, while another environment finishes.
 
     The record is one slice, so that only the lease can stop the frozen environment.
     """
@@ -179,7 +176,7 @@ def asleep(bench: Bench, send: Send) -> None:
 
 
 def repeated_in_another_lane(bench: Bench, send: Send) -> None:
-    """The record of a small send is in a bulk queue as well, while the first copy is delivered."""
+    """Produce the record of a small send to a bulk queue as well, while the first copy is delivered."""
     records = tail(bench, topics.in_lane(topics.BUILD, Lane.SMALL))
     try:
         bench.stack.sns.answer(Rule(code="slow", delay_s=0.05))
@@ -225,7 +222,6 @@ def _extra_environment(bench: Bench, topic: str = topics.DELIVERY) -> Iterator[t
 
 
 def _event_of(records: TopicReader) -> dict[str, Any]:
-    """Return an event with the next records."""
     return event(
         *(
             entry(
@@ -242,7 +238,6 @@ def _event_of(records: TopicReader) -> dict[str, Any]:
 
 
 def _next(records: TopicReader) -> list[Message]:
-    """Wait for the next records."""
     found: list[Message] = []
 
     def there() -> bool:
@@ -259,7 +254,7 @@ def _known[T](value: T | None) -> T:
 
 
 def opt_out_between(bench: Bench, send: Send) -> None:
-    """Delivery is killed inside a record; before the redelivery, a user with and a user without the message opt out."""
+    """Kill delivery inside a record; before the redelivery, a user with and a user without the message opt out."""
     bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
     send()
     bench.await_held(1)
@@ -278,7 +273,7 @@ def opt_out_between(bench: Bench, send: Send) -> None:
 
 
 def recorded_decision_counts(bench: Bench, send: Send) -> None:
-    """preference_checker is killed after its records and before its outcome; then an allowed user opts out."""
+    """Kill preference_checker after its records and before its outcome; then an allowed user opts out."""
     with bench.stack.kafka.fault(HoldAnswer(), when=produce_to("build")) as held:
         send()
         held.await_hits()
@@ -288,12 +283,12 @@ def recorded_decision_counts(bench: Bench, send: Send) -> None:
             refused.await_hits()
             [sent] = bench.sends
             bench.population.opt_out([min(sent.calls)])
-    # Delivery may still apply the opt-out, so that both results are right.
+    # Both results are right, because delivery may still apply the opt-out.
     sent.fates[min(sent.calls)] = frozenset({"sent", "opted_out"})
 
 
 def new_user(bench: Bench, _: Send) -> None:
-    """Users are created and sent to while change data capture is down: they are delayed, not suppressed as unknown."""
+    """Users created while change data capture is down are delayed, not suppressed as unknown."""
     bench.stack.stack.kill("connect")
     try:
         users = bench.population.insert(10)
@@ -305,12 +300,12 @@ def new_user(bench: Bench, _: Send) -> None:
 
 
 def server_killed(name: str) -> FaultOf:
-    """kill -9 of a server while the send is under way, and a restart on its data."""
+    """Kill a server during the send, and restart it on its data."""
 
     def fault(bench: Bench, send: Send) -> None:
         on_its_way(bench, send)
         bench.stack.stack.kill(name)
-        bench.killed += name == "lambda_host"  # Every function ends with the host.
+        bench.killed += name == "lambda_host"  # The host ends every function process when it ends.
         bench.stack.stack.restart(name)
 
     return fault

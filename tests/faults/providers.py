@@ -33,7 +33,7 @@ def sns_answers(code: str, *, share: float = 1.0, times: int | None = None) -> F
 
 
 def sns_throttles(bench: Bench, send: Send) -> None:
-    """SNS allows only a fraction of delivery's publish rate."""
+    """SNS allows only a fraction of the rate at which delivery publishes."""
     before = bench.stack.sns.counts()
     bench.stack.sns.limit(per_s=60, burst=10)
     send()
@@ -68,7 +68,7 @@ def sns_refuses_endpoints(code: str) -> FaultOf:
         calls = bench.stack.sns.counts().calls
         bench.stack.sns.clear()
         until("the devices are inactive", lambda: _inactive(bench, users))
-        # The next send calls no inactive device, though the provider would accept the message again.
+        # The next send must not call an inactive device, although the provider would accept the message.
         bench.emit(users, refused_users=set(users))
         bench.settle()
         assert bench.stack.sns.counts().calls == calls, "a rejected endpoint was called again"
@@ -77,8 +77,8 @@ def sns_refuses_endpoints(code: str) -> FaultOf:
 
 
 def one_of_two_disabled(bench: Bench, send: Send) -> None:
-    """One of a user's two devices is disabled: the other one gets the message, and only it is called from then on."""
-    send()  # The first send goes to all users, without a fault.
+    """One of a user's two devices is disabled: the other device gets this message and all later ones."""
+    send()
     bench.settle()
     endpoints = bench.population.endpoints
     users = [user_id for user_id in bench.sends[0].fates if len(endpoints.get(user_id, [])) == 2]
@@ -91,7 +91,8 @@ def one_of_two_disabled(bench: Bench, send: Send) -> None:
         }
         bench.settle()
         until("the devices are inactive", lambda: disabled(bench, [user_id * 10 + 1 for user_id in users]))
-        bench.stack.sns.clear()  # The provider would accept the message again, but must not be called.
+        # The provider would accept a message to the disabled device, but delivery must not call it.
+        bench.stack.sns.clear()
 
 
 def expires(bench: Bench, send: Send) -> None:
@@ -106,7 +107,7 @@ def expires(bench: Bench, send: Send) -> None:
 
 
 def sns_outage(bench: Bench, send: Send) -> None:
-    """Every connection is cut until the remaining recipients were delayed, released, and delayed again."""
+    """Cut every connection to SNS until the remaining recipients have been delayed, released and delayed again."""
     before = bench.records(*DELIVERY)
     bench.stack.sns.answer(Rule(code="reset_before"))
     send()
@@ -126,7 +127,7 @@ def _ses_error(status: int, code: str, message: str) -> Answer:
 
 
 def killed_mailing(bench: Bench, send: Send) -> None:
-    """kill -9 of delivery when some slices are recorded, a part of the next is with SES, and calls are unanswered."""
+    """Kill delivery when some slices are recorded, SES has a part of the next, and calls are unanswered."""
     with bench.stack.mail.fault(HoldAnswer(), when=_mail, after=INSIDE_A_SLICE) as held:
         send()
         held.await_hits(HALF_A_SLICE // 2)

@@ -12,17 +12,17 @@ from tests.support.fault_stack.cell import Send
 from tests.support.fault_stack.proxy import Answer, Hold, produce_to
 from tests.support.until import until
 
-# The length of the quiet hours in seconds: enough for the change to reach the directory, the kill, and the second
-# check.
+# The length of the quiet hours in seconds: the directory's update, the kill and the second check must fit.
 LAST_S = 20.0
 
 
 def killed_while_holding(bench: Bench, _: Send) -> None:
-    """kill -9 after recipients in quiet hours were delayed, before the outcome; half have none when the record is
-    redelivered.
+    """Kill preference_checker after it has delayed recipients in quiet hours, before the outcome.
+
+    At the redelivery only half of these recipients have quiet hours.
     """
     users = bench.population.grow(60)
-    sleepers = [user_id for user_id in users if user_id % 10 >= 6]  # These users have settings and permit everything.
+    sleepers = [user_id for user_id in users if user_id % 10 >= 6]
     ends = next_minute(LAST_S)
     bench.population.sleep(sleepers, ends)
     with bench.stack.kafka.fault(Hold(), when=produce_to("outcome")) as outcome_produced:
@@ -59,7 +59,6 @@ def _until_they_end(ends: datetime) -> None:
 
 
 def _with_status(bench: Bench, sent: Sent, status: Status) -> set[int]:
-    """Return the users with an outcome of this status."""
     return {
         user_id
         for record in bench.outcomes.of(sent.send_id)

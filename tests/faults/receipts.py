@@ -30,7 +30,7 @@ _EVERY_FIFTH = 5
 
 
 def receipts_while_everything_fails(bench: Bench, send: Send) -> None:
-    """Receipts arrive while OpenSearch and DynamoDB are down, their function is killed, Kafka's responses are lost."""
+    """Receipts arrive while OpenSearch and DynamoDB are down; their function is killed, and responses are lost."""
     messages = OpenSearchSentMessages(TestClient(bench.stack.config.opensearch_url))
     with ExitStack() as outages:
         waiting = outages.enter_context(bench.stack.dynamodb.fault(Cut(), when=dynamodb("waiting", "PutItem")))
@@ -41,7 +41,7 @@ def receipts_while_everything_fails(bench: Bench, send: Send) -> None:
             events = _events(sent, taken)
             _invoked_twice(bench, events[0])
             forgets.await_hits(2)
-            waiting.await_hits(3)  # the messages are not stored yet, and their receipts cannot be delayed
+            waiting.await_hits(3)
         ids = {each.message_id for each in taken}
         until("the messages are stored", lambda: messages.find(ids).keys() == ids, every_s=0.2)
     with bench.stack.kafka.fault(HoldAnswer(), when=produce_to(topics.OUTCOME)) as held:
@@ -54,12 +54,12 @@ def receipts_while_everything_fails(bench: Bench, send: Send) -> None:
         for event in events[2:]:
             _invoked(bench, event)
         refused.await_hits(4)
-    _invoked(bench, events[0])  # the receipts are repeated long afterwards
+    _invoked(bench, events[0])  # AWS repeats receipts that were processed long before
     bench.await_receipts()
 
 
 def too_early(bench: Bench, send: Send) -> None:
-    """The messages are not stored until their receipts have waited for the last permitted time."""
+    """Messages are stored only after their receipts have been delayed for the last permitted time."""
     store = DynamoDbDelayStore(client=dynamodb_table.dynamodb(bench.stack.config))
 
     seen: set[str] = set()
@@ -121,13 +121,12 @@ def learnt_afterwards(bench: Bench, _: Send) -> None:
 
 
 def _taken(bench: Bench, sent: Sent) -> list[Received]:
-    """The messages of a send that SNS accepted, after every recipient has a terminal status."""
+    """Return the messages of a send that SNS accepted, after every recipient has a terminal status."""
     until("everybody has an end", lambda: bench.ended(sent), every_s=0.1)
     return [each for each in bench.stack.sns.received() if (each.notification_id, each.endpoint) in sent.pairs]
 
 
 def _mails(bench: Bench, sent: Sent) -> dict[int, str]:
-    """The message id of each user's e-mail, after every recipient has a terminal status."""
     until("everybody has an end", lambda: bench.ended(sent), every_s=0.1)
     return {
         user_id: ids[0]
@@ -138,10 +137,13 @@ def _mails(bench: Bench, sent: Sent) -> dict[int, str]:
 
 
 def _dead_tokens(sent: Sent, taken: Sequence[Received]) -> tuple[list[str], list[str], list[int]]:
-    """(log lines, application events, devices that they report as dead); sets the send's expected receipt outcomes.
+    """Make receipts about dead tokens, and set the send's expected receipt outcomes.
 
     Two users have one device: one is reported by a log line, the other by an event. A third has two devices, one of
     them dead.
+
+    Returns:
+        Log lines, application events, and the devices that they report as dead.
     """
     messages = {(each.notification_id, each.endpoint): each for each in taken}
     by_log, by_event = [user_id for user_id, pairs in sorted(sent.calls.items()) if len(pairs) == 1][:2]
@@ -159,8 +161,10 @@ def _dead_tokens(sent: Sent, taken: Sequence[Received]) -> tuple[list[str], list
 
 
 def _dead_addresses(sent: Sent, mails: dict[int, str]) -> tuple[list[str], list[dict[str, Any]], list[int]]:
-    """(events through SNS, events through EventBridge, users whose addresses are dead); sets the expected receipt
-    outcomes.
+    """Make receipts about dead addresses, and set the send's expected receipt outcomes.
+
+    Returns:
+        Events through SNS, events through EventBridge, and the users whose addresses are dead.
     """
     dead, full, complaining, reading = sorted(sent.calls)[:4]
     sent.receipt_outcomes = {
@@ -198,7 +202,7 @@ def _dead_addresses(sent: Sent, mails: dict[int, str]) -> tuple[list[str], list[
 
 
 def _endpoint(bench: Bench, device_id: int) -> str:
-    """The endpoint of a device of the population: the first device is Google's, the second Apple's."""
+    """Return the endpoint of a user's device: the first device is Google's, the second Apple's."""
     user_id, place = divmod(device_id, 10)
     return next(arn for arn in bench.population.endpoints[user_id] if ("/APNS/" in arn) == bool(place))
 
@@ -210,9 +214,9 @@ def _application_event(message: Received) -> str:
 
 
 def _events(sent: Sent, taken: Sequence[Received]) -> list[dict[str, Any]]:
-    """Events of CloudWatch Logs; sets the send's expected receipt outcomes.
+    """Make events of CloudWatch Logs, and set the send's expected receipt outcomes.
 
-    No message to every fifth user arrives; of two devices of a user one gets the message.
+    No device of every fifth user gets the message; of any other user's two devices one does.
     """
     lines = []
     for place, (user_id, pairs) in enumerate(sorted(sent.calls.items())):
@@ -248,7 +252,7 @@ def _invoked(bench: Bench, event: dict[str, Any]) -> None:
 
 
 def _invoked_twice(bench: Bench, event: dict[str, Any]) -> None:
-    """The environment is killed after Kafka has the receipts, before the acknowledgement: AWS repeats the event."""
+    """Kill the environment once Kafka has the receipts, before the acknowledgement, so that AWS repeats the event."""
     extra = bench.extra_environment(FUNCTION)
     with bench.stack.kafka.fault(HoldAnswer(), when=produce_to(topics.RECEIPT)) as held:
         extra.invoke(event)

@@ -1,5 +1,3 @@
-"""Faults of requests over REST."""
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -22,9 +20,9 @@ TIMEOUT_S = 12
 
 
 def killed_between_chunks(bench: Bench, _: Send) -> None:
-    """kill -9 of send_handler when a part of its chunks is on Kafka; the caller repeats the request with its key.
+    """Kill send_handler when Kafka has a part of its chunks; the caller repeats the request with its key.
 
-    The repetition has to wait until the killed attempt's time-out, completes the same send, and is replayed afterwards.
+    The repeated request must wait for the killed attempt's time-out; then it completes the same send, and is replayed.
     """
     users = bench.shared[: CHUNK_SIZE * CHUNKS]
     key = f"{time.time_ns():x}"
@@ -82,11 +80,11 @@ def killed_between_chunks(bench: Bench, _: Send) -> None:
 
 
 def cancelled_while_killed(bench: Bench, send: Send) -> None:
-    """A send is cancelled in the middle of publishing, then delivery is killed: its redelivery publishes nothing.
+    """Cancel a send that is being published, then kill delivery: its redelivery must publish nothing.
 
-    Recipients that were published to and not recorded before the kill end as cancelled: at most the duplicate bound.
+    Recipients that were published to but not recorded end as cancelled; the bound of duplicates limits their number.
     """
-    # Slow enough that the send is counted and cancelled meanwhile; a call that times out would be another lost answer.
+    # Slow calls leave time to count and cancel the send; slower ones would time out, which adds lost answers.
     bench.stack.sns.answer(Rule(code="slow", delay_s=3.0))
     send()
     [sent] = bench.sends

@@ -1,9 +1,9 @@
-"""A second broker for one cell: it leads the topics of the chain and of change data capture, and is killed.
+"""A second broker for one cell, which leads the topics of the chain and of change data capture and is killed.
 
-Meanwhile each partition has a replica on both brokers, and min.insync.replicas stays 1. With two replicas, 2 would
-reject every record once one broker is down: nothing would be lost, but the chain would stop. With 1, a record is
-acknowledged (acks=all) by both brokers as long as both are in sync, so that the remaining broker has every record
-acknowledged before the kill. AWS has three replicas, two of them in sync (infra/cdk/config.py).
+While it runs, each partition has a replica on both brokers, and min.insync.replicas stays 1. With 2, every record would
+be rejected once one broker is down. With 1 and acks=all both brokers acknowledge a record as long as both are in sync,
+so that the remaining broker has every record acknowledged before the kill. AWS has three replicas, two of them in sync
+(infra/cdk/config.py).
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ _REASSIGN = Path(__file__).with_name("Reassign.java")
 
 
 def leader_killed(bench: Bench, send: Send) -> None:
-    """kill -9 of the broker that leads every topic while delivery publishes; a send follows before the failover."""
+    """Kill the broker that leads every topic while delivery publishes; request another send before the failover."""
     with _leading(bench):
         on_its_way(bench, send)
         bench.stack.stack.kill(NAME)
@@ -104,6 +104,5 @@ def _service(first: Service, config: StackConfig, port: int, proxied: int, proxy
 def _reassign(stack: FaultStack, brokers: str) -> None:
     led = [topic.name for topic in topics.chain_topics()]
     led += [topics.cdc_topic(table, stack.generation) for table in captured_tables()]
-    # The Python clients cannot reassign partitions.
     command = [*java("-cp", jars("kafka"), heap_mb=128), str(_REASSIGN), stack.config.kafka_bootstrap, brokers, *led]
     subprocess.run(command, check=True, capture_output=True, timeout=60)

@@ -23,7 +23,7 @@ _LOOK_UPS = path("/_mget", "/_search")
 
 
 def acknowledgement_lost(topic: str) -> FaultOf:
-    """The broker has the records; the connection is cut before its acknowledgement."""
+    """Cut the broker's connection after it has stored the records, before its acknowledgement."""
 
     def fault(bench: Bench, send: Send) -> None:
         with bench.stack.kafka.fault(DropAnswer(), when=produce_to(topic), times=2) as lost:
@@ -35,7 +35,7 @@ def acknowledgement_lost(topic: str) -> FaultOf:
 
 
 def kafka_cut(bench: Bench, send: Send) -> None:
-    """Every connection of the functions and their pollers is cut while they produce."""
+    """Cut every connection of the functions and their pollers while they produce."""
     with bench.stack.kafka.fault(Cut(), when=produce_to("delivery"), times=1) as cut:
         send()
         cut.await_hits()
@@ -80,7 +80,7 @@ def opensearch_times_out(bench: Bench, send: Send) -> None:
 
 
 def partial_mget(bench: Bench, send: Send) -> None:
-    """For a while every other user of a look-up is an error: two documents each, the user and the settings."""
+    """Each look-up returns errors for every second user, both for the user and for the settings."""
 
     def edit(body: bytes) -> bytes:
         answer = json.loads(body)
@@ -98,7 +98,7 @@ def partial_mget(bench: Bench, send: Send) -> None:
 
 
 def partial_search(bench: Bench, send: Send) -> None:
-    """For a while a shard does not respond to searches of devices: half of the hits are missing."""
+    """A shard does not respond to searches of devices, so that half of the hits are missing."""
 
     def edit(body: bytes) -> bytes:
         answer = json.loads(body)
@@ -120,9 +120,7 @@ def opensearch_outage(bench: Bench, send: Send) -> None:
 
 
 def handed_over_without_payload(bench: Bench, send: Send) -> None:
-    """The same outage, but the on-failure records are too large for the topic's limit: the scheduler reads their
-    source.
-    """
+    """OpenSearch is down and on-failure records exceed the topic's limit, so the scheduler reads the source records."""
     with _limited(bench, topics.ON_FAILURE, 2_000):
         opensearch_outage(bench, send)
 
@@ -146,7 +144,7 @@ def _limited(bench: Bench, name: str, size: int) -> Iterator[None]:
 
 
 def dynamodb_throttles(bench: Bench, send: Send) -> None:
-    """For a while DynamoDB throttles the writes of leases and slices."""
+    """DynamoDB throttles the writes of leases and slices for a while."""
     body = {
         "__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
         "message": "The level of configured provisioned throughput for the table was exceeded.",
@@ -179,7 +177,7 @@ def dynamodb_down(bench: Bench, send: Send) -> None:
 
 
 def dynamodb_down_while_publishing(bench: Bench, send: Send) -> None:
-    """For a while a published slice cannot be recorded."""
+    """DynamoDB is down for a while, so that a published slice cannot be recorded."""
     with bench.stack.dynamodb.fault(Cut(), when=dynamodb(LEDGER, "PutItem")) as cut:
         send()
         cut.await_hits(6)
@@ -194,7 +192,7 @@ def dynamodb_down_while_deciding(bench: Bench, send: Send) -> None:
 
 def registry_down_warm(bench: Bench, send: Send) -> None:
     """Functions with cached schemas do not call the registry."""
-    bench.emit(bench.shared[:50], chunk=25)  # This send is in the same lane as the send below.
+    bench.emit(bench.shared[:50], chunk=25)  # This send caches the schemas of the lane that the next send uses.
     bench.settle()
     with bench.stack.registry.down():
         send()
@@ -202,7 +200,7 @@ def registry_down_warm(bench: Bench, send: Send) -> None:
 
 
 def registry_down_cold(bench: Bench, send: Send) -> None:
-    """For a while new processes cannot read any schema."""
+    """The registry is down, so that new processes cannot read any schema."""
     with bench.stack.registry.fault(Cut()) as cut:
         for function in CHAIN:
             bench.kill(function)

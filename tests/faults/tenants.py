@@ -1,4 +1,4 @@
-"""Faults of one tenant that concern another."""
+"""One tenant's load must not delay another tenant."""
 
 from emulators.sns_stand_in import Rule
 from functions.catalogue import read_catalogue
@@ -12,10 +12,10 @@ LARGE, SMALL, CHUNK = 2_000, 240, 40
 
 
 def broadcasts_side_by_side(bench: Bench, _: Send) -> None:
-    """One tenant's broadcast is queued before delivery; another's later, smaller one ends after as much of the first is
-    sent.
+    """When a broadcast queued after another tenant's larger one ends, about as much of the larger one has been sent.
 
-    By a hash of the club ids alone, the two would share a queue. The test compares positions in the provider's log.
+    Without leases the ids of both tenants would select the same queue. The test compares positions in the provider's
+    log.
     """
     users = bench.population.grow(SMALL, OTHER_CLUB)
     bench.stack.sns.answer(Rule(code="slow", delay_s=0.2))
@@ -29,7 +29,7 @@ def broadcasts_side_by_side(bench: Bench, _: Send) -> None:
     last = max(_places(bench, small))
     bench.stack.sns.clear()
     meanwhile = sum(place < last for place in _places(bench, large)) - already
-    # The batch under way when the second broadcast arrived, and the batch parallel to its last records.
+    # One batch was in progress when the second broadcast arrived, and one runs in parallel with its last records.
     in_flight = 2 * _BATCH * CHUNK * DEVICES_A_USER
     most = len(small.pairs) + in_flight
     assert len(large.pairs) - already > most, f"{already} of the first were sent before the other was queued"
@@ -39,7 +39,7 @@ def broadcasts_side_by_side(bench: Bench, _: Send) -> None:
 
 
 def _places(bench: Bench, sent: Sent) -> list[int]:
-    """The positions of a send's pushes in the provider's log."""
+    """Return the positions of a send's pushes in the provider's log."""
     pairs = sent.pairs
     received = bench.stack.sns.received()
     return [place for place, each in enumerate(received) if (each.notification_id, each.endpoint) in pairs]

@@ -48,7 +48,7 @@ def test_cell(bench: Bench, results: list[Result], cell: Cell) -> None:
 
 
 def test_requests_of_a_broadcast_are_bounded(bench: Bench) -> None:
-    """The short form of `python -m benchmarks.chain`: the counts of a broadcast to a thousand, and no times."""
+    """A broadcast to a thousand users makes a bounded number of requests, as benchmarks.chain counts them."""
     users = bench.shared[:1_000]
     traffic = traffic_of(bench, lambda: bench.emit(users))
     [sent] = bench.sends
@@ -57,15 +57,15 @@ def test_requests_of_a_broadcast_are_bounded(bench: Bench) -> None:
     assert traffic.records[topics.SEND_MONOLITH] == 1
     assert traffic.records[topics.BUILD] == traffic.records[topics.DELIVERY] == ranges
     assert traffic.records[topics.OUTCOME] <= 2 * ranges, "one of the preference checker, one of delivery, a range"
-    # One look-up of the preference checker and the builder a record; delivery may look up again for a part of a record.
+    # preference_checker and builder look up once for each record; delivery may look up again for a part of a record.
     assert traffic.look_ups <= 32, traffic
-    # One write of the ledger a slice of 40, one lease a delivery record, the decision logs.
+    # The writes are one for each slice of 40, a lease for each delivery record, and the decision logs.
     assert traffic.writes.total() <= 40, traffic
 
 
 def test_requests_of_small_sends_are_bounded(bench: Bench) -> None:
-    """The counts of sends to one recipient each: never more than if each send was processed alone."""
-    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:20]  # one device, and news allowed
+    """Small sends to one recipient each never need more requests than if each was processed alone."""
+    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:20]  # users with one device, who allow news
     traffic = traffic_of(bench, lambda: [bench.emit([user_id]) for user_id in users])
     count = len(users)
     assert traffic.calls == count

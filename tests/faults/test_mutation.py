@@ -1,4 +1,4 @@
-"""Comments of guards, and the changes that remove a guard."""
+"""Guards are found by their comments, and each change removes its guard."""
 
 import ast
 

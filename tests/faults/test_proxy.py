@@ -1,4 +1,4 @@
-"""Tests of the proxies: a cell whose fault never happened would prove nothing."""
+"""The proxies cause the requested faults: a cell without its fault would prove nothing."""
 
 import socket
 import struct

@@ -17,10 +17,10 @@ class Traffic:
     """Totals of one load.
 
     Attributes:
-        records: by the topic's name in schemas/topics.yaml, over all lanes and queues.
-        look_ups: requests of the functions to OpenSearch for documents by id and for devices.
-        writes: requests to DynamoDB that write.
-        calls: that the provider accepted.
+        records: By the topic's name in schemas/topics.yaml, over all lanes and queues.
+        look_ups: The functions' requests to OpenSearch for documents by id and for devices.
+        writes: The requests to DynamoDB that write, by operation.
+        calls: The calls that the provider accepted.
     """
 
     records: Counter[str]
@@ -50,7 +50,7 @@ def traffic_of(bench: Bench, load: Callable[[], object]) -> Traffic:
 
 
 def _is_look_up(request: Request) -> bool:
-    # The position of change data capture is polled until it has passed a send: their number depends on time.
+    # Reads of the position of change data capture do not count, because their number depends on time.
     if "/_mget" in request.operation:
         return b'"directory_state"' not in request.body
     return "/devices/_search" in request.operation

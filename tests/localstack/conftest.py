@@ -1,4 +1,4 @@
-"""The selection of the deployment's tests."""
+"""Deselects the tests of a whole deployment unless an option requests them."""
 
 from pathlib import Path
 

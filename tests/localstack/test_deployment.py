@@ -23,14 +23,13 @@ KINDS = ("Function", "Alias", "Version")
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None) -> Iterator[Cloud]:
-    """LocalStack with our plug-ins, and the servers."""
+    """LocalStack with our plug-ins, and the external servers."""
     with Cloud(StackConfig.on_free_ports(tmp_path_factory.mktemp("deployed"))) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def trial(cloud: Cloud) -> Trial:
-    """Deployed, used and destroyed, once."""
     return run(cloud, whole=False)
 
 
@@ -75,7 +74,7 @@ def test_send_through_deployed_functions_is_pushed_once(trial: Trial) -> None:
 def test_missing_or_foreign_api_key_is_refused(trial: Trial) -> None:
     statuses = {request: answer.status for request, answer in trial.refused.items()}
     assert statuses == {"no key": 401, "unknown key": 403, "a key of another club": 403}
-    # The gateway's own errors are problem details, too, if it applies templates of gateway responses.
+    # The gateway's own errors are problem details only if LocalStack applies templates of gateway responses.
     assert trial.refused["a key of another club"].body["title"] == "Forbidden"
 
 

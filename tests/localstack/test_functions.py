@@ -1,6 +1,6 @@
 """Functions deployed to LocalStack run without Docker, with their package and the libraries of Lambda's runtime.
 
-`make test` runs this part of a deployment; test_deployment.py has the whole.
+`make test` runs these tests; test_deployment.py deploys everything.
 """
 
 import io
@@ -20,7 +20,7 @@ type Invoke = Callable[..., tuple[str | None, Any]]
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """LocalStack with our plug-ins, without servers."""
+    """LocalStack with our plug-ins, without the external servers."""
     with Cloud(StackConfig.on_free_ports(tmp_path_factory.mktemp("functions")), servers=()) as started:
         yield started
 
@@ -38,7 +38,7 @@ def handler(event, context):
 
 @pytest.fixture
 def invoke(cloud: Cloud) -> Iterator[Invoke]:
-    """Makes a function of CODE, invokes it, and removes it after the test."""
+    """Create a function of CODE, invoke it, and remove it after the test."""
     functions, made = cloud.client("lambda"), dict[str, str]()
 
     def invoked(do: str, **variables: str) -> tuple[str | None, Any]:

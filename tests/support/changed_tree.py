@@ -1,6 +1,4 @@
-"""Copies the tree and changes files in the copy: for tests that add an entry to a list, and check the files that are
-computed from the list.
-"""
+"""Copies the tree and changes files in the copy, to test what derives from a list after an entry is added."""
 
 import json
 import os

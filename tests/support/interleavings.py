@@ -18,7 +18,7 @@ class Crash(BaseException):
 
 @dataclass
 class Environment:
-    """One execution environment: each of its steps waits for its turn."""
+    """One execution environment, which waits for its turn before each step."""
 
     work: Work
     error: BaseException | None = None
@@ -28,23 +28,23 @@ class Environment:
     _crashing: bool = False
 
     def steps(self, adapter: Any) -> Any:
-        """The adapter, each of whose calls is a step of this environment."""
+        """Wrap an adapter, so that each of its calls is a step of this environment."""
         return _Stepwise(adapter, self)
 
     def step(self) -> None:
-        """Wait for the turn. Raises Crash if the process is to end instead."""
+        """Wait for the turn. Raises Crash if the environment must crash here."""
         self._waits.release()
         self._turn.acquire()
         if self._crashing:
             raise Crash
 
     def begin(self) -> None:
-        """Run to the first step."""
+        """Start the work and run it to its first step."""
         Thread(target=self._run, daemon=True).start()
         self._waits.acquire()
 
     def go_on(self, *, crashing: bool = False) -> None:
-        """Execute the step and run to the next one, or to the end."""
+        """Execute the step at which the work waits, and run to the next step or the end."""
         self._crashing = crashing
         self._turn.release()
         self._waits.acquire()
@@ -76,9 +76,14 @@ class _Stepwise:
 
 
 def every_order(make: Callable[[], tuple[Sequence[Work], Callable[[], None]]], *, crashes: int = 0) -> Iterator[str]:
-    """Run all orders. An order's name lists its turns, e.g. "0 1 1! 0": environment 1 crashed at its second step.
+    """Run all orders and yield the turns of each: "0 1 1! 0" means that environment 1 crashed at its second step.
 
-    make: returns new environments and the final check. Raises the check's error, with the order in a note.
+    Args:
+        make: Returns new environments and the final check.
+        crashes: The maximum number of crashes in an order.
+
+    Raises:
+        Exception: The error of the work or the check, with the order in a note.
     """
     prefix: list[int] | None = []
     while prefix is not None:

@@ -1,4 +1,4 @@
-"""Find collections in product code that name the entries of a list which stands elsewhere."""
+"""Find collections in product code that repeat the entries of a list defined elsewhere."""
 
 import ast
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def modules_listing(names: Iterable[str]) -> set[str]:
 
 
 def _lists(source: str, names: set[str]) -> bool:
-    # Parsing is slow: most modules do not even contain the words.
+    # Only a module that contains all names is parsed, because parsing is slow.
     return all(name in source for name in names) and any(
         {each.value for each in _members(node) if isinstance(each, ast.Constant)} >= names
         for node in ast.walk(ast.parse(source))

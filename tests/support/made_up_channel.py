@@ -27,7 +27,7 @@ USERS = range(1, 5)
 
 
 class InMemoryLetters:
-    """The provider module of the channel."""
+    """The adapter of the channel's provider."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, str]] = []
@@ -43,7 +43,7 @@ class InMemoryLetters:
 
 
 class LetterChain(ThreeSteps):
-    """The three steps with the channel."""
+    """The chain's three steps with the made-up channel."""
 
     def __init__(self) -> None:
         self.letters = InMemoryLetters()
@@ -59,11 +59,9 @@ class LetterChain(ThreeSteps):
         )
 
     def senders(self) -> dict[str, Sender]:
-        """Return the senders with the channel's."""
         return super().senders() | {"letter": self.letters}
 
     def facts(self) -> dict[str, Any]:
-        """Send to all users and return the results."""
         redelivered = self.drive(send(USERS, channels=["letter"]), topics.SEND_API)
         results = {
             user_id: [result.status, result.reason]

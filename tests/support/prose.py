@@ -31,8 +31,8 @@ TARGET = 0.05
 
 _VERB = r"(?:is|are|was|were|has|had|have|does|do|did|can|cannot|may|must|will|would|needs?|gets?|wants?|waits?|asks?)"
 
-# name of a construction → its pattern. Each is rare in well-written libraries; test_prose.py measures that.
-# `^` is the beginning of a sentence; case does not matter.
+# Name of a construction → its pattern. Each is rare in well-written libraries, as test_prose.py checks. `^` is the
+# beginning of a sentence; case does not matter.
 EXCLUDED: dict[str, str] = {
     # Rule 3: data is produced, logged, returned, counted, stored. Only people tell, hear and are asked.
     "tell": r"\b(?:tell|tells|telling|told)\b",
@@ -80,15 +80,12 @@ _MINIMUM_WORDS = 4
 
 @dataclass(frozen=True)
 class Text:
-    """One comment, docstring, message or sentence of Markdown."""
-
     path: str
     line: int
     words: str
 
     @property
     def excluded(self) -> list[str]:
-        """Names of the constructions in it."""
         return constructions(self.words)
 
 
@@ -107,7 +104,7 @@ def share(texts: Iterable[Text]) -> float:
 
 
 def texts_of(path: Path, name: str) -> Iterator[Text]:
-    """The texts of a Python or Markdown file. name: what the texts give as their path."""
+    """Yield the texts of a Python or Markdown file. name: the path that the texts have."""
     content = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         found = list(_sentences(content))
@@ -130,13 +127,12 @@ def files_of_repository() -> list[str]:
 
 
 def texts_of_repository() -> list[Text]:
-    """The texts of every tracked or new Python and Markdown file."""
     names = [name for name in files_of_repository() if name.endswith((".py", ".md"))]
     return [text for name in names for text in texts_of(ROOT / name, name)]
 
 
 def package_of(path: str) -> str:
-    """The package whose share a file counts in: two levels of masscomm, functions, tests and docs, else one."""
+    """Return the package in whose share a file counts: two levels of masscomm, functions, tests and docs, else one."""
     parts = path.split("/")
     if len(parts) > 2 and parts[0] in ("masscomm", "functions", "tests", "docs"):
         return "/".join(parts[:2])
@@ -144,7 +140,6 @@ def package_of(path: str) -> str:
 
 
 def by_package(texts: Iterable[Text]) -> dict[str, list[Text]]:
-    """The texts of each package."""
     packages: dict[str, list[Text]] = defaultdict(list)
     for text in texts:
         packages[package_of(text.path)].append(text)
@@ -152,13 +147,12 @@ def by_package(texts: Iterable[Text]) -> dict[str, list[Text]]:
 
 
 def limits() -> dict[str, float]:
-    """The limit of each package above the target."""
     stored: dict[str, float] = json.loads(LIMITS.read_text())
     return stored
 
 
 def above_limit(packages: dict[str, list[Text]], allowed: dict[str, float]) -> list[str]:
-    """A line for each package whose share is above its limit."""
+    """Return a line for each package whose share is above its limit."""
     return [
         f"{package}: {share(texts):.1%} of its texts have an excluded construction; the limit is {limit:.0%}"
         for package, texts in packages.items()
@@ -167,13 +161,13 @@ def above_limit(packages: dict[str, list[Text]], allowed: dict[str, float]) -> l
 
 
 def lowered(packages: dict[str, list[Text]], allowed: dict[str, float]) -> dict[str, float]:
-    """The limits with each share rounded up to a whole percent, if that is lower; none at or below the target."""
+    """Round each share up to a whole percent, and return it where it is lower than the limit and above the target."""
     shares = {name: math.ceil(share(texts) * 100) / 100 for name, texts in packages.items()}
     return {name: min(shares[name], allowed.get(name, 1.0)) for name in shares if shares[name] > TARGET}
 
 
 def _comments(content: str) -> Iterator[tuple[int, str]]:
-    """Comments with their first line; consecutive lines of one indentation are one comment."""
+    """Yield comments with their first line; consecutive lines of one indentation are one comment."""
     block: list[str] = []
     first, last = 0, (-1, -1)
     for token in tokenize.generate_tokens(io.StringIO(content).readline):
@@ -202,7 +196,7 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Texts in a raised exception and in calls that log, print or describe a command's options."""
+    """Yield the texts of raised exceptions, and of calls that log, print or describe a command's options."""
     raised = {id(node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (id(node) in raised or _MESSAGE_CALLS.search(_called(node.func))):
@@ -212,7 +206,7 @@ def _messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _called(function: ast.expr) -> str:
-    """`.name` of a method or attribute, the name of a function; of anything else nothing."""
+    """Return `.name` for a method or attribute, the name for a function, otherwise an empty text."""
     if isinstance(function, ast.Attribute):
         return f".{function.attr}"
     return function.id if isinstance(function, ast.Name) else ""
@@ -229,7 +223,7 @@ def _literal(node: ast.expr) -> str:
 
 
 def _sentences(content: str) -> Iterator[tuple[int, str]]:
-    """The sentences of paragraphs, list entries and cells of tables; no blocks of code."""
+    """Yield the sentences of paragraphs, list entries and cells of tables, without blocks of code."""
     line = 1
     content = _CODE_BLOCK.sub(lambda code: "\n" * code[0].count("\n"), content)
     for block in _BLOCK.split(content):

@@ -1,5 +1,3 @@
-"""Waiting for a condition with a deadline."""
-
 import time
 from collections.abc import Callable
 
@@ -26,7 +24,7 @@ def until(
         progress: Returns the state of a long wait, whose duration depends on the machine.
 
     Raises:
-        WaitTimeoutError: Neither the condition was true in time nor was there progress.
+        WaitTimeoutError: The time passed, and neither the condition became true nor `progress` changed.
     """
     deadline, reached = time.monotonic() + timeout_s, progress()
     while not holds():

@@ -36,15 +36,13 @@ READ_TEMPLATES = ("tests/unit/infra/", "tests/component/deployment/test_registry
 
 
 class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Used by pytest_xdist_make_scheduler, whatever --dist says."""
+    """The scheduler of xdist, for every value of --dist."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Return the worker's remaining tests to the queue. Returns the test in which it crashed; None if none
-        remained.
-        """
+        """Return the worker's remaining tests to the queue. Returns the test in which the worker crashed, or None."""
         workload = self.assigned_work.pop(node)
         remaining = [(scope, test) for scope, tests in workload.items() for test, done in tests.items() if not done]
         if not remaining:
@@ -58,20 +56,21 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         super().add_node_collection(node, collection)
-        if node not in self.registered_collections:  # it would get no tests, and the session would never end
+        # A worker with another collection would get no tests, and the session would never end.
+        if node not in self.registered_collections:
             raise RuntimeError(f"{node} collected other tests than the worker that it replaces")
 
     def _reschedule(self, node: WorkerController) -> None:
-        """Give a worker two tests if there are as many: it begins its last test only when it knows the next one."""
+        """Assign two tests to a worker if possible, because it starts a test only once it knows the next one."""
         if node not in self.registered_collections:
-            return  # the replacement of a crashed worker, which still collects
+            return  # A replacement of a crashed worker may still be collecting its tests.
         super()._reschedule(node)
         while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             self._assign_work_unit(node)
 
 
 def group(nodeid: str) -> str:
-    """The name of the group that runs together with a test."""
+    """Return the name of the group in which a test runs."""
     file = nodeid.partition("::")[0]
     if file.startswith(ASK_FOR_SPARK):
         return SPARK

@@ -1,4 +1,4 @@
-"""The upgrade takes minutes: it runs with --nightly alone."""
+"""The upgrade test takes minutes, so it runs only with --nightly."""
 
 import pytest
 

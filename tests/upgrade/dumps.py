@@ -1,5 +1,3 @@
-"""The contents of all our stores, as text."""
-
 import json
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from tests.support.servers.opensearch_client import TestClient
 
 
 def dumps(config: StackConfig) -> dict[str, str]:
-    """Every document, item, row and file, by store."""
+    """Return the text of every document, item, row and file, by store."""
     return {
         "OpenSearch": "\n".join(_documents(config)),
         "DynamoDB": "\n".join(_items(config)),
@@ -56,7 +54,7 @@ def _items(config: StackConfig) -> Iterator[str]:
                     for raw in value.values():
                         if isinstance(raw, bytes):
                             yield raw.decode("latin-1")
-                            # Compressed values; a part of a larger value cannot be decompressed alone.
+                            # A value may be compressed; a part of a larger value cannot be decompressed alone.
                             with suppress(zlib.error):
                                 yield zlib.decompress(raw).decode("latin-1")
 
@@ -73,7 +71,7 @@ def _cells(folder: Path) -> Iterator[str]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     yield from (path.read_bytes().decode("latin-1") for path in files)
     tables = [str(path) for path in files if path.suffix == ".parquet"]
-    # A process of its own, since this process may already have a Spark session.
+    # Run in another process, because this one may already have a Spark session.
     command = [sys.executable, "-c", _READ]
     yield subprocess.run(command, input=json.dumps(tables), capture_output=True, text=True, check=True).stdout
 

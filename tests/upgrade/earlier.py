@@ -1,4 +1,4 @@
-"""The tree of an earlier commit, and provisioning by its own code."""
+"""Runs and provisions an earlier commit of this repository."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from devstack.service import Service, Task
 from devstack.services import all_services
 from tests.support.fault_stack.stack import FaultStack
 
-# An earlier tree may have these under earlier names.
+# Imports the configuration also from trees in which its module and class have an earlier name.
 _NAMES = """
 import json, sys
 try:
@@ -39,16 +39,16 @@ _HOST = (
     " room = 'emulators' if os.path.isdir(os.path.join(tree, 'emulators')) else 'devstack';"
     " runpy.run_module(f'{room}.lambda_host', run_name='__main__')"
 )
-# Settings of the host that FaultStack adds.
+# Settings of the function host that FaultStack adds.
 _ADDED = {"task_root", "mappings"}
 
 
 @contextmanager
 def tree_of(commit: str, folder: Path) -> Iterator[Path]:
-    """The files of a commit in a temporary worktree of this repository, until the block ends.
+    """Check out a commit into a temporary worktree until the block ends.
 
     Raises:
-        LookupError: the history does not have the commit, as in a shallow clone.
+        LookupError: The history does not have the commit, as in a shallow clone.
     """
     found = subprocess.run(
         ["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -65,7 +65,7 @@ def tree_of(commit: str, folder: Path) -> Iterator[Path]:
 
 
 def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
-    """The steps of `provisioning`, each done by the code and the schemas of a tree."""
+    """Provision servers with the code and the schemas of a tree."""
 
     def done(name: str) -> None:
         command = [sys.executable, "-c", _PROVISION, name, json.dumps(config.as_dict())]
@@ -75,15 +75,13 @@ def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
 
 
 class EarlierStack(FaultStack):
-    """A stack that starts with an earlier tree: its functions with its own host and gateway, its job, its
-    provisioning.
-    """
+    """A stack whose functions, host, gateway, job and provisioning begin with the code of an earlier tree."""
 
     def __init__(self, folder: Path, tree: Path) -> None:
         super().__init__(folder, code=tree, tasks=partial(provisioned_by, tree))
 
     def _host(self, service: Service) -> Service:
-        # From the catalogue: the running service has settings of the other tree's host.
+        # Use the catalogue's service, because the running one has the settings of the other tree's host.
         made = super()._host(all_services(self.config)[service.name])
         if self.code == ROOT:
             return made

@@ -1,4 +1,4 @@
-"""An earlier version's functions and job leave unfinished work; today's version takes over its data.
+"""The new version's functions and job finish the work that an earlier version has stored.
 
 The servers keep running, as in a deployment that replaces functions and the job.
 """
@@ -32,7 +32,7 @@ from tests.upgrade.dumps import dumps
 from tests.upgrade.earlier import EarlierStack, tree_of
 
 PEOPLE = 600
-# Delay of scheduled work: the earlier version must have stored it and ended before it is due.
+# The delay of scheduled work in seconds: the earlier version must have stored the work and ended before it is due.
 LATER_S = 60.0
 TIMEOUT_S = 300.0
 
@@ -52,14 +52,14 @@ def bench(
 
 
 def test_upgrade_amid_sends_keeps_all_guarantees(bench: Bench) -> None:
-    """The earlier version leaves a counted and a scheduled send, held recipients and half a broadcast; all end once."""
+    """Counted and scheduled sends, held recipients and half a broadcast of the earlier version all end once."""
     result = bench.run(Cell(name="upgrade", fault=_upgrade, load=Load()))
     assert result.ok, result.describe()
     assert run_recompute(bench.stack.config) == 0
 
 
 def test_erased_person_is_in_no_store_and_counts_stay(bench: Bench) -> None:
-    """The stores have data of both versions, and an e-mail to several users is delayed."""
+    """Both versions have stored data of the person, and an e-mail to several users is delayed."""
     erasure = _Erasure()
     result = bench.run(Cell(name="erasure", fault=erasure, load=Load()))
     assert result.ok, result.describe()
@@ -69,9 +69,11 @@ def test_erased_person_is_in_no_store_and_counts_stay(bench: Bench) -> None:
 
 
 class _Erasure:
-    """Erases one person while an e-mail to this and other users is delayed by its provider.
+    """Erases one person while an e-mail to this person and other users is delayed by its provider.
 
-    secrets: values that no store may have afterwards; found: (store, secret) of those that a store has.
+    Attributes:
+        secrets: Values that no store may have after the erasure.
+        found: (store, secret) of the values that a store still has.
     """
 
     def __init__(self) -> None:
@@ -80,7 +82,7 @@ class _Erasure:
 
     def __call__(self, bench: Bench, _: Send) -> None:
         users = bench.population.grow(20)
-        person = next(user_id for user_id in users if user_id % 10 == 5)  # with two devices
+        person = next(user_id for user_id in users if user_id % 10 == 5)  # users with this digit have two devices
         self.secrets = [address(person), f"token-{person}-0", f"token-{person}-1", *bench.population.endpoints[person]]
         config = bench.stack.config
         bench.await_counted(_ended(bench, bench.emit(users)))
@@ -110,7 +112,7 @@ def _ended(bench: Bench, sent: Sent) -> Sent:
 
 
 def _waits(config: StackConfig, sent: Sent, seconds: float) -> bool:
-    """Whether the send's delivery records are delayed by more than this many seconds."""
+    """Return whether the send's delivery records are delayed by more than this many seconds."""
     found = [item for item in _store(config).scan() if sent.send_id.encode() in item.value]
     return bool(found) and min(item.due_ms for item in found) > (time.time() + seconds) * 1000
 
@@ -137,7 +139,7 @@ def _delete(config: StackConfig, user_id: int) -> None:
 
 
 def _is_unknown(config: StackConfig, user_id: int) -> bool:
-    """Whether cdc_consumer and device_registrar have processed the deletion of the user."""
+    """Return whether cdc_consumer and device_registrar have processed the deletion of the user."""
     client = TestClient(config.opensearch_url)
     row = client.get(index="users", id=str(user_id))["_source"]
     states = client.mget(index="device_state", body={"ids": [f"{user_id * 10 + place}" for place in (0, 1)]})["docs"]
@@ -146,7 +148,6 @@ def _is_unknown(config: StackConfig, user_id: int) -> bool:
 
 
 def _counts(config: StackConfig) -> list[Any]:
-    """All rows of the counts, sends and totals."""
     with psycopg.connect(config.database_url("metrics")) as connection:
         return [
             connection.execute(sql.SQL("select * from {} order by 1, 2, 3, 4").format(sql.Identifier(table))).fetchall()
@@ -191,7 +192,6 @@ def _all_are(bench: Bench, sent: Sent, status: Status) -> bool:
 
 
 def _recipients_with(bench: Bench, sent: Sent, status: Status) -> set[int]:
-    """The users with an outcome of this status."""
     return {
         user_id
         for record in bench.outcomes.of(sent.send_id)

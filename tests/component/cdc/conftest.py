@@ -1,4 +1,4 @@
-"""The servers of the CDC tests. A cluster has one set of directory aliases: only one test at a time may move them."""
+"""The servers of the CDC tests: only one test at a time may move the directory's aliases, which a cluster has once."""
 
 import fcntl
 from collections.abc import Iterator

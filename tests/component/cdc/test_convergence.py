@@ -1,4 +1,4 @@
-"""Random histories, reordered and repeated, on the real OpenSearch; the fake passes the same property test."""
+"""Random histories, reordered and repeated, end with the right documents on the real OpenSearch as on the fake."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""The snapshot and the concurrent stream on the real Debezium: in the end the directory equals the tables."""
+"""After a snapshot with a concurrent stream of the real Debezium, the directory equals the tables."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ def xid(connection: psycopg.Connection) -> str:
 
 
 def await_wait_for(connection: psycopg.Connection, transaction: str) -> None:
-    """Wait until another session (the creation of the slot) waits for that transaction to end."""
+    """Wait until the creation of the slot waits for this transaction to end."""
     query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid::text = %s"
     for _ in range(600):
         row = connection.execute(query, (transaction,)).fetchone()
@@ -46,8 +46,8 @@ def test_transaction_open_during_the_snapshot_wins(stack: StackConfig) -> None:
         insert_user(sql, 1, "before")
         insert_user(sql, 2, "before")
         first, second, open_one = (made.sql(autocommit=False) for _ in range(3))
-        # A new slot waits for every open transaction, then for those that began during this wait. Only a transaction
-        # that begins during the second wait may stay open across the snapshot and still be streamed.
+        # A new slot waits for every open transaction, then for the transactions that began during this wait. Only a
+        # transaction that begins during the second wait may stay open across the snapshot and still be streamed.
         first_xid = xid(first)
         made.start_connector()
         await_wait_for(sql, first_xid)
@@ -116,7 +116,8 @@ def test_every_kind_of_change_makes_the_index_equal_its_table(stack: StackConfig
         for number in range(1, 9):
             insert_user(sql, number, f"n{number}")
         sql.execute("INSERT INTO user_settings (user_id, club_id, channels) VALUES (1, 1, '{\"push\": false}')")
-        # Larger than a page and not compressible: PostgreSQL stores it out of line and does not log it with an update.
+        # PostgreSQL stores this text out of line, since it exceeds a page and does not compress, and an update does not
+        # log it.
         sql.execute(
             "INSERT INTO notification_templates (id, club_id, type, channel, locale, title, body)"
             " SELECT 1, NULL, 'news', 'push', 'en', 't', string_agg(md5(g::text), '') FROM generate_series(1, 1000) g"
@@ -168,7 +169,7 @@ def test_look_up_before_the_complete_marker_is_a_retry(stack: StackConfig) -> No
 
         made.start_connector()
         made.consume_until(lambda: "1" in made.documents("users"))
-        if not made.complete():  # the index has the user, but look-ups must not answer yet
+        if not made.complete():  # the index has the user, but an incomplete directory refuses look-ups
             assert refused(lambda: directory.users([1]))
             assert refused(lambda: directory.devices([1]))
             assert refused(lambda: directory.templates([(1, "news", "push")]))
@@ -218,7 +219,7 @@ def test_confirm_waits_for_the_database_and_the_consumer(stack: StackConfig) -> 
 
 
 def test_snapshot_end_alone_does_not_complete_a_generation(stack: StackConfig) -> None:
-    """Small batches slow down Debezium's producer like a slow broker: its queue is long when the snapshot ends."""
+    """Small batches slow down Debezium's producer like a slow broker, so records are queued when the snapshot ends."""
     with RunningGeneration.made(stack, **{"producer.override.batch.size": "1000"}) as made, made.sql() as sql:
         sql.execute(
             "INSERT INTO users (id, club_id, first_name, last_name)"

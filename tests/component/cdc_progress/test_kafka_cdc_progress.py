@@ -1,5 +1,3 @@
-"""The progress that reads Kafka fulfils the contract of CdcProgress."""
-
 import json
 import threading
 import time
@@ -22,7 +20,7 @@ from tests.support.contracts.cdc_progress import STREAMING, Capture, CdcProgress
 
 
 class KafkaCapture(Capture):
-    """group: a pattern of cdc_consumer's groups, which may contain {topic}."""
+    """A generation on the real broker. group: the pattern of cdc_consumer's groups, which may contain {topic}."""
 
     def __init__(self, bootstrap: str, group: str = "group.{generation}") -> None:
         self.generation = f"t{uuid4().hex[:8]}"
@@ -41,7 +39,7 @@ class KafkaCapture(Capture):
         self.progress.close()
 
     def _await_leaders(self) -> None:
-        """A new topic has no leaders yet and a new broker no group coordinator: until then the result is Retry."""
+        """Wait until a new topic has leaders and a new broker a group coordinator: before, each call raises Retry."""
         deadline, pause = time.monotonic() + 30, threading.Event()
         while True:
             try:
@@ -77,8 +75,6 @@ class KafkaCapture(Capture):
 
 
 class TestKafkaCdcProgress(CdcProgressContract):
-    """The contract, and faults of the Kafka adapter alone."""
-
     @pytest.fixture
     def capture(self, kafka: StackConfig) -> Iterator[KafkaCapture]:
         with closing(KafkaCapture(kafka.kafka_bootstrap)) as made:
@@ -106,7 +102,7 @@ class TestKafkaCdcProgress(CdcProgressContract):
 
 
 class TestKafkaCdcProgressOfAGroupForEachTopic(CdcProgressContract):
-    """Consume as AWS's mappings do: one topic each, under its own group."""
+    """The contract with groups as in AWS, where each mapping consumes one topic under its own group."""
 
     @pytest.fixture
     def capture(self, kafka: StackConfig) -> Iterator[KafkaCapture]:

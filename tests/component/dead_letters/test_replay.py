@@ -42,8 +42,6 @@ from tests.support.harness.chain import NOW, Chain, Context, entry, event, faile
 
 @dataclass
 class DeadLetterTopics:
-    """Source, dead-letter and status topic of one test."""
-
     bootstrap: str
     source: str
     dead: str
@@ -158,7 +156,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
     )
 
     def dead_letter(coming: int) -> DeadLetter:
-        """A producer begins to use a schema, ours with one more field, before the registry has it."""
+        """Make a dead letter by a schema that the registry does not have yet: ours with one more field."""
         value = b"\0" + struct.pack(">I", coming) + _body(send([1], send_id=None)) + b"\0"
         place = entry(value, topic=topics.SEND_MONOLITH, partition=3, offset=41)
         driver = BatchDriver(
@@ -171,7 +169,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
         return list(read_letters(bootstrap, Filter(reason="unknown_schema", partition=3, offset=41)))[-1]
 
     letter = _dead_letter_with_id_to_come(url, dead_letter)
-    codec = Codec(HttpSchemaRegistry(url))  # a new client has no cached denials
+    codec = Codec(HttpSchemaRegistry(url))  # an earlier client may have cached the denial of the id
     payload = payload_of(letter.topic, letter.value, codec).value
     assert payload is not None
     assert payload["to_users"] == [1]
@@ -188,7 +186,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
         timestamp=message.timestamp()[1],
         headers=headers,
     )
-    # The chain produces to memory, so that records of other tests are not read.
+    # The replayed record's outputs stay in memory, because other tests use the same topics.
     chain = Chain()
     chain.driver = BatchDriver(function="preference_checker", codec=codec, producer=chain.producer)
     assert chain.run(use_case, replayed) == []
@@ -199,7 +197,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
 
 
 def _dead_letter_with_id_to_come(url: str, dead_letter: Callable[[int], DeadLetter]) -> DeadLetter:
-    """The registry numbers schemas and other tests use it too: the next id is guessed until a guess is right."""
+    """Guess the registry's next schema id until a guess is right, because other tests also register schemas."""
     known = _register(url)
     for _ in range(10):
         before, known = known, _register(url)

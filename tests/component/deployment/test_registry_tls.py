@@ -1,4 +1,4 @@
-"""The registry's task with its deployed settings: it serves TLS with its own key, and no plain text."""
+"""The registry's task, started with its deployed settings, serves TLS with its own key and no plain text."""
 
 import socket
 import subprocess
@@ -20,7 +20,7 @@ PASSWORD = "as RDS makes them: }$:"
 
 @pytest.fixture
 def registry(prod: SynthesisedEnvironment, tmp_path: Path) -> Iterator[int]:
-    """The port of a registry that is started like its containers, over a database in memory."""
+    """Start a registry as its containers do, over a database in memory. Yields its port."""
     (task,) = prod.resources("AWS::ECS::TaskDefinition")
     containers = {each["Name"]: each for each in task.properties["ContainerDefinitions"]}
     keys, apicurio = containers["keys"], containers["apicurio"]

@@ -1,5 +1,3 @@
-"""The registrar's adapters on LocalStack and OpenSearch fulfil their contracts."""
-
 import fcntl
 from collections.abc import Callable, Iterator
 from uuid import uuid4

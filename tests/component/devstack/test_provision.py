@@ -1,4 +1,4 @@
-"""Provisioning on the real servers: its results, its repetition without changes, and Debezium's records."""
+"""Provisioning of real servers can be repeated without changes, and Debezium writes the documented records."""
 
 import json
 import threading
@@ -35,13 +35,12 @@ from masscomm.kafka.topics import Topic, cdc_topic, cdc_topics, chain_topics
 
 @pytest.fixture
 def generation() -> str:
-    """A generation for this test: Debezium's slot is named after it, so it has only small letters and digits."""
+    """A generation whose name has only small letters and digits, because Debezium's slot has the same name."""
     return f"t{uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def monolith(connect: StackConfig, generation: str) -> Iterator[str]:
-    """A monolith's database for this test, with its tables."""
     name = f"monolith_{generation}"
     with psycopg.connect(connect.database_url("postgres"), autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -70,7 +69,7 @@ def read_until(bootstrap: str, topic: str, enough: Callable[[list[Any]], bool], 
 
 
 def topic(name: str, **changes: Any) -> Topic:
-    """A topic for this test, similar to ours."""
+    """Return a topic's definition with these changes."""
     values: dict[str, Any] = {
         "name": name,
         "description": "",
@@ -154,7 +153,7 @@ def test_indices_are_created_once_and_never_implicitly(opensearch: StackConfig, 
     httpx.put(f"{url}/_doc/1", json={"club_id": 1}).raise_for_status()
     assert create_indices(opensearch.opensearch_url, generation) == names
     assert httpx.get(f"{url}/_doc/1").json()["found"]
-    # Only cdc_consumer moves aliases: other tests may do so meanwhile, but not to this generation.
+    # Provisioning sets no alias, since only cdc_consumer moves aliases.
     assert httpx.get(f"{url}/_alias").json() == {f"users-{generation}": {"aliases": {}}}
     assert httpx.put(f"{opensearch.opensearch_url}/nobodys-{generation}/_doc/1", json={}).status_code == 404
 
@@ -193,7 +192,7 @@ def test_debezium_sends_rows_heartbeats_and_snapshot_end(connect: StackConfig, m
 
     notifications = read_until(bootstrap, cdc_topic("notification", generation), completed)
 
-    # No table changes now: heartbeats arrive all the same, each with a later position in the WAL.
+    # Heartbeats arrive without any change of a table, each with a later position in the WAL.
     beats = read_until(bootstrap, cdc_topic("heartbeat", generation), lambda values: len(values) >= 3)
     assert all(each["op"] == "m" and each["message"]["prefix"] == "masscomm.heartbeat" for each in beats)
     positions = [each["source"]["lsn"] for each in beats]
@@ -209,7 +208,7 @@ def test_debezium_sends_rows_heartbeats_and_snapshot_end(connect: StackConfig, m
     assert rows[2]["before"]["first_name"] == "Ada"
     assert rows[1]["source"]["lsn"] > positions[0]
 
-    # The examples in schemas/cdc_examples, which document these topics, equal Debezium's records.
+    # The documented examples in schemas/cdc_examples have the same fields as Debezium's records.
     for name, sent in (("users", rows), ("message", beats), ("notification", notifications)):
         assert shapes(sent) == shapes(json.loads((SCHEMAS / "cdc_examples" / f"{name}.json").read_text())), name
 

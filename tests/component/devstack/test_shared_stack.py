@@ -1,5 +1,3 @@
-"""The session's shared stack provides real servers."""
-
 from confluent_kafka.admin import AdminClient
 
 from devstack.config import StackConfig

@@ -1,4 +1,4 @@
-"""The directory over OpenSearch fulfils the contract, and raises Retry if it cannot answer."""
+"""The directory over OpenSearch fulfils the contract, and raises Retry if it cannot respond."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -22,7 +22,7 @@ from tests.support.servers.opensearch_client import TestClient
 def tables(cluster: str) -> Iterator[OpenSearchTables]:
     generation = f"t{uuid4().hex[:8]}"
     client = TestClient(cluster)
-    # All generations share one index of device states: remove those of other tests.
+    # The index of device states belongs to all generations, so documents of other tests are deleted.
     client.indices.delete(index="device_state", ignore_unavailable=True)
     create_indices(cluster, generation)
     actions = [{"add": {"index": f"{table}-{generation}", "alias": table}} for table in captured_tables()]
@@ -33,8 +33,6 @@ def tables(cluster: str) -> Iterator[OpenSearchTables]:
 
 
 class TestOpenSearchDirectory(DirectoryContract):
-    """The contract, and faults of the OpenSearch adapter alone."""
-
     def test_device_with_a_new_token_has_no_endpoint(self, tables: OpenSearchTables) -> None:
         tables.put(DEVICE)
         moved = Device(device_id=DEVICE.device_id, user_id=1, platform="gcm", token="another")
@@ -91,7 +89,8 @@ class TestOpenSearchDirectory(DirectoryContract):
             index=f"devices-{tables.generation}", body={"index": {"refresh_interval": "-1"}}
         )
         write(tables.client, [document])
-        tables.caught_up_to(5_000)  # this refreshes every index; the next write is not visible yet
+        # caught_up_to() refreshes every index, so that only the next write is not searchable yet
+        tables.caught_up_to(5_000)
         write(tables.client, [VersionedDocument(index=document.index, id="99", version=9, source={
             **document.source, "id": 99})])  # fmt: skip
         assert [d.device_id for d in tables.directory.devices([1])[1]] == [11]

@@ -1,4 +1,4 @@
-"""Permanent errors of OpenSearch: each concerns one document or the installation."""
+"""A permanent error of OpenSearch dead-letters one document, or is a fault of the installation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,7 +40,7 @@ def test_refused_document_fails_alone(client: OpenSearch, index: str) -> None:
         document(index, "type", n="seven"),
         document(index, "date", at="yesterday"),
         document(index, "unmapped", another=1),
-        document(index, "immense", text="ü" * 20_000),  # Lucene's terms end at 32,766 bytes
+        document(index, "immense", text="ü" * 20_000),  # Lucene rejects terms of more than 32,766 bytes
     ]
     fates = write(client, [good[0], *bad[:3], *good[1:4], *bad[3:], good[4]])
     refused = [fate for fate in fates if fate is not None]
@@ -63,7 +63,7 @@ def test_index_that_blocks_writes_is_a_retry(client: OpenSearch, index: str) -> 
 
 @pytest.mark.guarantee("opensearch_answer.unknown_address")
 def test_wrong_address_is_no_dead_letter(opensearch: StackConfig, index: str) -> None:
-    """OpenSearch responds with 400 to a wrong path, too."""
+    """A wrong path also gets a response with 400, but no document must be dead-lettered."""
     wrong = connect(f"{opensearch.opensearch_url}/another/path/that/is/none")
     with pytest.raises(TransportError) as caught:
         write(wrong, [document(index, "1", n=1)])

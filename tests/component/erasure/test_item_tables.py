@@ -1,4 +1,4 @@
-"""Erasure in DynamoDB: the delivery ledger and the delay store stay usable, without the person's data."""
+"""After an erasure the delivery ledger and the delay store work, and have no data of the person."""
 
 import zlib
 from typing import Any
@@ -71,7 +71,7 @@ class TablesWithItems:
         self.store.put(item, NOW)
 
     def texts(self) -> str:
-        """Every item of both tables as text; delayed records also in the form of their release."""
+        """Return every item of both tables as text, and delayed records also in the form of their release."""
         items = [self.admin.scan(TableName=name)["Items"] for name in (self.ledger_table, self.waiting_table)]
         return f"{items}{self.delayed()}"
 
@@ -90,7 +90,7 @@ def tables(localstack: StackConfig, functions_client: Any) -> TablesWithItems:
 def test_delayed_record_keeps_positions_and_the_others_data(tables: TablesWithItems) -> None:
     tables.delay("both")
     tables.delay("another club's", club_id=4)
-    long = [f"{ADDRESS}{number}" for number in range(60_000)]  # larger than an item of DynamoDB
+    long = [f"{ADDRESS}{number}" for number in range(60_000)]  # exceeds the size of a DynamoDB item
     tables.delay("large", content=[ContentColumn(field="subject", values=[*long, "Bob"], index=[0, 60_000])])
     before = tables.delayed()
     person = Person(user_id=7, club_id=3)
@@ -110,7 +110,7 @@ def test_delayed_record_keeps_positions_and_the_others_data(tables: TablesWithIt
 
 
 def test_delayed_record_of_an_earlier_version_leaves_no_part(tables: TablesWithItems) -> None:
-    """It was stored by minute and id; its parts are stored by id and shared with a copy for another minute."""
+    """Earlier versions stored a record by minute and id but its parts by id, so copies for two minutes share parts."""
     texts = [f"{ADDRESS}{uuid4()}" for _ in range(20_000)]
     tables.delay("earlier", content=[ContentColumn(field="subject", values=[*texts, "Bob"], index=[0, 20_000])])
     [item] = list(tables.store.scan())
@@ -163,7 +163,7 @@ def test_ledger_keeps_decisions_and_loses_the_user(tables: TablesWithItems) -> N
 
 
 def test_large_slice_keeps_decisions_and_leaves_no_part(tables: TablesWithItems) -> None:
-    """It is stored in several items, named by the digest of its text."""
+    """A large slice is stored in several items, whose names contain the digest of its text."""
     devices = tuple(CallResult(target=f"device-of-ada-{number}", message_id=str(uuid4())) for number in range(8_000))
     slices = [
         RecipientResult(position=3, user_id=7, decision=SENT, call_results=devices),

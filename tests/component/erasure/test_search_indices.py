@@ -47,7 +47,7 @@ def client(opensearch: StackConfig) -> Iterator[TestClient]:
     with (opensearch.state_dir / "directory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         client = TestClient(opensearch.opensearch_url, timeout_s=60)
-        # Look-ups use aliases, so no index may have such a name.
+        # Delete indices whose names the aliases need.
         client.indices.delete(index=f"{EVERYWHERE},{','.join(captured_tables())}", ignore_unavailable=True)
         for generation in (OLD, SERVING):
             create_indices(opensearch.opensearch_url, generation)
@@ -86,7 +86,6 @@ def person(client: TestClient) -> Person:
 
 
 def everything(client: TestClient) -> str:
-    """Every document of every index, as text."""
     client.indices.refresh()
     hits = client.search(index="*", body={"size": 10_000, "query": {"match_all": {}}})["hits"]
     assert hits["total"]["value"] == len(hits["hits"])
@@ -98,13 +97,13 @@ def test_rows_of_every_generation_are_erased(client: TestClient, person: Person)
     indices = SearchIndices(client, Endpoints(), now_ms=lambda: 99)
     assert indices.learn(person)
     assert (person.clubs, person.addresses) == ({3}, {f"7.{ADDRESS}"})
-    # Devices 70 and 72 of both generations, and 71 of the old one.
+    # The five devices are 70 and 72 of both generations, and 71 of the old one.
     assert indices.erase_rows(person) == 2 + 2 + 5
     assert f"7.{ADDRESS}" not in everything(client)
     assert f"8.{ADDRESS}" in everything(client)
     assert not indices.learn(Person(user_id=7, club_id=3))
     assert indices.erase_rows(person) == 0
-    # A redelivered change that is older than the erased row is ignored; a later change is the monolith's decision.
+    # A redelivered change that is older than the erasure is ignored; a later one would be applied.
     put(client, f"users-{SERVING}", "7", version=4, club_id=3, email=ADDRESS)
     assert client.get(index=f"users-{SERVING}", id="7")["_source"] == {"deleted": True, "deleted_at_ms": 99}
 
@@ -137,7 +136,7 @@ def test_endpoint_with_a_failed_deletion_keeps_its_state(client: TestClient, per
 
 
 def test_messages_keep_ids_and_positions_without_the_user(client: TestClient, person: Person) -> None:
-    """A later receipt still belongs to its position and is counted."""
+    """A message without its user keeps its position, so that a later receipt is counted."""
     messages = OpenSearchSentMessages(client)
     sent = [
         OutcomeWithTrace(outcome("own", [["m1"], ["m2"]], user_ids=[7, 8], club_id=3)),
@@ -157,7 +156,7 @@ def test_messages_keep_ids_and_positions_without_the_user(client: TestClient, pe
 
 
 def test_suppressions_of_known_addresses_are_erased(client: TestClient, person: Person) -> None:
-    """Suppressions of another club stay, and so do those of earlier versions, which have no club."""
+    """Suppressions of other clubs remain, and so do those of earlier versions, which have no club."""
     person.addresses = {ADDRESS, "never@example.org"}
     own, earlier = suppressions.ids_of(3, ADDRESS)
     another_clubs, _ = suppressions.ids_of(4, ADDRESS)

@@ -1,4 +1,4 @@
-"""The behaviour of a broker that a mapping depends on, in memory and on the real broker."""
+"""The in-memory broker behaves like the real one in all respects that a mapping depends on."""
 
 import asyncio
 import uuid
@@ -184,7 +184,7 @@ class RealKafka(Broker):
 @pytest.fixture(params=["memory", "kafka"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     if request.param == "memory":
-        # created in the test's event loop, which wakes its sources
+        # The in-memory broker wakes the event loop in which it is created, so the test's loop must create it.
         yield InMemory()
     else:
         config: StackConfig = request.getfixturevalue("kafka")
@@ -256,7 +256,7 @@ async def test_paused_partition_delivers_nothing_and_loses_nothing(
     await broker.produce([b"v"] * 50)
     await until(lambda: len(heard.records) == 50)
     source.pause([broker.at(0)])
-    # the source handles calls in order: after this commit the pause is in effect
+    # The source executes calls in order, so the pause is in effect after this commit.
     await source.commit({broker.at(0): 50})
     await broker.produce([b"v"] * 50)
     await broker.produce([b"v"] * 5, partition=1)
@@ -336,7 +336,6 @@ async def test_on_failure_record_is_stored_when_send_returns(broker: Broker) -> 
 
 async def test_record_over_the_on_failure_limit_is_too_large(broker: Broker) -> None:
     destination = broker.destination()
-    # incompressible
     noise = b"".join(uuid.uuid4().bytes for _ in range(SMALL // 8))
     with pytest.raises(RecordTooLargeError):
         await destination.send(broker.failures, None, noise)
@@ -361,7 +360,7 @@ async def test_offsets_of_aborted_and_finished_transactions_are_passed(kafka: St
     heard = Heard()
     source = broker.source()
     await source.start(heard)
-    # a record and a marker of each transaction
+    # Each of the two transactions has a record and an end marker.
     await until(lambda: heard.ends.get(broker.at(0)) == 4)
     assert [record.value for record in heard.records] == [b"finished"]
     await source.close()
@@ -379,7 +378,7 @@ async def test_static_member_takes_over_without_a_session_timeout(kafka: StackCo
     source = member()
     await source.start(first)
     await until(lambda: len(first.partitions) == 2)
-    # as after a kill: the member does not leave the group
+    # The first member does not leave the group, as if it had been killed.
     again = member()
     await again.start(second)
     await until(lambda: len(second.partitions) == 2)

@@ -1,5 +1,3 @@
-"""Cancellations on LocalStack's DynamoDB fulfil the contract of those in memory."""
-
 from typing import Any
 from uuid import uuid4
 

@@ -1,5 +1,3 @@
-"""The decision log on LocalStack's DynamoDB fulfils the contract of the in-memory one."""
-
 from typing import Any
 from uuid import uuid4
 

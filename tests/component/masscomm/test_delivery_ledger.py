@@ -40,7 +40,7 @@ def clock() -> FixedClock:
 
 
 class CountingClient(DynamoDb):
-    """The functions' client. lose_answers: so many answers are lost after DynamoDB has handled the request."""
+    """The functions' client; it loses the next `lose_answers` responses after DynamoDB has handled their requests."""
 
     def __init__(self) -> None:
         super().__init__(Limits(connections=8, connect_s=1, read_s=5, attempts=2))
@@ -73,7 +73,7 @@ class TestDynamoDbDeliveryLedger(DeliveryLedgerContract):
     def test_transaction_without_a_response_is_repeated(
         self, ledgers: Ledgers, client: CountingClient, clock: FixedClock
     ) -> None:
-        """The leases are the first ones: the token makes the second attempt the same transaction."""
+        """Both attempts of a transaction have one token, so DynamoDB applies it once and the leases are fresh."""
         ids = [str(uuid4()), str(uuid4())]
         client.lose_answers = 1
         lease = Lease(valid_until=clock.monotonic() + LEASE_S, fresh=True)
@@ -117,7 +117,7 @@ class TestDynamoDbDeliveryLedger(DeliveryLedgerContract):
 class TestUnreachable:
     @pytest.fixture
     def ledger(self, aws: None, monkeypatch: pytest.MonkeyPatch, clock: FixedClock) -> Iterator[DynamoDbDeliveryLedger]:
-        with socket.socket() as bound:  # bound, but not listening
+        with socket.socket() as bound:  # a bound socket that does not listen makes DynamoDB unreachable
             bound.bind(("127.0.0.1", 0))
             monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bound.getsockname()[1]}")
             yield DynamoDbDeliveryLedger(table=TABLE, owner="a", clock=clock)

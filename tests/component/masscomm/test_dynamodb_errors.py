@@ -1,4 +1,4 @@
-"""Permanent errors of DynamoDB's server: each concerns the item, the installation or the moment.
+"""DynamoDB's permanent errors are assigned to the item, to the installation or to a temporary fault.
 
 Source: AWS documentation, "Service, account, and table quotas in Amazon DynamoDB" (400 KB an item, 2,048 and 1,024
 bytes a key, 38 digits a number), "Error handling with DynamoDB" and TransactionCanceledException.

@@ -1,5 +1,3 @@
-"""The producer on the real broker."""
-
 import socket
 from collections.abc import Iterator
 
@@ -26,13 +24,13 @@ class TestKafkaProducer(ProducerContract):
 
     @pytest.fixture
     def unreachable(self) -> Iterator[Producer]:
-        with socket.socket() as bound:  # bound, but not listening
+        with socket.socket() as bound:  # a bound socket that does not listen makes the broker unreachable
             bound.bind(("127.0.0.1", 0))
             yield KafkaProducer(f"127.0.0.1:{bound.getsockname()[1]}", message_timeout_ms=1000)
 
     def test_record_too_large_for_the_broker_is_a_dead_letter(self, target: Target) -> None:
         reports = DeliveryReports()
-        assert len(TOO_LARGE) < 3_000_000  # the client's own limit
+        assert len(TOO_LARGE) < 3_000_000  # less than the client's own limit, so that the broker rejects the record
         target.producer.produce(target.topic, None, TOO_LARGE, [], reports.to("large"))
         target.producer.flush(20)
         assert [getattr(error, "reason", error) for error in reports.of["large"]] == ["too_large"]

@@ -1,5 +1,3 @@
-"""The adapters of SNS and SES with LocalStack's responses."""
-
 from uuid import uuid4
 
 import boto3
@@ -14,7 +12,6 @@ from tests.support.contracts.provider import EmailContract, PushContract, PushTa
 
 @pytest.fixture
 def aws(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of a Lambda function."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", localstack.aws_url)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

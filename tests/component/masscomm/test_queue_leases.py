@@ -1,5 +1,3 @@
-"""Queue leases on LocalStack's DynamoDB fulfil the contract of the in-memory store."""
-
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 

@@ -1,5 +1,3 @@
-"""The registry adapter on the real registry."""
-
 import json
 from contextlib import suppress
 from typing import Any
@@ -29,7 +27,7 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
             subject,
             schema_id,
             absent_id=999_999,
-            # On this path the same server responds with a 404 that has an error code of its own.
+            # The same server returns 404 with another error code on this path.
             empty=HttpSchemaRegistry(registry.registry_url.replace("/v7", "/v9")),
         )
 
@@ -40,9 +38,7 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
         assert caught.value.reason == "undecodable"
 
     def test_a_404_without_an_error_code_is_a_denial(self, registered: Registered, registry: StackConfig) -> None:
-        """The registry responds to an id beyond 31 bits as to a wrong path; that it has our own schema shows the path
-        is right.
-        """
+        """The registry answers an id beyond 31 bits like a wrong path; our own schema's id proves the path right."""
         answer = urllib3.request("GET", f"{registry.registry_url}/schemas/ids/{2**31}")
         assert (answer.status, answer.json()["error_code"]) == (404, 0)
         with pytest.raises(UnknownSchema):
@@ -53,7 +49,8 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
         asking = HttpSchemaRegistry(registry.registry_url, clock=clock)
         last = _register(registry, registered.subject, own_schema("SendRequested") | {"doc": str(uuid4())})
         denied = []
-        for schema_id in range(last + 1, last + 50):  # the registry numbers schemas, and other tests take ids, too
+        # the registry numbers schemas, and other tests register schemas concurrently
+        for schema_id in range(last + 1, last + 50):
             with suppress(UnknownSchema):
                 asking.schema_by_id(schema_id)
                 continue

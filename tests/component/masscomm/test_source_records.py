@@ -1,5 +1,3 @@
-"""Records read by position from the real broker."""
-
 import socket
 
 import pytest
@@ -27,7 +25,7 @@ class TestKafkaSourceRecords(SourceRecordsContract):
 
 def test_unreachable_broker_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("masscomm.kafka.source_records.SOURCE_RECORD_REQUEST_S", 0.5)
-    with socket.socket() as bound:  # bound, but not listening
+    with socket.socket() as bound:  # a bound socket that does not listen makes the broker unreachable
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(Retry):
             KafkaSourceRecords(f"127.0.0.1:{bound.getsockname()[1]}").at("topic", 0, 0)

@@ -1,4 +1,4 @@
-"""The function over a real Postgres: it does not connect at import, and recovers when the database does."""
+"""Over a real Postgres, the function does not connect at import, and recovers when the database does."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The handler's module as at a cold start; its pool is closed at the end."""
+    """Import the handler's module anew, as a cold start does; close its pool at the end."""
     module.bootstrap.cache_clear()
     yield monkeypatch
     if module.bootstrap.cache_info().currsize:
@@ -99,7 +99,7 @@ def test_database_down_is_503_until_it_restarts(handler: pytest.MonkeyPatch, tmp
         assert (status, body["title"]) == (503, "Service Unavailable")
         stack.restart("postgres")
         assert ask(get("/v1/metrics", **ASKED))[0] == 200
-        # The environment's connection was lost while the environment was frozen.
+        # The pool's connection is lost between two requests, as in a frozen environment.
         stack.kill("postgres")
         stack.restart("postgres")
         assert ask(get("/v1/metrics", **ASKED))[0] == 200

@@ -1,5 +1,3 @@
-"""Slots of long polls on LocalStack's DynamoDB fulfil the contract of those in memory."""
-
 from typing import Any
 from uuid import uuid4
 

@@ -1,6 +1,4 @@
-"""Any query over any rows, through SQL: the response is a group-by over the events, and its pages make up the
-response.
-"""
+"""For any query over any rows in Postgres, the response is a group-by of the events and equals its pages together."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Postgres and the store in memory give the same answers."""
+"""Postgres and the store in memory return the same results."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -187,7 +187,7 @@ def test_counts_after_a_row_are_the_remaining_ones(store: MetricsStore, order: O
 
 
 def test_texts_are_in_the_order_of_their_code_points(store: MetricsStore) -> None:
-    """The collation: another one may sort n before N, or treat different texts as equal."""
+    """Another collation than C may sort n before N, or treat different texts as equal."""
     found = store.counts(a_query(dimensions=(Dimension.TYPE, Dimension.MEASURE), start=NEXT, end=NEXT + 2 * MINUTE))
     assert [row.values for row in found.rows] == [("News", "failed"), ("news", "sent")]
     found = store.counts(
@@ -257,7 +257,7 @@ def test_revised_buckets_are_those_of_the_queried_clubs(store: MetricsStore) -> 
     whole_hour = a_query(granularity=Grain.HOUR, end=NOON + hour)
     assert store.counts(whole_hour).revised == {NOON: NOON + 3 * hour}
     assert store.counts(replace(whole_hour, club_id=(1,))).revised == {NOON: NOON + 2 * hour}
-    # Days of a time zone, summed from hours.
+    # Days of a time zone are summed from hours.
     zone = a_query(
         granularity=Grain.HOUR,
         start=NOON - 11 * hour,
@@ -342,7 +342,7 @@ RECIPIENTS = [
     (7, LogRow(LogKey(NEXT, "b", "push"), 2, "news", "sent", "")),
     (8, LogRow(LogKey(NEXT, "c", "push"), 1, "news", "sent", "")),
 ]
-# Other log rows of the same notifications: a notification has one row in a response, with its highest status.
+# Further log rows of the same notifications: a response has one row for each, with its highest status.
 OTHER_ACCOUNTS = [
     (7, LogRow(LogKey(NOON - MINUTE, "a", "push"), 1, "news", "held", "")),
     (7, LogRow(LogKey(NEXT + MINUTE, "a", "push"), 1, "news", "failed", "too_large")),
@@ -353,7 +353,6 @@ OTHER_ACCOUNTS = [
 
 @pytest.fixture(params=["postgres", "memory"])
 def logged(request: pytest.FixtureRequest, postgres: StackConfig) -> Iterator[MetricsStore]:
-    """A store with the log of recipients on."""
     if request.param == "memory":
         yield InMemoryMetricsStore(recipients=[*OTHER_ACCOUNTS, *RECIPIENTS])
         return

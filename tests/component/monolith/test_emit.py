@@ -36,7 +36,6 @@ class Sends:
             consumer.close()
 
     def records(self, count: int, *, critical: bool = False) -> list[dict[str, object]]:
-        """The first records of a lane, decoded."""
         return [
             self._codec.decode("SendRequested", message.value()) for message in self.messages(count, critical=critical)
         ]

@@ -1,5 +1,3 @@
-"""The seeder against a real PostgreSQL."""
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""The deployed packages, built for this machine's processor: each runs alone."""
+"""Each deployed package, built for this machine's processor, runs without other libraries."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from infra.packaging.contents import Contents, all_contents
 CONTENTS = {each.name: each for each in all_contents()}
 HERE = f"{platform.machine()}-manylinux_2_28"
 
-# Only the standard library and the package's own folder can be imported.
+# A script that can import only the standard library and the package's own folder.
 IMPORT_ALONE = """
 import importlib, sys
 folder, module = sys.argv[1:]
@@ -37,7 +37,6 @@ assert not {each for each in compiled if each.startswith(folder)}, compiled
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
-    """Every package, built once."""
     folder = tmp_path_factory.mktemp("packages")
     return {each.name: each for each in build(list(CONTENTS.values()), folder, platform=HERE)}
 
@@ -48,7 +47,7 @@ def test_a_handler_is_imported_from_its_package_alone(name: str, packages: dict[
         archive.extractall(tmp_path)
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", IMPORT_ALONE, str(tmp_path), CONTENTS[name].handler],
-        # For SnapStart the imports of the first invocation happen at init.
+        # With SnapStart the modules of the first invocation are imported at init.
         env={"PATH": os.environ["PATH"], "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
         capture_output=True,
         text=True,

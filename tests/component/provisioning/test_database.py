@@ -1,5 +1,3 @@
-"""The metrics database's users, on a real server."""
-
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +13,7 @@ from provisioning.database import TABLES, TOKENS, apply_sql, create_users
 
 @pytest.fixture
 def nothing_yet(postgres: StackConfig) -> Iterator[str]:
-    """An empty database for this test, on a server that has RDS' role for tokens."""
+    """An empty database on a server that has RDS' role for IAM tokens."""
     name = f"provisioned_{uuid4().hex[:12]}"
     with psycopg.connect(postgres.database_url("metrics"), autocommit=True) as server:
         if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (TOKENS,)).fetchone():
@@ -29,14 +27,13 @@ def nothing_yet(postgres: StackConfig) -> Iterator[str]:
 
 @pytest.fixture
 def database(nothing_yet: str) -> str:
-    """The database with its tables."""
     apply_sql(nothing_yet, TABLES)
     return nothing_yet
 
 
 @pytest.fixture
 def users(database: str) -> Iterator[tuple[str, str]]:
-    """(reader, writer), unique names of users."""
+    """Create a reader and a writer with unique names."""
     names = (f"reader_{uuid4().hex[:8]}", f"writer_{uuid4().hex[:8]}")
     create_users(database, reader=names[0], writer=names[1])
     yield names
@@ -52,7 +49,6 @@ def drop(database: str, users: Iterable[str]) -> None:
 
 
 def as_user(database: str, user: str, statement: str) -> None:
-    """Execute a statement as that user, and roll it back."""
     with psycopg.connect(database) as connection:
         connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(user)))
         connection.execute(statement.encode())
@@ -90,7 +86,7 @@ def test_users_sign_in_with_tokens_and_creation_is_idempotent(database: str, use
 
 
 def test_concurrent_provisioning_is_serialised(nothing_yet: str) -> None:
-    """In Postgres `if not exists` takes no lock: one of two concurrent creations may fail because the object exists."""
+    """`if not exists` takes no lock in Postgres: a concurrent creation may fail because the object exists."""
     names = [f"{role}_{uuid4().hex[:8]}" for role in ("reader", "writer")]
     together = threading.Barrier(6)
 
@@ -108,7 +104,7 @@ def test_concurrent_provisioning_is_serialised(nothing_yet: str) -> None:
 
 
 def test_sessions_of_the_writer_begin_in_utc(database: str, users: tuple[str, str]) -> None:
-    """The settings are set by role, in this database alone: sessions pass no start-up options."""
+    """A role's settings apply to this database, because sessions pass no start-up options."""
     with psycopg.connect(database) as connection:
         found = connection.execute(
             "SELECT r.rolname, s.setconfig FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole"

@@ -1,5 +1,3 @@
-"""The store of sent messages in OpenSearch fulfils the contract of the in-memory one."""
-
 import fcntl
 from collections.abc import Iterator
 from typing import Any
@@ -19,8 +17,6 @@ from tests.support.servers.opensearch_client import TestClient
 
 
 class Counting(TestClient):
-    """Counts searches."""
-
     searches = 0
 
     def search(self, *args: Any, **options: Any) -> Any:
@@ -47,8 +43,8 @@ class TestOpenSearchMessages(SentMessagesContract):
         return OpenSearchSentMessages(client)
 
     def await_removal(self, messages: SentMessages) -> None:
-        # The removal runs in the background. This repetition finds it finished, does it itself, or is refused because
-        # it is running; only in the second case does it refresh the index itself.
+        # The removal runs in the background, so it may be finished, not begun or running. Only a removal by this call
+        # refreshes the index itself.
         old = {"query": {"range": {"told_at": {"lt": NOW - SENT_MESSAGES_KEPT_S * 1000}}}}
         self.client.delete_by_query(index=MESSAGES, body=old, params={"conflicts": "proceed"})
         self.client.indices.refresh(index=MESSAGES)

@@ -1,5 +1,3 @@
-"""The delay store on LocalStack's DynamoDB fulfils the contract of the in-memory one."""
-
 import json
 import zlib
 from typing import Any
@@ -20,7 +18,6 @@ __all__ = ["functions_client"]
 
 @pytest.fixture
 def store(localstack: StackConfig, functions_client: Any) -> DynamoDbDelayStore:
-    """A delay store on its own table."""
     return DynamoDbDelayStore(table=new_table(dynamodb(localstack), "waiting"), client=functions_client)
 
 
@@ -98,7 +95,7 @@ def test_items_of_the_previous_form_are_released_complete(store: DynamoDbDelaySt
         assert store.claim(each, NOW)
         assert not store.claim(each, NOW + CLAIM_S * 1000 - 1)
         store.done(each)
-    # An item that is done shares its parts with this one: they stay until they expire.
+    # The removed copy shares its parts with this item, so the parts stay until they expire.
     assert list(store.due(NOW + HOUR, critical=False)) == [later]
     assert ids(store.due(NOW + HOUR, critical=True)) == [critical.id]
 
@@ -155,7 +152,7 @@ def test_unreadable_row_hides_no_other_row(store: DynamoDbDelayStore, damage: di
 
 
 def test_the_critical_lane_is_read_before_any_bulk_bucket(store: DynamoDbDelayStore) -> None:
-    """A one-time password waits for two queries, independent of the number of due bulk records."""
+    """The critical lane needs two queries, whatever the number of due bulk records."""
     for minutes in range(5):
         store.put(delayed_record(NOW + minutes * 60_000), NOW)
     store.put(delayed_record(NOW + HOUR, topic="recheck.critical"), NOW)

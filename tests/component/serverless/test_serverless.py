@@ -100,7 +100,6 @@ DEFAULTS = {"timeout_s": 60, "memory_mb": 128, "concurrency": 1}
 
 @pytest.fixture
 def topic(kafka: StackConfig) -> str:
-    """A unique generation makes unique topics and groups."""
     generation = f"g{uuid.uuid4().hex[:8]}"
     name = f"cdc.{generation}.public.users"
     with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
@@ -155,7 +154,7 @@ def test_kill_9_of_a_function_within_a_batch_loses_nothing(running: Program) -> 
     until((running.notes / "hanging").exists)
     (running.notes / "go").touch()
     os.kill(int((running.notes / "hanging").read_text()), signal.SIGKILL)
-    # The lag counts only known end offsets: it may still be 0.
+    # The lag may still be 0 here, because it counts only end offsets that the poller has read.
     everything = {"hang", *(f"v{number}" for number in range(20))}
     until(lambda: {line.split()[2] for line in running.seen()} == everything)
     until(lambda: running.lag() == [0, 0])

@@ -126,7 +126,7 @@ class TestEmail(EmailContract):
 
 
 class Boto3Email:
-    """The provider's port over boto3: the stand-in answers the SDK as it answers our client."""
+    """The provider's interface over boto3, for which the stand-in must respond as for our own client."""
 
     def __init__(self, client: SESClient) -> None:
         self._client = client

@@ -1,5 +1,3 @@
-"""A metrics database for each test."""
-
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +8,5 @@ from tests.support.servers.metrics_database import metrics_database
 
 @pytest.fixture
 def database(postgres: StackConfig) -> Iterator[str]:
-    """The URL of an empty metrics database."""
     with metrics_database(postgres) as url:
         yield url

@@ -1,4 +1,4 @@
-"""The archive next to a real Postgres: it has each counted record once, from any writer, compacted or not."""
+"""With a real Postgres, the archive has each counted record once, from any writer, compacted or not."""
 
 import io
 import json
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 OLD, NEW, OUTCOME = 1, 2, 3
 EVERYTHING = Span()
 NOW = datetime.fromtimestamp(PRODUCED_MS / 1000, UTC)
-# A future version: one more field, and the others in another order.
+# A future version of the schema, with one more field and another order.
 LATER = own_schema("SendRequested") | {
     "fields": [
         {"name": "campaign", "type": ["null", "string"], "default": None},
@@ -71,7 +71,6 @@ def a_send(number: int, schema_id: int = OLD, **changes: Any) -> Record:
 
 
 def an_outcome(number: int, send_id: str, club_id: int = 7) -> Record:
-    """The outcome of a send: both users sent."""
     parent_id = chunk_id(send_id, 0)
     value = {
         "record_id": derived_id(parent_id, "delivery", "push", 0, 2),
@@ -95,7 +94,7 @@ def an_outcome(number: int, send_id: str, club_id: int = 7) -> Record:
 
 
 class Stream:
-    """The job's batches, without Kafka and without a process of its own."""
+    """Counts batches as the job does, without Kafka and in this process."""
 
     def __init__(
         self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path, *, recipients: bool = False
@@ -130,7 +129,7 @@ class Stream:
         return self.frame(records).transform(facts, writers=WRITERS, far_future_ms=86_400_000)
 
     def offsets(self) -> list[int]:
-        """Kafka offsets of the archive's counted records, repeated as often as the archive has them."""
+        """Return the offsets of all counted records in the archive, each as often as the archive has it."""
         frame = self.archive.read(self.archive.folders(self.sink.connected()))
         return sorted(row["kafka_offset"] for row in frame.select("kafka_offset").collect())
 
@@ -142,13 +141,13 @@ class Stream:
         self.sink.take_over()
 
     def pass_window(self) -> None:
-        """Wait until all counted records are older than a window of one second."""
+        """Wait until a redelivery window of one second has passed for all counted records."""
         row = self.sink.connected().execute("select clock_timestamp()").fetchone()
         asked = "select clock_timestamp() > %s + interval '1 s'"
         wait_until("a second", lambda: self.sink.connected().execute(asked, row).fetchone() == (True,))
 
     def differing(self, span: Span = EVERYTHING) -> int:
-        """Number of rows that recompute finds different, in total or in a span."""
+        """Return the number of rows that recompute finds different, in total or in a span."""
 
         class WithWriters(Recompute):
             def _writers(self, wanted: Any) -> Writers:
@@ -169,7 +168,7 @@ def batch_folders(stream: Stream) -> list[str]:
 
 
 def test_records_of_old_and_new_writers_are_read_as_one(stream: Stream) -> None:
-    """The archive gains a field, an older writer returns, and files of an older archive lack a column."""
+    """Files without a later column, with a new field, and of a returning older writer are read as one archive."""
     stream.count(a_send(0))
     stream.count(a_send(1, NEW, campaign="spring"), a_send(2, OLD))
     stream.count(a_send(3, OLD))
@@ -177,7 +176,7 @@ def test_records_of_old_and_new_writers_are_read_as_one(stream: Stream) -> None:
     assert stream.offsets() == [0, 1, 2, 3]
     assert stream.differing() == 0
 
-    # A file with the columns of an earlier and of a later version.
+    # This file lacks a column and has one of a later version.
     one = next(path for path in before if "batch=1" in str(path))
     narrow = stream.spark.read.parquet(str(one)).drop("listed").withColumn("of_a_later_version", F.lit(1)).cache()
     assert narrow.count() == 1
@@ -197,7 +196,6 @@ def with_a_secret(number: int, **changes: Any) -> Record:
 
 
 def texts_of_archive(stream: Stream) -> str:
-    """Every cell of every file, counted or not."""
     files = [str(path) for path in Path(stream.archive.folder).rglob("*.parquet")]
     rows = [stream.spark.read.parquet(each).collect() for each in files]
     assert files
@@ -222,7 +220,7 @@ def written_by_an_earlier_version(stream: Stream, *records: Record) -> None:
 
 @pytest.mark.guarantee("archive.no_values_or_headers")
 def test_no_value_or_header_of_a_record_is_archived(stream: Stream) -> None:
-    """Texts, addresses and one-time passwords end with the topics' retention."""
+    """Texts, addresses and one-time passwords must not outlive the retention of the topics."""
     poison = {"topic": "send.api", "offset": 9, "value": SECRET.encode(), "headers": [A_HEADER]}
     stream.count(with_a_secret(0), poison)
     assert stream.offsets() == [0, 9]
@@ -250,7 +248,7 @@ def test_files_of_earlier_versions_are_counted_with_later_ones(stream: Stream) -
 def test_erased_user_is_in_no_file_and_counts_stay(
     spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: Path
 ) -> None:
-    """Files of earlier versions and of this one are erased; another tenant's user with this number stays."""
+    """Files of this and earlier versions are erased; a user of another tenant with the same id is not."""
     stream = Stream(spark, kafka_frame, database, tmp_path / "archive", recipients=True)
     earlier = (with_a_secret(0), an_outcome(0, "send 0"))
     stream.count(*earlier)
@@ -285,7 +283,6 @@ def test_erased_user_is_in_no_file_and_counts_stay(
     assert SECRET not in texts_of_archive(stream)
     assert erased() == 0
     assert metrics_store.erase_log(connection, person) == 0
-    # The stream continues.
     stream.count(a_send(10))
     assert stream.differing() == 0
     stream.sink.close()
@@ -307,7 +304,7 @@ def test_compaction_removes_values_of_earlier_versions(stream: Stream) -> None:
 
 
 def test_the_code_that_writes_a_batch_is_compiled_once(stream: Stream) -> None:
-    """The generated code contains no value of a single batch, so Spark reuses it."""
+    """The generated code must not contain values of a batch, or Spark would compile it for each batch."""
     facts = stream.facts(a_send(0))
     texts = set()
     for number in (1, 2):
@@ -339,7 +336,7 @@ def test_compaction_leaves_each_record_once(stream: Stream) -> None:
     assert stream.offsets() == everything
     assert len(batch_folders(stream)) == 2
     assert stream.archive.compact(connection, before=NOW + timedelta(hours=1)) == 0
-    # The next batch of a compacted hour is compacted together with the others.
+    # A later batch of a compacted hour is compacted together with the hour's file.
     stream.count(a_send(30))
     assert stream.archive.compact(connection, before=NOW + timedelta(hours=1)) == 1
     assert stream.offsets() == [*everything, 30]
@@ -367,7 +364,7 @@ def test_a_compaction_that_was_cut_off_leaves_each_record_once(stream: Stream, m
 
 
 def test_outcomes_before_their_send_are_compared(stream: Stream) -> None:
-    """A send whose chunk is late or poison has no hour: only a comparison of everything includes it."""
+    """A send whose chunk is late or unreadable has no hour, so only a comparison without a span includes it."""
     stream.count(a_send(0), an_outcome(0, "send 1"))
     assert stream.differing() == 0
     updated = stream.sink.connected().execute("update send_totals set count_total = 3 where send_id = 'send 1'")
@@ -383,7 +380,7 @@ def test_changed_window_recounts_no_earlier_batch(stream: Stream) -> None:
     stream.pass_window()
     stream.count(a_send(1, send_id="send 0"))
     assert stream.differing() == 0
-    # With the shorter window the second record would have been counted; it applies to later batches only.
+    # The shorter window applies only to later batches: with it the second record would have been counted.
     stream.start_again(window_s=1)
     assert stream.differing() == 0
     stream.count(a_send(2, send_id="send 0"))
@@ -408,7 +405,7 @@ def test_changed_future_limit_recounts_no_earlier_batch(stream: Stream) -> None:
 
 
 def test_recompute_uses_category_channels_of_counting_time(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The functions resolved the channels then. A send with channels of its own keeps them."""
+    """Recompute uses the category's channels at the time of counting; a send with channels of its own keeps them."""
     stream.count(a_send(0), a_send(1, channels=["sms"]), a_send(2, to_users=[]))
     known = categories()
     later = {name: replace(entry, channels=("webhook", "sms")) for name, entry in known.items()}
@@ -429,7 +426,7 @@ def test_recompute_uses_category_channels_of_counting_time(stream: Stream, monke
     ],
 )
 def test_send_with_conflicting_chunks_follows_the_first_request(stream: Stream, order: tuple[int, ...]) -> None:
-    """The first request wins in any order of arrival; of equal times the smallest values win."""
+    """The earliest request wins in any order of arrival; if times are equal, the smallest values win."""
     chunks = [
         a_send(0, chunk_index=0, club_id=9, timestamp=PRODUCED_MS + 1),
         a_send(1, chunk_index=1, club_id=8, type="a", send_id="send 0"),
@@ -451,7 +448,7 @@ where datname = current_database() and locktype = 'advisory' and not granted
 
 
 def test_compaction_waits_for_readers(stream: Stream, database: str) -> None:
-    """A recompute that has listed the folders must find them: an advisory lock keeps them."""
+    """An advisory lock keeps the folders that a running recompute has listed."""
     stream.count(a_send(0))
     stream.count(a_send(1))
     listed = batch_folders(stream)
@@ -477,7 +474,7 @@ def test_compaction_waits_for_readers(stream: Stream, database: str) -> None:
 @pytest.mark.kills(guard="archive.uncounted_batch_is_not_read")
 @pytest.mark.kills(guard="archive.uncounted_batch_is_removed")
 def test_files_of_an_uncounted_batch_are_ignored_and_removed(stream: Stream) -> None:
-    """A driver that was killed after archiving has counted nothing."""
+    """A driver that was killed after archiving a batch has not counted the batch."""
     stream.count(a_send(0))
     attempt = stream.sink.begin()
     assert stream.sink.archiving(attempt) == []
@@ -496,7 +493,7 @@ def test_files_of_an_uncounted_batch_are_ignored_and_removed(stream: Stream) -> 
 
 @pytest.mark.kills(guard="archive.concurrent_write")
 def test_archived_batch_that_failed_staging_is_archived_anew(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The concurrent write of the archive is awaited, also if staging fails."""
+    """If staging fails, the job still waits for the concurrent write of the archive."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionError("the database is down")
@@ -514,7 +511,7 @@ def test_archived_batch_that_failed_staging_is_archived_anew(stream: Stream, mon
 
 @pytest.mark.kills(guard="archive.failed_write")
 def test_a_batch_that_cannot_be_archived_is_not_counted(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of the concurrent write fails the batch."""
+    """An error of the concurrent write to the archive fails the batch."""
 
     def refuse(*_: Any) -> None:
         raise OSError("no such bucket")
@@ -530,7 +527,7 @@ def test_a_batch_that_cannot_be_archived_is_not_counted(stream: Stream, monkeypa
 
 @pytest.mark.kills(guard="archive.replays")
 def test_replay_detected_at_the_merge_is_archived_once(stream: Stream) -> None:
-    """The files are written again: the previous batch was not merged yet when this one was archived."""
+    """The second batch is archived before the first is merged, so its repeated records are archived at first."""
     first = stream.stage(a_send(0), a_send(1))
     second = stream.stage(a_send(0), a_send(1), a_send(2), beside=[first.attempt.number])
     merge_batch(first, sink=stream.sink)

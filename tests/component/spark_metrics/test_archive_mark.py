@@ -15,8 +15,6 @@ type Connection = psycopg.Connection[tuple[object, ...]]
 
 @dataclass
 class Folder:
-    """The mark in an archive's folder, without Spark."""
-
     folder: str = "a folder"
     records: int = 0
     text: str | None = None

@@ -1,5 +1,3 @@
-"""The job's queries to a real broker."""
-
 from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient

@@ -34,6 +34,6 @@ def test_sessions_begin_with_the_parameters_of_their_role(elsewhere: str) -> Non
 
 
 def test_a_database_that_is_not_provisioned_stops_the_job(elsewhere: str) -> None:
-    """Otherwise days of another zone would be counted as days of UTC."""
+    """In a database with another time zone, days of that zone would be counted as days of UTC."""
     with pytest.raises(Stop, match="Asia/Kolkata"):
         connect(elsewhere, "a test")

@@ -1,9 +1,8 @@
-"""The job is killed, and Postgres crashes, at every step of a batch; the metrics still equal a group-by over the
-topics.
+"""Kill the job or Postgres at every step of a batch; the metrics must still equal a group-by over the topics.
 
-No start finds a checkpoint. Before a commit the next batch is staged already. The records are random: sends,
-redeliveries, late and reordered records, poison. Triggers that wait for a lock of the test stop each step, so that a
-kill comes exactly there.
+Each start is without a checkpoint, and before a commit the next batch is already staged. The records are random: sends,
+redeliveries, late and reordered records, poison. Triggers wait at each step for a lock that the test holds, so that the
+kill happens exactly there.
 
 MASSCOMM_METRICS_SEEDS   the seeds, as 1,2,7-9; one fixed seed without it
 MASSCOMM_METRICS_SENDS   sends produced before each fault, 12 without it
@@ -35,7 +34,7 @@ from tests.support.spark.metrics_by_hand import ExpectedMetrics, expected_metric
 from tests.support.spark.metrics_job import await_watermark, jobs_on, recompute, wait_until
 from tests.support.spark.metrics_topics import Topics
 
-# Where a batch is stopped: the event of the trigger. A constraint trigger stops the commit itself.
+# Step of a batch → event of the trigger that stops it. A constraint trigger stops the commit itself.
 POINTS = {
     "while copying": "before insert on staging_tasks",
     "between copy and merge": "before delete on staging_attempts",
@@ -49,9 +48,9 @@ begin
     return null;
 end $$
 """
-# "after the commit" is stopped during the commit, which completes without its driver.
+# For "after the commit" the driver dies during the commit, which the server then completes.
 DRIVER_DIES = ["before the commit", "during the commit", "after the commit"]
-# Deaths before the merge, as "before the commit" is one. Starting a driver takes longest: they run with --nightly only.
+# Further points at which the driver dies; they run with --nightly only, because starting a driver takes longest.
 DRIVER_DIES_NIGHTLY = ["while copying", "between copy and merge"]
 
 
@@ -65,7 +64,7 @@ def chosen_seeds() -> list[int]:
 
 @dataclass
 class Producing:
-    """Random records; some are delayed, some are redelivered later."""
+    """Produces random records; some are delayed, some are redelivered later."""
 
     topics: Topics
     rng: random.Random
@@ -89,7 +88,6 @@ class Producing:
         return self.topics.flush()
 
     def last(self) -> float:
-        """Produce the remaining records."""
         for topic, value in self.later:
             self.topics.put(topic, value)
         self.later.clear()
@@ -113,7 +111,7 @@ class Producing:
                 yield from self._steps(shared | {"chunk_index": index, "channel": channel}, users, lane, now)
 
     def _steps(self, shared: dict[str, Any], users: list[int], lane: str, now: int) -> Iterator[tuple[str, bytes]]:
-        """The functions' records of a chunk on a channel: some recipients are held or suppressed, the others end."""
+        """Make the functions' records of a chunk: some recipients are held or suppressed, the others are sent to."""
         rng, parent = self.rng, ids.chunk_id(shared["send_id"], shared["chunk_index"])
         at_ms = now - rng.choice([0, 0, 0, 90_000, 3_700_000, 90_000_000])
         common = shared | {"parent_id": parent, "range_start": 0, "range_end": 500}
@@ -161,7 +159,7 @@ class Producing:
 
 
 class Held:
-    """Stops a batch at one point until `let_go`."""
+    """Stops a batch at one point until `let_go` is called."""
 
     def __init__(self, database: str, point: str) -> None:
         self.key = list(POINTS).index(point) + 1
@@ -170,7 +168,7 @@ class Held:
         self._connection.execute("select pg_advisory_lock(%s)", [self.key])
 
     def waiting(self) -> list[int]:
-        """The server processes that wait at the point."""
+        """Return the pids of the server processes that wait at the point."""
         rows = self._connection.execute(
             "select l.pid from pg_locks as l join pg_database as d on d.oid = l.database"
             " where d.datname = current_database() and locktype = 'advisory' and objid = %s and not granted",
@@ -185,7 +183,7 @@ class Held:
         wait_until("the held transaction to end", lambda: not self.waiting())
 
     def let_go(self) -> None:
-        with suppress(psycopg.OperationalError):  # the server was killed, and the lock with it
+        with suppress(psycopg.OperationalError):  # a killed server has already released the lock
             self._connection.execute("select pg_advisory_unlock_all()")
         self._connection.close()
 
@@ -200,7 +198,7 @@ def held_up(database: str, point: str) -> Iterator[Held]:
 
 
 def staged_beside(database: str) -> bool:
-    """Whether two attempts are under way: one is being merged, the other is staged."""
+    """Return whether one attempt is being merged while another is staged."""
     with psycopg.connect(database) as connection:
         row = connection.execute(
             "select count(distinct attempt) from staging_attempts join staging_tasks using (attempt)"
@@ -222,7 +220,7 @@ def install_points(database: str) -> None:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Servers for this file alone: the job reads topics by their real names, and the database is killed."""
+    """A stack for this file alone, because the job reads topics by their real names and the database is killed."""
     config = StackConfig.on_free_ports(tmp_path_factory.mktemp("exactness"))
     with Stack(config, ["kafka", "registry", "postgres"]) as running:
         create_topics(config.kafka_bootstrap, chain_topics())
@@ -245,13 +243,13 @@ def test_metrics_equal_a_group_by_after_any_kill(
     rng.shuffle(faults)
     with metrics_database(config) as database, jobs_on(config, database, tmp_path) as start:
         install_points(database)
-        # Batches are small, so that the killed one is rarely the first of a topic.
+        # Small batches make it likely that the killed batch is not the first of its topic.
         job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
         for point, dies in faults:
             print(f"{dies} dies {point}")  # noqa: T201
             if point == "before the commit":
-                # A crash of the server empties the next batch's unlogged staging tables: that batch is staged again
-                # later.
+                # A crash of the server empties the next batch's unlogged staging tables, so wait until that batch is
+                # counted.
                 await_watermark(job, time.time())
             with held_up(database, "during the commit" if point == "after the commit" else point) as held:
                 producing.step(sends)
@@ -268,7 +266,7 @@ def test_metrics_equal_a_group_by_after_any_kill(
                     held.cut_off()
             job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
         await_watermark(job, producing.last())
-        # Minutes become complete only now: no driver lived long enough for the grace period.
+        # Each earlier driver ended within the grace period, so minutes become complete only now.
         producing.step(3)
         await_watermark(job, producing.last())
         expected = expected_metrics(config.kafka_bootstrap, config.registry_url)
@@ -284,7 +282,7 @@ def test_metrics_equal_a_group_by_after_any_kill(
 
 
 def assert_is(expected: ExpectedMetrics, database: str) -> None:
-    """recompute finds no difference in the three grains, the totals, the log and the quarantine."""
+    """Check that recompute finds no difference in the grains, the totals, the log and the quarantine."""
     with psycopg.connect(database) as connection:
 
         def rows(query: str) -> list[tuple[Any, ...]]:

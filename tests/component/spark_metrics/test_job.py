@@ -1,4 +1,4 @@
-"""The job as a process on a real broker, registry and database: after every fault the metrics equal a plain count."""
+"""After every fault of a real broker, registry or database, the job's metrics equal a plain count."""
 
 import json
 import os
@@ -43,7 +43,7 @@ MINIMAL = ("type", "club_id", "timestamp", "to_users")
 
 @dataclass
 class CountedTopics(Topics):
-    """Topics of the job, and a plain count of the records produced to them."""
+    """The job's topics, with a plain count of the records produced to them."""
 
     rng: random.Random = field(default_factory=lambda: random.Random(20261121))  # noqa: S311
     counts: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class CountedTopics(Topics):
             self.counts[at_ms, club_id, category, channel, measure] += n
 
     def a_send(self, *, times: int = 1) -> None:
-        """A send of one or two chunks with its outcomes; each record is produced `times` times."""
+        """Produce a send of one or two chunks and its outcomes, each record `times` times."""
         rng, now = self.rng, int(time.time() * 1000)
         send_id, club_id = str(uuid4()), rng.randrange(3)
         category = rng.choice(["news", "newsletter", "security_alert", "unheard of"])
@@ -143,13 +143,12 @@ class CountedTopics(Topics):
         self.count(at_ms, 9, "newsletter", "email", "duplicate", 1)
 
     def put_poison(self) -> None:
-        """Records that cannot be counted."""
         for topic in ("send.api", "outcome", "delivery"):
             for value in self.poison(topic):
                 self.put(topic, value, self._quarantine)
 
     def put_refused(self, club_id: int) -> None:
-        """A send of a club that a constraint of this database rejects."""
+        """Produce a send of a club that a constraint of this test's database rejects."""
         at_ms = int(time.time() * 1000)
         value = {"type": "news", "club_id": club_id, "timestamp": at_ms, "to_users": [1]}
 
@@ -160,7 +159,7 @@ class CountedTopics(Topics):
         self.put("send.api", self.own("send.api", "SendRequested", value), then)
 
     def allow_refused(self) -> None:
-        """The databases of other tests lack this constraint and count these sends."""
+        """Count the refused sends from now on, for a database without the constraint."""
         for position, club_id, at_ms in self.refused:
             self.quarantined.discard(position[:3])
             self.count(at_ms, club_id, "news", "push", "requested", 1)
@@ -179,7 +178,7 @@ class CountedTopics(Topics):
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Servers for this file alone: the job reads topics by their real names, and a test kills the database."""
+    """A stack for this file alone, because the job reads topics by their real names and the database is killed."""
     config = StackConfig.on_free_ports(tmp_path_factory.mktemp("spark-metrics"))
     with Stack(config, ["kafka", "registry", "postgres"]) as running:
         yield running
@@ -226,7 +225,7 @@ def assert_is_a_plain_count(database: str, counted: CountedTopics) -> None:
 
 
 def as_the_page_says(database: str, folder: Path) -> dict[str, str]:
-    """Add the view of docs/metrics-views.md: its table and its module. Returns the environment that enables it."""
+    """Add the view of docs/metrics-views.md with its table and module. Returns the variables that enable it."""
     blocks = dict(re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "metrics-views.md").read_text(), re.DOTALL))
     with psycopg.connect(database) as connection:
         connection.execute(blocks["sql"].encode())
@@ -275,18 +274,18 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     retry_s = {"SPARK_DENIED_SCHEMA_RETRY_S": "8"}
     job = start_job(**as_the_page_says(database, tmp_path), **retry_s, SPARK_REHEARSE="true")
     wait_until("the ready file", lambda: query_value(job.database, "select state from stream_status") == "running", job)
-    # The rehearsal has left no rows and no files.
+    # The rehearsal of the job's plans at the start leaves no rows and no files.
     assert "rehearsed 4 batches" in job.log.read_text()
     assert_is_a_plain_count(job.database, CountedTopics(stack.config, {}))
     assert query_value(
         job.database, "select not exists (select from sends) and not exists (select from archive_batches)"
     )
     assert [path.name for path in (tmp_path / "archive").iterdir() if not path.name.startswith(".")] == ["_archive_id"]
-    # A minimal writer uses its schema some seconds before the registry has it.
+    # A producer uses its schema some seconds before the registry has it.
     schema = own_schema("SendRequested")
     schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}
     first, second = (_registered(stack.config, "probe-value", schema | {"doc": doc}) for doc in ("one", "two"))
-    coming = 2 * second - first  # the registry increments ids by a constant
+    coming = 2 * second - first
     counted.a_send_of_the_minimal_producer(schema, coming)
     counted.flush()
     wait_until("the denial", lambda: f"schema {coming} cannot be used" in job.log.read_text(), job)
@@ -319,7 +318,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
 
-    # The served tables are damaged, and restored from the archive while the stream runs.
+    # Damaged tables are restored from the archive while the stream runs.
     with psycopg.connect(job.database) as connection:
         connection.execute("update counts_minute set count_total = count_total + 1 where club_id = 0")
         connection.execute("delete from counts_hour where club_id = 1")
@@ -342,7 +341,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
 
-    # Records that Postgres rejects permanently, while staging or merging, are quarantined; all others are counted.
+    # Records that Postgres rejects at staging or merging are quarantined; all others are counted.
     with psycopg.connect(job.database) as connection:
         connection.execute("alter table counts_minute add check (club_id <> 666)")
         connection.execute("alter table staging_counts add check (club_id <> 667)")
@@ -398,7 +397,7 @@ def test_unreachable_kafka_ends_the_job(start_job: StartJob, counted: CountedTop
 def test_aborted_transaction_is_not_counted(
     start_job: StartJob, counted: CountedTopics, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job reads committed records only: aborted ones concern neither the counts nor the lag."""
+    """The job reads only committed records: aborted ones change neither the counts nor the lag."""
     producer = Producer(
         {"bootstrap.servers": stack.config.kafka_bootstrap, "transactional.id": "a monolith", "log_level": 0}
     )

@@ -1,4 +1,4 @@
-"""Retention on a real Postgres: old rows are removed, the kept span is stored, and an interrupted run is finished."""
+"""Retention removes old rows from Postgres and stores the kept span; a later run completes an interrupted one."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -29,7 +29,7 @@ def connection(database: str) -> Iterator[Connection]:
 
 
 def write(connection: Connection, day: date) -> None:
-    """Write a row of the log that is counted on a day."""
+    """Write a row of the log of recipients, counted on this day."""
     moment = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=UTC)
     with connection.transaction():
         connection.execute(

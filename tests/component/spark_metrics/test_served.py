@@ -24,7 +24,6 @@ type Connection = psycopg.Connection[tuple[object, ...]]
 
 
 def block(status: Status) -> array[int]:
-    """A block whose first position has a status."""
     return array("H", [(RANK[status] + 1) * 256, *[0] * (BLOCK - 1)])
 
 
@@ -49,7 +48,6 @@ def connection(database: str) -> Iterator[Connection]:
 def compared(
     connection: Connection, *, sent: int = 5, status: Status = Status.HELD, tables: Mapping[str, Table] = TABLES
 ) -> Served:
-    """A comparison of the served rows with recomputed ones."""
     served = Served(connection, Span(), tables)
     with connection.transaction():
         connection.execute("set transaction isolation level repeatable read")
@@ -68,7 +66,7 @@ def test_equal_counts_do_not_differ(connection: Connection) -> None:
 
 
 def test_a_span_takes_whole_buckets_of_each_grain(connection: Connection) -> None:
-    """The minute of noon is before the span; the hour and the day of noon overlap it."""
+    """The span begins after the minute of noon, but overlaps the hour and the day of noon."""
     served = Served(connection, Span(NOON + MINUTE, NOON + 2 * MINUTE))
     served.remember()
     assert served.differing() == 2
@@ -85,7 +83,7 @@ def test_counts_beyond_retention_are_not_compared(connection: Connection, since:
 
 def test_swap_keeps_counts_made_by_the_stream_since(connection: Connection) -> None:
     served = compared(connection, sent=7, status=Status.SENT)
-    # Three minutes, and of the send its block and two rows of totals.
+    # The differing rows are a count in each of three grains, the send's block and two totals.
     assert served.differing() == 6
     connection.execute("update counts_minute set count_total = count_total + 1")
     connection.execute("insert into counts_minute values (%s, 7, 'news', 'push', 'sent', 9)", [NOON + MINUTE])
@@ -147,7 +145,7 @@ def test_the_log_is_compared_by_its_rows_and_never_swapped(connection: Connectio
 
 
 def _remainder(number: int) -> int:
-    """The remainder with the sign of the number, as in SQL."""
+    """Return the remainder with the sign of the number, as SQL does."""
     return abs(number) % 1_000_003 * (1 if number >= 0 else -1)
 
 

@@ -1,4 +1,4 @@
-"""The merge on a real Postgres: a record that is staged again, or at another position, is counted once."""
+"""The merge into a real Postgres counts a record once, even if it is staged again or has another position."""
 
 import json
 import random
@@ -28,10 +28,15 @@ STEP_MS = {"counts_minute": 60_000, "counts_hour": HOUR_MS, "counts_day": DAY_MS
 
 @dataclass
 class Record:
-    """The facts of a Kafka record; counts: (channel, measure, reason, count); codes: by position."""
+    """A Kafka record's counted values.
+
+    Attributes:
+        counts: (channel, measure, reason, count).
+        codes: The states' codes by position.
+    """
 
     offset: int
-    number: int = 0  # makes the record id
+    number: int = 0  # the record id derives from this number
     source: str = "outcome"
     topic: str = "outcome"
     partition: int = 0
@@ -56,7 +61,7 @@ class Record:
         return self.topic, self.partition, self.offset
 
     def results(self) -> Iterator[tuple[int, str, str]]:
-        """(position, status, reason) of an outcome record, in the order of its counts."""
+        """Return (position, status, reason) of an outcome record's recipients, in the order of its counts."""
         position = self.number * 10_000 if self.first_position is None else self.first_position
         for _, status, reason, n in self.counts:
             for _ in range(n):
@@ -148,7 +153,6 @@ type Served = dict[str, Any]
 
 
 def served(sink: PostgresSink) -> Served:
-    """Every row that a reader can see."""
     order = "order by 1, 2, 3, 4, 5"
     tables = {
         name: f"select bucket, club_id, type, channel, measure, count_total from {name} {order}"  # noqa: S608
@@ -193,7 +197,7 @@ def test_buckets_are_utc_and_begin_at_their_own_start(sink: PostgresSink) -> Non
 
 
 def test_the_same_record_produced_again_adds_nothing(sink: PostgresSink) -> None:
-    """counted_ids has the record's id."""
+    """The table counted_ids recognises the record's id."""
     count(sink, a_chunk(0, number=1), Record(0, number=2))
     before = served(sink)
     merged = count(sink, a_chunk(1, number=1), Record(1, number=2), Record(0, number=2, partition=3))
@@ -202,14 +206,13 @@ def test_the_same_record_produced_again_adds_nothing(sink: PostgresSink) -> None
 
 
 def test_the_same_record_twice_in_one_batch_counts_once(sink: PostgresSink) -> None:
-    """Each record id is counted at one position."""
+    """Of two positions with one record id, only the first is counted."""
     first, second = Record(4, number=2), Record(9, number=2, counts=[("push", "failed", "x", 3)])
     assert count(sink, second, first).refused == 1
     assert totals(sink) == {"sent": 3}
 
 
 def test_an_id_is_forgotten_after_the_window_and_not_before(database: str) -> None:
-    """An id is remembered for the redelivery window."""
     sink = PostgresSink(database, window_s=3600)
     sink.take_over()
     count(sink, Record(0, number=1))
@@ -238,7 +241,7 @@ def test_ids_beyond_the_window_are_deleted_for_each_source(database: str) -> Non
 
 
 def remembered(sink: PostgresSink) -> list[tuple[str, UUID]]:
-    """The record ids in counted_ids equal those in memory."""
+    """Check that memory has the record ids of the table counted_ids."""
     found = sink.connected().execute("select source, record_id from counted_records order by 1, 2").fetchall()
     batches = sink.connected().cursor(binary=True).execute("select source, ids from counted_batches").fetchall()
     ids = [(source, UUID(bytes=ids[at : at + 16])) for source, ids in batches for at in range(0, len(ids), 16)]
@@ -255,7 +258,7 @@ def test_ids_are_loaded_once_and_not_by_each_connection(sink: PostgresSink) -> N
 
 @pytest.mark.kills(guard="metrics.counted_ids_after_crash")
 def test_known_ids_are_refused_after_a_server_crash(sink: PostgresSink) -> None:
-    """The crash empties unlogged tables; counted_ids_loaded shows that."""
+    """The crash empties the unlogged tables; the empty counted_ids_loaded reveals it."""
     known = [Record(n, number=n, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
     count(sink, *known)
     count(sink, Record(10, number=10))
@@ -283,7 +286,6 @@ def test_notification_is_in_totals_once_under_its_last_status(sink: PostgresSink
     ended: list[tuple[str, str, str | None, int]] = [("push", "delivered", None, 2), ("push", "bounced", "new", 2)]
     count(sink, Record(3, number=4, counts=ended, **shared))
     assert [row[2:] for row in served(sink)["send_totals"]] == [("bounced", "other", 2), ("delivered", "", 2)]
-    # The funnel counts every step.
     assert totals(sink) == {"held": 4, "sent": 2, "failed": 1, "expired": 1, "delivered": 2, "bounced": 2}
 
 
@@ -294,7 +296,7 @@ def test_same_id_in_two_sources_counts_in_each(sink: PostgresSink) -> None:
 
 @pytest.mark.kills(guard="metrics.counted_offsets")
 def test_consumed_positions_add_nothing_without_their_ids(sink: PostgresSink) -> None:
-    """stream_offsets has the consumed positions."""
+    """The table stream_offsets excludes consumed positions."""
     batch = [Record(5, number=1), Record(6, number=2), Record(7, number=3, partition=1)]
     count(sink, *batch)
     before = served(sink)
@@ -307,7 +309,7 @@ def test_consumed_positions_add_nothing_without_their_ids(sink: PostgresSink) ->
 
 
 def test_a_task_that_ran_twice_counts_once(sink: PostgresSink) -> None:
-    """staging_tasks has both runs, of which one counts."""
+    """The table staging_tasks has both runs of the task, of which one counts."""
     attempt = sink.begin()
     record = Record(0, number=1, counts=[("push", "sent", None, 3), ("push", "failed", "x", 4)])
     stage(sink, attempt, [record], part=1, number=0)
@@ -319,7 +321,7 @@ def test_a_task_that_ran_twice_counts_once(sink: PostgresSink) -> None:
 
 @pytest.mark.kills(guard="metrics.staging_task")
 def test_merge_waits_for_a_task_run_that_still_stages(sink: PostgresSink, database: str) -> None:
-    """A staging task locks its attempt: rows that it commits during a merge would be counted twice."""
+    """A staging task locks its attempt, because rows that it commits during a merge would be counted twice."""
     attempt, record = sink.begin(), Record(0, number=1)
     stage(sink, attempt, [record])
     other = PostgresSink(database)
@@ -359,9 +361,7 @@ def test_task_that_begins_after_the_merge_stages_nothing(sink: PostgresSink) -> 
 
 
 def test_rows_of_an_older_attempt_are_not_counted(sink: PostgresSink) -> None:
-    """A task that outlives its attempt stages rows after the next attempt has begun: the attempt's number excludes
-    them.
-    """
+    """A task can outlive its attempt and stage rows during the next one; the attempt's number excludes them."""
     old, new = sink.begin(), sink.begin()
     stage(sink, new, [Record(0, number=2)])
     stage(sink, old, [Record(0, number=1)])
@@ -371,7 +371,7 @@ def test_rows_of_an_older_attempt_are_not_counted(sink: PostgresSink) -> None:
 
 @pytest.mark.kills(guard="metrics.lost_staging")
 def test_staging_emptied_by_a_crash_is_detected(sink: PostgresSink) -> None:
-    """The lost row of staging_attempts shows the crash."""
+    """After a crash the table staging_attempts lacks the attempt's row."""
     attempt = sink.begin()
     stage(sink, attempt, [Record(0, number=1)])
     sink.connected().execute("truncate staging_attempts, staging_tasks, staging_positions, staging_ids, staging_counts")
@@ -381,11 +381,11 @@ def test_staging_emptied_by_a_crash_is_detected(sink: PostgresSink) -> None:
 
 
 def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database: str) -> None:
-    """The driver's epoch is older than the stream's."""
+    """The replaced driver's epoch is older than the epoch of the stream."""
     attempt = sink.begin()
     other = PostgresSink(database)
     other.take_over()
-    # Simulates that the rows were staged after the other driver's start.
+    # The attempt's row exists, as if the rows were staged after the other driver's start.
     sink.connected().execute("insert into staging_attempts (attempt) values (%s)", [attempt.number])
     stage(sink, attempt, [Record(0, number=1)])
     with pytest.raises(Fenced):
@@ -400,7 +400,7 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
 
 @pytest.mark.kills(guard="metrics.concurrent_attempts")
 def test_batch_is_staged_while_another_is_merged(sink: PostgresSink, database: str) -> None:
-    """An attempt drops only finished attempts, and locks the stream so weakly that a merge can run."""
+    """Beginning an attempt drops only finished attempts, and its lock on the stream does not block a merge."""
     beside, other = sink.beside(), PostgresSink(database)
     first = beside.begin()
     stage(beside, first, [Record(0, number=1)])
@@ -408,7 +408,7 @@ def test_batch_is_staged_while_another_is_merged(sink: PostgresSink, database: s
     left = beside.begin([first.number])
     stage(beside, left, [Record(1, number=2)])
     beside.archiving(left, [first.number])
-    # The lock of a long merge: the next attempt can begin, but another driver cannot take over.
+    # During a long merge the next attempt can begin, but another driver cannot take over.
     for connection in (beside.connected(), other.connected()):
         connection.execute("set lock_timeout = '50ms'")
     with sink.connected().transaction():
@@ -435,7 +435,7 @@ def test_batch_is_staged_while_another_is_merged(sink: PostgresSink, database: s
 
 @pytest.mark.kills(guard="metrics.second_driver")
 def test_takeover_waits_for_a_staging_driver(sink: PostgresSink, database: str) -> None:
-    """Otherwise the other driver would remove this one's files as leftovers."""
+    """Without the wait the new driver would remove the old driver's files as leftovers."""
     other = PostgresSink(database)
     other.connected().execute("set lock_timeout = '50ms'")
     attempt = sink.begin()
@@ -450,7 +450,7 @@ def test_takeover_waits_for_a_staging_driver(sink: PostgresSink, database: str) 
 
 
 def test_batch_staged_during_its_records_merge_counts_once(sink: PostgresSink) -> None:
-    """counted_ids is checked at the merge: at staging time the records were not counted yet."""
+    """The merge checks counted_ids, because the records were not counted yet when the batch was staged."""
     first = sink.begin()
     stage(sink, first, [Record(0, number=1)])
     second = sink.begin([first.number])
@@ -471,13 +471,12 @@ def test_failed_merge_changes_nothing(sink: PostgresSink) -> None:
     assert totals(sink) == {}
     assert sink.next_offsets() == {}
     assert remembered(sink) == []
-    # The same attempt can be merged after the error is repaired.
+    # The attempt can be merged once the error is repaired.
     sink.connected().execute("update staging_counts set count_total = 1")
     assert sink.merge(attempt, batch_id=0).records == 2
 
 
 def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> None:
-    """The quarantine has one row for each position."""
     bad = Record(3, topic="send.api", source="send", problem=Problem.UNDECODABLE)
     merged = count(sink, bad, Record(0, number=1))
     assert merged == Merged(records=2, refused=0, quarantined=1, replayed=0)
@@ -531,7 +530,7 @@ def test_status_has_the_last_batch_and_a_rising_watermark(sink: PostgresSink, da
 
 
 def test_late_record_revises_its_complete_minute(sink: PostgresSink, database: str) -> None:
-    """The watermark stays behind by the grace period."""
+    """A minute is complete a grace period after its end; a later record of this minute revises it."""
     minute = AT_MS // 60_000 * 60_000
     other = PostgresSink(database)
     StatusWriter(other, epoch=1).consumed(minute + 69_999, 0, {}, grace_ms=10_000)
@@ -565,7 +564,7 @@ def test_replays_redeliveries_and_reorderings_equal_a_group_by(sink: PostgresSin
         topic, partition = rng.choice(list(partitions))
         place = partitions[topic, partition]
         number = rng.randrange(150)
-        # The content depends on the id alone, as with every deterministic producer.
+        # A record's content depends on its id alone, as a deterministic producer writes it.
         content = random.Random(number)  # noqa: S311
         shared: dict[str, Any] = {
             "number": number,
@@ -610,7 +609,7 @@ def test_replays_redeliveries_and_reorderings_equal_a_group_by(sink: PostgresSin
 
 
 def _count_in_batches(sink: PostgresSink, rng: random.Random, partitions: dict[tuple[str, int], list[Record]]) -> None:
-    """Count in batches of any size; some repeat a batch or reach back before it, as after a lost checkpoint."""
+    """Count the records in batches of any size; some batches repeat earlier records, as after a lost checkpoint."""
     done = dict.fromkeys(partitions, 0)
     while any(done[key] < len(place) for key, place in partitions.items()):
         batch: list[Record] = []

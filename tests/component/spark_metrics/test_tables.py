@@ -1,4 +1,4 @@
-"""The tables of schemas/tables applied over those of an earlier version: all counts stay."""
+"""Applying schemas/tables to the tables of an earlier version keeps all counts."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,8 +15,8 @@ FILES = sorted((SCHEMAS / "tables").glob("*.sql"))
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
 
-# The tables before ids were packed. Earlier still, counted_records was not partitioned, revised minutes had no club,
-# and ids were staged in rows of their own.
+# The tables before ids were packed; in even earlier versions counted_records was not partitioned, revised minutes had
+# no club, and ids were staged in rows of their own.
 PARTITIONED = b"""
 drop view counted_records;
 drop table counted_batches, counted_sends, counted_deliveries, counted_outcomes, counted_others, counted_ids_loaded;
@@ -83,7 +83,7 @@ def test_ids_counted_before_the_tables_changed_are_refused_after(
     apply_sql(database, FILES)
     batches = connection.cursor(binary=True).execute("select source, ids, counted_at from counted_batches").fetchall()
     assert sorted((source, UUID(bytes=packed), at) for source, packed, at in batches) == ids
-    # A repeated record of either kind is recognised by its id.
+    # Repeated records are recognised by their ids, whether these were stored packed or in rows.
     with connection.transaction():
         counted_ids.load(connection)
     for source, record_id, _ in ids:

@@ -80,7 +80,7 @@ def test_maintained_view_has_its_start_time(sink: PostgresSink, database: str) -
     sink.connected().execute("insert into stream_offsets values ('outcome', 0, 5)")
     sink.take_over()
     assert maintained(sink.connected()) == [("by_club", True)]
-    # The second driver has no views; the third begins them again on a database with many counts.
+    # The second driver maintains no views, so the third begins them again, on a database that has counts already.
     other = PostgresSink(database)
     other.take_over()
     other.close()

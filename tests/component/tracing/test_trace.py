@@ -46,7 +46,7 @@ def send_id(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> str:
-    """A send to users 1 and 2: the first is sent to, the second has opted out."""
+    """Make a send to two users: user 1 is notified, user 2 has opted out."""
     create_topics(kafka.kafka_bootstrap, topics.chain_topics())
     register_schemas(registry.registry_url, topics.chain_topics())
     client = dynamodb(localstack)
@@ -87,7 +87,7 @@ def send_id(
 
 
 def _receipt(sent_outcome: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
-    """The outcome that receipts emits for SNS' report of a delivery, and its headers."""
+    """Return the outcome of SNS' report of a delivery, and its headers."""
     chain = Chain()
     follow = ProcessReceipts(
         messages=InMemorySentMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()

@@ -1,6 +1,4 @@
-"""Fixtures of synthesised environments. One process synthesises all of them once per session, so that Node starts
-only once.
-"""
+"""Synthesised environments. One process synthesises all of them once per session, so that Node starts once."""
 
 import fcntl
 import os
@@ -17,9 +15,7 @@ from tests.support.cdk.templates import SynthesisedEnvironment
 
 @pytest.fixture(scope="session")
 def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, SynthesisedEnvironment]:
-    """Return the synthesised environments by name: the smallest, the largest, one with two snapshot generations and
-    one on external servers.
-    """
+    """The synthesised environments by name: smallest, largest, two snapshot generations, external servers."""
     base = tmp_path_factory.getbasetemp()
     folder = (base if worker_id == "master" else base.parent) / "cdk"
     with folder.with_suffix(".lock").open("w") as lock:
@@ -45,13 +41,11 @@ def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dic
 def environment(
     request: pytest.FixtureRequest, synthesised: dict[str, SynthesisedEnvironment]
 ) -> SynthesisedEnvironment:
-    """Return each synthesised environment in turn."""
     return synthesised[str(request.param)]
 
 
 @pytest.fixture(scope="session")
 def prod(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
-    """Return the production environment."""
     return synthesised["prod"]
 
 

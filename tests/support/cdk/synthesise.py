@@ -27,9 +27,7 @@ SERVERS = ExternalServers(
 
 
 def main(folder: Path) -> None:
-    """Synthesise each environment into a subfolder of its name."""
-    # This import takes seconds and starts Node, so it is made only here, and not for importers that need only the names
-    # above.
+    # Imported here, because this import takes seconds and starts Node; other modules need only the names above.
     from infra.cdk.app import build
 
     os.environ["MASSCOMM_PACKAGES"] = str(folder / "no-packages")

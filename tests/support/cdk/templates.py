@@ -103,7 +103,6 @@ def _documents(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def actions(statement: dict[str, Any]) -> set[str]:
-    """The resources that an IAM statement names."""
     return set(as_list(statement.get("Action", [])))
 
 

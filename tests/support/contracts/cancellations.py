@@ -1,4 +1,4 @@
-"""The contract of every store of cancellations: the in-memory and the real ones run the same tests."""
+"""The tests that every store of cancellations must pass, in memory and real."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ class CancellationsContract:
         assert cancellations.find(SEND) == CANCELLED
 
     def test_cancelled_sends_are_found_among_others(self, cancellations: Cancellations) -> None:
-        """More sends than one read of DynamoDB takes."""
+        """150 sends need more than one read of DynamoDB."""
         sends = [SendKey(7, f"s-{number}") for number in range(150)]
         for each in sends[::30]:
             cancellations.record(replace(CANCELLED, send=each))
@@ -31,7 +31,7 @@ class CancellationsContract:
     @pytest.mark.guarantee("cancelling.only_the_tenants_own_send")
     @pytest.mark.kills(guard="cancellations.tenants_send")
     def test_another_tenants_send_is_not_cancelled(self, cancellations: Cancellations) -> None:
-        """Two tenants may use the same id; a tenant's number never runs into an id."""
+        """Two tenants may use the same id, and club 7 with id "7x" is not club 77 with id "x"."""
         cancellations.record(CANCELLED)
         others = [SendKey(8, SEND.send_id), SendKey(77, SEND.send_id), SendKey(7, f"{SEND.send_id}0")]
         assert set(cancellations.cancelled([SEND, *others])) == {SEND}
@@ -40,7 +40,7 @@ class CancellationsContract:
     @pytest.mark.kills(guard="cancellations.hostile_send_id")
     @pytest.mark.parametrize("send_id", ["", "i" * 3_000, "a#b", "a\n"], ids=["empty", "long", "sign", "line"])
     def test_an_id_that_no_send_has_hides_no_other(self, cancellations: Cancellations, send_id: str) -> None:
-        """Any producer can write a record with such an id: its batch is processed."""
+        """Any producer can write an id that is no valid key; the other records of its batch must be processed."""
         cancellations.record(CANCELLED)
         assert set(cancellations.cancelled([SendKey(7, send_id), SEND])) == {SEND}
         assert cancellations.find(SendKey(7, send_id)) is None

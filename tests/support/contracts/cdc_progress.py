@@ -1,6 +1,4 @@
-"""The contract tests of every CdcProgress (the progress of change data capture): the in-memory and the real one run
-the same tests.
-"""
+"""The tests that every CdcProgress (the progress of change data capture) must pass, in memory and real."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -66,7 +64,7 @@ class CdcProgressContract:
         assert capture.progress.acknowledged_lsn() is None
         capture.store(capture.generation, STREAMING)
         assert capture.progress.acknowledged_lsn() == 77
-        capture.store(capture.generation, {})  # This is the empty source offset of a snapshot notification.
+        capture.store(capture.generation, {})  # Connect stores an empty offset with a snapshot notification.
         assert capture.progress.acknowledged_lsn() == 77
         capture.store(capture.generation, STREAMING | {"lsn": 80})
         assert capture.progress.acknowledged_lsn() == 80

@@ -1,4 +1,4 @@
-"""The contract tests of every decision log: the in-memory and the real one run the same tests."""
+"""The tests that every decision log must pass, in memory and real."""
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,6 @@ class DecisionLogContract:
 
     @pytest.mark.parametrize("record_id", ["", "i" * 2049], ids=["empty", "long"])
     def test_id_that_is_no_valid_key_is_refused(self, log: DecisionLog, record_id: str) -> None:
-        """A DeadLetter error fails one record and stops no other."""
         with pytest.raises(DeadLetter):
             log.put_if_absent(record_id, b"a")
 

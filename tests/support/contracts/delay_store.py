@@ -1,4 +1,4 @@
-"""The contract tests of every delay store: the in-memory and the real one run the same tests."""
+"""The tests that every delay store must pass, in memory and real."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -20,18 +20,15 @@ MINUTE = 60_000
 
 
 def delayed_record(due_ms: int = NOW, **values: Any) -> DelayedRecord:
-    """Return a delayed record with a new id."""
     usual: dict[str, Any] = {"id": str(uuid4()), "topic": "recheck", "value": b"v", "delay_reason": "send_at"}
     return DelayedRecord(**usual | {"due_ms": due_ms} | values)
 
 
 def incompressible(text: str, size: int = 900_000) -> bytes:
-    """Return random bytes that need several DynamoDB items."""
     return hashlib.shake_128(text.encode()).digest(size)
 
 
 def due(store: DelayStore, now_ms: int) -> list[DelayedRecord | UnreadableRecord]:
-    """Return the ids of the due records, in order."""
     return [*store.due(now_ms, critical=True), *store.due(now_ms, critical=False)]
 
 

@@ -1,4 +1,4 @@
-"""The contract tests of every delivery ledger: the in-memory and the real one run the same tests.
+"""The tests that every delivery ledger must pass, in memory and real.
 
 Source of the limits: AWS documentation, "Service, account, and table quotas in Amazon DynamoDB" (400 KB an item) and
 API reference of TransactWriteItems (100 actions, 4 MB).
@@ -61,7 +61,7 @@ class DeliveryLedgerContract:
         leased = ledgers("b").acquire(record_id)
         assert isinstance(leased, LeasedElsewhere)
         assert leased.free_in_s == pytest.approx(LEASE_S + CLOCK_SKEW_S)
-        clock.advance(LEASE_S)  # The clock of the other environment may be behind ours.
+        clock.advance(LEASE_S)  # The clock of the lease's owner may be behind ours.
         assert isinstance(ledgers("b").acquire(record_id), LeasedElsewhere)
         clock.advance(CLOCK_SKEW_S)
         lease = ledgers("b").acquire(record_id)
@@ -212,9 +212,7 @@ class DeliveryLedgerContract:
     def test_other_leases_are_answered_alone_and_exactly(
         self, ledgers: Ledgers, clock: FixedClock, round_trips: RoundTrips, record_ids: list[str]
     ) -> None:
-        """Two transactions are sent, and a single request for our own lease and for each expired or released one;
-        none for leases of others.
-        """
+        """Two transactions answer for leases of others; each own, expired or released lease needs one more request."""
         expired, released, ours, theirs, *first = record_ids
         ledgers("b").acquire(expired)
         clock.advance(LEASE_S + CLOCK_SKEW_S)
@@ -237,7 +235,7 @@ class DeliveryLedgerContract:
         assert found == dict.fromkeys(first, Lease(valid_until=clock.monotonic() + LEASE_S, fresh=True))
 
     def test_concurrent_owners_share_no_lease(self, ledgers: Ledgers, record_ids: list[str]) -> None:
-        """Each record has one owner, and only that owner's lease is fresh."""
+        """Each record has one owner, and every other environment sees the lease of that owner."""
         sets = {owner: record_ids[start : start + 10] for start, owner in enumerate("abcdefgh")}
         ledger_of = {owner: ledgers(owner) for owner in sets}
         with ThreadPoolExecutor(8) as pool:
@@ -277,7 +275,7 @@ class DeliveryLedgerContract:
     def test_slices_beyond_a_transactions_size_are_split(
         self, ledgers: Ledgers, round_trips: RoundTrips, record_ids: list[str]
     ) -> None:
-        """Fourteen items below 350 kB are more than 4 MB. Each larger slice needs further items for its parts."""
+        """14 items below 350 kB exceed a transaction's 4 MB; a larger slice needs several items."""
         slices = {record_id: [result(0, SENT, *_calls(3_800))] for record_id in record_ids[:14]}
         assert ledgers("a").record_all(slices) == dict.fromkeys(slices)
         assert round_trips() == 2
@@ -288,7 +286,7 @@ class DeliveryLedgerContract:
             assert ledgers("b").results(record_id) == written
 
     def test_record_and_record_all_agree_on_the_first(self, ledgers: Ledgers, record_ids: list[str]) -> None:
-        """Both methods write one record at the same time: one of them has a conflict, and no other record fails."""
+        """If both methods write one record concurrently, one of them has a conflict and no other record fails."""
         ours, theirs = ledgers("a"), ledgers("b")
 
         def record(record_id: str) -> bool:

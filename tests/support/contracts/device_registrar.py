@@ -1,4 +1,4 @@
-"""The contract tests of the device registrar's adapters: the in-memory and the real ones run the same tests."""
+"""The tests that the device registrar's adapters must pass, in memory and real."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,4 @@
-"""The contract tests of every directory (users, settings, devices, templates): the in-memory and the real one run
-the same tests.
-"""
+"""The tests that every directory (users, settings, devices, templates) must pass, in memory and real."""
 
 from abc import ABC, abstractmethod
 
@@ -92,9 +90,7 @@ class DirectoryContract:
 
     @pytest.mark.guarantee("suppression.previous_form_stays")
     def test_an_earlier_versions_suppression_has_no_end(self, tables: Tables) -> None:
-        """The form of earlier versions has neither club nor expiry: the suppression applies to every club and does
-        not expire.
-        """
+        """A suppression of an earlier version has neither club nor expiry, so it applies to every club for ever."""
         address = "Before@club.example"
         tables.suppress_as_before(address)
         for club_id in (7, 8):
@@ -164,7 +160,7 @@ class DirectoryContract:
         position = tables.directory.confirm(999_000)
         assert position.ts_ms >= 999_000
         assert tables.directory.position() == position
-        tables.caught_up_to(0)  # Known ids are not looked up twice.
+        tables.caught_up_to(0)  # A later call for a known time needs no look-up.
         assert tables.directory.confirm(998_000) == position
         with pytest.raises(Retry):
             tables.directory.confirm(1_000_001)

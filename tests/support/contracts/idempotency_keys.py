@@ -1,4 +1,4 @@
-"""The contract tests of every store of idempotency keys: the in-memory and the real ones run the same tests."""
+"""The tests that every store of idempotency keys must pass, in memory and real."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -66,9 +66,7 @@ class IdempotencyKeysContract:
 
     @pytest.mark.kills(guard="idempotency.owner")
     def test_a_previous_owner_changes_nothing(self, keys: IdempotencyKeys) -> None:
-        """An environment that was frozen beyond its time-out continues after another attempt has taken over its
-        claim.
-        """
+        """A frozen environment may continue after its time-out, when another attempt has taken over its claim."""
         first = keys.claim(claim(), now_ms=NOW)
         taken = keys.take_over(first, owner="b", until_ms=LATER)
         keys.complete(first, "late")

@@ -1,4 +1,4 @@
-"""The contract tests of every store of poll slots: the in-memory and the real one run the same tests."""
+"""The tests that every store of poll slots must pass, in memory and real."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

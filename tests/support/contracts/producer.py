@@ -1,4 +1,4 @@
-"""The contract tests of every producer: the in-memory and the real one run the same tests."""
+"""The tests that every producer must pass, in memory and real."""
 
 import hashlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The contract tests of every provider adapter: the in-memory and the real ones run the same tests."""
+"""The tests that every provider adapter must pass, in memory and real."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -59,7 +59,6 @@ class SesAsBoto3:
 
 
 def message() -> str:
-    """Return a push message as delivery publishes it."""
     return push_message("gcm", None, title="Hello", body="Grüezi", notification_id="n", send_id="s", collapse_key=None)
 
 

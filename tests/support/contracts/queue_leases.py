@@ -1,4 +1,4 @@
-"""The contract tests of every store of queue leases: the in-memory and the real one run the same tests."""
+"""The tests that every store of queue leases must pass, in memory and real."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +41,7 @@ class QueueLeaseStoreContract:
         both_have_read = Barrier(2, timeout=20)
 
         class StoreWithBarrier:
-            """The first read of each tenant returns once both tenants have read."""
+            """A store whose first read returns once both tenants have read."""
 
             def __init__(self) -> None:
                 self.met = False

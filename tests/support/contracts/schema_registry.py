@@ -1,4 +1,4 @@
-"""The contract tests of every schema registry adapter: the in-memory and the real one run the same tests."""
+"""The tests that every schema registry adapter must pass, in memory and real."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -42,9 +42,7 @@ class SchemaRegistryContract:
 
     @pytest.mark.guarantee("schema_registry.empty_registry_denies_no_id", "registry_answer.no_known_schema")
     def test_a_registry_without_our_schemas_denies_no_id(self, registered: Registered) -> None:
-        """An empty registry or a wrong address is a fault of the installation, for which no record may be
-        dead-lettered.
-        """
+        """An empty registry or a wrong address is a fault of the installation, so no record may be dead-lettered."""
         for schema_id in (registered.schema_id, registered.absent_id):
             with pytest.raises(Retry):
                 registered.empty.schema_by_id(schema_id)

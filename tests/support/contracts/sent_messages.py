@@ -1,4 +1,4 @@
-"""The contract tests of every store of sent messages: the in-memory and the real one run the same tests."""
+"""The tests that every store of sent messages must pass, in memory and real."""
 
 from dataclasses import replace
 

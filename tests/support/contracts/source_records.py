@@ -1,4 +1,4 @@
-"""The contract tests of every reader of records by position: the in-memory and the real one run the same tests."""
+"""The tests that every reader of records by position must pass, in memory and real."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,3 @@
-"""Fakes of a process that crashes at a chosen step."""
-
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 
 
@@ -8,7 +6,7 @@ class KilledError(BaseException):
 
 
 class Fuse:
-    """Raises the crash at the nth step, once."""
+    """Kills the process at the nth step, once."""
 
     def __init__(self, at: int = 0) -> None:
         # The number of steps before the crash; 0: no crash.

@@ -1,5 +1,3 @@
-"""A fake of confluent_kafka's AdminClient that needs no broker."""
-
 from collections.abc import Collection
 from concurrent.futures import Future
 from types import SimpleNamespace

@@ -30,7 +30,7 @@ class FakeOpenSearch:
     def bulk(self, *, body: bytes) -> dict[str, Any]:
         self.bulk_requests += 1
         lines = [json.loads(line) for line in body.decode().splitlines()]
-        # OpenSearch rejects the whole request for one such action
+        # OpenSearch rejects a whole bulk request for one invalid id or version
         # (tests/component/directory/test_opensearch_refusals.py).
         for action in lines[::2]:
             if not 0 < len(action["index"]["_id"].encode()) <= 512 or not 0 <= action["index"]["version"] < 2**63:

@@ -1,6 +1,4 @@
-"""A running stack with test users, on which the cells of the fault matrix run one after another, and the checks of
-each cell's result.
-"""
+"""A running stack with test users, on which the fault matrix runs its cells and checks their results."""
 
 import json
 import signal
@@ -51,7 +49,7 @@ SHARED_USERS = 2_000
 SETTLE_S = 90.0
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-# A provider call that must be made: (notification id, endpoint ARN or address).
+# An expected provider call: (notification id, endpoint ARN or address).
 type Pair = tuple[str, str]
 
 
@@ -109,7 +107,7 @@ class Bench:
     sends: list[Sent] = field(default_factory=list)
     refused_users: frozenset[int] = frozenset()
     _letters_before: int = 0
-    unfinished: str = ""  # The functions that still had records to process at the last check.
+    unfinished: str = ""  # functions that still had records to process at the last check
 
     @classmethod
     @contextmanager
@@ -141,7 +139,6 @@ class Bench:
     # --- a cell ---
 
     def run(self, cell: Cell) -> Result:
-        """Run a cell and check its result."""
         self.killed, self.sends = 0, []
         self._letters_before = len(self.letters.all())
         users = list(self._users(cell.load))
@@ -153,7 +150,7 @@ class Bench:
             cell.fault(self, lambda: self._send(cell.load, users))
             self.stack.sns.clear()
             self.settle()
-        except Exception as error:  # A cell that could not run has not passed.
+        except Exception as error:  # A cell whose run raises has failed.
             result.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             self.stack.sns.clear()
@@ -225,7 +222,6 @@ class Bench:
     # --- faults ---
 
     def processes(self, function: str) -> list[psutil.Process]:
-        """Return the processes of a function."""
         host = psutil.Process(self.stack.stack.pid("lambda_host"))
         found = []
         for process in host.children(recursive=True):
@@ -233,7 +229,7 @@ class Bench:
                 if process.environ().get("AWS_LAMBDA_FUNCTION_NAME") == function:
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue  # The process has ended meanwhile.
+                continue
         return found
 
     def kill(self, function: str) -> None:
@@ -259,12 +255,11 @@ class Bench:
             process.send_signal(signal.SIGCONT)
 
     def functions(self) -> list[str]:
-        """Return the names of all functions in every lane."""
         status = httpx.get(f"{self.stack.config.gateway_url}/-/status", trust_env=False).json()
         return list(status["functions"])
 
     def failures(self) -> int:
-        """Return the number of records with which event source mappings have invoked their functions again."""
+        """Return how many records event source mappings have passed to their functions again."""
         mappings = httpx.get(f"{self.stack.config.gateway_url}/-/status", trust_env=False).json()["mappings"]
         return sum(mappings[function]["retries"] for function in CHAIN)
 
@@ -312,11 +307,10 @@ class Bench:
             raise WaitTimeoutError(f"{late}; {self.unfinished}") from late
 
     def ended(self, sent: Sent) -> bool:
-        """Return whether every recipient of the send has a terminal status."""
         try:
             return len(self._outcomes(sent)) >= len(sent.fates)
         except (RecordsError, KafkaException):
-            return False  # The broker is down.
+            return False  # The fault makes the broker unreachable.
 
     def _outcomes(self, sent: Sent, *, by_receipts: bool = False) -> dict[int, list[tuple[str, str]]]:
         """Return every terminal (status, reason) by user, from the records of several functions, or with
@@ -325,7 +319,7 @@ class Bench:
         found: dict[int, list[tuple[str, str]]] = {}
         try:
             records = self.outcomes.of(sent.send_id)
-        except RecordsError:  # A partition has a new leader, which the reader knows now.
+        except RecordsError:  # The partition had another leader; the reader now knows the new one.
             records = self.outcomes.of(sent.send_id)
         for record in {record["record_id"]: record for record in records}.values():
             if (record["step"] == "receipt") is not by_receipts:
@@ -337,9 +331,7 @@ class Bench:
         return found
 
     def await_receipts(self) -> None:
-        """Wait until every expected receipt has an outcome and the topics of receipts are consumed. Raises
-        WaitTimeoutError.
-        """
+        """Wait for the outcome of every expected receipt and for the topics of receipts. Raises WaitTimeoutError."""
 
         def all_receipts_have_outcomes() -> bool:
             try:
@@ -358,7 +350,7 @@ class Bench:
         until("it is counted", lambda: self.api.status(sent.send_id) == expected, self.timeout_s, every_s=0.2)
 
     def await_requested(self, sent: Sent) -> None:
-        """Wait until the metrics have counted each requested recipient of a send. Errors: WaitTimeoutError."""
+        """Wait until the metrics have counted each requested recipient of a send. Raises WaitTimeoutError."""
 
         def requested() -> bool:
             status = self.api.status(sent.send_id)
@@ -371,8 +363,8 @@ class Bench:
         try:
             return self._all_read(sources or _SOURCES)
         except (KafkaException, Retry) as error:
-            # A client that has lost the group coordinator or a partition's leader does not find it again, so a new
-            # client is used.
+            # The next check uses a new client, because a client that has lost a coordinator or leader does not find it
+            # again.
             self.admin.close()
             self.unfinished = str(error)
             return False
@@ -427,7 +419,7 @@ class Bench:
                 must |= set(sent.calls[user_id])
         ours = {notification_id(sent.send_id, user_id, sent.channel) for user_id in sent.fates}
         got = {pair: count for pair, count in received.items() if pair[0] in ours}
-        # A cancelled recipient may have been published to if its result was not recorded before a kill.
+        # A cancelled recipient may have the message if a kill prevented recording the result.
         unrecorded = {
             pair
             for user_id, fate in sent.fates.items()
@@ -523,7 +515,7 @@ class Bench:
         return 0
 
     def _decided(self, sent: Sent) -> Iterator[tuple[int, str]]:
-        """Return each user with the expected result; if the oracle permits two, the result in the outcome record."""
+        """Return each user with the expected result; if several are right, the result in the outcome record."""
         outcomes = self._outcomes(sent)
         for user_id, fate in sent.fates.items():
             yield user_id, next(iter(fate)) if len(fate) == 1 else _fate(*outcomes.get(user_id, [("", "")])[0])
@@ -541,7 +533,7 @@ def _sources(*packages: str) -> dict[str, Sequence[str]]:
 _SOURCES = _sources(*CHAIN)
 _SOURCES_OF_RECEIPTS = _sources("receipts")
 _FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
-# The measure in which a result is counted; every other result is a reason of suppression.
+# Result → the measure that counts it; every other result is a reason of suppression.
 _MEASURES = {"sent": "sent", "expired": "expired", "cancelled": "cancelled", **dict.fromkeys(sorted(_FAILED), "failed")}
 
 _COUNTED = ("requested", "suppressed", *dict.fromkeys(_MEASURES.values()), Status.DELIVERED, Status.BOUNCED)
@@ -602,13 +594,11 @@ class ExtraEnvironment:
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        """Return the response of the invocation after it has ended."""
         answer: dict[str, Any] = json.loads(self._read("answer"))
         self.close()
         return answer
 
     def close(self) -> None:
-        """Kill the process."""
         self._process.kill()
         self._process.communicate()
 

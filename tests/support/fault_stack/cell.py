@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tests.support.fault_stack.bench import Bench
 
-# Requests the sends of a cell, at the moment that the fault chooses.
+# A function that requests the sends of a cell; the fault calls it at the right moment.
 type Send = Callable[[], None]
 type FaultOf = Callable[["Bench", Send], None]
 
@@ -52,9 +52,8 @@ class Cell:
     """One fault during one set of sends.
 
     Attributes:
-        ci: Whether the cell belongs to the quarter that runs with the other tests.
-        timeout_s: The seconds within which the cell ends if every guard works; a mutant that loses records fails after
-            this time.
+        ci: Whether the cell runs with the other tests, as a quarter of the cells do.
+        timeout_s: The seconds within which the cell ends if every guard works; a mutant that loses records fails then.
     """
 
     name: str
@@ -90,7 +89,6 @@ class Result:
         return not (self.lost or self.unexpected or self.metric_error or self.wrong) and self.duplicates <= self.bound
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as a row of out/faults.json."""
         return {
             "cell": self.cell,
             "expected": self.expected,

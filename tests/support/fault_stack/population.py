@@ -1,6 +1,4 @@
-"""The users to which cells of the fault matrix send: rows in the monolith's tables, which change data capture copies
-to the directory.
-"""
+"""The users of the fault matrix: rows in the monolith's tables, which change data capture copies to the directory."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,12 +52,10 @@ INSERT INTO devices (id, user_id, platform, token)
 
 
 def address(user_id: int) -> str:
-    """Return the e-mail address of a user."""
     return f"user{user_id}@example.com"
 
 
 def _token(user_id: int) -> str:
-    """Return the token of the user's first device."""
     return f"token-{user_id}-0"
 
 
@@ -135,9 +131,7 @@ class Population:
             directory.close()
 
     def add_many_devices(self, user_id: int, count: int) -> range:
-        """Add devices to one user, register them with the provider directly, and wait until the directory has them.
-        Return their ids.
-        """
+        """Add devices to a user, register them with the provider and wait for the directory. Return their ids."""
         ids = range(user_id * 100_000, user_id * 100_000 + count)
         application = function_environment(self.config)["PLATFORM_APPLICATION_ARN_GCM"]
         self._write_states({number: endpoint_arn(application, f"token-{number}") for number in ids})
@@ -172,8 +166,7 @@ class Population:
             assert set(written.values()) == {None}
 
     def hand_over(self, old: Sequence[int], new: Sequence[int]) -> None:
-        """Move the first device's token of each old user to a new device of the new user, and delete the old user's
-        devices.
+        """Move the token of each old user's first device to a new device of the new user, and delete all old devices.
 
         Waits until the directory has the rows and the devices have endpoints.
         """
@@ -196,7 +189,6 @@ class Population:
             directory.close()
 
     def refresh(self) -> None:
-        """Read the monolith's tables again."""
         environment = function_environment(self.config)
         with psycopg.connect(self.config.database_url("monolith")) as connection:
             self.world = World.of_database(connection)
@@ -207,9 +199,7 @@ class Population:
                 self.endpoints.setdefault(user_id, []).append(endpoint_arn(application, token))
 
     def sleep(self, users: Sequence[int], ends: datetime | None) -> None:
-        """Set quiet hours until `ends` (or none) for users with settings, and wait until the directory has the
-        change.
-        """
+        """Set quiet hours until `ends` (or none) for users with settings, and wait for the directory."""
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             set_quiet_hours(connection, users, ends)
             self._await_settings(connection, users)
@@ -256,7 +246,7 @@ class Population:
         # the tables.
         if not self.world.people:
             create_tables(connection)
-            seed(connection, users=1)  # This call creates the templates.
+            seed(connection, users=1)
         connection.execute("INSERT INTO clubs (id, name) VALUES (%s, 'Faults') ON CONFLICT DO NOTHING", (club_id,))
         values = {"club": club_id, "first": users.start, "last": users.stop - 1}
         with connection.transaction(), psycopg.ClientCursor(connection) as cursor:

@@ -93,7 +93,6 @@ class FaultStack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment variables of the functions."""
         own = self.config.ports
         through = {
             own.kafka: self.kafka,
@@ -142,9 +141,7 @@ class FaultStack:
             self.reconfigure({})
 
     def use(self, code: Path) -> None:
-        """Restart the function host with the code of another source tree, and also the Spark job if its code
-        differs.
-        """
+        """Restart the function host with another source tree, and the Spark job if its code differs."""
         self.code = code
         self.reconfigure(self._changes)
         job = _text_of(code / "spark_metrics")

@@ -1,5 +1,3 @@
-"""The builder with an in-memory directory and in-memory adapters."""
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,12 +33,10 @@ class Builder(Chain):
             self.put_user(user_id, first_name=name)
 
     def put_user(self, user_id: int, **columns: Any) -> None:
-        """Store a user of club 7."""
         usual: dict[str, Any] = {"user_id": user_id, "club_id": 7, "email": f"user{user_id}@example.com"}
         self.directory.put(User(**usual | columns))
 
     def put_template(self, title: str, body: str, **columns: Any) -> None:
-        """Store a template for every club."""
         usual: dict[str, Any] = {"template_id": 1, "club_id": None, "type": "news", "channel": "push", "locale": "en"}
         self.directory.put(Template(**usual | {"title": title, "body": body} | columns))
 

@@ -1,5 +1,3 @@
-"""The change data consumer with fake servers."""
-
 import base64
 from typing import Any, cast
 
@@ -24,9 +22,7 @@ class Consumer:
     """The use case of cdc_consumer with fake servers."""
 
     def __init__(self, before: "Consumer | None" = None) -> None:
-        """Create a consumer. With `before`, it uses the cluster and the broker of that consumer, as a new execution
-        environment does.
-        """
+        """Create a consumer. With `before`, it continues on that consumer's cluster and broker."""
         self.cluster: FakeOpenSearch = before.cluster if before else FakeOpenSearch()
         self.progress: InMemoryCdcProgress = before.progress if before else InMemoryCdcProgress()
         self.producer = InMemoryProducer()

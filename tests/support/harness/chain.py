@@ -28,7 +28,7 @@ SEND_ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
 
 @dataclass
 class Context:
-    """A Lambda context whose remaining time is zero when the clock reaches the deadline."""
+    """A Lambda context whose remaining time ends at the deadline."""
 
     clock: FixedClock = field(default_factory=lambda: FixedClock(NOW))
     seconds: float = 60.0
@@ -67,7 +67,6 @@ def entry(
 
 
 def event(*entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an aws:kafka event with these records."""
     records: dict[str, list[Mapping[str, Any]]] = {}
     for one in entries:
         records.setdefault(f"{one['topic']}-{one['partition']}", []).append(one)
@@ -75,12 +74,10 @@ def event(*entries: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def failed_offsets(answer: Mapping[str, Any]) -> list[int]:
-    """Return the offsets in a partial batch response."""
     return [failure["itemIdentifier"]["offset"] for failure in answer["batchItemFailures"]]
 
 
 def registry_with_all_schemas() -> InMemorySchemaRegistry:
-    """Return a registry with all schemas of schemas/."""
     registry = InMemorySchemaRegistry()
     for topic in topics.chain_topics():
         if topic.schema is not None:
@@ -122,19 +119,15 @@ class Chain:
         return [(topic, key, value) for topic, key, value, _ in self.producer.produced]
 
     def outcomes(self) -> list[NotificationOutcome]:
-        """Return the produced outcome records."""
         return self._decoded(NotificationOutcome, topics.OUTCOME)
 
     def builds(self, lane: Lane | None = None) -> list[BuildRequested]:
-        """Return the produced build records."""
         return self._decoded(BuildRequested, topics.BUILD, lane)
 
     def deliveries(self, lane: Lane | None = None) -> list[DeliveryRequested]:
-        """Return the produced delivery records."""
         return self._decoded(DeliveryRequested, topics.DELIVERY, lane)
 
     def rechecks(self, lane: Lane | None = None) -> list[RecheckRequested]:
-        """Return the produced recheck records."""
         return self._decoded(RecheckRequested, topics.RECHECK, lane)
 
     def dead_letters(self) -> list[dict[str, str]]:
@@ -143,12 +136,12 @@ class Chain:
         return [{name: text.decode() for name, text in headers} for headers in found]
 
     def limit(self, max_bytes: int) -> None:
-        """From now on, reject larger records on all topics."""
+        """Reject larger records on all topics from now on."""
         self.producer = InMemoryProducer(max_bytes=max_bytes)
         self.driver = self._driver()
 
     def forget(self) -> None:
-        """Empty the topics."""
+        """Forget all produced records."""
         self.producer.produced.clear()
 
     def _decoded[R: AvroRecord](self, kind: type[R], topic: str, lane: Lane | None = None) -> list[R]:
@@ -156,9 +149,7 @@ class Chain:
 
 
 def results_of(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str], tuple[str, str | None]]:
-    """Return (user, channel) → (status, reason) of outcome records. Fail if two records have different results for a
-    notification.
-    """
+    """Return (user, channel) → (status, reason) of outcomes. Fails if two of them differ about a notification."""
     found: dict[tuple[int, str], tuple[str, str | None]] = {}
     for outcome in outcomes:
         for user_id, place in zip(outcome.user_ids, outcome.result_index, strict=True):
@@ -168,7 +159,6 @@ def results_of(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str],
 
 
 def send(to_users: Iterable[int], **values: Any) -> SendRequested:
-    """Return a send with an id."""
     usual: dict[str, Any] = {"type": "news", "club_id": 7, "timestamp": NOW, "send_id": SEND_ID}
     return SendRequested(**usual | {"to_users": list(to_users)} | values)
 

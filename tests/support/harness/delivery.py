@@ -1,5 +1,3 @@
-"""The delivery use case with in-memory adapters."""
-
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +28,6 @@ from tests.support.harness.chain import Chain, delivery, entry
 
 
 def rate_limiters(clock: FixedClock) -> dict[str, RateLimiter]:
-    """Return a rate limiter without a fixed rate for each channel."""
     return {channel: RateLimiter(clock) for channel in CHANNELS}
 
 
@@ -38,7 +35,7 @@ POOL = ThreadPoolExecutor(8)
 
 
 def run_in_loop(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in a new event loop, which leaves no open files; if another loop is running, in a thread."""
+    """Run a coroutine in a new event loop, in another thread if a loop is running, and leave no open files."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -53,7 +50,6 @@ def elsewhere[T](work: Callable[[], T]) -> T:
 
 
 def gateway(clock: FixedClock, **options: Any) -> ProviderGateway:
-    """Return a provider gateway without a rate limit."""
     usual: dict[str, Any] = {"clock": clock, "rate_limiters": rate_limiters(clock), "run": run_in_loop}
     return ProviderGateway(**usual | options)
 
@@ -78,7 +74,6 @@ class Delivery(Chain):
     def environment(
         self, ledger: DeliveryLedger, *, directory: Directory | None = None, unrecorded: int = 100, workers: int = 4
     ) -> Deliver:
-        """Return the use case in a new function environment."""
         return Deliver(
             directory=directory or self.directory,
             cancellations=self.cancellations,
@@ -95,7 +90,6 @@ class Delivery(Chain):
         )
 
     def senders(self) -> dict[str, Sender]:
-        """Return a sender for each channel."""
         email = EmailSender(
             provider=self.email, from_address="no-reply@masscomm.example", unsubscribe_url=self.unsubscribe_url
         )
@@ -109,7 +103,6 @@ class Delivery(Chain):
         self.directory.calls.clear()
 
     def put_device(self, device_id: int, user_id: int, **columns: Any) -> None:
-        """Store a device that accepts messages."""
         self.put_user(user_id)
         arn = self.push.put(f"arn-{device_id}")
         usual: dict[str, Any] = {"device_id": device_id, "user_id": user_id, "platform": "gcm", "token": "t"}
@@ -121,9 +114,7 @@ class Delivery(Chain):
         return self.run(environment or self.use_case, *entries, seconds=seconds)
 
     def release(self, *, environment: Deliver | None = None) -> list[int]:
-        """Advance the clock to the release of every delayed record and deliver these records; return the offsets to
-        be redelivered.
-        """
+        """Release every delayed record at its time and deliver it; return the offsets to be redelivered."""
         items = list(self.delay_store.items.values())
         self.clock.advance(max(0, *(item.due_ms - self.clock.now_ms() for item in items)) / 1000 if items else 0)
         for item in items:
@@ -136,11 +127,9 @@ class Delivery(Chain):
         return {item.id: self.delayed_delivery(item).user_ids for item in self.delay_store.items.values()}
 
     def delayed_delivery(self, item: DelayedRecord) -> DeliveryRequested:
-        """Return the delivery record in a delayed record."""
         return DeliveryRequested.from_avro(self.codec.decode("DeliveryRequested", item.value))
 
     def device_statuses(self) -> list[DeviceStatusChanged]:
-        """Return the produced device status records."""
         values = self.values(topics.DEVICE_STATUS)
         return [DeviceStatusChanged.from_avro(self.codec.decode("DeviceStatusChanged", value)) for value in values]
 

@@ -1,5 +1,3 @@
-"""The device registrar with in-memory adapters."""
-
 import base64
 
 from functions.device_registrar.device_states import InMemoryDeviceStates
@@ -37,7 +35,6 @@ class Registrar:
         self.driver = BatchDriver(function="device_registrar", codec=codec, producer=self.producer)
 
     def run(self, *records: KafkaRecord) -> list[int]:
-        """Process these records. Return the offsets to be redelivered."""
         entries = [
             {
                 "topic": r.topic,

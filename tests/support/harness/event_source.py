@@ -19,8 +19,6 @@ SourcePosition = tuple[str, int]
 
 @dataclass(frozen=True)
 class FunctionResponse:
-    """The response of an invocation."""
-
     payload: bytes = b"null"
     function_error: str | None = None
     request_id: str = "request"
@@ -44,9 +42,7 @@ def positions(event: Mapping[str, Any]) -> list[SourcePosition]:
 
 @dataclass
 class Function:
-    """A function that records its events and returns `behave(positions)`. While `gate` is closed, its invocations
-    wait.
-    """
+    """Records its events and returns `behave(positions)`; invocations wait while `gate` is closed."""
 
     behave: Callable[[list[SourcePosition]], FunctionResponse] = lambda _positions: FunctionResponse()
     gate: asyncio.Event | None = None
@@ -129,9 +125,7 @@ async def running(
     destination: Any = None,
     **changes: Any,
 ) -> AsyncIterator[RunningMapping]:
-    """Return a mapping that runs on the broker `made`. Records may have been produced to it before, so that they
-    form one batch.
-    """
+    """Run a mapping on the broker `made`; records that were produced to it before form one batch."""
     made = made or broker()
     function = function or Function()
     config = spec(**changes)

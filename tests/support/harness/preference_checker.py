@@ -27,7 +27,6 @@ class Checker(Chain):
         self.put_users(range(1, 4))
 
     def environment(self, directory: InMemoryDirectory) -> CheckPreferences:
-        """Return the use case with another directory."""
         return CheckPreferences(
             directory=directory,
             clock=self.clock,
@@ -37,7 +36,6 @@ class Checker(Chain):
         )
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
-        """Store users of club 7 with empty settings."""
         for user_id in user_ids:
             self.directory.put(User(**{"user_id": user_id, "club_id": 7} | columns), UserSettings(user_id=user_id))
 

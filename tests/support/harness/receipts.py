@@ -42,7 +42,6 @@ class Receipts(Chain):
         assert self.run(self.process, self.encoded(record, topics.OUTCOME, headers=list(headers))) == []
 
     def ingest(self, event: dict[str, Any]) -> dict[str, int]:
-        """Invoke the function with an AWS event."""
         use_case = IngestReceipts(codec=self.codec, producer=self.producer, clock=self.clock, logger=Logger())
         return use_case.ingest(event, 10)
 

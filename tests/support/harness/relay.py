@@ -16,15 +16,16 @@ type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]
 
 
 def relay(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
-    """Return one derived record for each user, keyed by the user."""
     for user_id in item.value.to_users:
         batch.produce(item, topics.SEND_API, str(user_id), send([user_id]))
 
 
 @dataclass
 class Relay:
-    """A use case whose work a test can replace. `dead_lettered_offsets` has the offsets of the items for which
-    dead_lettered() was called.
+    """A use case whose work a test can replace.
+
+    Attributes:
+        dead_lettered_offsets: The offsets of the items for which dead_lettered() was called.
     """
 
     work: Work = relay

@@ -18,8 +18,6 @@ Headers = tuple[tuple[str, bytes], ...]
 
 
 class Rescheduler(Chain):
-    """The use case for on-failure records, with in-memory adapters."""
-
     def __init__(self) -> None:
         super().__init__()
         self.store = InMemoryDelayStore()
@@ -39,10 +37,10 @@ class Rescheduler(Chain):
         after_s: float = 0.0,
         invocations: int = 11,
     ) -> list[int]:
-        """Consume the on-failure record of the record at partition 3, offset 41, which failed after_s after it was
-        produced.
+        """Consume an on-failure record of partition 3, offset 41, which failed `after_s` after it was produced.
 
-        Returns the offsets to be redelivered.
+        Returns:
+            The offsets to be redelivered.
         """
         value = (
             record if isinstance(record, bytes) else self.codec.encode(topic, type(record).__name__, record.to_avro())

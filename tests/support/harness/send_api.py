@@ -1,5 +1,3 @@
-"""The send_handler function with its HTTP gateway, in memory."""
-
 import json
 from typing import Any
 
@@ -28,8 +26,6 @@ def use_case(chain: Chain, keys: InMemoryIdempotencyKeys) -> RequestOnce:
 
 
 class SendApi(Chain):
-    """The send_handler function with its HTTP gateway."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self.keys = InMemoryIdempotencyKeys()
@@ -73,13 +69,12 @@ class SendApi(Chain):
         return answer["statusCode"], json.loads(answer["body"]), answered
 
     def post(self, **values: Any) -> Answered:
-        """Send a valid request with these changes."""
+        """Send a valid request, changed by these values."""
         return self.call(json.dumps(VALID | values))
 
     def post_with(self, key: str, **values: Any) -> Answered:
-        """Send a valid request with these changes and an Idempotency-Key."""
+        """Send a valid request, changed by these values, with an Idempotency-Key."""
         return self.call(json.dumps(VALID | values), headers={"Idempotency-Key": key})
 
     def sends(self, topic: str = topics.SEND_API) -> list[SendRequested]:
-        """Return the send records on the topic."""
         return self._decoded(SendRequested, topic)

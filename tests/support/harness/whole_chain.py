@@ -55,9 +55,7 @@ class RandomQueue(BroadcastQueues):
 
 
 class ThreeSteps(Delivery):
-    """The use cases of preference_checker, builder and delivery, with one directory and one producer for all of
-    them.
-    """
+    """The use cases of preference_checker, builder and delivery, over one directory and one producer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +83,6 @@ class ThreeSteps(Delivery):
         return redelivered + self.run(self.use_case, *self.entries(topics.DELIVERY))
 
     def entries(self, topic: str) -> list[dict[str, Any]]:
-        """Return the topic's records as entries of an event."""
         return [entry(value, topic=topic, offset=offset) for offset, value in enumerate(self.values(topic))]
 
 
@@ -93,12 +90,18 @@ class WholeChain(ThreeSteps):
     """The three functions with random lanes, and the scheduler."""
 
     def __init__(self, rng: random.Random, *, growing: bool, cancelling: bool = False) -> None:
-        """Args: growing: texts may grow between deliveries; cancelling: the send is cancelled at a random moment."""
+        """Create the functions.
+
+        Args:
+            rng: Chooses all faults and changes.
+            growing: Whether texts may grow between deliveries.
+            cancelling: Whether the send is cancelled at a random moment.
+        """
         super().__init__()
         self.rng = rng
         self.growing = growing
         self.cancelling = cancelling
-        # Messages that were published when the send was cancelled; None before.
+        # set when the send is cancelled: the messages that were published before
         self.published_before: int | None = None
         self.checker_delay_store = InMemoryDelayStore()
         self.checker = replace(
@@ -138,14 +141,13 @@ class WholeChain(ThreeSteps):
         return hours if self.rng.random() < 0.4 else None
 
     def cancel(self) -> None:
-        """Cancel the send."""
         self.published_before = self.published
         key = SendKey(7, SEND_ID)
         self.cancellations.record(Cancellation(send=key, requested_at_ms=self.clock.now_ms(), published_before=0))
 
     @property
     def published(self) -> int:
-        """The number of messages that the providers have."""
+        """The number of messages that the providers have accepted."""
         return len(self.push.published) + len(self.email.sent)
 
     def change_directory(self) -> None:
@@ -161,7 +163,7 @@ class WholeChain(ThreeSteps):
                 case 2:
                     self.directory.remove(user)
                 case 3:
-                    self.directory.put(user)  # This user has no address.
+                    self.directory.put(user)
                 case 4:
                     self.directory.put(UserSettings(user_id=user_id, quiet_hours=self.quiet_hours()))
                 case 5:
@@ -199,12 +201,12 @@ class WholeChain(ThreeSteps):
 
     def send(self, expires_at: int | None, send_at: int | None = None) -> None:
         """Pass one send to all users through the whole chain."""
-        # The send is a small send, or a chunk of a broadcast.
+        # One chunk is a small send; of two chunks each belongs to a broadcast.
         chunks = self.rng.choice([1, 2])
         record = send(USERS, channels=list(CHANNELS), expires_at=expires_at, send_at=send_at, chunk_count=chunks)
         asked = self.encoded(record, topics.SEND_MONOLITH)
         self.step(self.checker, [asked])
-        # The parts of a long chunk are consumed, or a chunk of a broadcast unchanged.
+        # The checker forwards the parts of a long chunk, or a broadcast's chunk unchanged, as rechecks.
         known = self.consume(topics.RECHECK)
         self.step(self.checker, known)
         while self.checker_delay_store.items:
@@ -213,7 +215,7 @@ class WholeChain(ThreeSteps):
             assert self.scheduler.sweep(lambda: 60).released
             released = self.consume(topics.RECHECK)[len(known) :]
             known += released
-            # The request is redelivered after its decision, as if its offset had not been committed.
+            # Redeliver the request after its decision, as if its offset had not been committed.
             self.step(self.checker, self.rng.choice([[], [asked]]))
             late = self.rng.sample(known, self.rng.randint(0, min(2, len(known))))
             self.step(self.checker, released + late)
@@ -221,7 +223,7 @@ class WholeChain(ThreeSteps):
         self.step(self.builder, self.consume(topics.BUILD))
         built = known = self.consume(topics.DELIVERY)
         self.step(self.use_case, built)
-        # Some recipients are now in quiet hours. Their delayed part and its parent record may be redelivered.
+        # Quiet hours delay some recipients; the delayed part and its parent record may be redelivered.
         while self.delay_store.items:
             due_ms = min(item.due_ms for item in self.delay_store.items.values())
             self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)

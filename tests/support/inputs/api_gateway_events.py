@@ -1,9 +1,9 @@
-"""Events as API Gateway's REST APIs (v1) give them to a function."""
+"""Events as API Gateway's REST APIs (v1) pass them to a function."""
 
 from types import SimpleNamespace
 from typing import Any
 
-# An authorizer context of an operator.
+# The authorizer context of an operator.
 EVERY_CLUB = {"principalId": "operator", "all_clubs": "true"}
 
 
@@ -32,7 +32,7 @@ def get(path: str, **parameters: list[str]) -> dict[str, Any]:
 
 
 def lambda_context() -> Any:
-    """The fields of Lambda's context that Powertools reads."""
+    """Return a context with the fields that Powertools reads."""
     return SimpleNamespace(
         aws_request_id="r",
         function_name="f",

@@ -8,10 +8,10 @@ from typing import Any
 from masscomm.domain.limits import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 
 PRODUCED_MS = 1_700_000_000_000
-LONG = "ü" * LONGEST_TEXT  # characters, not bytes
+LONG = "ü" * LONGEST_TEXT  # the limit counts characters, not bytes
 CHANNELS = [f"channel {n}" for n in range(MAX_CHANNELS)]
 
-# (changed fields of an ordinary send produced at PRODUCED_MS, whether it is counted).
+# (changed fields of a countable send that was produced at PRODUCED_MS, whether the changed send is counted).
 CASES: list[tuple[dict[str, Any], bool]] = [
     ({}, True),
     ({"timestamp": PRODUCED_MS + FAR_FUTURE_MS}, True),
@@ -21,13 +21,13 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     ({"type": ""}, False),
     ({"type": LONG}, True),
     ({"type": LONG + "x"}, False),
-    ({"type": "\U0001f600" * LONGEST_TEXT}, True),  # two UTF-16 units each
+    ({"type": "\U0001f600" * LONGEST_TEXT}, True),  # a character that has two UTF-16 units counts as one
     ({"type": "a\0b"}, False),
     ({"type": " "}, True),
     ({"send_id": LONG}, True),
     ({"send_id": LONG + "x"}, False),
     ({"send_id": "\0"}, False),
-    ({"send_id": ""}, True),  # as without a send_id: derived from the record's position
+    ({"send_id": ""}, True),  # an empty id counts as absent: the id derives from the source position
     ({"send_id": None}, True),
     ({"channels": ["push", ""]}, False),
     ({"channels": [LONG]}, True),
@@ -39,5 +39,5 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     ({"channels": ["push"] * (MAX_CHANNELS + 1)}, False),  # a repeated channel counts towards the limit
     ({"channels": [""], "to_users": []}, False),
     ({"to_users": []}, True),
-    ({"chunk_index": 3, "chunk_count": 1}, True),  # dead-lettered, and its recipients have outcomes
+    ({"chunk_index": 3, "chunk_count": 1}, True),  # dead-lettered, but with outcomes of its recipients
 ]

@@ -32,7 +32,7 @@ def row(
     key: str = "id",
     generation: str = GENERATION,
 ) -> KafkaRecord:
-    """A row of the snapshot (op r) or the stream (c, u, d)."""
+    """Return the record of a row, from the snapshot (op r) or the stream (c, u, d)."""
     known = after or before or {}
     source = {"lsn": lsn, "ts_ms": 1_700_000_000_123, "schema": "public", "table": table, "snapshot": "false"}
     return record(
@@ -57,6 +57,6 @@ def notification(kind: str, name: str = "a", generation: str = GENERATION) -> Ka
         "aggregate_type": "Initial Snapshot",
         "timestamp": 1_700_000_000_000,
     }
-    if generation != GENERATION:  # later than the row's LSN
+    if generation != GENERATION:  # the heartbeat's LSN is later than the row's
         value["timestamp"] = 1_700_000_900_000
     return record("notification", {"id": name}, value, generation)

@@ -34,7 +34,7 @@ TEXTS = (
     *("sent", "failed", "held", "delivery", "receipt", "inactive", "active", "critical", "split", "quiet_hours"),
     *("9999-12-31T23:59:59.999Z", "0001-01-01T00:00:00+14:00", "2015-02-30 00:00:00", "1e400", "-0", "\x1b[2J", "=1+1"),
 )
-# One half of a surrogate pair: only JSON's \u escape can write it, UTF-8 cannot.
+# One half of a surrogate pair: JSON can write it as a \u escape, UTF-8 cannot encode it.
 _RAW_JSON = (
     *(b"NaN", b"-Infinity", b"1e400", b"-1e400", b"9223372036854775808", b"1" * 5_000, b'"\\ud800"', b'"\xed\xa0\x80"'),
     *(b"[" * 100_000, b"[" * 200 + b"]" * 200, b'{"a":' * 150 + b"1" + b"}" * 150, b'{"a":1,"a":2}', b"", b'"\\x"'),
@@ -63,17 +63,16 @@ class Seed:
 def hostile_records(
     topic: str, count: int, *, codec: Codec, seed: int = 0, generation: str = "g1", counted: bool = False
 ) -> Iterator[HostileRecord]:
-    """Generate hostile records for a topic in Kafka.
+    """Generate hostile records for a topic.
 
     Args:
-        topic: the topic's name in Kafka.
-        count: how many records.
-        codec: encodes with the ids of the registry that consumers ask.
-        seed: of the generator; the same seed gives the same records.
-        generation: the snapshot generation of the topics of change data capture.
-        counted: give records ids that the metrics job accepts (UUIDs).
+        topic: The topic's name in Kafka.
+        count: The number of records.
+        codec: Encodes with the schema ids of the consumers' registry.
+        seed: The same seed gives the same records.
+        generation: The snapshot generation of the topics of change data capture.
+        counted: Whether records have ids that the metrics job accepts (UUIDs).
     """
-    # crc32 of the topic's name instead of hash(), which differs between processes.
     chance = random.Random(f"{topic}/{seed}")  # noqa: S311
 
     def valid() -> Seed:
@@ -146,7 +145,7 @@ def _well_formed(chance: random.Random, topic: str, seed: Seed, codec: Codec) ->
 
 
 def _hostile(chance: random.Random, kind: Any, now: Any) -> Any:
-    """A random value of an Avro type; now: the value of the valid record."""
+    """Return a random value of an Avro type. now: the value of the valid record."""
     if isinstance(kind, list):
         return None if chance.random() < 0.3 else _hostile(chance, kind[1], now)
     if isinstance(kind, dict):
@@ -189,7 +188,7 @@ def _plain(kind: Any) -> Any:
 
 
 def _hostile_json(chance: random.Random, document: Any, raw: dict[str, bytes]) -> Any:
-    """The document with some leaves or branches replaced; raw: placeholder → bytes that json.dumps cannot write."""
+    """Replace some leaves or branches of a document. raw: placeholder → bytes that json.dumps cannot write."""
     return _replaced(chance, document, raw, rate=chance.choice((1, 1, 2, 4)) / _nodes(document))
 
 
@@ -328,7 +327,7 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
 
 
 def _receipt(chance: random.Random) -> str:
-    """JSON text in a field of an Avro record; every other one is hostile itself."""
+    """Return a receipt's JSON text for a field of an Avro record; every second text is hostile."""
     document: Any = chance.choice(
         (
             receipt_events.PUSHED,
@@ -348,7 +347,7 @@ def _receipt(chance: random.Random) -> str:
 
 
 def _given_up(chance: random.Random, generation: str, codec: Codec) -> Mapping[str, Any]:
-    """Lambda's on-failure record, with a record that is sometimes hostile itself."""
+    """Return an on-failure record, sometimes of a record that is hostile itself."""
     topic = chance.choice(("send.monolith", "send.api.critical", "build", "delivery.critical", "recheck.small"))
     seed = _valid(chance, topic, generation, codec)
     failed = _well_formed(chance, topic, seed, codec).value if chance.random() < 0.2 else _encoded(codec, topic, seed)
@@ -407,7 +406,7 @@ _CHANGES = {
 
 
 def decodes(codec: Codec, schema: str, value: bytes | None) -> bool:
-    """Whether the bytes are a valid record of the schema."""
+    """Return whether the bytes are a valid record of the schema."""
     try:
         codec.decode(schema, value)
     except MasscommError:

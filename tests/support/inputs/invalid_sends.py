@@ -6,7 +6,7 @@ from masscomm.domain.limits import FAR_FUTURE_MS, MAX_AHEAD_MS
 from masscomm.domain.records import MAX_COPIED_BYTES
 from tests.support.harness.chain import NOW
 
-# (values, reason of the dead letter); their recipients have failed.
+# (values, reason of the dead letter); the outcomes of these sends are failed.
 INVALID_SENDS: list[tuple[dict[str, Any], str]] = [
     ({"data": {"text": "x" * (MAX_COPIED_BYTES + 1)}}, "too_large"),
     ({"reference": "x" * (MAX_COPIED_BYTES + 1)}, "too_large"),
@@ -18,7 +18,7 @@ INVALID_SENDS: list[tuple[dict[str, Any], str]] = [
     ({"send_at": NOW + MAX_AHEAD_MS + 1}, "invalid"),
 ]
 
-# No outcomes are emitted for these: the metrics could not count them.
+# Values that the metrics cannot count, so no outcomes are emitted for these sends.
 UNCOUNTABLE_SENDS: list[dict[str, Any]] = [
     {"channels": [f"channel{position}" for position in range(17)]},
     {"channels": ["x" * 201]},

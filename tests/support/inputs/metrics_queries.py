@@ -13,7 +13,7 @@ from functions.metrics_handler.store.in_memory import StoredCount
 from functions.metrics_handler.store.port import Dimension
 from masscomm.domain.grains import Grain
 
-# It includes the end of summer time in Madrid, and has so few buckets that several events share one.
+# The events' days include the end of summer time in Madrid; there are so few buckets that events share them.
 FIRST = datetime(2026, 10, 24, 20, tzinfo=UTC)
 _TYPES = ["news", "News", "match, start", "=1+1", "ñandú", "\U0001f3c6", "O'Brien; --"]
 _TRUNCATED = {
@@ -22,7 +22,7 @@ _TRUNCATED = {
     Grain.DAY: {"second": 0, "minute": 0, "hour": 0},
 }
 
-# Time, club, category, channel and measure of an event, and its number of notifications.
+# (time, club, category, channel, measure, number of notifications)
 type Event = tuple[datetime, int, str, str, str, int]
 
 events: st.SearchStrategy[list[Event]] = st.lists(
@@ -40,7 +40,7 @@ events: st.SearchStrategy[list[Event]] = st.lists(
 
 @st.composite
 def queries(draw: st.DrawFn) -> dict[str, list[str]]:
-    """Parameters of a valid query, without limit and cursor."""
+    """Make the parameters of a valid query, without limit and cursor."""
     start = FIRST + timedelta(minutes=draw(st.integers(-120, 60 * 50)))
     length = timedelta(minutes=draw(st.integers(1, 60 * 70)))
     asked = {
@@ -66,7 +66,7 @@ def queries(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 def stored(happened: Sequence[Event]) -> list[StoredCount]:
-    """The rows of the three tables, as the stream writes them."""
+    """Return the rows of the three tables, as the stream writes them."""
     totals: Counter[tuple[Any, ...]] = Counter()
     for when, *key, count in happened:
         for granularity, zeros in _TRUNCATED.items():
@@ -86,7 +86,7 @@ def stored(happened: Sequence[Event]) -> list[StoredCount]:
 
 
 def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tuple[Any, ...]]:
-    """The expected rows (bucket, value of each dimension …, count_total), in order, computed from the events."""
+    """Compute the expected rows (bucket, value of each dimension …, count_total) from the events, in order."""
     granularity, zone = asked["granularity"][0], ZoneInfo(asked.get("time_zone", ["UTC"])[0])
     start, end = (datetime.fromisoformat(asked[name][0]) for name in ("start", "end"))
     chosen = {*asked.get("dimensions", list(Dimension)), "measure"}
@@ -116,13 +116,13 @@ def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tup
     rows = sorted((*key, count) for key, count in totals.items())
     match asked.get("order", ["bucket"]):
         case ["-bucket"]:
-            rows.sort(key=lambda row: row[0], reverse=True)  # the sort is stable: the other columns stay ascending
+            rows.sort(key=lambda row: row[0], reverse=True)  # a stable sort, so that the other columns stay ascending
         case ["-count_total"]:
             rows.sort(key=lambda row: -row[-1])
     return rows
 
 
 def rows_of(body: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The rows of a response, in the form of `expected`."""
+    """Return the rows of a response in the form of `expected`."""
     rows = [tuple(row.values()) for row in body["rows"]]
     return [(datetime.fromisoformat(bucket).astimezone(UTC), *rest) for bucket, *rest in rows]

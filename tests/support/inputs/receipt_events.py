@@ -173,7 +173,7 @@ SES_IS_THERE = "Successfully validated SNS topic for Amazon SES event publishing
 
 
 def of_logs(*lines: str, kind: str = "DATA_MESSAGE") -> dict[str, Any]:
-    """The event with which CloudWatch Logs invokes a subscribed function."""
+    """Return the event with which CloudWatch Logs invokes a subscribed function."""
     document = {
         "messageType": kind,
         "owner": "111122223333",
@@ -188,7 +188,7 @@ def of_logs(*lines: str, kind: str = "DATA_MESSAGE") -> dict[str, Any]:
 
 
 def of_sns(*messages: str) -> dict[str, Any]:
-    """The event with which SNS invokes a subscribed function."""
+    """Return the event with which SNS invokes a subscribed function."""
     return {
         "Records": [
             {
@@ -215,7 +215,7 @@ def of_sns(*messages: str) -> dict[str, Any]:
 
 
 def of_event_bridge(detail: dict[str, Any]) -> dict[str, Any]:
-    """The event with which EventBridge invokes a rule's target."""
+    """Return the event with which EventBridge invokes a rule's target."""
     return {
         "version": "0",
         "id": "12345678-1234-1234-1234-123456789012",

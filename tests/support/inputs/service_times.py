@@ -1,4 +1,4 @@
-"""Fixed service times, independent of measurements."""
+"""Fixed service times, so that tests do not depend on new measurements."""
 
 from capacity.service_times import Line, Time
 
@@ -6,7 +6,7 @@ PROVIDER_S = 0.02
 
 
 def line(invocation_s: float, recipient_s: float) -> Line:
-    """Half of the time is processor time."""
+    """Return the service times of a function, half of which is processor time."""
     return Line(
         invocation=Time(wall_s=invocation_s, cpu_s=invocation_s / 2),
         recipient=Time(wall_s=recipient_s, cpu_s=recipient_s / 2),

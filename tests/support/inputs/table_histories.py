@@ -13,13 +13,18 @@ from tests.support.inputs.debezium_records import row
 
 @dataclass(frozen=True)
 class History:
-    """records: in the order of the WAL; table: id → first_name at the end."""
+    """A history of a table.
+
+    Attributes:
+        records: Debezium's records in the order of the WAL.
+        table: id → first_name at the end.
+    """
 
     records: list[KafkaRecord]
     table: dict[str, str]
 
     def deliveries(self, chance: random.Random) -> Iterator[list[KafkaRecord]]:
-        """Batches of any size in any order, with every record at least once."""
+        """Make batches of any size in any order, with every record at least once."""
         stream = self.records + [r for r in self.records if chance.random() < 0.3]
         chance.shuffle(stream)
         while stream:
@@ -30,10 +35,10 @@ class History:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Up to 25 steps on four rows, with a snapshot between two of them and one transaction open during the snapshot."""
+    """Make up to 25 steps on four rows, with a snapshot and one transaction that is open during the snapshot."""
     steps = draw(st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["set", "delete"])), max_size=25))
     snapshot_at = draw(st.integers(0, len(steps)))
-    # The row of the open transaction: its change has an LSN before the snapshot's, and commits after it.
+    # The row of a transaction that is open during the snapshot: the change has an earlier LSN and a later commit.
     open_row = draw(st.one_of(st.none(), st.integers(1, 4)))
     records: list[KafkaRecord] = []
     table: dict[int, str] = {}
@@ -62,8 +67,8 @@ def histories(draw: st.DrawFn) -> History:
                 row("users", "r", lsn, {"id": n, "club_id": 1, "first_name": name}) for n, name in table.items()
             ]
             if open_change is not None and open_row is not None:
-                # The transaction commits right after the snapshot: until then its lock keeps other transactions from
-                # the row.
+                # The open transaction commits right after the snapshot, because its lock blocks other changes of the
+                # row.
                 change(open_row, "set", open_change[0], streamed=True)
         if change_kind != "end":
             lsn += 1

@@ -1,4 +1,4 @@
-"""Authorizer contexts without a usable tenant: every route refuses them."""
+"""Authorizer contexts without a usable tenant, which every route refuses."""
 
 UNUSABLE: tuple[object, ...] = (
     None,

@@ -12,9 +12,9 @@ class AnsweringServer(ThreadingHTTPServer):
     """A server that returns prepared responses.
 
     Attributes:
-        asked: the result of `read` for each request.
-        authorizations: the header of that name of each request, kept apart because it depends on the time.
-        answers: one response a request; the last one is repeated; None closes the connection.
+        asked: The result of `read` for each request.
+        authorizations: The Authorization header of each request, stored separately because it depends on the time.
+        answers: One response for each request; the last one is repeated; None closes the connection.
     """
 
     def __init__(self, read: Callable[[BaseHTTPRequestHandler, bytes], Any]) -> None:
@@ -57,7 +57,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def answering(read: Callable[[BaseHTTPRequestHandler, bytes], Any]) -> Iterator[AnsweringServer]:
-    """A running server, until the block ends."""
     with AnsweringServer(read) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -24,7 +24,7 @@ _INDICES: dict[type, tuple[str, str]] = {
 
 
 class OpenSearchTables(Tables):
-    """Documents in the format of cdc_consumer and device_registrar."""
+    """Writes documents in the format of cdc_consumer and device_registrar."""
 
     def __init__(self, client: TestClient, generation: str) -> None:
         self.client = client

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def dynamodb(localstack: StackConfig) -> "DynamoDBClient":
-    """A client of LocalStack's DynamoDB."""
     return boto3.client(
         "dynamodb",
         endpoint_url=localstack.aws_url,
@@ -41,7 +40,6 @@ def new_table(client: "DynamoDBClient", definition: str) -> str:
 
 @pytest.fixture
 def functions_client(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> DynamoDb:
-    """The client that the functions use in Lambda."""
     for name, value in {"AWS_ENDPOINT_URL": localstack.aws_url, **AWS_CREDENTIALS}.items():
         monkeypatch.setenv(name, value)
     return DynamoDb(Limits(connect_s=1, read_s=3, attempts=2))

@@ -6,8 +6,6 @@ from masscomm.directory.client import Indices, OpenSearch
 
 
 class TestIndices(Indices):
-    """The client, and operations that create and delete indices."""
-
     __test__ = False
 
     def delete(self, *, index: str, ignore_unavailable: bool = False) -> Any:
@@ -21,7 +19,7 @@ class TestIndices(Indices):
 
 
 class TestClient(OpenSearch):
-    """The same client for each caller in a test; functions make one each."""
+    """Returns one client to every caller of a test; deployed functions create one each."""
 
     __test__ = False
     indices: TestIndices

@@ -7,19 +7,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# A response (status, headers, body) to a request (method, path, body).
+# (method, path, body) of a request → (status, headers, body) of the response.
 type Answer = Callable[[str, str, Any], tuple[int, dict[str, str], bytes]]
 
 
 class RegistryServer:
-    """A running registry.
-
-    Attributes:
-        url: its address.
-        answer: makes the responses; a test may replace it.
-        requests: the received requests as `METHOD path`.
-    """
-
     def __init__(self, url: str, answer: Answer) -> None:
         self.url = url
         self.answer = answer
@@ -69,7 +61,6 @@ class ConfluentRegistry:
         self.subjects: dict[str, int] = {}
 
     def register(self, subject: str, schema: Any) -> int:
-        """Register a schema under a subject."""
         schema_id = len(self.schemas) + 1
         self.schemas[schema_id] = json.dumps(schema)
         self.subjects[subject] = schema_id
@@ -83,7 +74,7 @@ class ConfluentRegistry:
                 return 404, {}, b'{"error_code": 40401, "message": "Subject not found"}'
             return 200, {}, json.dumps({"id": latest, "schema": self.schemas[latest]}).encode()
         if method == "GET" and kind == "ids":
-            # Apicurio's framework rejects an id beyond Java's int with this response
+            # Apicurio returns this response for an id that exceeds Java's int.
             if not -(2**31) <= int(name) < 2**31:
                 return 404, {}, b'{"error_code": 0, "message": "Unable to extract parameter"}'
             known = self.schemas.get(int(name))

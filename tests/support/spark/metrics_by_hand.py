@@ -32,7 +32,7 @@ KINDS = {
     for lane in Lane
 }
 
-# send id, chunk index, channel, position
+# (send id, chunk index, channel, position)
 type Notification = tuple[str, int, str, int]
 
 
@@ -66,7 +66,6 @@ class ExpectedMetrics:
         return Counter((send, channel, *result) for (send, _, channel, _), result in self.final_results.items())
 
     def count(self, kind: str, message: Message, value: dict[str, Any]) -> None:
-        """Count a record that is not a repetition."""
         if kind == "send":
             self._send(value, send_id_of(message, value))
             return
@@ -94,14 +93,14 @@ class ExpectedMetrics:
 
 
 def send_id_of(message: Message, value: dict[str, Any]) -> str:
-    """The send's id, or the id derived from its position."""
+    """Return the send's id, or the id derived from its source position."""
     return value["send_id"] or ids.send_id_of_record(
         message.topic() or "", message.partition() or 0, message.offset() or 0, message.timestamp()[1]
     )
 
 
 def expected_metrics(bootstrap_servers: str, registry_url: str) -> ExpectedMetrics:
-    """All records in the topics now."""
+    """Compute the metrics of all records that are in the topics now."""
     found, seen = ExpectedMetrics(), set()
     schemas: dict[int, Any] = {}
     for message in sorted(_messages(bootstrap_servers), key=lambda m: (m.topic(), m.partition(), m.offset())):
@@ -142,7 +141,7 @@ def _decoded(value: bytes | str | None, schemas: dict[int, Any], registry_url: s
 
 
 def _plain(schema: Any) -> Any:
-    """Decode without logical types: a timestamp is its milliseconds."""
+    """Decode without logical types, so that a timestamp is a number of milliseconds."""
     if isinstance(schema, dict):
         return {name: _plain(value) for name, value in schema.items() if name != "logicalType"}
     return [_plain(part) for part in schema] if isinstance(schema, list) else schema
@@ -162,7 +161,7 @@ def _messages(bootstrap_servers: str) -> list[Message]:
         consumer.assign(partitions)
         found: list[Message] = []
         while missing := sum(remaining.values()) - len(found):
-            # Ask for no more records than exist: consume() would wait for the others until its time-out.
+            # Request only as many records as exist, because consume() would wait for more until its time-out.
             for message in consumer.consume(min(500, missing), timeout=5):
                 assert message.error() is None, message.error()
                 found.append(message)

@@ -22,9 +22,7 @@ WAIT_S = 180  # on a busy machine the job takes a minute to start
 
 
 def wait_until[T](condition: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:
-    """Wait until `look` returns a value, and return it. Fails with the job's log after WAIT_S or when the job has
-    ended.
-    """
+    """Wait until `look` returns a value, and return it. Fails with the job's log after WAIT_S or if the job ends."""
     deadline = time.monotonic() + WAIT_S
     while not (found := look()):
         log = job.log.read_text()[-3000:] if job else ""
@@ -38,8 +36,6 @@ def wait_until[T](condition: str, look: Callable[[], T | None], job: "Job | None
 
 @dataclass
 class Job:
-    """The job's process, with its log and its settings."""
-
     process: subprocess.Popen[bytes]
     log: Path
     database: str
@@ -52,7 +48,6 @@ class Job:
 
 
 def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run recompute on the job's archive."""
     return subprocess.run(
         [sys.executable, "-m", "spark_metrics.recompute", *arguments],
         cwd=ROOT,

@@ -16,7 +16,7 @@ from masscomm.kafka.avro import own_schema
 
 @dataclass
 class Topics:
-    """schema_ids: by subject."""
+    """Produces records to the job's topics. schema_ids: subject → schema id."""
 
     config: StackConfig
     schema_ids: dict[str, int]
@@ -25,7 +25,7 @@ class Topics:
         self.producer = Producer({"bootstrap.servers": self.config.kafka_bootstrap, "linger.ms": 1, "log_level": 0})
 
     def put(self, topic: str, value: bytes | None, then: Callable[[str, int, int, int], None] | None = None) -> None:
-        """Produce a record; `then` gets its topic, partition, offset and timestamp."""
+        """Produce a record. `then` receives its topic, partition, offset and timestamp."""
 
         def delivered(error: Any, message: Any) -> None:
             assert error is None
@@ -35,7 +35,7 @@ class Topics:
         self.producer.produce(topic, value, key=uuid4().bytes, on_delivery=delivered)
 
     def flush(self) -> float:
-        """Flush. Returns a time after that, in seconds since the epoch."""
+        """Flush the producer. Returns a later time, in seconds since the epoch."""
         assert self.producer.flush(30) == 0
         return time.time()
 
@@ -48,7 +48,7 @@ class Topics:
         return self.encoded(topic, own_schema(schema), self.schema_ids[f"{topic}-value"], value)
 
     def poison(self, topic: str) -> list[bytes | None]:
-        """Values that cannot be counted."""
+        """Return values that the job cannot count."""
         known = self.schema_ids[f"{topic}-value"].to_bytes(4, "big")
         unknown = (2**31 - 2).to_bytes(4, "big")
         no_ids = [b"\0\xff\xff\xff\xff", b"\0\x80\0\0\0 any", b"\0\0\0\0\0"]

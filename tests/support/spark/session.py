@@ -1,6 +1,4 @@
-"""One Spark session for a test process, and Kafka records as a data frame without Kafka; tests/conftest.py has
-fixtures.
-"""
+"""One Spark session for a test process, and Kafka records as a data frame; tests/conftest.py has the fixtures."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +35,7 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session(settings)
     yield session
     session.stop()
-    # The JVM and its sockets end here and not during another test.
+    # End the JVM here: otherwise its sockets are closed during another test.
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
@@ -47,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
     gc.collect()
 
 
-# A record of Kafka's source: topic and value; if relevant offset, partition, timestamp_ms, headers.
+# One record of Kafka's source: topic, value and optionally offset, partition, timestamp_ms, headers.
 type Record = dict[str, Any]
 type ToFrame = Callable[[Sequence[Record]], DataFrame]
 
@@ -56,7 +54,7 @@ PRODUCED_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="session")
 def kafka_frame(spark: SparkSession) -> ToFrame:
-    """The frame that Spark's Kafka source would return for these records; missing offsets are numbered."""
+    """Return the frame that Spark's Kafka source would return for these records; missing offsets are numbered."""
 
     def frame(records: Sequence[Record]) -> DataFrame:
         rows = [

@@ -1,4 +1,4 @@
-"""Two functions that use files: one waits for permission and records its Kafka records; the other answers HTTP."""
+"""Two functions: one records its Kafka records, and hangs until a file exists; the other answers HTTP."""
 
 import base64
 import json

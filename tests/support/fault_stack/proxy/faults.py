@@ -1,4 +1,4 @@
-"""What a proxy does with a request during a fault, and to which requests the fault applies."""
+"""The actions of a proxy during a fault, and the requests to which they apply."""
 
 import asyncio
 import threading
@@ -23,8 +23,6 @@ class Request:
 
 @dataclass(frozen=True)
 class Delay:
-    """The request continues after this many seconds."""
-
     seconds: float
 
 
@@ -73,8 +71,7 @@ class Discarded(Exception):
 
 @dataclass
 class Fault:
-    """An action, and the requests to which it applies. The event loop of the proxies reads it, and the thread of a
-    test controls it.
+    """An action and the requests to which it applies, shared by the proxies' event loop and the test's thread.
 
     Attributes:
         after: The number of requests that pass unchanged first.
@@ -92,7 +89,7 @@ class Fault:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def takes(self, request: Request) -> bool:
-        """Return whether the fault applies to this request."""
+        """Return whether the fault applies to this request, and count the request."""
         if self._over.is_set() or not self.when(request):
             return False
         self.seen += 1
@@ -122,6 +119,6 @@ class Fault:
     async def held(self) -> None:
         """Wait in the event loop until the fault ends. Raises Discarded."""
         while not self._over.is_set():
-            await asyncio.sleep(0.005)  # The state is polled, because another thread sets it.
+            await asyncio.sleep(0.005)  # polled, because another thread changes the state
         if self._discarded:
             raise Discarded

@@ -116,7 +116,7 @@ async def _body(head: bytes, reader: asyncio.StreamReader) -> bytes:
             body += await reader.readexactly(size)
             await reader.readline()
         while (await reader.readline()).strip():
-            pass  # Skip the trailers.
+            pass
         return body
     length = _LENGTH.search(head)
     return await reader.readexactly(int(length[1])) if length else b""

@@ -19,7 +19,7 @@ _HEAD = struct.Struct(">hhi")
 def produce_to(topic: str) -> Callable[[Request], bool]:
     """Return a condition that is true for produce requests to a topic."""
     name = topic.encode()
-    # The name of the topic follows its length: length + 1 in one byte, or the length in two bytes.
+    # The length precedes the name of the topic: length + 1 in one byte, or the length in two bytes.
     forms = (bytes([len(name) + 1]) + name, bytes([0, len(name)]) + name)
 
     def holds(request: Request) -> bool:
@@ -29,7 +29,7 @@ def produce_to(topic: str) -> Callable[[Request], bool]:
 
 
 class KafkaProxy(TcpProxy):
-    """A proxy of a Kafka broker. The address that the broker advertises is that of the proxy."""
+    """A proxy of a Kafka broker, which must advertise the proxy's address."""
 
     async def _converse(
         self,

@@ -32,11 +32,11 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def call(self, work: Callable[[], object]) -> None:
-        """Call a function in the loop soon."""
+        """Schedule a function in the loop."""
         self._loop.call_soon_threadsafe(work)
 
     def keep(self, server: asyncio.Server) -> None:
-        """Serve until the block ends."""
+        """Close the server when the block ends."""
         self._servers.append(server)
 
     async def _cancel_all(self) -> None:

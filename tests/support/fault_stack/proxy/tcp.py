@@ -25,10 +25,9 @@ class TcpProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = loop.run(self._listen(port))
 
-    # --- commands of a test ---
+    # --- commands for tests ---
 
     def cut(self) -> None:
-        """Cut every open connection."""
         self._loop.run(self._cut())
 
     @contextmanager
@@ -69,7 +68,7 @@ class TcpProxy:
             fault.release()
             self._faults = [other for other in self._faults if other is not fault]
 
-    # --- in the loop ---
+    # --- in the event loop ---
 
     async def _listen(self, port: int) -> int:
         server = await asyncio.start_server(self._accept, LOOPBACK, port, limit=2**26)
@@ -96,7 +95,7 @@ class TcpProxy:
             self._writers.add(upstream)
             await self._converse(reader, writer, there, upstream)
         except (OSError, asyncio.IncompleteReadError, Discarded, asyncio.CancelledError):
-            # One side has closed the connection, or must believe that the other side has closed it.
+            # One side closed the connection, or a fault closes it.
             pass
         finally:
             for each in (writer, upstream):
