@@ -10,7 +10,7 @@ first. Recipients that cannot be delivered to now are retried later (functions/d
 """
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -155,13 +155,18 @@ class Deliver:
         Nothing is published for a record with an error.
         """
         leases = self.ledger.acquire_all([delivery.record_id for delivery in deliveries])
-        return list(self.pool.map(lambda each: self._begun(each, leases[each.record_id]), deliveries))
+        # Only the records that are not new need a read, and a thread for it.
+        starts = [
+            _start_of_new(lease) or self.pool.submit(self._begun, delivery, lease)
+            for delivery in deliveries
+            for lease in [leases[delivery.record_id]]
+        ]
+        return [start.result() if isinstance(start, Future) else start for start in starts]
 
     def _begun(self, delivery: DeliveryRequested, lease: Lease | LeasedElsewhere | MasscommError) -> _Start:
+        """Read the recorded results of a record that is not new."""
         if isinstance(lease, MasscommError):
             return lease
-        if isinstance(lease, Lease) and lease.fresh:  # guard: delivery_ledger.recorded_results
-            return _Begun(lease=lease, done={})
         try:
             recorded = self.ledger.results(delivery.record_id)
         except MasscommError as error:
@@ -369,6 +374,13 @@ class Deliver:
     ) -> None:
         self.retry_scheduler.put(item, done.values(), batch.codec)
         self._outcomes.emit(batch, item, done)
+
+
+def _start_of_new(lease: Lease | LeasedElsewhere | MasscommError) -> _Begun | None:
+    """Return the start of a record that has no recorded results; None if they must be read."""
+    if isinstance(lease, Lease) and lease.fresh:  # guard: delivery_ledger.recorded_results
+        return _Begun(lease=lease, done={})
+    return None
 
 
 def _question(item: Item[DeliveryRequested]) -> Question:
