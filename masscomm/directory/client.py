@@ -118,7 +118,7 @@ class OpenSearch:
         except urllib3.exceptions.HTTPError as error:
             raise ConnectionError(f"{type(error).__name__}: {error}") from error
         try:
-            answer = json.loads(response.data)
+            answer = _parsed(response.data)
         except ValueError as error:
             if response.status >= 400:  # The response may be a proxy's error page.
                 raise _refusal(response.status, response.data[:200].decode(errors="replace")) from error
@@ -171,6 +171,19 @@ class Indices:
     def update_aliases(self, *, body: Mapping[str, Any]) -> Any:
         """Change several aliases atomically."""
         return self._client.request("POST", "_aliases", body)
+
+
+def _parsed(answer: bytes) -> Any:
+    """Return the JSON value of an answer. Raises ValueError."""
+    import orjson
+
+    try:
+        # orjson takes two fifths of json's time; with json, parsing was a quarter of the preference checker's time.
+        return orjson.loads(answer)
+    except ValueError:
+        # orjson refuses a text with half of a surrogate pair. A document of an earlier version may contain one, and
+        # must not make the look-up of the other documents fail.
+        return json.loads(answer)
 
 
 def _refusal(status: int, answer: Any) -> TransportError:
