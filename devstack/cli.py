@@ -23,6 +23,7 @@ from devstack.installation import Installation, installation
 from devstack.keys import app as keys_app
 from devstack.options import JsonOption, given
 from devstack.progress import Progress
+from devstack.sends import app as sends_app
 from devstack.setup import SetupError
 from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, NotRunningError, RunState
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(keys_app, name="keys")
+app.add_typer(sends_app, name="sends")
 app.add_typer(suppressions_app, name="suppressions")
 console = Terminal()
 errors = Terminal(stderr=True)

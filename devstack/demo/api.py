@@ -1,5 +1,6 @@
-"""A client of masscomm's REST API."""
+"""A client of masscomm's REST API. Its requests have the API key in MASSCOMM_API_KEY, if that is set."""
 
+import os
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,10 +35,20 @@ class Api:
     """A client of the REST API. Every method raises ApiError, or httpx.HTTPError if the gateway does not respond."""
 
     def __init__(self, gateway_url: str) -> None:
-        self._client = httpx.Client(base_url=gateway_url, timeout=30, trust_env=False)
+        key = os.environ.get("MASSCOMM_API_KEY")
+        headers = {"x-api-key": key} if key else {}
+        self._client = httpx.Client(base_url=gateway_url, timeout=30, trust_env=False, headers=headers)
 
     def close(self) -> None:
         self._client.close()
+
+    def get(self, path: str, **parameters: Any) -> dict[str, Any]:
+        """Call a GET route; return the body of its response."""
+        return _body(self._client.get(path, params=parameters))
+
+    def post(self, path: str) -> dict[str, Any]:
+        """Call a POST route that has no body; return the body of its response."""
+        return _body(self._client.post(path))
 
     def send(self, **body: Any) -> str:
         """Call POST /v1/sends; return the id of the new send."""
@@ -80,27 +91,21 @@ class Api:
         """Call GET /v1/users/{user_id}/notifications for the latest 1,000; return (send id, channel) → "sent" or the
         reason.
         """
-        answer = self._client.get(f"/v1/users/{user_id}/notifications", params={"limit": "1000"})
-        if answer.is_error:
-            raise ApiError(f"GET /v1/users/{user_id}/notifications answered {answer.status_code}: {answer.text}")
-        return {(row["send_id"], row["channel"]): row["reason"] or row["status"] for row in answer.json()["rows"]}
+        found = self.get(f"/v1/users/{user_id}/notifications", limit=1_000)
+        return {(row["send_id"], row["channel"]): row["reason"] or row["status"] for row in found["rows"]}
 
     def counts(self, since_ms: int) -> dict[Key, int]:
         """Call GET /v1/metrics; return counts by minute from a minute on (ms since the epoch), for every club, type,
         channel and measure.
         """
         start = datetime.fromtimestamp(since_ms / 1000, UTC)
-        answer = self._client.get(
+        found = self.get(
             "/v1/metrics",
-            params={
-                "granularity": "minute",
-                "start": start.isoformat(),
-                "end": (datetime.now(UTC) + timedelta(minutes=1)).isoformat(),
-                "limit": "10000",
-            },
+            granularity="minute",
+            start=start.isoformat(),
+            end=(datetime.now(UTC) + timedelta(minutes=1)).isoformat(),
+            limit=10_000,
         )
-        if answer.is_error:
-            raise ApiError(f"GET /v1/metrics answered {answer.status_code}: {answer.text}")
         return {
             (
                 round(datetime.fromisoformat(row["bucket"]).timestamp() * 1000),
@@ -109,5 +114,13 @@ class Api:
                 row["channel"],
                 row["measure"],
             ): row["count_total"]
-            for row in answer.json()["rows"]
+            for row in found["rows"]
         }
+
+
+def _body(answer: httpx.Response) -> dict[str, Any]:
+    """Return the body of a successful response. Raises ApiError with the reason of any other."""
+    if answer.is_error:
+        raise ApiError(f"{answer.request.method} {answer.url.path} answered {answer.status_code}: {answer.text}")
+    body: dict[str, Any] = answer.json()
+    return body

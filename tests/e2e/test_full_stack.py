@@ -179,6 +179,22 @@ def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, 
     assert inbox.count("It works.") == shown.count("It works.")
 
 
+def test_sends_are_listed_shown_and_cannot_be_cancelled_after_their_end(config: StackConfig) -> None:
+    """Runs after the first send of the quick start, which has ended."""
+    announcements = ("sends", "list", "--club", "1", "--type", "announcement")
+    (latest,) = json_lines(masscomm(config, *announcements, "-n", "1", "--json"))
+    assert (latest["status"], latest["published"] > 0) == ("ended", True)
+    send_id = latest["send_id"]
+    assert send_id in masscomm(config, *announcements)
+    assert json.loads(masscomm(config, "sends", "show", send_id))["totals"]["in_flight"] == 0
+    assert "in flight" in masscomm(config, "sends", "watch", send_id)
+    assert "409" in masscomm(config, "sends", "cancel", send_id, status=1)
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def demo(stack: RunningStack, out: Path, *, quiet_hours: bool = True) -> dict[str, Any]:
     """Run the demo. Returns its figures; fails with its output if it does not end well."""
     output = io.StringIO()

@@ -1,0 +1,118 @@
+"""The commands `masscomm sends`: they list, show, watch and cancel sends through the REST API."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import httpx
+import typer
+from rich.table import Table
+
+from devstack.config import StackConfig
+from devstack.demo.api import Api, ApiError
+from devstack.options import JsonOption, given
+from devstack.send import follow
+from devstack.stack import StackError
+from devstack.terminal import Terminal, print_json
+
+app = typer.Typer(help="Sends: list, show, watch and cancel them.", no_args_is_help=True)
+console = Terminal()
+
+# The largest number of sends on one page of GET /v1/sends.
+_PAGE = 200
+
+UrlOption = Annotated[
+    str | None, typer.Option("--url", envvar="MASSCOMM_API_URL", help="The API; by default that of the local stack.")
+]
+SendIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the send.")]
+
+
+def rest_api(*, url: UrlOption = None) -> Api:
+    """Return a client of the API. It sends the key in MASSCOMM_API_KEY, if there is one."""
+    return Api(url or StackConfig.from_environment().gateway_url)
+
+
+@app.command("list")
+@given(api=rest_api)
+def list_sends(
+    *,
+    api: Api,
+    club: Annotated[list[int] | None, typer.Option("--club", help="Only this club. May be repeated.")] = None,
+    kind: Annotated[list[str] | None, typer.Option("--type", help="Only this category. May be repeated.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="in_progress, cancelled or ended. May be repeated.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of sends.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the latest sends. An operator, who sees every club, names the clubs."""
+    filters = {"club_id": club or [], "type": kind or [], "status": status or []}
+    rows = _called(api, lambda: _first(api, filters, limit))
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    names = ("requested at", "send", "club", "type", "status", "requested", "published", "cancelled", "in flight")
+    table = Table(title=f"{len(rows)} sends", title_justify="left")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        texts = (str(row[name]) for name in ("requested_at", "send_id", "club_id", "type", "status"))
+        numbers = (f"{row[name]:,}" for name in ("requested", "published", "cancelled", "in_flight"))
+        table.add_row(*texts, *numbers)
+    console.print(table)
+
+
+@app.command()
+@given(api=rest_api)
+def show(send_id: SendIdArgument, *, api: Api) -> None:
+    """Print the results of a send as the API returns them, in JSON."""
+    print_json(_called(api, lambda: api.get(f"/v1/sends/{quote(send_id, safe='')}")), indent=2)
+
+
+@app.command()
+@given(api=rest_api)
+def watch(
+    send_id: SendIdArgument,
+    *,
+    api: Api,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds after which watching fails.")] = 3_600,
+) -> None:
+    """Show the counts of a send until all of its notifications have ended."""
+    _called(api, lambda: follow(api, send_id, console, timeout_s))
+
+
+@app.command()
+@given(api=rest_api)
+def cancel(send_id: SendIdArgument, *, api: Api, as_json: JsonOption = False) -> None:
+    """Cancel the notifications of a send that are not published yet. It cannot be undone."""
+    answer = _called(api, lambda: api.post(f"/v1/sends/{quote(send_id, safe='')}/cancel"))
+    if as_json:
+        print_json(answer)
+    else:
+        published = f"{answer['published_before']:,} notifications were published before"
+        console.print(f"Send {send_id} is being cancelled; {published}.")
+
+
+def _first(api: Api, filters: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+    """Return the latest sends, from as many pages as needed."""
+    rows: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = api.get("/v1/sends", **filters, limit=min(limit - len(rows), _PAGE), **cursor)
+        rows += page["rows"]
+        if len(rows) >= limit or page["next_cursor"] is None:
+            return rows
+        cursor = {"cursor": page["next_cursor"]}
+
+
+def _called[T](api: Api, call: Callable[[], T]) -> T:
+    """Return the result of the command's calls, and close the client. Raises StackError with the API's reason."""
+    try:
+        return call()
+    except ApiError as error:
+        raise StackError(str(error)) from error
+    except httpx.HTTPError as error:
+        raise StackError(f"The API does not answer: {error}. `masscomm status` shows the local stack.") from error
+    finally:
+        api.close()

@@ -1,0 +1,87 @@
+"""`masscomm sends` calls the routes of the API and prints their answers."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from devstack.sends import app
+from devstack.stack import StackError
+from tests.support.servers.answering_server import AnsweringServer, answering
+
+KEY = "mc_test"
+
+
+def read(request: BaseHTTPRequestHandler, _: bytes) -> tuple[str, str, str | None]:
+    return request.command, request.path, request.headers.get("x-api-key")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
+    with answering(read) as made:
+        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
+        monkeypatch.setenv("MASSCOMM_API_KEY", KEY)
+        yield made
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def row(number: int) -> dict[str, Any]:
+    return {
+        "send_id": f"send-{number}",
+        "club_id": 7,
+        "type": "news",
+        "requested_at": "2026-11-21T12:00:00Z",
+        "status": "in_progress",
+        "requested": 1_500,
+        "published": 3,
+        "cancelled": 0,
+        "in_flight": 1_497,
+    }
+
+
+def page(*numbers: int, cursor: str | None = None) -> tuple[int, bytes]:
+    return 200, json.dumps({"rows": [row(number) for number in numbers], "next_cursor": cursor}).encode()
+
+
+def test_list_reads_pages_until_the_limit(server: AnsweringServer) -> None:
+    server.answers = [page(1, 2, cursor="c"), page(3, cursor="d")]
+    shown = [json.loads(line) for line in run("list", "--club", "7", "-n", "3", "--json").splitlines()]
+    assert shown == [row(1), row(2), row(3)]
+    assert server.asked == [
+        ("GET", "/v1/sends?club_id=7&limit=3", KEY),
+        ("GET", "/v1/sends?club_id=7&limit=1&cursor=c", KEY),
+    ]
+
+
+def test_list_ends_with_the_last_page(server: AnsweringServer) -> None:
+    server.answers = [page(1)]
+    shown = run("list", "--status", "ended", "--type", "news", "--type", "offer")
+    assert "1 sends" in shown
+    assert server.asked == [("GET", "/v1/sends?type=news&type=offer&status=ended&limit=20", KEY)]
+
+
+def test_cancel_posts_once_and_an_id_cannot_name_another_route(server: AnsweringServer) -> None:
+    server.answers = [(202, b'{"send_id": "a", "published_before": 1200}')]
+    assert "1,200 notifications were published before" in run("cancel", "a/../b?c")
+    assert server.asked == [("POST", "/v1/sends/a%2F..%2Fb%3Fc/cancel", KEY)]
+
+
+@pytest.mark.parametrize("command", ["show", "cancel", "watch"])
+def test_refusal_is_an_error_with_the_reason_of_the_api(server: AnsweringServer, command: str) -> None:
+    server.answers = [(403, b'{"detail": "These credentials may see no club."}')]
+    with pytest.raises(StackError, match="may see no club"):
+        run(command, "a")
+
+
+def test_an_api_that_is_down_is_one_line(server: AnsweringServer) -> None:
+    server.answers = [None]
+    with pytest.raises(StackError, match="does not answer"):
+        run("show", "a")
