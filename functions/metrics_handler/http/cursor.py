@@ -9,10 +9,12 @@ import base64
 import binascii
 import hashlib
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from functions.metrics_handler.http.parameters import Reader
+from functions.metrics_handler.store.port import LogQuery, SendListQuery
 from masscomm.http.problem import Problem
 
 _MAX_LENGTH = 8_000
@@ -48,6 +50,11 @@ def decode_cursor(cursor: str, query: object) -> list[Any]:
             return key
         case _:
             raise ValueError("not this query's")
+
+
+def without_position(query: LogQuery | SendListQuery) -> object:
+    """Return what is the same for all pages of a query."""
+    return replace(query, after=None, limit=0)
 
 
 def checked_text(text: str) -> str:

@@ -23,6 +23,7 @@ from functions.metrics_handler.http.cursor import (
     encode_cursor,
     microseconds,
     moment_of,
+    without_position,
 )
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
@@ -109,17 +110,13 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListQuery:
 
 
 def _cursor_after(query: SendListQuery, key: SendListKey) -> str:
-    return encode_cursor(_identity(query), microseconds(key.requested_at), key.send_id)
+    return encode_cursor(without_position(query), microseconds(key.requested_at), key.send_id)
 
 
 def _key_in(cursor: str, query: SendListQuery) -> SendListKey:
     """Return the key in a cursor. Raises ValueError if the text is not a cursor of this query."""
-    match decode_cursor(cursor, _identity(query)):
+    match decode_cursor(cursor, without_position(query)):
         case [int() as at, str() as send_id]:
             return SendListKey(moment_of(at), checked_text(send_id))
         case _:
             raise ValueError("not a send")
-
-
-def _identity(query: SendListQuery) -> object:
-    return replace(query, after=None, limit=0)

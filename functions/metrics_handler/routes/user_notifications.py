@@ -25,6 +25,7 @@ from functions.metrics_handler.http.cursor import (
     encode_cursor,
     microseconds,
     moment_of,
+    without_position,
 )
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
@@ -111,20 +112,16 @@ def _parsed(user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> 
 
 
 def _cursor_after(query: LogQuery, key: LogKey) -> str:
-    return encode_cursor(_identity(query), microseconds(key.at), key.send_id, key.channel)
+    return encode_cursor(without_position(query), microseconds(key.at), key.send_id, key.channel)
 
 
 def _key_in(cursor: str, query: LogQuery) -> LogKey:
     """Return the key in a cursor. Raises ValueError if the text is not a cursor of this query."""
-    match decode_cursor(cursor, _identity(query)):
+    match decode_cursor(cursor, without_position(query)):
         case [int() as at, str() as send_id, str() as channel]:
             return LogKey(moment_of(at), checked_text(send_id), checked_text(channel))
         case _:
             raise ValueError("not a notification")
-
-
-def _identity(query: LogQuery) -> object:
-    return replace(query, after=None, limit=0)
 
 
 _limit = parse.whole_number(1, MAX_LIMIT)
