@@ -2,7 +2,7 @@
 
 `user_settings.quiet_hours` is null, or {"start": "22:00", "end": "07:00"}: start inclusive, end exclusive, across
 midnight if end is before start. Other keys are ignored. The user's local time counts: if clocks are put forward past
-the end, quiet hours are over; if clocks are put back into them, they begin again.
+the end, or back before the start, quiet hours are over; if clocks are put back into them, they begin again.
 
 The value is a customer's JSON. A malformed value is replaced by DEFAULT_QUIET_HOURS, which disturb no user at night and
 end in the morning. A start equal to the end could mean all day or never, and is also replaced. An unknown or missing
@@ -141,7 +141,8 @@ def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None
     for days in count(-1):
         for moment_ms in _moments(datetime.combine(today + timedelta(days=days), end), zone):
             if moment_ms > now_ms and not quiet(moment_ms):
-                return moment_ms
+                put_back_ms = _put_back_ms(zone, now_ms, moment_ms)
+                return moment_ms if put_back_ms is None or quiet(put_back_ms) else put_back_ms
     raise AssertionError("there is always another day")
 
 
@@ -161,6 +162,27 @@ def _moments(wall_time: datetime, zone: ZoneInfo) -> list[int]:
         else:
             after = middle
     return [after]
+
+
+def _put_back_ms(zone: ZoneInfo, first_ms: int, last_ms: int) -> int | None:
+    """Return the first moment after first_ms, until last_ms, at which clocks have been put back; None if there is none.
+
+    Quiet hours may end at this moment: if clocks are put back from 00:01 to 23:01, hours from 00:00 to 00:30 are over.
+    """
+
+    def offset(moment_ms: int) -> timedelta:
+        return datetime.fromtimestamp(moment_ms / 1000, zone).utcoffset() or timedelta()
+
+    if offset(last_ms) >= offset(first_ms):
+        return None
+    before, after = first_ms, last_ms
+    while after - before > 1:
+        middle = (before + after) // 2
+        if offset(middle) == offset(first_ms):
+            before = middle
+        else:
+            after = middle
+    return after
 
 
 def _wall(moment_ms: int, zone: ZoneInfo) -> datetime:

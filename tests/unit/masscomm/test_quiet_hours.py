@@ -169,6 +169,7 @@ ANY = st.datetimes(datetime(1990, 1, 1), datetime(2050, 1, 1), timezones=st.just
 @pytest.mark.guarantee("quiet_hours.no_user_is_woken")
 @given(start=TIMES, end=TIMES, zone=ZONES, now=st.one_of(NEAR_A_CHANGE, ANY))
 @example(start="23:50", end="23:30", zone="America/St_Johns", now=datetime(2010, 11, 7, 2, 30, 30, tzinfo=UTC))
+@example(start="00:00", end="00:01", zone="America/St_Johns", now=datetime(2010, 11, 7, 2, 30, 59, tzinfo=UTC))
 @example(start="22:00", end="02:30", zone=BERLIN, now=datetime(2026, 3, 29, 0, 59, tzinfo=UTC))
 def test_quiet_hours_end_at_the_first_moment_outside_them(start: str, end: str, zone: str, now: datetime) -> None:
     """The reference checks each minute, because zones change their offset only at whole minutes."""
