@@ -33,7 +33,8 @@ from erasure.item_tables import ItemTables
 from erasure.person import Person
 from erasure.remains import remaining_data
 from erasure.search_indices import SearchIndices
-from masscomm.aws.client import DynamoDb, Sns
+from masscomm.aws import sdk
+from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 from masscomm.directory.bulk_writes import connect_from_environment
 from masscomm.errors import MasscommError, Stop
@@ -58,7 +59,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         person.learn_address(address)
     try:
         settings = settings_from(environ)
-        indices = SearchIndices(connect_from_environment(), Sns(Limits(connect_s=2, read_s=10, attempts=3)))
+        indices = SearchIndices(
+            connect_from_environment(), sdk.client("sns", Limits(connect_s=2, read_s=10, attempts=3))
+        )
         with ExitStack() as resources:
             connection = resources.enter_context(connect(settings.database_url, "masscomm erase"))
             still_known = indices.learn(person)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from erasure.person import ERASED_USER, Person
+from masscomm.aws import sdk
 from masscomm.cdc.captured_tables import personal_tables
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import NotFoundError, OpenSearch
@@ -24,9 +25,9 @@ _NOT_FOUND = {"NotFound", "NotFoundException"}
 
 
 class Endpoints(Protocol):
-    """The part of masscomm.aws.client.Sns that this module uses."""
+    """The part of boto3's SNS client that this module uses."""
 
-    def delete_endpoint(self, *, EndpointArn: str) -> None: ...
+    def delete_endpoint(self, *, EndpointArn: str) -> object: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,12 +154,11 @@ class SearchIndices:
 
     def _delete_endpoint(self, arn: str) -> None:
         try:
-            self._endpoints.delete_endpoint(EndpointArn=arn)
+            with sdk.answering("SNS"):
+                self._endpoints.delete_endpoint(EndpointArn=arn)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") not in _NOT_FOUND:
                 raise Retry(f"SNS did not delete an endpoint: {error.response.get('Error', {}).get('Code')}") from error
-        except BotoCoreError as error:
-            raise Retry(f"SNS did not respond: {type(error).__name__}") from error
 
     def _write(self, documents: Sequence[Document]) -> None:
         fates = write(

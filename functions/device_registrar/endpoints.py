@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
-from masscomm.aws.client import Sns
-from masscomm.aws.request import Limits
+from masscomm.aws.sdk import answering
 from masscomm.errors import Retry, Stop
 
 if TYPE_CHECKING:
@@ -54,30 +53,29 @@ class SnsEndpoints:
 
     Args:
         applications: The ARN of the SNS platform application of each platform.
-        connections: The maximum number of concurrent calls.
-        client: An SNS client that tests provide.
+        client: The SNS client.
     """
 
-    def __init__(self, applications: Mapping[str, str], *, connections: int, client: "SNSClient | None" = None) -> None:
+    def __init__(self, applications: Mapping[str, str], client: "SNSClient") -> None:
         self._applications = applications
-        # With two attempts, a single lost connection does not cause a redelivery of the batch.
-        self._client: Any = client or Sns(Limits(connections=connections, connect_s=2, read_s=5, attempts=2))
+        self._client = client
 
     def register(self, platform: str, token: str) -> str:
         application = self._applications.get(platform)
         if application is None:
             raise InvalidToken(f"no platform {platform}")
-        try:
-            # The request does not contain Enabled: with it, SNS would return an error if the token's endpoint is
-            # disabled.
-            made = self._client.create_platform_endpoint(
-                PlatformApplicationArn=application, Token=token, Attributes={"Enabled": "true"}
-            )
-        except ClientError as error:
-            return self._found(error, token)
-        except BotoCoreError as error:
-            raise Retry(f"SNS does not answer: {type(error).__name__}") from error
-        return str(made["EndpointArn"])
+        with answering("SNS"):
+            try:
+                # The request does not contain Enabled: with it, SNS would return an error if the token's endpoint is
+                # disabled.
+                made = self._client.create_platform_endpoint(
+                    PlatformApplicationArn=application, Token=token, Attributes={"Enabled": "true"}
+                )
+            except ClientError as error:
+                return self._found(error, token)
+        if not made.get("EndpointArn"):
+            raise Retry("SNS answered without the ARN of an endpoint")
+        return made["EndpointArn"]
 
     def _found(self, error: ClientError, token: str) -> str:
         message = error.response.get("Error", {}).get("Message", "")
@@ -92,8 +90,6 @@ class SnsEndpoints:
             )
         except ClientError as second:
             raise _as_ours(second) from second
-        except BotoCoreError as second:
-            raise Retry(f"SNS does not answer: {type(second).__name__}") from second
         return exists.group(1)
 
 

@@ -9,6 +9,8 @@ from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from masscomm import environment
+from masscomm.aws import sdk
+from masscomm.aws.request import Limits
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
@@ -28,10 +30,12 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
         "gcm": environment.required("PLATFORM_APPLICATION_ARN_GCM"),
         "apns": environment.required("PLATFORM_APPLICATION_ARN_APNS"),
     }
+    # With two attempts, a single lost connection does not cause a redelivery of the batch.
+    limits = Limits(connections=workers, connect_s=2, read_s=5, attempts=2)
     use_case = RegisterDevices(
         generations=topics.generations(environment.required("CDC_GENERATION")),
         states=OpenSearchDeviceStates(connect_from_environment()),
-        endpoints=SnsEndpoints(applications, connections=workers),
+        endpoints=SnsEndpoints(applications, sdk.client("sns", limits)),
         clock=SystemClock(),
         workers=workers,
     )

@@ -11,7 +11,7 @@ deletes no endpoint.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,11 +113,19 @@ class RegisterDevices(UseCase[Fact]):
             device.before = known.get(device.id)
         # An older row must not overwrite the state of a newer one.
         due = [d for d in devices.values() if d.before is None or _is_as_new(d.row, d.before)]
-        with ThreadPoolExecutor(self._workers) as pool:
-            tasks = [pool.submit(self._settle, device, batch.remaining_s) for device in due]
-        for task in tasks:
+        pool = ThreadPoolExecutor(self._workers)
+        tasks = {pool.submit(self._settle, device, batch.remaining_s): device for device in due}
+        # boto3's time-outs limit single operations of a socket: a call to a slow server, or one that waits for a name
+        # server, may take longer than the invocation.
+        settled, late = wait(tasks, timeout=batch.remaining_s())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for task in settled:
             task.result()
-        fates = self._states.write({d.id: d.after for d in due if d.after is not None})
+        for task in late:
+            tasks[task].error = Retry("the call did not end within the invocation")
+        fates = self._states.write(
+            {d.id: d.after for task, d in tasks.items() if task in settled and d.after is not None}
+        )
         for device in devices.values():
             device.error = device.error or fates.get(device.id)
             device.end(device.error)

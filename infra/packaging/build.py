@@ -23,6 +23,8 @@ TARGET = "aarch64-manylinux_2_28"
 # Files that functions do not need: other byte code, stubs, sources of extensions, tests, and dist-info except METADATA.
 _EXCLUDED = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
 _NEVER = {"__pycache__", "tests", "test", "testing"}
+# The services that functions call by boto3 (masscomm/aws/sdk.py).
+_MODELS = {"sns"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # A flag in byte code files (PEP 552, unchecked hash): Python does not compare the byte code with its source. A package
 # is read-only in Lambda.
@@ -140,5 +142,7 @@ def _is_needed(file: PurePosixPath) -> bool:
         return False
     if parts[0].endswith(".dist-info"):
         return file.name == "METADATA"
-    # The service models of botocore are omitted, because functions create no botocore clients (masscomm/aws/client.py).
-    return not (parts[:2] == ("botocore", "data") and len(parts) > 3)
+    # boto3's models of resources, and botocore's models of services that functions do not call by boto3, are omitted.
+    if parts[:2] == ("botocore", "data") and len(parts) > 3:
+        return parts[2] in _MODELS
+    return parts[:2] not in (("boto3", "data"), ("boto3", "examples"))

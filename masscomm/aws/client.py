@@ -1,8 +1,9 @@
-"""Clients of DynamoDB and SNS: signed HTTP over urllib3, with boto3's method names and botocore's errors.
+"""A client of DynamoDB: signed HTTP over urllib3, with boto3's method names and botocore's errors.
 
 Importing boto3 and loading its service models takes more of a cold start than everything else that a function imports
-(docs/decisions/058-own-clients.md). The methods have the parameters and results of boto3's methods, as far as masscomm
-uses them, so that either client can replace the other. Tests compare each request with botocore's.
+(docs/decisions/058-own-clients.md), and preference_checker, delivery and send_handler use tables. The methods have the
+parameters and results of boto3's methods, as far as masscomm uses them, so that either client can replace the other.
+Tests compare each request with botocore's.
 
 AWS_REGION (or AWS_DEFAULT_REGION) sets the region. AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL override the
 address.
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from masscomm.aws.request import FORM, Limits, Requests, element, form
+from masscomm.aws.request import Limits, Requests
 from masscomm.domain.time_limits import AWS_FIRST_PAUSE_S
 from masscomm.errors import Stop
 
@@ -33,77 +34,15 @@ _THROTTLED = {
 }
 
 
-class _Service:
-    """Sends signed requests to one service. Every call raises botocore's ClientError or BotoCoreError."""
-
-    # The service's name in its address and in signatures.
-    name: str
+class DynamoDb:
+    """A client of DynamoDB. Items have the format of boto3's client: {"S": …}, {"N": …}, {"B": bytes}. Every call
+    raises botocore's ClientError or BotoCoreError.
+    """
 
     def __init__(self, limits: Limits) -> None:
         """Create the client. Raises Stop if no region is set."""
         self._limits = limits
-        self._requests = Requests(self.name, limits)
-
-    def _call(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Send a request and return the body of its response. A failed request is repeated up to the limit of
-        attempts.
-        """
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        for attempt in range(1, self._limits.attempts + 1):
-            try:
-                status, answer = self._once(body, headers)
-                if status < 300:
-                    return answer
-                refusal = self._refusal(status, answer, operation)
-                code = refusal.response["Error"]["Code"]
-                if attempt == self._limits.attempts or (status < 500 and code not in _THROTTLED):
-                    raise refusal
-            except ClientError:
-                raise
-            except BotoCoreError:
-                if attempt == self._limits.attempts:
-                    raise
-            time.sleep(random.uniform(0, AWS_FIRST_PAUSE_S * 2**attempt))  # noqa: S311 - a pause, no secret
-        raise AssertionError("the last attempt answers or raises")
-
-    def _once(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        import urllib3
-        from botocore import exceptions
-
-        url = self._requests.url
-        try:
-            return self._requests.post(body, headers)
-        except Stop as error:
-            raise exceptions.NoCredentialsError from error
-        except urllib3.exceptions.ConnectTimeoutError as error:
-            # In urllib3, the errors for a refused connection and for an unknown host are subclasses of
-            # NewConnectionError.
-            if isinstance(error, urllib3.exceptions.NewConnectionError):
-                raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
-            raise exceptions.ConnectTimeoutError(endpoint_url=url, error=error) from error
-        except urllib3.exceptions.NewConnectionError as error:
-            raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
-        except urllib3.exceptions.ReadTimeoutError as error:
-            raise exceptions.ReadTimeoutError(endpoint_url=url, error=error) from error
-        except urllib3.exceptions.SSLError as error:
-            raise exceptions.SSLError(endpoint_url=url, error=error) from error
-        except urllib3.exceptions.ProtocolError as error:
-            raise exceptions.ConnectionClosedError(endpoint_url=url, error=error, request=None) from error
-        except urllib3.exceptions.HTTPError as error:
-            raise exceptions.HTTPClientError(error=error) from error
-
-    def _refusal(self, status: int, answer: bytes, operation: str) -> Any:
-        raise NotImplementedError
-
-
-# --- DynamoDB ---------------------------------------------------------------------------------------------------------
-
-
-class DynamoDb(_Service):
-    """A client of DynamoDB. Items have the format of boto3's client: {"S": …}, {"N": …}, {"B": bytes}."""
-
-    name = "dynamodb"
+        self._requests = Requests("dynamodb", limits)
 
     def put_item(self, **request: Any) -> Any:
         return self._ask("PutItem", request)
@@ -141,15 +80,54 @@ class DynamoDb(_Service):
         headers = {"content-type": "application/x-amz-json-1.0", "x-amz-target": f"DynamoDB_20120810.{operation}"}
         return _document(self._call(operation, json.dumps(request, default=_base64).encode(), headers))
 
-    def _refusal(self, status: int, answer: bytes, operation: str) -> Any:
-        from botocore.exceptions import ClientError
+    def _call(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        """Send a request and return the body of its response. A failed request is repeated up to the limit of
+        attempts.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
 
-        document = _document(answer)
-        code = str(document.get("__type", status)).rpartition("#")[2]
-        error = {"Code": code, "Message": document.get("message") or document.get("Message") or ""}
-        response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
-        response |= {name: document[name] for name in ("Item", "CancellationReasons") if name in document}
-        return ClientError(response, operation)
+        for attempt in range(1, self._limits.attempts + 1):
+            try:
+                status, answer = self._once(body, headers)
+                if status < 300:
+                    return answer
+                refusal = _refusal(status, answer, operation)
+                code = refusal.response["Error"]["Code"]
+                if attempt == self._limits.attempts or (status < 500 and code not in _THROTTLED):
+                    raise refusal
+            except ClientError:
+                raise
+            except BotoCoreError:
+                if attempt == self._limits.attempts:
+                    raise
+            time.sleep(random.uniform(0, AWS_FIRST_PAUSE_S * 2**attempt))  # noqa: S311 - a pause, no secret
+        raise AssertionError("the last attempt answers or raises")
+
+    def _once(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        import urllib3
+        from botocore import exceptions
+
+        url = self._requests.url
+        try:
+            return self._requests.post(body, headers)
+        except Stop as error:
+            raise exceptions.NoCredentialsError from error
+        except urllib3.exceptions.ConnectTimeoutError as error:
+            # In urllib3, the errors for a refused connection and for an unknown host are subclasses of
+            # NewConnectionError.
+            if isinstance(error, urllib3.exceptions.NewConnectionError):
+                raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
+            raise exceptions.ConnectTimeoutError(endpoint_url=url, error=error) from error
+        except urllib3.exceptions.NewConnectionError as error:
+            raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise exceptions.ReadTimeoutError(endpoint_url=url, error=error) from error
+        except urllib3.exceptions.SSLError as error:
+            raise exceptions.SSLError(endpoint_url=url, error=error) from error
+        except urllib3.exceptions.ProtocolError as error:
+            raise exceptions.ConnectionClosedError(endpoint_url=url, error=error, request=None) from error
+        except urllib3.exceptions.HTTPError as error:
+            raise exceptions.HTTPClientError(error=error) from error
 
 
 @dataclass(frozen=True)
@@ -164,6 +142,17 @@ class _Pages:
             if "LastEvaluatedKey" not in page:
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def _refusal(status: int, answer: bytes, operation: str) -> Any:
+    from botocore.exceptions import ClientError
+
+    document = _document(answer)
+    code = str(document.get("__type", status)).rpartition("#")[2]
+    error = {"Code": code, "Message": document.get("message") or document.get("Message") or ""}
+    response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
+    response |= {name: document[name] for name in ("Item", "CancellationReasons") if name in document}
+    return ClientError(response, operation)
 
 
 def _document(answer: bytes) -> dict[str, Any]:
@@ -191,79 +180,3 @@ def _decoded(value: dict[str, Any]) -> dict[str, Any]:
     if len(value) == 1 and isinstance(value.get("B"), str):
         return {"B": base64.b64decode(value["B"])}
     return value
-
-
-# --- SNS ------------------------------------------------------------------------------------------------------------
-
-
-class _Query(_Service):
-    """A client of a service with form requests and XML responses (AWS' query protocol)."""
-
-    version: str
-
-    def _ask(self, operation: str, *parameters: tuple[str, str]) -> str:
-        return self._call(operation, form(operation, self.version, parameters), FORM).decode()
-
-    def _refusal(self, status: int, answer: bytes, operation: str) -> Any:
-        from botocore.exceptions import ClientError
-
-        text = answer.decode(errors="replace")
-        message = element("Message", text)
-        error = {
-            "Code": element("Code", text) or str(status),
-            "Message": text[:200] if message is None else message,
-        }
-        response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
-        return ClientError(response, operation)
-
-    @staticmethod
-    def _found(name: str, answer: str, operation: str) -> str:
-        """Return the text of a required element.
-
-        Raises:
-            ResponseStreamingError: the element is missing. The service may have accepted the request, but the result is
-                unknown.
-        """
-        from botocore.exceptions import ResponseStreamingError
-
-        found = element(name, answer)
-        if found is None:
-            raise ResponseStreamingError(error=f"{operation} was answered without {name}")
-        return found
-
-
-class Sns(_Query):
-    """A client for the endpoints of SNS platform applications. masscomm/channels/sns_push.py publishes to these
-    endpoints.
-    """
-
-    name, version = "sns", "2010-03-31"
-
-    def create_platform_endpoint(
-        self,
-        *,
-        PlatformApplicationArn: str,
-        Token: str,
-        Attributes: Mapping[str, str],
-    ) -> dict[str, str]:
-        answer = self._ask(
-            "CreatePlatformEndpoint",
-            ("PlatformApplicationArn", PlatformApplicationArn),
-            ("Token", Token),
-            *_entries(Attributes),
-        )
-        return {"EndpointArn": self._found("EndpointArn", answer, "CreatePlatformEndpoint")}
-
-    def set_endpoint_attributes(self, *, EndpointArn: str, Attributes: Mapping[str, str]) -> None:
-        self._ask("SetEndpointAttributes", ("EndpointArn", EndpointArn), *_entries(Attributes))
-
-    def delete_endpoint(self, *, EndpointArn: str) -> None:
-        self._ask("DeleteEndpoint", ("EndpointArn", EndpointArn))
-
-
-def _entries(attributes: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [
-        pair
-        for number, (name, value) in enumerate(attributes.items(), start=1)
-        for pair in ((f"Attributes.entry.{number}.key", name), (f"Attributes.entry.{number}.value", value))
-    ]

@@ -4,14 +4,12 @@ from uuid import uuid4
 
 import boto3
 import pytest
-from botocore.stub import Stubber
 from mypy_boto3_sns import SNSClient
 
 from devstack.config import StackConfig
 from devstack.provision import create_indices
 from functions.device_registrar.device_states import OpenSearchDeviceStates
-from functions.device_registrar.endpoints import InvalidToken, SnsEndpoints
-from masscomm.errors import Retry, Stop
+from functions.device_registrar.endpoints import SnsEndpoints
 from tests.support.contracts.device_registrar import DeviceStatesContract, Enabled, EndpointsContract
 from tests.support.servers.opensearch_client import TestClient
 
@@ -37,7 +35,7 @@ class TestSnsEndpoints(EndpointsContract):
             )["PlatformApplicationArn"]
             for platform in ("GCM", "APNS")
         }
-        return SnsEndpoints(made, connections=4, client=client)
+        return SnsEndpoints(made, client)
 
     @pytest.fixture
     def token(self) -> str:
@@ -56,49 +54,6 @@ class TestSnsEndpoints(EndpointsContract):
     @pytest.fixture
     def disable(self, client: SNSClient) -> Callable[[str], None]:
         return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
-
-
-@pytest.mark.guarantee("sns_answer.access_refused")
-@pytest.mark.parametrize(
-    ("code", "message", "status", "expected"),
-    [
-        ("Throttling", "Rate exceeded", 400, Retry),
-        ("InternalError", "broken", 500, Retry),
-        (
-            "InvalidParameter",
-            "Invalid parameter: Token Reason: iOS device tokens must be hexadecimal",
-            400,
-            InvalidToken,
-        ),
-        ("AuthorizationError", "no", 403, Stop),
-        ("NotFound", "PlatformApplication does not exist", 404, Stop),
-    ],
-)
-def test_sns_refusal_has_its_documented_meaning(
-    code: str, message: str, status: int, expected: type[Exception]
-) -> None:
-    client = sns()
-    with Stubber(client) as answers:
-        answers.add_client_error("create_platform_endpoint", code, message, status)
-        with pytest.raises(expected):
-            SnsEndpoints({"gcm": "arn:app"}, connections=1, client=client).register("gcm", "t")
-
-
-def test_endpoint_with_other_attributes_is_read_from_refusal() -> None:
-    client = sns()
-    arn = "arn:aws:sns:us-east-1:000000000000:endpoint/GCM/app/8d1c"
-    with Stubber(client) as answers:
-        answers.add_client_error(
-            "create_platform_endpoint",
-            "InvalidParameter",
-            f"Invalid parameter: Token Reason: Endpoint {arn} already exists with the same Token, but different"
-            " attributes.",
-        )
-        answers.add_response(
-            "set_endpoint_attributes", {}, {"EndpointArn": arn, "Attributes": {"Token": "t", "Enabled": "true"}}
-        )
-        assert SnsEndpoints({"gcm": "arn:app"}, connections=1, client=client).register("gcm", "t") == arn
-        answers.assert_no_pending_responses()
 
 
 class TestOpenSearchDeviceStates(DeviceStatesContract):

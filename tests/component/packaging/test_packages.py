@@ -75,13 +75,21 @@ zoneinfo.ZoneInfo("Asia/Kolkata")"""
         assert done.returncode == status, done.stderr
 
 
-def test_packages_lack_the_libraries_that_clients_replace(packages: dict[str, Built]) -> None:
+# The libraries that a package may have in addition, and the services whose models it has.
+SDKS = {"device_registrar": {"boto3", "s3transfer"}}
+MODELS = {"sns"}
+
+
+def test_packages_lack_libraries_and_models_that_they_do_not_use(packages: dict[str, Built]) -> None:
     for built in packages.values():
         with zipfile.ZipFile(built.path) as archive:
             names = archive.namelist()
         tops = {name.partition("/")[0] for name in names}
-        assert not tops & {"boto3", "s3transfer", "opensearchpy", "aiohttp", "requests"}, built.name
-        assert not [name for name in names if name.startswith("botocore/data/") and name.count("/") > 2], built.name
+        sdks = {"boto3", "s3transfer", "opensearchpy", "aiohttp", "requests"}
+        assert tops & sdks == SDKS.get(built.name, set()), built.name
+        models = {name.split("/")[2] for name in names if name.startswith("botocore/data/") and name.count("/") > 2}
+        assert models == MODELS, built.name
+        assert not [name for name in names if name.startswith("boto3/data/")], built.name
 
 
 def test_the_same_input_gives_the_same_bytes(packages: dict[str, Built], tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_throttled_email_is_transient(sns: SnsStandIn) -> None:
 class TestEndpoints(EndpointsContract):
     @pytest.fixture
     def endpoints(self, client: SNSClient, applications: dict[str, str]) -> SnsEndpoints:
-        return SnsEndpoints(applications, connections=2, client=client)
+        return SnsEndpoints(applications, client)
 
     @pytest.fixture
     def token(self) -> str:

@@ -1,9 +1,11 @@
 """Device rows lead to the expected provider calls, stored states and redeliveries, on fakes."""
 
+import threading
 from typing import Any
 
 import pytest
 
+from functions.device_registrar import register_devices
 from functions.device_registrar.device_states import DeviceState
 from masscomm.errors import Retry, Stop
 from tests.support.harness.device_registrar import Registrar
@@ -217,3 +219,24 @@ def test_a_new_snapshot_does_not_try_a_dead_token_again() -> None:
     assert registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2")) == []
     assert registrar.take_calls() == []
     assert not registrar.states.states["1"].enabled
+
+
+def test_call_beyond_the_invocation_fails_only_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    registrar, ended = Registrar(), threading.Event()
+    register = registrar.endpoints.register
+
+    def slow(platform: str, token: str) -> str:
+        if token == "slow":
+            registrar.context.remaining_ms = 0
+            ended.wait(30)
+        return register(platform, token)
+
+    monkeypatch.setattr(registrar.endpoints, "register", slow)
+    monkeypatch.setattr(register_devices, "ENDPOINT_CALL_S", 0.1)
+    registrar.context.remaining_ms = 2_500
+    slow_row, other = row("devices", "c", 50, device(1, "slow")), row("devices", "c", 51, device(2, "b"))
+    try:
+        assert registrar.run(other, slow_row) == [slow_row.offset]
+        assert registrar.states.states.keys() == {"2"}
+    finally:
+        ended.set()

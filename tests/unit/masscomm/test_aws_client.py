@@ -19,13 +19,13 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from masscomm.aws.client import DynamoDb, Sns
+from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 from masscomm.errors import Stop
 from tests.support.contracts.provider import SesAsBoto3
 from tests.support.servers.answering_server import AnsweringServer, answering
 
-OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": SesAsBoto3}
+OURS: dict[str, Any] = {"dynamodb": DynamoDb, "ses": SesAsBoto3}
 ONCE = Limits(connect_s=1, read_s=2)
 
 
@@ -99,13 +99,6 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
     ("dynamodb", lambda client: client.delete_item(TableName="t", Key=KEY), b"{}"),
     ("dynamodb", lambda client: client.query(TableName="t", KeyConditionExpression="a = b"), b'{"Items": []}'),
     (
-        "sns",
-        lambda client: client.create_platform_endpoint(
-            PlatformApplicationArn="arn:app", Token="t +/", Attributes={"Enabled": "true"}
-        ),
-        b"<R><CreatePlatformEndpointResult><EndpointArn>arn:e</EndpointArn></CreatePlatformEndpointResult></R>",
-    ),
-    (
         "ses",
         lambda client: client.send_raw_email(
             Source="A <a@example.com>",
@@ -132,39 +125,24 @@ def test_request_and_answer_equal_botocores(
     assert scopes[0] == scopes[1]
 
 
-@pytest.mark.parametrize("method", ["set_endpoint_attributes", "delete_endpoint"])
-def test_request_of_a_call_without_answer_equals_botocores(server: AnsweringServer, method: str) -> None:
-    server.answers = [(200, b"<R></R>")]
-    more: Any = {"Attributes": {"Enabled": "false", "Token": "t"}} if method.startswith("set") else {}
-    for client in (_theirs("sns"), Sns(ONCE)):
-        getattr(client, method)(EndpointArn="arn:e", **more)
-    assert server.asked[0] == server.asked[1]
-
-
 DYNAMODB_ERROR = b'{"__type": "com.amazonaws.dynamodb.v20120810#%s", "message": "m", "Item": {"b": {"B": "AP8="}}}'
-XML_ERROR = b'<R xmlns="a"><Error><Type>Sender</Type><Code>%s</Code><Message>a &lt; b</Message></Error></R>'
 
 
 @pytest.mark.parametrize(
-    ("service", "status", "answer"),
+    ("status", "answer"),
     [
-        ("dynamodb", 400, DYNAMODB_ERROR % b"ConditionalCheckFailedException"),
-        ("dynamodb", 400, DYNAMODB_ERROR % b"ResourceNotFoundException"),
-        ("dynamodb", 500, DYNAMODB_ERROR % b"InternalServerError"),
-        ("dynamodb", 503, b"<html>"),
-        ("sns", 400, XML_ERROR % b"EndpointDisabled"),
-        ("sns", 403, XML_ERROR % b"AuthorizationError"),
-        ("sns", 429, XML_ERROR % b"Throttled"),
-        ("sns", 503, b"<html>"),
+        (400, DYNAMODB_ERROR % b"ConditionalCheckFailedException"),
+        (400, DYNAMODB_ERROR % b"ResourceNotFoundException"),
+        (500, DYNAMODB_ERROR % b"InternalServerError"),
+        (503, b"<html>"),
     ],
 )
-def test_refusal_raises_botocores_error(server: AnsweringServer, service: str, status: int, answer: bytes) -> None:
+def test_refusal_raises_botocores_error(server: AnsweringServer, status: int, answer: bytes) -> None:
     server.answers = [(status, answer)]
-    call = next(call for name, call, _ in CALLS if name == service)
     said = []
-    for client in (_theirs(service), OURS[service](ONCE)):
+    for client in (_theirs("dynamodb"), DynamoDb(ONCE)):
         with pytest.raises(ClientError) as refused:
-            call(client)
+            client.get_item(TableName="t", Key=KEY)
         response: Any = refused.value.response
         item = response.get("Item") if b"Conditional" in answer else None
         said.append((response["Error"]["Code"], response["Error"].get("Message", ""), item))
@@ -196,9 +174,9 @@ def test_missing_answer_raises_botocores_error(
     server.answers = [None]
     if address is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    for client in (_theirs("sns"), Sns(ONCE)):
+    for client in (_theirs("dynamodb"), DynamoDb(ONCE)):
         with pytest.raises(error):
-            client.delete_endpoint(EndpointArn="a")
+            client.get_item(TableName="t", Key=KEY)
 
 
 def test_an_answer_that_is_too_slow_is_a_read_time_out(
@@ -207,7 +185,7 @@ def test_an_answer_that_is_too_slow_is_a_read_time_out(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(ReadTimeoutError):
-            Sns(Limits(connect_s=1, read_s=0.1)).delete_endpoint(EndpointArn="a")
+            DynamoDb(Limits(connect_s=1, read_s=0.1)).get_item(TableName="t", Key=KEY)
 
 
 def test_only_transient_errors_are_retried(server: AnsweringServer) -> None:
@@ -241,24 +219,18 @@ def test_all_pages_are_read(server: AnsweringServer) -> None:
     assert [asked[3].get("ExclusiveStartKey") for asked in server.asked] == [None, {"id": {"S": "1"}}]
 
 
-def test_an_answer_without_its_element_is_an_answer_lost(server: AnsweringServer) -> None:
-    server.answers = [(200, b"<R></R>")]
-    with pytest.raises(BotoCoreError, match="EndpointArn"):
-        Sns(ONCE).create_platform_endpoint(PlatformApplicationArn="a", Token="t", Attributes={})
-
-
 def test_without_region_or_credentials_no_request_is_sent(
     server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = Sns(ONCE)
+    client = DynamoDb(ONCE)
     monkeypatch.setattr("masscomm.aws.credentials._of_the_sdk", _none)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(NoCredentialsError):
-        client.delete_endpoint(EndpointArn="a")
+        client.get_item(TableName="t", Key=KEY)
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name)
     with pytest.raises(Stop, match="AWS_REGION"):
-        Sns(ONCE)
+        DynamoDb(ONCE)
     assert server.asked == []
 
 
@@ -268,10 +240,7 @@ def _none() -> Any:
 
 @pytest.mark.parametrize("text", ["x", "a+b c&d=e%/~*'()!;:@", "\n\t\0", "ä€𝄞", '{"a": "\\u00e4"}'])
 def test_any_text_and_bytes_arrive_as_botocore_sends_them(server: AnsweringServer, text: str) -> None:
-    body = b"<CreatePlatformEndpointResult><EndpointArn>a</EndpointArn></CreatePlatformEndpointResult>"
-    more = b"<SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult>"
-    server.answers = [(200, b"<R>" + body + more + b"</R>")]
-    for sns, ses in ((_theirs("sns"), _theirs("ses")), (Sns(ONCE), SesAsBoto3(ONCE))):
-        sns.create_platform_endpoint(PlatformApplicationArn="a", Token=text, Attributes={"Enabled": "true"})
-        ses.send_raw_email(Source=text, Destinations=["b@example.com"], RawMessage={"Data": text.encode()})
-    assert server.asked[:2] == server.asked[2:]
+    server.answers = [(200, b"<R><SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult></R>")]
+    for client in (_theirs("ses"), SesAsBoto3(ONCE)):
+        client.send_raw_email(Source=text, Destinations=["b@example.com"], RawMessage={"Data": text.encode()})
+    assert server.asked[0] == server.asked[1]

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from masscomm.aws import authentication
+from masscomm.aws import authentication, sdk
 from masscomm.aws.authentication import verified
 from masscomm.aws.request import FORM, Limits, Requests
 from masscomm.aws.signature import Credentials
@@ -235,6 +235,15 @@ def of_aws(url: str) -> None:
     Requests("sns", limits, url=url, region="eu-central-1", credentials=lambda: credentials).post(b"a=b", FORM)
 
 
+def of_sdk(url: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "any")
+        patch.setenv("AWS_ENDPOINT_URL_SNS", url)
+        client = sdk.client("sns", Limits(connect_s=5, read_s=5))
+        client.set_endpoint_attributes(EndpointArn="arn", Attributes={"Enabled": "true"})
+
+
 def of_provider(url: str) -> None:
     push = SnsPush(url=url, region="eu-central-1", credentials=lambda: Credentials("a", "s"))
     publish(push, endpoint_arn="arn", message="{}", attributes={})
@@ -245,7 +254,7 @@ def of_provisioning(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [of_opensearch, of_registry, of_aws, of_provider, of_provisioning], ids=lambda call: call.__name__
+    "call", [of_opensearch, of_registry, of_aws, of_sdk, of_provider, of_provisioning], ids=lambda call: call.__name__
 )
 @pytest.mark.parametrize("name", ["localhost", "another.example"])
 def test_an_https_server_of_an_unknown_authority_is_refused(

@@ -12,7 +12,7 @@ DIRECT = {
     "builder": _CHAIN | {"jinja2"},
     "cdc_consumer": _CHAIN,
     "delivery": _CHAIN | {"tzdata"},
-    "device_registrar": _CHAIN,
+    "device_registrar": _CHAIN | {"boto3"},
     "metrics_handler": _METRICS | {"tzdata"},
     "metrics_stream": _METRICS | {"tzdata"},
     "preference_checker": _CHAIN | {"tzdata"},
@@ -28,6 +28,12 @@ def _contents() -> dict[str, Contents]:
 
 def test_packages_import_exactly_the_listed_distributions() -> None:
     assert {name: set(each.direct) for name, each in _contents().items()} == DIRECT
+
+
+def test_function_on_the_hot_path_contains_no_sdk() -> None:
+    """The first answer of the other functions cannot load one, whatever the path to it."""
+    with_sdk = {name for name, each in _contents().items() if each.distributions & {"boto3", "opensearch-py"}}
+    assert with_sdk == {"device_registrar"}
 
 
 def test_no_package_holds_another_functions_code() -> None:

@@ -1,0 +1,152 @@
+"""SNS endpoints by boto3: the contract on moto, SNS' error responses, and responses that are no answer."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.stub import Stubber
+from moto import mock_aws
+
+from devstack.service import AWS_CREDENTIALS
+from emulators.local import REGION
+from functions.device_registrar.endpoints import InvalidToken, SnsEndpoints
+from masscomm.aws import sdk
+from masscomm.aws.request import Limits
+from masscomm.errors import Retry, Stop
+from tests.support.contracts.device_registrar import Enabled, EndpointsContract
+from tests.support.servers.answering_server import AnsweringServer, answering
+
+LIMITS = Limits(connect_s=1, read_s=0.5, attempts=2)
+ERROR = b'<R xmlns="a"><Error><Type>Sender</Type><Code>%s</Code><Message>a &lt; b</Message></Error></R>'
+FOUND = b"<R><CreatePlatformEndpointResult><EndpointArn>arn:e</EndpointArn></CreatePlatformEndpointResult></R>"
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in AWS_CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_REGION", REGION)
+
+
+class TestMotoEndpoints(EndpointsContract):
+    @pytest.fixture
+    def client(self) -> Iterator[Any]:
+        with mock_aws():
+            yield sdk.client("sns", LIMITS)
+
+    @pytest.fixture
+    def endpoints(self, client: Any) -> SnsEndpoints:
+        made = {
+            platform.lower(): client.create_platform_application(Name="t", Platform=platform, Attributes={})
+            for platform in ("GCM", "APNS")
+        }
+        return SnsEndpoints({name: each["PlatformApplicationArn"] for name, each in made.items()}, client)
+
+    @pytest.fixture
+    def token(self) -> str:
+        return "t"
+
+    @pytest.fixture
+    def enabled(self, client: Any) -> Enabled:
+        return lambda arn: client.get_endpoint_attributes(EndpointArn=arn)["Attributes"]["Enabled"] == "true"
+
+    @pytest.fixture
+    def disable(self, client: Any) -> Callable[[str], None]:
+        return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
+
+
+@pytest.mark.guarantee("sns_answer.access_refused")
+@pytest.mark.parametrize(
+    ("code", "message", "status", "expected"),
+    [
+        ("Throttling", "Rate exceeded", 400, Retry),
+        ("InternalError", "broken", 500, Retry),
+        (
+            "InvalidParameter",
+            "Invalid parameter: Token Reason: iOS device tokens must be hexadecimal",
+            400,
+            InvalidToken,
+        ),
+        ("AuthorizationError", "no", 403, Stop),
+        ("NotFound", "PlatformApplication does not exist", 404, Stop),
+    ],
+)
+def test_sns_refusal_has_its_documented_meaning(
+    code: str, message: str, status: int, expected: type[Exception]
+) -> None:
+    client = sdk.client("sns", LIMITS)
+    with Stubber(client) as answers:
+        answers.add_client_error("create_platform_endpoint", code, message, status)
+        with pytest.raises(expected):
+            SnsEndpoints({"gcm": "arn:app"}, client).register("gcm", "t")
+
+
+def test_endpoint_with_other_attributes_is_read_from_refusal() -> None:
+    client = sdk.client("sns", LIMITS)
+    arn = "arn:aws:sns:us-east-1:000000000000:endpoint/GCM/app/8d1c"
+    with Stubber(client) as answers:
+        answers.add_client_error(
+            "create_platform_endpoint",
+            "InvalidParameter",
+            f"Invalid parameter: Token Reason: Endpoint {arn} already exists with the same Token, but different"
+            " attributes.",
+        )
+        answers.add_response(
+            "set_endpoint_attributes", {}, {"EndpointArn": arn, "Attributes": {"Token": "t", "Enabled": "true"}}
+        )
+        assert SnsEndpoints({"gcm": "arn:app"}, client).register("gcm", "t") == arn
+        answers.assert_no_pending_responses()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
+    with answering(lambda request, _: request.path) as made:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SNS", made.url)
+        yield made
+
+
+def registered(*, attempts: int = 2) -> str:
+    client = sdk.client("sns", Limits(connect_s=1, read_s=0.5, attempts=attempts))
+    return SnsEndpoints({"gcm": "arn:app"}, client).register("gcm", "t")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        (200, b"no XML"),
+        (200, b"<R></R>"),
+        (200, b"<R><CreatePlatformEndpointResult/></R>"),
+        (400, b"<html>"),
+        (503, b"<html>"),
+        (429, ERROR % b"Throttled"),
+    ],
+    ids=["closed", "no XML", "no result", "no endpoint", "a proxy's page", "unavailable", "throttled"],
+)
+def test_registration_without_an_answer_is_a_retry(server: AnsweringServer, answer: tuple[int, bytes] | None) -> None:
+    server.answers = [answer]
+    with pytest.raises(Retry):
+        registered(attempts=1)
+
+
+@pytest.mark.parametrize("first", [None, (500, ERROR % b"InternalError"), (400, ERROR % b"Throttling")])
+def test_transient_error_is_repeated_once(server: AnsweringServer, first: tuple[int, bytes] | None) -> None:
+    server.answers = [first, (200, FOUND)]
+    assert registered() == "arn:e"
+    server.answers = [(500, ERROR % b"InternalError")]
+    with pytest.raises(Retry):
+        registered()
+    assert len(server.asked) == 4
+
+
+def test_refused_connection_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SNS", "http://127.0.0.1:9")
+    with pytest.raises(Retry, match="EndpointConnectionError"):
+        registered(attempts=1)
+
+
+def test_client_without_a_region_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(Stop, match="AWS_REGION"):
+        registered()
