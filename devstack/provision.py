@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import httpx
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -23,8 +22,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 
 from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, ROOT, StackConfig
-from devstack.service import AWS_CREDENTIALS, Task, function_environment
-from emulators.local import REGION
+from devstack.service import Task, function_environment, localstack_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
@@ -119,12 +117,7 @@ def provision_aws(config: StackConfig) -> None:
     and the consumer group of device_registrar is reset, so that it registers the devices again.
     """
     environment = function_environment(config)
-    session = boto3.Session(
-        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        region_name=REGION,
-    )
-    sns = session.client("sns", endpoint_url=config.aws_url)
+    sns = localstack_client(config.aws_url, "sns")
     if not sns.list_platform_applications()["PlatformApplications"]:
         forget_endpoints(config.opensearch_url, config.kafka_bootstrap)
     for platform, variable in (("GCM", "PLATFORM_APPLICATION_ARN_GCM"), ("APNS", "PLATFORM_APPLICATION_ARN_APNS")):
@@ -136,9 +129,8 @@ def provision_aws(config: StackConfig) -> None:
         )
         if made["PlatformApplicationArn"] != arn:
             raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
-    ses = session.client("ses", endpoint_url=config.aws_url)
-    ses.verify_email_identity(EmailAddress=environment["SES_SENDER"])
-    create_dynamodb_tables(session.client("dynamodb", endpoint_url=config.aws_url))
+    localstack_client(config.aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
+    create_dynamodb_tables(localstack_client(config.aws_url, "dynamodb"))
 
 
 def create_dynamodb_tables(dynamodb: DynamoDBClient) -> None:

@@ -159,6 +159,26 @@ AWS_CREDENTIALS = {
 }
 
 
+def localstack_client(url: str, service: str, **options: Any) -> Any:
+    """Return boto3's client of a service of LocalStack. `options` are those of boto3.client.
+
+    Raises:
+        ValueError: AWS_ENDPOINT_URL names another server; localstack-client would use that one.
+    """
+    from localstack_client.session import Session
+
+    session = Session(
+        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        region_name=REGION,
+        localstack_host=urlsplit(url).netloc,
+    )
+    client = session.client(service, **options)
+    if client.meta.endpoint_url != url:
+        raise ValueError(f"LocalStack is at {url}, not at {client.meta.endpoint_url}: unset AWS_ENDPOINT_URL.")
+    return client
+
+
 def listens(port: int) -> bool:
     """Return whether a server accepts connections on a port of the loopback address."""
     with socket.socket() as probe:

@@ -12,13 +12,12 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import boto3
 from botocore.config import Config
 
 from devstack.config import ROOT, StackConfig
 from devstack.deployed.mappings import Pollers
 from devstack.provision import provisioning
-from devstack.service import AWS_CREDENTIALS, base_environment, function_environment
+from devstack.service import base_environment, function_environment, localstack_client
 from devstack.services import all_services
 from devstack.services.localstack import deployable_service
 from devstack.stack import Stack
@@ -56,11 +55,6 @@ class Cloud:
         self._runtime = config.state_dir / "lambda-runtime"
         self._log = config.log("deployment")
         self._servers_stand = bool(servers)
-        self._session: Any = boto3.Session(
-            aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-            region_name=REGION,
-        )
         known = {name: each for name, each in all_services(config).items() if name in servers}
         known["localstack"] = deployable_service(config, runtime=self._runtime)
         tasks = [each for each in provisioning(config) if each.name not in MADE and servers]
@@ -80,7 +74,7 @@ class Cloud:
 
     def client(self, service: str, config: Config | None = None) -> Any:
         """Return a boto3 client of the account."""
-        return self._session.client(service, endpoint_url=self.config.aws_url, config=config)
+        return localstack_client(self.config.aws_url, service, config=config)
 
     def pollers(self) -> Pollers:
         """Return pollers that invoke the deployed functions with the records of their event source mappings."""

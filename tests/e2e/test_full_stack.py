@@ -16,7 +16,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import boto3
 import httpx
 import psutil
 import pytest
@@ -28,11 +27,10 @@ from devstack.config import ROOT, StackConfig
 from devstack.demo import run_demo
 from devstack.handle import RunningStack
 from devstack.loopback import exposed
-from devstack.service import AWS_CREDENTIALS
+from devstack.service import localstack_client
 from devstack.services import all_services
 from devstack.state import RunState
 from devstack.terminal import Terminal
-from emulators.local import REGION
 
 MEMORY_LIMIT_MB = 4096
 USERS = 1_500
@@ -102,13 +100,8 @@ def test_stack_stays_within_its_memory_limit(stack: RunningStack) -> None:
 
 
 def test_dynamodb_and_the_providers_answer(stack: RunningStack) -> None:
-    session = boto3.Session(
-        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        region_name=REGION,
-    )
     url = stack.environment["AWS_ENDPOINT_URL"]
-    dynamodb = session.client("dynamodb", endpoint_url=url)
+    dynamodb = localstack_client(url, "dynamodb")
     dynamodb.create_table(
         TableName="probe",
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
@@ -118,12 +111,12 @@ def test_dynamodb_and_the_providers_answer(stack: RunningStack) -> None:
     dynamodb.put_item(TableName="probe", Item={"id": {"S": "1"}}, ConditionExpression="attribute_not_exists(id)")
     with pytest.raises(dynamodb.exceptions.ConditionalCheckFailedException):
         dynamodb.put_item(TableName="probe", Item={"id": {"S": "1"}}, ConditionExpression="attribute_not_exists(id)")
-    applications = session.client("sns", endpoint_url=url).list_platform_applications()["PlatformApplications"]
+    applications = localstack_client(url, "sns").list_platform_applications()["PlatformApplications"]
     assert {each["PlatformApplicationArn"] for each in applications} == {
         stack.environment["PLATFORM_APPLICATION_ARN_GCM"],
         stack.environment["PLATFORM_APPLICATION_ARN_APNS"],
     }
-    identities = session.client("ses", endpoint_url=url).list_identities()["Identities"]
+    identities = localstack_client(url, "ses").list_identities()["Identities"]
     assert stack.environment["SES_SENDER"] in identities
 
 

@@ -5,15 +5,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import boto3
 import psycopg
 from psycopg import sql
 
 from devstack.config import StackConfig
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
+from devstack.service import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 
 
@@ -39,13 +36,7 @@ def _documents(config: StackConfig) -> Iterator[str]:
 
 
 def _items(config: StackConfig) -> Iterator[str]:
-    client: Any = boto3.client(
-        "dynamodb",
-        endpoint_url=config.aws_url,
-        region_name=REGION,
-        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-    )
+    client = localstack_client(config.aws_url, "dynamodb")
     for table in client.list_tables()["TableNames"]:
         for page in client.get_paginator("scan").paginate(TableName=table):
             for item in page["Items"]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import boto3
 import psycopg
 import pytest
 from psycopg import sql
@@ -18,8 +17,7 @@ from devstack.demo.directory import next_minute
 from devstack.erase import erase_person
 from devstack.provision import provisioning
 from devstack.recompute import run_recompute
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
+from devstack.service import localstack_client
 from emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
@@ -118,14 +116,7 @@ def _waits(config: StackConfig, sent: Sent, seconds: float) -> bool:
 
 
 def _store(config: StackConfig) -> DynamoDbDelayStore:
-    client: Any = boto3.client(
-        "dynamodb",
-        endpoint_url=config.aws_url,
-        region_name=REGION,
-        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-    )
-    return DynamoDbDelayStore(client=client)
+    return DynamoDbDelayStore(client=localstack_client(config.aws_url, "dynamodb"))
 
 
 def _delete(config: StackConfig, user_id: int) -> None:

@@ -2,28 +2,23 @@ import fcntl
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
-import boto3
 import pytest
 from mypy_boto3_sns import SNSClient
 
 from devstack.config import StackConfig
 from devstack.provision import create_indices
+from devstack.service import localstack_client
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from tests.support.contracts.device_registrar import DeviceStatesContract, Enabled, EndpointsContract
 from tests.support.servers.opensearch_client import TestClient
 
 
-def sns(url: str | None = None) -> SNSClient:
-    return boto3.client(
-        "sns", region_name="us-east-1", endpoint_url=url, aws_access_key_id="test", aws_secret_access_key="test"
-    )
-
-
 class TestSnsEndpoints(EndpointsContract):
     @pytest.fixture
     def client(self, localstack: StackConfig) -> SNSClient:
-        return sns(localstack.aws_url)
+        client: SNSClient = localstack_client(localstack.aws_url, "sns")
+        return client
 
     @pytest.fixture
     def endpoints(self, client: SNSClient) -> SnsEndpoints:

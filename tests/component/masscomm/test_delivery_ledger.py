@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from uuid import uuid4
 
-import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
@@ -20,6 +19,7 @@ from masscomm.errors import Retry, Stop
 from masscomm.stores.delivery_ledger import Lease
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers, RoundTrips, result
+from tests.support.servers.dynamodb_table import dynamodb
 
 TABLE = json.loads((SCHEMAS / "dynamodb" / "delivery_ledger.json").read_text())["table"]["TableName"]
 
@@ -31,7 +31,7 @@ def aws(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    create_dynamodb_tables(boto3.client("dynamodb"))
+    create_dynamodb_tables(dynamodb(localstack))
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ class TestDynamoDbDeliveryLedger(DeliveryLedgerContract):
         assert client.requests == 4
 
     def test_every_item_expires_and_the_lease_after_its_slices(
-        self, ledgers: Ledgers, clock: FixedClock, record_id: str
+        self, localstack: StackConfig, ledgers: Ledgers, clock: FixedClock, record_id: str
     ) -> None:
-        client = boto3.client("dynamodb")
+        client = dynamodb(localstack)
         ledgers("a").acquire(record_id)
         ledgers("a").record(record_id, [result(0)])
         items = client.query(
@@ -101,9 +101,11 @@ class TestDynamoDbDeliveryLedger(DeliveryLedgerContract):
         ttl = client.describe_time_to_live(TableName=TABLE)["TimeToLiveDescription"]
         assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
-    def test_provisioning_again_changes_nothing(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_provisioning_again_changes_nothing(
+        self, localstack: StackConfig, ledgers: Ledgers, record_id: str
+    ) -> None:
         ledgers("a").record(record_id, [result(0)])
-        create_dynamodb_tables(boto3.client("dynamodb"))
+        create_dynamodb_tables(dynamodb(localstack))
         assert ledgers("a").results(record_id) == [result(0)]
 
     def test_absent_table_stops_the_function(self, clock: FixedClock) -> None:

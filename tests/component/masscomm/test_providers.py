@@ -1,9 +1,9 @@
 from uuid import uuid4
 
-import boto3
 import pytest
 
 from devstack.config import StackConfig
+from devstack.service import localstack_client
 from masscomm.channels.provider import EmailProvider, Transient
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
@@ -21,14 +21,15 @@ def aws(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("aws")
 class TestSnsPush(PushContract):
     @pytest.fixture
-    def targets(self, aws: None) -> PushTargets:
-        sns = boto3.client("sns")
+    def targets(self, localstack: StackConfig, aws: None) -> PushTargets:
+        sns = localstack_client(localstack.aws_url, "sns")
         application = sns.create_platform_application(
             Name=f"test-{uuid4()}", Platform="GCM", Attributes={"PlatformCredential": "key"}
         )["PlatformApplicationArn"]
 
         def endpoint() -> str:
-            return sns.create_platform_endpoint(PlatformApplicationArn=application, Token=str(uuid4()))["EndpointArn"]
+            made = sns.create_platform_endpoint(PlatformApplicationArn=application, Token=str(uuid4()))
+            return str(made["EndpointArn"])
 
         disabled, absent = endpoint(), endpoint()
         sns.set_endpoint_attributes(EndpointArn=disabled, Attributes={"Enabled": "false"})
@@ -39,8 +40,8 @@ class TestSnsPush(PushContract):
 @pytest.mark.usefixtures("aws")
 class TestSesEmail(EmailContract):
     @pytest.fixture
-    def provider(self, aws: None) -> EmailProvider:
-        boto3.client("ses").verify_email_identity(EmailAddress="no-reply@masscomm.example")
+    def provider(self, localstack: StackConfig, aws: None) -> EmailProvider:
+        localstack_client(localstack.aws_url, "ses").verify_email_identity(EmailAddress="no-reply@masscomm.example")
         return SesEmail(sender="no-reply@masscomm.example")
 
     def test_unverified_sender_is_transient(self, aws: None) -> None:

@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import boto3
 import pytest
 
 import schemas
 from devstack.config import StackConfig
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
+from devstack.service import AWS_CREDENTIALS, localstack_client
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 
@@ -20,13 +18,9 @@ if TYPE_CHECKING:
 
 
 def dynamodb(localstack: StackConfig) -> "DynamoDBClient":
-    return boto3.client(
-        "dynamodb",
-        endpoint_url=localstack.aws_url,
-        region_name=REGION,
-        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-    )
+    """A client of LocalStack's DynamoDB."""
+    client: DynamoDBClient = localstack_client(localstack.aws_url, "dynamodb")
+    return client
 
 
 def new_table(client: "DynamoDBClient", definition: str) -> str:
