@@ -22,7 +22,7 @@ from masscomm.aws.signature import Credentials
 from masscomm.kafka.topics import chain_topics, generations
 from provisioning import ProvisioningError
 from provisioning.database import TABLES, apply_sql, create_users
-from provisioning.directory import DirectoryUser, SignedRequests, create_indices, create_roles
+from provisioning.directory import DirectoryUser, create_indices, create_roles
 from provisioning.registry import register_schemas
 
 type Client = Callable[[str], Any]
@@ -107,7 +107,7 @@ def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigne
     if directory["OPENSEARCH_AUTHENTICATION"] == NONE:
         auth = None
     else:
-        auth = SignedRequests(sign(client("lambda").meta.region_name))
+        auth = sign(client("lambda").meta.region_name)
         users = directory_users(functions, prefix)
         create_roles(url, users, auth=auth)
         done.append(f"{len(users)} roles at {url}")

@@ -29,6 +29,7 @@ from masscomm.directory.client import OpenSearch
 from masscomm.errors import Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import chain_topics
+from provisioning.directory import create_indices
 from provisioning.registry import register_schemas
 from schemas import absolute
 from tests.support.contracts.provider import publish
@@ -253,8 +254,14 @@ def of_provisioning(url: str) -> None:
     register_schemas(url, chain_topics()[:1])
 
 
+def of_indices(url: str) -> None:
+    create_indices(url, "g1")
+
+
 @pytest.mark.parametrize(
-    "call", [of_opensearch, of_registry, of_aws, of_sdk, of_provider, of_provisioning], ids=lambda call: call.__name__
+    "call",
+    [of_opensearch, of_registry, of_aws, of_sdk, of_provider, of_provisioning, of_indices],
+    ids=lambda call: call.__name__,
 )
 @pytest.mark.parametrize("name", ["localhost", "another.example"])
 def test_an_https_server_of_an_unknown_authority_is_refused(

@@ -1,6 +1,7 @@
 """Each deployed function has an OpenSearch role with its indices and actions, and an IAM role as backend role."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from infra.provision import Deployed, directory_users
 from masscomm.aws.authentication import OpenSearchSigner
 from masscomm.aws.signature import Credentials
 from provisioning import ProvisioningError
-from provisioning.directory import DirectoryUser, SignedRequests, create_roles
+from provisioning.directory import DirectoryUser, create_indices, create_roles
 
 
 class Domain:
@@ -33,8 +34,9 @@ class Domain:
                 domain.roles[self.path.removeprefix("/_plugins/_security/api/")] = json.loads(body)
                 domain.headers.append({name.lower(): value for name, value in self.headers.items()})
                 self.send_response(domain.status)
+                self.send_header("Content-Type", "application/json" if domain.status == 200 else "text/plain")
                 self.end_headers()
-                self.wfile.write(b"no more roles")
+                self.wfile.write(b"{}" if domain.status == 200 else b"no more roles")
 
             def log_message(self, *_: object) -> None:
                 """Do not log requests to standard error."""
@@ -86,16 +88,25 @@ def test_requests_are_signed(domain: Domain) -> None:
         lambda: Credentials(access_key="AKIA", secret_key="secret", token="token"),
         lambda: datetime(2026, 1, 1, tzinfo=UTC),
     )
-    create_roles(domain.url, [USER], auth=SignedRequests(signer))
+    create_roles(domain.url, [USER], auth=signer)
     for headers in domain.headers:
         assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIA/20260101/eu-central-1/es/")
         assert headers["x-amz-security-token"] == "token"
+        signed = re.findall("SignedHeaders=([^,]+)", headers["authorization"])[0].split(";")
+        assert set(headers) == {*signed, "authorization", "content-length"}
 
 
 def test_refusal_of_the_domain_is_reported(domain: Domain) -> None:
     domain.status = 403
-    with pytest.raises(ProvisioningError, match="roles/masscomm-prod-delivery: 403 no more roles"):
+    with pytest.raises(ProvisioningError, match=r"role masscomm-prod-delivery: .*403, 'no more roles'"):
         create_roles(domain.url, [USER])
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+def test_unacknowledged_index_is_an_error(domain: Domain, status: int) -> None:
+    domain.status = status
+    with pytest.raises(ProvisioningError, match="index "):
+        create_indices(domain.url, "g1")
 
 
 def test_each_deployed_client_of_the_directory_is_a_user() -> None:
