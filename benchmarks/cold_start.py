@@ -37,7 +37,8 @@ NAIVE = (
     " from aws_lambda_powertools import Logger, Metrics, Tracer"
 )
 SERDES = ("authlib", "httpx", "cachetools", "attrs", "orjson")
-TARGET = 5
+# The longest time until the first answer of a function, in ms of an idle machine.
+FIRST_ANSWER_MS = 1_000
 
 _MEASURE = """
 import json, resource, sys, time
@@ -187,7 +188,8 @@ def main() -> None:
             return
         print("\n| package | MB zipped | init ms | first answer ms |\n|---|---|---|---|")
         for name, (size, init_ms, whole_ms) in packages(contents, min(arguments.runs, 5), folder / "packages").items():
-            print(f"| {name} | {size:.1f} | {init_ms:.0f} | {whole_ms:.0f} |")
+            late = f" (target {FIRST_ANSWER_MS})" if whole_ms > FIRST_ANSWER_MS else ""
+            print(f"| {name} | {size:.1f} | {init_ms:.0f} | {whole_ms:.0f}{late} |")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """A client of DynamoDB: signed HTTP over urllib3, with boto3's method names and botocore's errors.
 
-Importing boto3 and loading its service models takes more of a cold start than everything else that a function imports
-(docs/decisions/058-own-clients.md), and preference_checker, delivery and send_handler use tables. The methods have the
-parameters and results of boto3's methods, as far as masscomm uses them, so that either client can replace the other.
-Tests compare each request with botocore's.
+boto3 takes 1.2 ms of the processor for a transaction of one write and 2.4 ms for one of 25, instead of 0.4 and 0.7, and
+0.14 s more at a function's first answer (docs/decisions/058-own-clients.md). The methods have the parameters and
+results of boto3's methods, as far as masscomm uses them, so that either client can replace the other. Tests compare
+each request with botocore's.
 
 AWS_REGION (or AWS_DEFAULT_REGION) sets the region. AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL override the
 address.

@@ -1,5 +1,8 @@
 """Credentials of the function's role in Lambda: from environment variables, or from a local address after SnapStart
 has restored the environment.
+
+botocore's session reads the same sources, but takes 0.07 s more of the processor at a function's first answer. It is
+used where neither of these two sources is set.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Clients of boto3, for calls that no recipient waits for.
 
-The modules are imported at the first use: boto3 and the client of one service take 0.12 s more of the processor than
+The modules are imported at the first use: boto3 and the client of one service take 0.14 s more of the processor than
 our own client (docs/decisions/058-own-clients.md).
 """
 
