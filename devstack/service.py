@@ -160,11 +160,7 @@ AWS_CREDENTIALS = {
 
 
 def localstack_client(url: str, service: str, **options: Any) -> Any:
-    """Return boto3's client of a service of LocalStack. `options` are those of boto3.client.
-
-    Raises:
-        ValueError: AWS_ENDPOINT_URL names another server; localstack-client would use that one.
-    """
+    """Return boto3's client of a service of LocalStack. `options` are those of boto3.client."""
     from localstack_client.session import Session
 
     session = Session(
@@ -173,10 +169,8 @@ def localstack_client(url: str, service: str, **options: Any) -> Any:
         region_name=REGION,
         localstack_host=urlsplit(url).netloc,
     )
-    client = session.client(service, **options)
-    if client.meta.endpoint_url != url:
-        raise ValueError(f"LocalStack is at {url}, not at {client.meta.endpoint_url}: unset AWS_ENDPOINT_URL.")
-    return client
+    # Without endpoint_url, localstack-client would prefer the server in AWS_ENDPOINT_URL to the given one.
+    return session.client(service, endpoint_url=url, **options)
 
 
 def listens(port: int) -> bool:

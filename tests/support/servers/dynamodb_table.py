@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def dynamodb(localstack: StackConfig) -> "DynamoDBClient":
-    """A client of LocalStack's DynamoDB."""
     client: DynamoDBClient = localstack_client(localstack.aws_url, "dynamodb")
     return client
 
