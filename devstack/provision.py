@@ -22,7 +22,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 
 from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, ROOT, StackConfig
-from devstack.service import Task, function_environment, localstack_client
+from devstack.service import Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
@@ -117,7 +117,7 @@ def provision_aws(config: StackConfig) -> None:
     and the consumer group of device_registrar is reset, so that it registers the devices again.
     """
     environment = function_environment(config)
-    sns = localstack_client(config.aws_url, "sns")
+    sns = local_client(config.aws_url, "sns")
     if not sns.list_platform_applications()["PlatformApplications"]:
         forget_endpoints(config.opensearch_url, config.kafka_bootstrap)
     for platform, variable in (("GCM", "PLATFORM_APPLICATION_ARN_GCM"), ("APNS", "PLATFORM_APPLICATION_ARN_APNS")):
@@ -129,8 +129,8 @@ def provision_aws(config: StackConfig) -> None:
         )
         if made["PlatformApplicationArn"] != arn:
             raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
-    localstack_client(config.aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
-    create_dynamodb_tables(localstack_client(config.aws_url, "dynamodb"))
+    local_client(config.aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
+    create_dynamodb_tables(local_client(config.aws_url, "dynamodb"))
 
 
 def create_dynamodb_tables(dynamodb: DynamoDBClient) -> None:

@@ -159,17 +159,15 @@ AWS_CREDENTIALS = {
 }
 
 
-def localstack_client(url: str, service: str, **options: Any) -> Any:
+def local_client(url: str, service: str, **options: Any) -> Any:
     """Return boto3's client of a service of LocalStack. `options` are those of boto3.client."""
-    from localstack_client.session import Session
+    import boto3
 
-    session = Session(
+    session: Any = boto3.Session(
         aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         region_name=REGION,
-        localstack_host=urlsplit(url).netloc,
     )
-    # Without endpoint_url, localstack-client would prefer the server in AWS_ENDPOINT_URL to the given one.
     return session.client(service, endpoint_url=url, **options)
 
 

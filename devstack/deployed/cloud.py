@@ -17,7 +17,7 @@ from botocore.config import Config
 from devstack.config import ROOT, StackConfig
 from devstack.deployed.mappings import Pollers
 from devstack.provision import provisioning
-from devstack.service import base_environment, function_environment, localstack_client
+from devstack.service import base_environment, function_environment, local_client
 from devstack.services import all_services
 from devstack.services.localstack import deployable_service
 from devstack.stack import Stack
@@ -74,7 +74,7 @@ class Cloud:
 
     def client(self, service: str, config: Config | None = None) -> Any:
         """Return a boto3 client of the account."""
-        return localstack_client(self.config.aws_url, service, config=config)
+        return local_client(self.config.aws_url, service, config=config)
 
     def pollers(self) -> Pollers:
         """Return pollers that invoke the deployed functions with the records of their event source mappings."""

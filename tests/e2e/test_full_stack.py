@@ -27,10 +27,10 @@ from devstack.config import ROOT, StackConfig
 from devstack.demo import run_demo
 from devstack.handle import RunningStack
 from devstack.loopback import exposed
-from devstack.service import localstack_client
 from devstack.services import all_services
 from devstack.state import RunState
 from devstack.terminal import Terminal
+from tests.support.servers.localstack_client import localstack_client
 
 MEMORY_LIMIT_MB = 4096
 USERS = 1_500

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from devstack.config import StackConfig
-from devstack.service import localstack_client
+from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 
 

@@ -17,13 +17,13 @@ from devstack.demo.directory import next_minute
 from devstack.erase import erase_person
 from devstack.provision import provisioning
 from devstack.recompute import run_recompute
-from devstack.service import localstack_client
 from emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import Cell, Load, Send
 from tests.support.fault_stack.population import CLUB, address
+from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
 from tests.upgrade.dumps import dumps

@@ -7,10 +7,10 @@ from mypy_boto3_sns import SNSClient
 
 from devstack.config import StackConfig
 from devstack.provision import create_indices
-from devstack.service import localstack_client
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from tests.support.contracts.device_registrar import DeviceStatesContract, Enabled, EndpointsContract
+from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 
 

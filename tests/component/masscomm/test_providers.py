@@ -3,11 +3,11 @@ from uuid import uuid4
 import pytest
 
 from devstack.config import StackConfig
-from devstack.service import localstack_client
 from masscomm.channels.provider import EmailProvider, Transient
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, publish, send
+from tests.support.servers.localstack_client import localstack_client
 
 
 @pytest.fixture

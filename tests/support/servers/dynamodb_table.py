@@ -9,9 +9,10 @@ import pytest
 
 import schemas
 from devstack.config import StackConfig
-from devstack.service import AWS_CREDENTIALS, localstack_client
+from devstack.service import AWS_CREDENTIALS
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
+from tests.support.servers.localstack_client import localstack_client
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
