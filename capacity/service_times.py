@@ -17,9 +17,10 @@ FILE = Path(__file__).with_name("service_times.json")
 # The memory in MB with which a function has one vCPU. Source: AWS Lambda developer guide, "Configure Lambda function
 # memory".
 VCPU_MB = 1_769
-# With parallel threads, waiting and computing overlap only in part: this share of the shorter time is added to the
-# longer one. The share is fitted to three runs of benchmarks.service_times, with deviations of at most about a fifth.
-NOT_OVERLAPPED = 0.4
+# The share of the shorter time (waiting or computing) that is added to the longer one. One event loop sends most
+# requests of a slice before the first answer arrives, and processes most answers after the last one, so the two hardly
+# overlap. Measured slices (benchmarks.service_times) take at most a fifth longer than this formula says.
+NOT_OVERLAPPED = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
