@@ -142,6 +142,27 @@ def test_email_has_a_one_click_unsubscribe_header() -> None:
     assert f"List-Unsubscribe: <{LONG_URL}?notification={NOTIFICATION}>".encode() in data
 
 
+@pytest.mark.parametrize("html", [None, "<p>Grüezi</p>"])
+def test_emails_of_one_content_differ_in_recipient_and_id(html: str | None) -> None:
+    """Messages are cached by their content: each one has its own recipient, message id and unsubscribe links."""
+    another = "22222222-2222-4222-8222-222222222222"
+    first, second = (
+        email_message(
+            sender="Riverside Club <club@masscomm.example>",
+            recipient=recipient,
+            subject="Grüße aus dem Verein " * 10,
+            text="Grüezi",
+            html=html,
+            notification_id=notification_id,
+            unsubscribe_url=LONG_URL,
+        )
+        for recipient, notification_id in (("ada@example.com", NOTIFICATION), ("bob@example.com", another))
+    )
+    assert first.count(NOTIFICATION.encode()) == second.count(another.encode()) == 3
+    expected = first.replace(NOTIFICATION.encode(), another.encode()).replace(b"ada@example.com", b"bob@example.com")
+    assert second == expected
+
+
 def test_one_click_header_needs_an_unsubscribe_page() -> None:
     message = _parsed(_bytes(url=None))
     assert message["List-Unsubscribe-Post"] is None
