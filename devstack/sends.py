@@ -52,14 +52,15 @@ def list_sends(
         for row in rows:
             print_json(row)
         return
-    names = ("requested at", "send", "club", "type", "status", "requested", "published", "cancelled", "in flight")
     table = Table(title=f"{len(rows)} sends", title_justify="left")
-    for name in names:
+    table.add_column("send", no_wrap=True, min_width=36)
+    for name in ("requested at", "type", "status", "published", "in flight"):
         table.add_column(name, overflow="fold")
     for row in rows:
-        texts = (str(row[name]) for name in ("requested_at", "send_id", "club_id", "type", "status"))
-        numbers = (f"{row[name]:,}" for name in ("requested", "published", "cancelled", "in_flight"))
-        table.add_row(*texts, *numbers)
+        published = f"{row['published']:,} of {row['requested']:,}"
+        table.add_row(
+            row["send_id"], str(row["requested_at"]), row["type"], row["status"], published, f"{row['in_flight']:,}"
+        )
     console.print(table)
 
 
