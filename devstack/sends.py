@@ -52,14 +52,19 @@ def list_sends(
         for row in rows:
             print_json(row)
         return
-    table = Table(title=f"{len(rows)} sends", title_justify="left")
+    table = Table(title=f"{len(rows)} sends", title_justify="left", box=None)
     table.add_column("send", no_wrap=True, min_width=36)
-    for name in ("requested at", "type", "status", "published", "in flight"):
+    for name in ("requested", "type", "status", "published", "in flight"):
         table.add_column(name, overflow="fold")
     for row in rows:
         published = f"{row['published']:,} of {row['requested']:,}"
         table.add_row(
-            row["send_id"], str(row["requested_at"]), row["type"], row["status"], published, f"{row['in_flight']:,}"
+            row["send_id"],
+            str(row["requested_at"])[:16].replace("T", " "),
+            row["type"],
+            row["status"],
+            published,
+            f"{row['in_flight']:,}",
         )
     console.print(table)
 
