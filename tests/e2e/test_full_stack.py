@@ -172,7 +172,7 @@ def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, 
     assert inbox.count("It works.") == shown.count("It works.")
 
 
-def test_sends_are_listed_shown_and_cannot_be_cancelled_after_their_end(config: StackConfig) -> None:
+def test_ended_send_is_listed_and_cannot_be_cancelled(config: StackConfig) -> None:
     """Runs after the first send of the quick start, which has ended."""
     announcements = ("sends", "list", "--club", "1", "--type", "announcement")
     (latest,) = json_lines(masscomm(config, *announcements, "-n", "1", "--json"))

@@ -17,6 +17,7 @@ from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.errors import Retry
 from masscomm.kafka.topics import cdc_topics
 from tests.support.contracts.cdc_progress import STREAMING, Capture, CdcProgressContract
+from tests.support.until import until
 
 
 class KafkaCapture(Capture):
@@ -30,6 +31,10 @@ class KafkaCapture(Capture):
         create_topics(bootstrap, cdc_topics(self.generation))
         with AdminClient(dict(self.bootstrap)) as admin:
             admin.create_topics([NewTopic(self.offsets_topic, 2, 1)])[self.offsets_topic].result()
+            until(
+                "the broker knows the new topic",
+                lambda: admin.list_topics(self.offsets_topic, 10).topics[self.offsets_topic].error is None,
+            )
         self.progress: KafkaCdcProgress = KafkaCdcProgress(
             bootstrap, generation=self.generation, group=self.group, offsets_topic=self.offsets_topic
         )

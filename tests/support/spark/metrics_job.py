@@ -18,7 +18,7 @@ from devstack.config import ROOT, StackConfig
 from devstack.service import base_environment, function_environment
 from devstack.services.spark import spark_environment
 
-WAIT_S = 180  # on a busy machine the job takes a minute to start
+WAIT_S = 420  # on a busy machine the job takes a minute to start, and a recomputation three minutes
 
 
 def wait_until[T](condition: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:

@@ -8,7 +8,7 @@ from tests.support.servers.localstack_client import localstack_client
 URL, OTHER = "http://127.0.0.1:14566", "https://sns.eu-central-1.amazonaws.com"
 
 
-def test_client_calls_the_given_server_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_ignores_the_server_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", OTHER)
     assert local_client(URL, "sns").meta.endpoint_url == URL
 
