@@ -9,12 +9,12 @@ import base64
 import binascii
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import astuple, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from functions.metrics_handler.http.parameters import Reader
-from functions.metrics_handler.store.port import LogQuery, SendListQuery
+from functions.metrics_handler.store.port import LogKey, LogQuery, SendListKey, SendListQuery
 from masscomm.http.problem import Problem
 
 _MAX_LENGTH = 8_000
@@ -52,8 +52,44 @@ def decode_cursor(cursor: str, query: object) -> list[Any]:
             raise ValueError("not this query's")
 
 
-def without_position(query: LogQuery | SendListQuery) -> object:
-    """Return what is the same for all pages of a query."""
+def cursor_after(query: LogQuery | SendListQuery, key: LogKey | SendListKey) -> str:
+    """Return the cursor of the page of a list that begins after a row's key."""
+    moment, *texts = astuple(key)
+    return encode_cursor(_without_position(query), (moment - _EPOCH) // timedelta(microseconds=1), *texts)
+
+
+def continued[Q: (LogQuery, SendListQuery)](
+    query: Q, cursor: str | None, kind: type[LogKey] | type[SendListKey], read: Reader
+) -> Q:
+    """Return the query of the page that a cursor begins; without a cursor, the query itself.
+
+    Args:
+        kind: The class of the query's keys: a moment, and texts.
+        read: The parameters of the request.
+
+    Raises:
+        Problem: 400 if the text is not a cursor of this query.
+    """
+    if cursor is None:
+        return query
+    try:
+        key: Any = _key_in(cursor, query, kind)
+    except (ValueError, OverflowError) as error:
+        raise cursor_problem(read) from error
+    return replace(query, after=key)
+
+
+def _key_in(cursor: str, query: LogQuery | SendListQuery, kind: type[LogKey] | type[SendListKey]) -> object:
+    """Return the key in a cursor. Raises ValueError or OverflowError if the text is not a cursor of this query."""
+    match decode_cursor(cursor, _without_position(query)):
+        case [int() as at, *texts] if [type(text) for text in texts] == [str] * (len(fields(kind)) - 1):
+            return kind(_EPOCH + timedelta(microseconds=at), *map(checked_text, texts))
+        case _:
+            raise ValueError("not a key")
+
+
+def _without_position(query: LogQuery | SendListQuery) -> object:
+    """Return the query without its position and limit. All pages of the query have the same value."""
     return replace(query, after=None, limit=0)
 
 
@@ -68,18 +104,6 @@ def checked_text(text: str) -> str:
 def cursor_problem(read: Reader) -> Problem:
     read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
     return read.problem()
-
-
-def microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def moment_of(microseconds: int) -> datetime:
-    """Return the moment in UTC. Raises ValueError if it is outside the calendar."""
-    try:
-        return _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError as error:
-        raise ValueError("no such time") from error
 
 
 def _fingerprint(query: object) -> str:

@@ -11,20 +11,12 @@ club_id, type and status may be repeated. A send appears seconds after it was re
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.cursor import (
-    checked_text,
-    cursor_problem,
-    decode_cursor,
-    encode_cursor,
-    microseconds,
-    moment_of,
-    without_position,
-)
+from functions.metrics_handler.http.cursor import continued, cursor_after
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.store.port import MetricsStore, SendListKey, SendListQuery, SendRow, SendStatus
@@ -48,7 +40,7 @@ class SendsRoute:
         return {
             "rows": [_row(row) for row in found.rows],
             "truncated": found.more,
-            "next_cursor": _cursor_after(query, found.rows[-1].key) if found.more else None,
+            "next_cursor": cursor_after(query, found.rows[-1].key) if found.more else None,
             "watermark": rfc3339(found.watermark),
             "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
         }
@@ -101,22 +93,4 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListQuery:
         status=status,
         limit=limit or DEFAULT_LIMIT,
     )
-    if cursor is None:
-        return query
-    try:
-        return replace(query, after=_key_in(cursor, query))
-    except ValueError as error:
-        raise cursor_problem(read) from error
-
-
-def _cursor_after(query: SendListQuery, key: SendListKey) -> str:
-    return encode_cursor(without_position(query), microseconds(key.requested_at), key.send_id)
-
-
-def _key_in(cursor: str, query: SendListQuery) -> SendListKey:
-    """Return the key in a cursor. Raises ValueError if the text is not a cursor of this query."""
-    match decode_cursor(cursor, without_position(query)):
-        case [int() as at, str() as send_id]:
-            return SendListKey(moment_of(at), checked_text(send_id))
-        case _:
-            raise ValueError("not a send")
+    return continued(query, cursor, SendListKey, read)

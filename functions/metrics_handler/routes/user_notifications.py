@@ -13,20 +13,12 @@ the grace; without `end` it is false.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.cursor import (
-    checked_text,
-    cursor_problem,
-    decode_cursor,
-    encode_cursor,
-    microseconds,
-    moment_of,
-    without_position,
-)
+from functions.metrics_handler.http.cursor import continued, cursor_after
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import is_complete
@@ -75,7 +67,7 @@ class UserNotificationsRoute:
                 for row in found.rows
             ],
             "truncated": found.more,
-            "next_cursor": _cursor_after(query, found.rows[-1].key) if found.more else None,
+            "next_cursor": cursor_after(query, found.rows[-1].key) if found.more else None,
             "since": rfc3339(found.since),
             "watermark": rfc3339(found.watermark),
             "grace_ms": max(self.grace, found.grace) // timedelta(milliseconds=1),
@@ -103,25 +95,7 @@ def _parsed(user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> 
     query = LogQuery(
         user_id=user, start=start, end=end, club_id=seen(club_id, clubs), channel=channel, limit=limit or DEFAULT_LIMIT
     )
-    if cursor is None:
-        return query
-    try:
-        return replace(query, after=_key_in(cursor, query))
-    except ValueError as error:
-        raise cursor_problem(read) from error
-
-
-def _cursor_after(query: LogQuery, key: LogKey) -> str:
-    return encode_cursor(without_position(query), microseconds(key.at), key.send_id, key.channel)
-
-
-def _key_in(cursor: str, query: LogQuery) -> LogKey:
-    """Return the key in a cursor. Raises ValueError if the text is not a cursor of this query."""
-    match decode_cursor(cursor, without_position(query)):
-        case [int() as at, str() as send_id, str() as channel]:
-            return LogKey(moment_of(at), checked_text(send_id), checked_text(channel))
-        case _:
-            raise ValueError("not a notification")
+    return continued(query, cursor, LogKey, read)
 
 
 _limit = parse.whole_number(1, MAX_LIMIT)

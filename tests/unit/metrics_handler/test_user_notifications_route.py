@@ -37,11 +37,11 @@ def found(body: dict[str, Any]) -> list[tuple[str, str]]:
     return [(row["send_id"], row["channel"]) for row in body["rows"]]
 
 
-def made_up(at: int, send_id: str = "a") -> str:
+def made_up(at: int | str, *texts: object) -> str:
     """Make a cursor with the right query and a row that no response contained."""
     cursor = use_case().answer("7", {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     query = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[0]
-    return base64.urlsafe_b64encode(json.dumps([query, at, send_id, "push"]).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps([query, at, *texts]).encode()).decode()
 
 
 def test_disabled_recipient_log_is_404() -> None:
@@ -100,9 +100,13 @@ def test_pages_equal_the_answer_and_bind_their_cursor() -> None:
         ("me", {}, "user_id"),
         ("7", {"limit": ["1001"]}, "limit"),
         ("7", {"cursor": ["W10"]}, "cursor"),
-        ("7", {"cursor": [made_up(10**30)]}, "cursor"),
-        ("7", {"cursor": [made_up(0, "a\0")]}, "cursor"),
-        ("7", {"cursor": [made_up(0, "\ud800")]}, "cursor"),
+        ("7", {"cursor": [made_up(10**30, "a", "push")]}, "cursor"),
+        ("7", {"cursor": [made_up(0, "a\0", "push")]}, "cursor"),
+        ("7", {"cursor": [made_up(0, "\ud800", "push")]}, "cursor"),
+        ("7", {"cursor": [made_up(0, "a")]}, "cursor"),
+        ("7", {"cursor": [made_up(0, "a", "push", "push")]}, "cursor"),
+        ("7", {"cursor": [made_up(0, "a", 1)]}, "cursor"),
+        ("7", {"cursor": [made_up("0", "a", "push")]}, "cursor"),
         ("7", {"start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:00:00Z"]}, "end"),
         ("7", {"status": ["sent"]}, "status"),
     ],
