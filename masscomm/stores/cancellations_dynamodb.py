@@ -1,47 +1,26 @@
 """The cancellations of sends in DynamoDB: each is one item in the table of schemas/dynamodb/cancelled_sends.json."""
 
-import os
 from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
 from itertools import batched
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
+from masscomm.aws.table import TableAdapter
 from masscomm.errors import Retry
 from masscomm.stores.cancellations import Cancellation, SendKey
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-TABLE = "cancelled_sends"
 _WHAT = "cancelled sends"
 # DynamoDB's limit of keys in one BatchGetItem, and our attempts to read the keys that it leaves unprocessed.
 _KEYS_A_READ = 100
 _ATTEMPTS = 3
 
 
-class DynamoDbCancellations:
-    """The store of cancellations in DynamoDB. Each function environment has one instance.
+class DynamoDbCancellations(TableAdapter):
+    """The store of cancellations in DynamoDB."""
 
-    Args:
-        client: A client that tests provide.
-    """
-
-    def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
-        self._table = table
-        self._given: Any = client
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """Return the store in the table CANCELLED_SENDS_TABLE, by default the name in schemas/dynamodb."""
-        return cls(table=os.environ.get("CANCELLED_SENDS_TABLE", TABLE))
-
-    @cached_property
-    def _client(self) -> Any:
-        """Return the client. It is created at the first call, because most requests of the API need none."""
-        return self._given or DynamoDb(Limits(connections=2, connect_s=1, read_s=2, attempts=2))
+    TABLE, SETTING = "cancelled_sends", "CANCELLED_SENDS_TABLE"
+    LIMITS = Limits(connections=2, connect_s=1, read_s=2, attempts=2)
 
     def cancelled(self, sends: Iterable[SendKey]) -> Collection[SendKey]:
         wanted = {_id(send): send for send in sends if send.is_valid}  # guard: cancellations.hostile_send_id

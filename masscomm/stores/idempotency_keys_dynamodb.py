@@ -2,23 +2,18 @@
 schemas/dynamodb/idempotency_keys.json.
 """
 
-import os
 from collections.abc import Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
+from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import IDEMPOTENCY_CALL_S
 from masscomm.errors import Retry
 from masscomm.stores.idempotency_keys import Claim
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-TABLE = "idempotency_keys"
 _ATTEMPTS = 2
+_ATTEMPT_S = IDEMPOTENCY_CALL_S / _ATTEMPTS
 _WHAT = "idempotency keys"
 _TEXTS = ("id", "request", "send_id", "owner")
 _NUMBERS = ("requested_at_ms", "chunk_size", "until_ms")
@@ -26,29 +21,11 @@ _NUMBERS = ("requested_at_ms", "chunk_size", "until_ms")
 _OWNER = {"#owner": "owner"}
 
 
-class DynamoDbIdempotencyKeys:
-    """The store of claims in DynamoDB. Each function environment has one instance.
+class DynamoDbIdempotencyKeys(TableAdapter):
+    """The store of claims in DynamoDB."""
 
-    Args:
-        client: A client that tests provide.
-    """
-
-    def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
-        self._table = table
-        self._given: Any = client
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """Return the store in the table IDEMPOTENCY_KEYS_TABLE, by default the name in schemas/dynamodb."""
-        return cls(table=os.environ.get("IDEMPOTENCY_KEYS_TABLE", TABLE))
-
-    @cached_property
-    def _client(self) -> Any:
-        """Return the client. It is created at the first request with an idempotency key; other requests need none."""
-        attempt_s = IDEMPOTENCY_CALL_S / _ATTEMPTS
-        return self._given or DynamoDb(
-            Limits(connections=1, connect_s=attempt_s / 2, read_s=attempt_s / 2, attempts=_ATTEMPTS)
-        )
+    TABLE, SETTING = "idempotency_keys", "IDEMPOTENCY_KEYS_TABLE"
+    LIMITS = Limits(connections=1, connect_s=_ATTEMPT_S / 2, read_s=_ATTEMPT_S / 2, attempts=_ATTEMPTS)
 
     def find(self, id_: str, *, now_ms: int) -> Claim | None:
         with answering(_WHAT):
