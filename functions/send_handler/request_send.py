@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import batched
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 from uuid import uuid4
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -21,6 +21,7 @@ from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter
 from masscomm.http.problem import FieldError, Problem
+from masscomm.http.rest import Links
 from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
 from masscomm.json_reader import InvalidJson, read_json
@@ -68,7 +69,10 @@ class SendRequest(BaseModel):
         dict[Annotated[str, Field(min_length=1, max_length=_DATA.key_characters)], str], _entries("data")
     ] = {}
     locale: Annotated[str, _text("locale")] | None = None
-    priority: Literal[*FIELDS_OF_SEND["priority"].choices] = "bulk"  # type: ignore[valid-type]
+    priority: Annotated[
+        Literal[*FIELDS_OF_SEND["priority"].choices],  # type: ignore[valid-type]
+        Field(description="The lane of the send."),
+    ] = "bulk"
     expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     send_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
@@ -89,6 +93,18 @@ class SendRequest(BaseModel):
         return value
 
 
+class AcceptedBody(TypedDict):
+    """An accepted send."""
+
+    send_id: str
+    status: Literal["accepted"]
+    requested: int
+    """Distinct notifications: a user on a channel."""
+    duplicates: int
+    """Repeated users; they are not counted in `requested`."""
+    links: Links
+
+
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
     """The counts in the response. `requested` is the number of distinct notifications (a user on a channel),
@@ -99,7 +115,7 @@ class Accepted:
     requested: int
     duplicates: int
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> AcceptedBody:
         return {
             "send_id": self.send_id,
             "status": "accepted",

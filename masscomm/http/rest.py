@@ -12,6 +12,8 @@ Retry-After, an unknown route with 404. Stop and unexpected errors are returned 
 logged. A caller without a club (masscomm.http.tenant) gets 403 before the route is looked up, one without the route's
 scope (masscomm.http.scopes) before it is called.
 
+Powertools' resolver doubles the processor time of a cold start's imports (docs/cold-starts.md).
+
 Source: AWS documentation, "Lambda proxy integrations in API Gateway".
 """
 
@@ -19,7 +21,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from aws_lambda_powertools import Logger
 
@@ -31,6 +33,12 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.untrusted import mask
 
 JSON = "application/json"
+
+
+class Links(TypedDict):
+    """The paths of a resource."""
+
+    self: str
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ LISTS = """
 import json
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
-from functions.metrics_handler.openapi import document
+from openapi.document import document
 from functions.metrics_handler.store import statements
 from functions.metrics_handler.store.buckets import utc_buckets, zone_days
 from functions.metrics_handler.store.port import MetricsQuery

@@ -5,6 +5,7 @@ is read.
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import overload
 
 from masscomm.domain.measures import MEASURES
 from masscomm.http.problem import FieldError, Problem
@@ -127,6 +128,10 @@ def measures(text: str) -> tuple[str, ...]:
 measures.__doc__ = f"any of {', '.join(MEASURES)}, several times or with commas between them"
 
 
+@overload
+def rfc3339(moment: datetime) -> str: ...
+@overload
+def rfc3339(moment: datetime | None) -> str | None: ...
 def rfc3339(moment: datetime | None) -> str | None:
     """Format a time for responses: UTC, with milliseconds if it has any; None stays None."""
     if moment is None:

@@ -8,16 +8,28 @@ response.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Literal, TypedDict
 
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.routes.send import is_complete, known_send, published
 from functions.metrics_handler.store.port import MetricsStore
 from masscomm.clock import Clock
 from masscomm.http.problem import FieldError, Problem
+from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.stores.cancellations import Cancellation, Cancellations, SendKey
+
+
+class CancelBody(TypedDict):
+    """The recorded cancellation of a send."""
+
+    send_id: str
+    status: Literal["cancelling"]
+    requested_at: str
+    published_before: int
+    """Notifications that were counted as published at the request."""
+    links: Links
 
 
 @dataclass(frozen=True)
@@ -28,7 +40,7 @@ class CancelRoute:
 
     def answer(
         self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs, content: str | None
-    ) -> dict[str, Any]:
+    ) -> CancelBody:
         """Record the cancellation and return the response body.
 
         Raises Problem (400 for a parameter or content, 404, 409 for a send that has ended) or Retry.
@@ -60,7 +72,7 @@ def _check_empty(content: str | None) -> None:
         raise Problem(400, "The request has no fields.", errors=[FieldError("", "must be empty, or {}")])
 
 
-def _body(cancellation: Cancellation) -> dict[str, Any]:
+def _body(cancellation: Cancellation) -> CancelBody:
     return {
         "send_id": cancellation.send.send_id,
         "status": "cancelling",

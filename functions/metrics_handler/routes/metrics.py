@@ -25,7 +25,7 @@ latest of these times.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TypedDict, cast
 from zoneinfo import ZoneInfo
 
 from functions.metrics_handler.http import parameters as parse
@@ -57,6 +57,47 @@ MAX_LIMIT = 10_000
 _SINGLE = ("granularity", "start", "end", "time_zone", "order", "fill", "limit", "cursor")
 _REPEATED = ("club_id", "type", "channel", "measure", "measures", "dimensions")
 PARAMETERS = (*_SINGLE, *_REPEATED)
+
+
+class CountedRow(TypedDict, total=False):
+    """A bucket with its count. Only the dimensions of the query are present."""
+
+    bucket: str
+    club_id: int
+    type: str
+    channel: str
+    measure: str
+    count_total: int
+
+
+class RevisedBucket(TypedDict):
+    """A complete bucket that late records have changed."""
+
+    bucket: str
+    revised_at: str
+
+
+class MetricsBody(TypedDict):
+    """Counts by bucket and dimensions."""
+
+    granularity: Grain
+    start: str
+    end: str
+    time_zone: str
+    dimensions: list[Dimension]
+    rows: list[CountedRow]
+    truncated: bool
+    """Whether there are more rows."""
+    next_cursor: str | None
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    """The time between the end of a bucket and its completeness."""
+    complete: bool
+    """Whether the watermark is later than the end of the last bucket by the grace."""
+    revised_at: str | None
+    revised: list[RevisedBucket]
+    generated_at: str
 
 
 @dataclass(frozen=True)
@@ -94,7 +135,7 @@ class Asked:
         end = next((moment for moment in query.buckets if moment > after.bucket), query.end)
         return replace(query, after=after, end=end)
 
-    def written(self, bucket: datetime) -> str | None:
+    def written(self, bucket: datetime) -> str:
         """Return the beginning of a bucket in the requested time zone."""
         return rfc3339(bucket) if self.zone is None else bucket.astimezone(self.zone).isoformat()
 
@@ -109,7 +150,7 @@ class MetricsRoute:
     clock: Clock
     grace: timedelta
 
-    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> MetricsBody:
         """Return the response body, for the clubs that the caller may read.
 
         Raises:
@@ -123,7 +164,7 @@ class MetricsRoute:
             raise too_much(error) from error
         return self._body(asked, counts)
 
-    def _body(self, asked: Asked, counts: Counts) -> dict[str, Any]:
+    def _body(self, asked: Asked, counts: Counts) -> MetricsBody:
         query = asked.whole
         return {
             "granularity": asked.granularity,
@@ -132,9 +173,12 @@ class MetricsRoute:
             "time_zone": asked.zone.key if asked.zone else "UTC",
             "dimensions": list(query.dimensions),
             "rows": [
-                {"bucket": asked.written(row.bucket)}
-                | dict(zip(query.dimensions, row.values, strict=True))
-                | {"count_total": row.count_total}
+                cast(
+                    "CountedRow",
+                    {"bucket": asked.written(row.bucket)}
+                    | dict(zip(query.dimensions, row.values, strict=True))
+                    | {"count_total": row.count_total},
+                )
                 for row in counts.rows
             ],
             "truncated": counts.more,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypedDict, cast
 
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
@@ -35,13 +35,85 @@ _BY_NUMBER = (
 _NO_REASON = "none"
 
 
+class Totals(TypedDict):
+    """Numbers of notifications by status."""
+
+    requested: int
+    duplicates: int
+    """Users that were named more than once in a chunk; they are not counted in `requested`."""
+    queued: int
+    """Notifications that were written for delivery, whatever their later status is."""
+    suppressed: dict[str, int]
+    """By reason."""
+    failed: dict[str, int]
+    """By reason."""
+    held: int
+    """Notifications that wait for the end of quiet hours."""
+    scheduled: int
+    cancelled: int
+    expired: int
+    sent: int
+    delivered: int
+    bounced: int
+    in_flight: int
+    """Requested notifications without a final status."""
+
+
+class Conservation(TypedDict):
+    """Whether all recipients are accounted for."""
+
+    terminal: int
+    """Notifications with a final status."""
+    in_flight: int
+    ok: bool
+    """False while the metrics job has counted the end of a notification before its beginning."""
+
+
+class Chunks(TypedDict):
+    """Numbers of the send's chunks."""
+
+    expected: int | None
+    counted: int
+
+
+class CancellationOfSend(TypedDict):
+    """The cancellation of a send."""
+
+    requested_at: str
+    published_before: int
+    """Notifications that were counted as published at the request."""
+    published_since: int
+    """Notifications that were counted as published later."""
+
+
+class SendBody(TypedDict):
+    """A send with its notifications by status."""
+
+    send_id: str
+    club_id: int
+    type: str
+    requested_at: str | None
+    chunks: Chunks
+    requested: int
+    duplicates: int
+    channels: dict[str, Totals]
+    totals: Totals
+    conservation: Conservation
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    complete: bool
+    """Whether all chunks are counted and each notification has a final status."""
+    cancellation: CancellationOfSend | None
+    generated_at: str
+
+
 @dataclass(frozen=True)
 class SendRoute:
     store: MetricsStore
     cancellations: Cancellations
     clock: Clock
 
-    def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
+    def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         read = Reader(parameters, ())
         if read.errors:
@@ -49,7 +121,7 @@ class SendRoute:
         send = known_send(self.store, send_id, clubs)
         return self._body(send, self.cancellations.find(SendKey(send.club_id, send_id)))
 
-    def _body(self, send: SendTotals, cancellation: Cancellation | None) -> dict[str, Any]:
+    def _body(self, send: SendTotals, cancellation: Cancellation | None) -> SendBody:
         channels = {name: _statuses(totals) for name, totals in send.channels.items()}
         totals = _statuses(_together(send))
         requested, terminal = totals["requested"], _terminal(_together(send))
@@ -105,13 +177,13 @@ def published(send: SendTotals) -> int:
     return sum(sum(by_status.get(status, {}).values()) for status in PUBLISHED)
 
 
-def _statuses(totals: ChannelTotals) -> dict[str, Any]:
+def _statuses(totals: ChannelTotals) -> Totals:
     by_number = {status.value: sum(totals.by_status.get(status, {}).values()) for status in _BY_NUMBER}
     by_reason: dict[str, dict[str, int]] = {status.value: Counter() for status in _BY_REASON}
     for status, counts in by_reason.items():
         for reason, n in totals.by_status.get(status, {}).items():
             counts[read_reason(reason) or _NO_REASON] += n
-    return {
+    numbers = {
         "requested": totals.requested,
         "duplicates": totals.duplicates,
         "queued": totals.queued,
@@ -119,6 +191,7 @@ def _statuses(totals: ChannelTotals) -> dict[str, Any]:
         **by_number,
         "in_flight": max(0, totals.requested - _terminal(totals)),
     }
+    return cast("Totals", numbers)
 
 
 def _terminal(totals: ChannelTotals) -> int:

@@ -13,7 +13,7 @@ club_id, type and status may be repeated. A send appears seconds after it was re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypedDict
 
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import continued, cursor_after
@@ -21,6 +21,7 @@ from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.store.port import MetricsStore, SendListKey, SendListQuery, SendRow, SendStatus
 from masscomm.clock import Clock
+from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -28,12 +29,41 @@ DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 PARAMETERS = ("start", "end", "type", "status", "limit", "cursor", "club_id")
 
 
+class ListedSend(TypedDict):
+    """A send in the list, with numbers of notifications on all channels."""
+
+    send_id: str
+    club_id: int
+    type: str
+    requested_at: str
+    status: SendStatus
+    requested: int
+    published: int
+    """Notifications that a provider has accepted."""
+    cancelled: int
+    in_flight: int
+    """Requested notifications without a final status."""
+    links: Links
+
+
+class SendListBody(TypedDict):
+    """Sends, the latest first."""
+
+    rows: list[ListedSend]
+    truncated: bool
+    """Whether there are more sends."""
+    next_cursor: str | None
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    generated_at: str
+
+
 @dataclass(frozen=True)
 class SendsRoute:
     store: MetricsStore
     clock: Clock
 
-    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListBody:
         """Return the response body. Raises Problem with status 400 (with each wrong parameter) or 403, or Retry."""
         query = _parsed(parameters, clubs)
         found = self.store.list_sends(query)
@@ -55,13 +85,13 @@ send_status.__doc__ = f"one of {', '.join(SendStatus)}"
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
-def _row(row: SendRow) -> dict[str, Any]:
+def _row(row: SendRow) -> ListedSend:
     return {
         "send_id": row.key.send_id,
         "club_id": row.club_id,
         "type": row.type,
         "requested_at": rfc3339(row.key.requested_at),
-        "status": row.status.value,
+        "status": row.status,
         "requested": row.requested,
         "published": row.published,
         "cancelled": row.cancelled,

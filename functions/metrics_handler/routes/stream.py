@@ -20,13 +20,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TypedDict
 
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMETERS
-from functions.metrics_handler.routes.metrics import MetricsRoute, parse_query
+from functions.metrics_handler.routes.metrics import MetricsBody, MetricsRoute, parse_query
 from functions.metrics_handler.store.buckets import floor
 from functions.metrics_handler.store.poll_slots import PollSlots
 from functions.metrics_handler.store.port import MetricsStore, StreamPosition
@@ -49,6 +49,20 @@ _OWN = ("since", "wait")
 _CURSOR = re.compile(r"[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 
 
+class StreamBody(TypedDict):
+    """The state of counting, and the queried counts after a change."""
+
+    cursor: str
+    """The value of `since` in the next request."""
+    changed: bool
+    metrics: MetricsBody | None
+    """The body of GET /v1/metrics, if the request has its parameters and counts have changed."""
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    complete: bool
+    generated_at: str
+
+
 @dataclass(frozen=True)
 class StreamRoute:
     """The route GET /v1/metrics/stream. All environments share `slots`; `open_polls` is the limit for each API key."""
@@ -61,7 +75,7 @@ class StreamRoute:
 
     def answer(
         self, parameters: Mapping[str, list[str]], clubs: Clubs, *, caller: str = "", remaining_s: float = 29.0
-    ) -> dict[str, Any]:
+    ) -> StreamBody:
         """Return the response body.
 
         Args:

@@ -14,7 +14,7 @@ ordered by name.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Literal, TypedDict, cast
 
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.parameters import Reader, rfc3339
@@ -33,6 +33,31 @@ DEFAULT_TOP, MAX_TOP = 10, 100
 PARAMETERS = ("by", "window", "measure", "top", "club_id", "type", "channel")
 
 
+class TrendingRow(TypedDict, total=False):
+    """A category or a club with its counts."""
+
+    type: str
+    club_id: int
+    count_total: int
+    before: int
+    """The count of the previous window."""
+
+
+class TrendsBody(TypedDict):
+    """The categories or clubs with the most notifications in a window."""
+
+    by: Literal["type", "club_id"]
+    measure: str
+    start: str
+    end: str
+    rows: list[TrendingRow]
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    complete: bool
+    generated_at: str
+
+
 @dataclass(frozen=True)
 class TrendingRoute:
     """The route GET /v1/metrics/trending. `grace` has the same meaning as in MetricsRoute."""
@@ -41,7 +66,7 @@ class TrendingRoute:
     clock: Clock
     grace: timedelta
 
-    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> TrendsBody:
         """Return the response body, for the clubs that the caller may read.
 
         Raises:
@@ -56,11 +81,14 @@ class TrendingRoute:
             raise too_much(error) from error
         (by,) = query.dimensions
         return {
-            "by": by,
+            "by": cast('Literal["type", "club_id"]', by.value),
             "measure": query.measure[0],
             "start": rfc3339(middle),
             "end": rfc3339(query.end),
-            "rows": [{by: row.value, "count_total": row.count_total, "before": row.before} for row in trends.rows],
+            "rows": [
+                cast("TrendingRow", {by: row.value, "count_total": row.count_total, "before": row.before})
+                for row in trends.rows
+            ],
             "watermark": rfc3339(trends.watermark),
             "grace_ms": max(self.grace, trends.grace) // timedelta(milliseconds=1),
             "complete": is_complete(trends.watermark, query.end, self.grace, trends.grace),

@@ -15,7 +15,7 @@ the grace; without `end` it is false.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TypedDict
 
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import continued, cursor_after
@@ -33,6 +33,36 @@ DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 PARAMETERS = ("start", "end", "limit", "cursor", "club_id", "channel")
 
 
+class UserNotification(TypedDict):
+    """A notification of the user, with its status."""
+
+    at: str
+    """The time at which the notification reached its status."""
+    send_id: str
+    channel: str
+    club_id: int
+    type: str
+    status: str
+    reason: str | None
+
+
+class UserNotificationsBody(TypedDict):
+    """A user's notifications, the latest first."""
+
+    user_id: int
+    rows: list[UserNotification]
+    truncated: bool
+    """Whether there are more notifications."""
+    next_cursor: str | None
+    since: str | None
+    """The beginning of the stored log; null: no notification is missing."""
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    complete: bool
+    generated_at: str
+
+
 @dataclass(frozen=True)
 class UserNotificationsRoute:
     """The route GET /v1/users/{user_id}/notifications. `grace` has the same meaning as in MetricsRoute."""
@@ -41,7 +71,7 @@ class UserNotificationsRoute:
     clock: Clock
     grace: timedelta
 
-    def answer(self, user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
+    def answer(self, user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> UserNotificationsBody:
         """Return the response body, for the clubs that the caller may read.
 
         Raises:

@@ -122,7 +122,7 @@ def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tup
     return rows
 
 
-def rows_of(body: dict[str, Any]) -> list[tuple[Any, ...]]:
+def rows_of(body: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a response in the form of `expected`."""
     rows = [tuple(row.values()) for row in body["rows"]]
     return [(datetime.fromisoformat(bucket).astimezone(UTC), *rest) for bucket, *rest in rows]

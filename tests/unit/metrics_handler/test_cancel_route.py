@@ -41,7 +41,7 @@ class Api:
             watermark=NOON,
         )
 
-    def cancel(self, send_id: str = "s", *, clubs: Clubs = OWN, content: str | None = None) -> dict[str, Any]:
+    def cancel(self, send_id: str = "s", *, clubs: Clubs = OWN, content: str | None = None) -> Any:
         return self.cancel_route.answer(send_id, {}, clubs, content)
 
     def refusal(self, send_id: str = "s", **request: Any) -> tuple[int, str]:

@@ -1,13 +1,12 @@
 """For any query and rows, the response is a group-by, equals its pages together, and no parameter causes a fault."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.metrics_handler.routes.metrics import PARAMETERS, MetricsRoute
+from functions.metrics_handler.routes.metrics import PARAMETERS, MetricsBody, MetricsRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
@@ -19,7 +18,7 @@ def over(happened: list[Event]) -> MetricsRoute:
     return MetricsRoute(InMemoryMetricsStore(stored(happened)), FixedClock(), timedelta())
 
 
-def pages(query: MetricsRoute, asked: dict[str, list[str]], limit: int) -> list[dict[str, Any]]:
+def pages(query: MetricsRoute, asked: dict[str, list[str]], limit: int) -> list[MetricsBody]:
     found = [query.answer(asked | {"limit": [str(limit)]}, ALL_CLUBS)]
     while cursor := found[-1]["next_cursor"]:
         assert len(found[-1]["rows"]) == limit

@@ -18,7 +18,7 @@ def route_of(store: InMemoryMetricsStore) -> SendRoute:
     return SendRoute(store, InMemoryCancellations(), FixedClock())
 
 
-def answer_of(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> dict[str, Any]:
+def answer_of(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> Any:
     send = SendTotals(
         send_id="s",
         club_id=7,

@@ -31,7 +31,7 @@ def a_send(send_id: str, minute: int, club_id: int = 1, **by_status: int) -> Sen
 SENDS = [a_send("a", 0, sent=10), a_send("b", 1, sent=4, cancelled=6), a_send("c", 2, sent=3), a_send("d", 3, 2)]
 
 
-def answer(clubs: Clubs = OWN, /, **parameters: str) -> dict[str, Any]:
+def answer(clubs: Clubs = OWN, /, **parameters: str) -> Any:
     store = InMemoryMetricsStore(sends={send.send_id: send for send in SENDS}, watermark=NOON)
     route = SendsRoute(store, FixedClock())
     return route.answer({name: value.split("|") for name, value in parameters.items()}, clubs)

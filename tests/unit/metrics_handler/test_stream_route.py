@@ -65,7 +65,7 @@ class StreamClock(FixedClock):
 
     def ask(
         self, since: str | None = None, more: dict[str, list[str]] | None = None, *, remaining_s: float = 29.0
-    ) -> dict[str, Any]:
+    ) -> Any:
         parameters = (more or {}) | ({} if since is None else {"since": [since]})
         return self.watch.answer(parameters, ALL_CLUBS, remaining_s=remaining_s)
 
@@ -179,7 +179,7 @@ def test_failing_store_ends_the_wait(clock: StreamClock, monkeypatch: pytest.Mon
 # --- open polls of a key ----------------------------------------------------------------------------------------------
 
 
-def poll(clock: StreamClock, watch: StreamRoute, since: str, caller: str = "key") -> dict[str, Any]:
+def poll(clock: StreamClock, watch: StreamRoute, since: str, caller: str = "key") -> Any:
     return watch.answer({"since": [since]}, ALL_CLUBS, caller=caller)
 
 

@@ -42,7 +42,7 @@ STORED = [
 ]
 
 
-def trends(bounds: Bounds | None = None, **parameters: str) -> dict[str, Any]:
+def trends(bounds: Bounds | None = None, **parameters: str) -> Any:
     store = InMemoryMetricsStore(STORED, watermark=NOW, bounds=bounds or Bounds())
     use_case = TrendingRoute(store, FixedClock(int(NOW.timestamp() * 1000)), timedelta(seconds=5))
     return use_case.answer({"window": ["5"]} | {name: [value] for name, value in parameters.items()}, ALL_CLUBS)

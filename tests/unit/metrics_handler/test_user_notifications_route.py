@@ -1,11 +1,10 @@
 import base64
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.user_notifications import UserNotificationsRoute
+from functions.metrics_handler.routes.user_notifications import UserNotificationsBody, UserNotificationsRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import LogKey, LogRow
 from masscomm.clock import FixedClock
@@ -33,13 +32,13 @@ def use_case(*, log: bool = True) -> UserNotificationsRoute:
     return UserNotificationsRoute(store, FixedClock(), timedelta(seconds=5))
 
 
-def found(body: dict[str, Any]) -> list[tuple[str, str]]:
+def found(body: UserNotificationsBody) -> list[tuple[str, str]]:
     return [(row["send_id"], row["channel"]) for row in body["rows"]]
 
 
 def made_up(at: int | str, *texts: object) -> str:
     """Make a cursor with the right query and a row that no response contained."""
-    cursor = use_case().answer("7", {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
+    cursor = use_case().answer("7", {"limit": ["1"]}, ALL_CLUBS)["next_cursor"] or ""
     query = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[0]
     return base64.urlsafe_b64encode(json.dumps([query, at, *texts]).encode()).decode()
 

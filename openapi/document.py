@@ -1,0 +1,179 @@
+"""Generates the OpenAPI document."""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
+
+from functions.metrics_handler import handler as metrics_handler
+from functions.send_handler import handler as send_handler
+from masscomm.http.problem import CONTENT_TYPE
+from masscomm.http.rest import JSON, Api, Route
+from masscomm.http.scopes import ROUTE_SCOPES, Scope
+from openapi import metrics, sends
+from openapi.operation import Operation
+
+# The APIs of the functions with routes, and the descriptions of their routes.
+APIS: tuple[Api, ...] = (send_handler.api, metrics_handler.api)
+OPERATIONS: Mapping[tuple[str, str], Operation] = sends.OPERATIONS | metrics.OPERATIONS
+
+_SEND_REQUESTED = Path(__file__).parent.parent / "schemas" / "SendRequested.avsc"
+_KEY = "api_key"
+# The problems of every route, those of API Gateway included.
+_PROBLEMS = {
+    400: "A parameter or a field is invalid; `errors` names each of them",
+    403: "The key is missing or unknown, does not have the scope, or may not see the club",
+    429: "The key has made too many requests",
+    500: "The service failed",
+    502: "The service failed",
+    503: "A dependency is down; Retry-After has the seconds until a retry",
+    504: "The service did not answer in time",
+}
+_OF_GET = {406: "The resource is not available in an accepted media type"}
+_WITH_RETRY_AFTER = {409, 429, 503}
+_PROBLEM = {
+    "type": "object",
+    "description": "Problem details (RFC 9457).",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["field", "message"],
+                "properties": {
+                    "field": {"type": "string", "description": "The name as in the request, such as `to_users[3]`."},
+                    "message": {"type": "string"},
+                },
+            },
+        },
+    },
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the document. Raises KeyError for a route without an Operation."""
+    routes = {key: route for api in APIS for key, route in api.routes.items()}
+    schemas, components = _schemas([OPERATIONS[key] for key in routes])
+    paths: dict[str, dict[str, Any]] = {}
+    for (method, path), route in sorted(routes.items(), key=lambda item: (item[0][1], item[0][0])):
+        paths.setdefault(path, {})[method.lower()] = _described(method, path, route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "masscomm", "version": "1", "description": "Requests, reads and cancels sends."},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": components | {"Problem": _PROBLEM},
+            "responses": {
+                _name(status): _problem(status, meaning) for status, meaning in (_PROBLEMS | _OF_GET).items()
+            },
+            "securitySchemes": {
+                _KEY: {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "x-api-key",
+                    "description": f"A key has some of these scopes: {', '.join(Scope)}.",
+                }
+            },
+        },
+    }
+
+
+def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
+    operation = OPERATIONS[method, path]
+    found: dict[str, Any] = {
+        "operationId": route.__name__,
+        "summary": route.__doc__,
+        "tags": [operation.tag],
+        "security": [{_KEY: [ROUTE_SCOPES.get((method, path), Scope.ADMIN)]}],
+        "parameters": [parameter.described() for parameter in operation.parameters],
+        "responses": _responses(method, operation, schemas[operation.response, "serialization"]),
+    }
+    if operation.description:
+        found["description"] = operation.description
+    if operation.request is not None:
+        examples = {name: {"value": value} for name, value in operation.requests.items()}
+        content = {"schema": schemas[operation.request, "validation"], "examples": examples}
+        found["requestBody"] = {"required": True, "content": {JSON: content}}
+    return found
+
+
+def _responses(method: str, operation: Operation, schema: Any) -> dict[str, Any]:
+    success: dict[str, Any] = {
+        "description": operation.success,
+        "content": {JSON: {"schema": schema, "example": operation.example}}
+        | {media_type: {"schema": form} for media_type, form in operation.other_forms.items()},
+    }
+    if operation.headers:
+        success["headers"] = {
+            name: {"description": meaning, "schema": {"type": "string"}} for name, meaning in operation.headers.items()
+        }
+    found: dict[int, Any] = {operation.status: success}
+    if operation.revalidated:
+        found[304] = {"description": "The caller's version, in If-None-Match, is the current one"}
+    common = _PROBLEMS | (_OF_GET if method == "GET" else {})
+    found |= {status: {"$ref": f"#/components/responses/{_name(status)}"} for status in common}
+    found |= {status: _problem(status, meaning) for status, meaning in operation.problems.items()}
+    return {str(status): found[status] for status in sorted(found)}
+
+
+def _name(status: int) -> str:
+    return HTTPStatus(status).phrase.replace(" ", "")
+
+
+def _problem(status: int, meaning: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "description": meaning,
+        "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    if status in _WITH_RETRY_AFTER:
+        found["headers"] = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}}
+    return found
+
+
+def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, Any]]:
+    """Return {(type, mode): its schema, a reference}, and the components."""
+    inputs: list[tuple[type, Literal["validation", "serialization"], TypeAdapter[Any]]] = []
+    for operation in operations:
+        inputs.append((operation.response, "serialization", _adapter(operation.response)))
+        if operation.request is not None:
+            inputs.append((operation.request, "validation", _adapter(operation.request)))
+    found, definitions = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
+    components = definitions["$defs"]
+    for name, schema in components.items():
+        components[name] = _without_titles(schema)
+    _add_field_descriptions(components["SendRequest"]["properties"])
+    return found, components
+
+
+def _adapter(body: type) -> TypeAdapter[Any]:
+    """Return the adapter of a type of bodies. The docstrings of its fields become descriptions."""
+    if issubclass(body, BaseModel):
+        return TypeAdapter(body)
+    return TypeAdapter(with_config(ConfigDict(use_attribute_docstrings=True))(body))
+
+
+def _without_titles(schema: Any) -> Any:
+    """Return a schema without the titles that pydantic derives from names."""
+    if isinstance(schema, dict):
+        return {
+            name: _without_titles(value)
+            for name, value in schema.items()
+            if not (name == "title" and isinstance(value, str))
+        }
+    return [_without_titles(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _add_field_descriptions(properties: dict[str, Any]) -> None:
+    """Add the descriptions of the send's fields, which are those of its Avro schema."""
+    for field in json.loads(_SEND_REQUESTED.read_text())["fields"]:
+        if "doc" in field and field["name"] in properties:
+            properties[field["name"]].setdefault("description", field["doc"])

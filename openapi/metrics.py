@@ -1,0 +1,281 @@
+"""The routes of metrics_handler. The descriptions of most parameters are the docstrings of their parsers."""
+
+from dataclasses import replace
+from typing import Any
+
+from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.routes import metrics, sends, stream, trending, user_notifications
+from functions.metrics_handler.routes.cancel import CancelBody
+from functions.metrics_handler.routes.send import SendBody
+from functions.metrics_handler.store import buckets
+from functions.metrics_handler.store.port import Dimension, Order, SendStatus
+from masscomm.domain.grains import EVERY_GRAIN, Grain
+from masscomm.domain.measures import MEASURES
+from masscomm.domain.time_limits import STREAM_WAIT_S
+from masscomm.http.tenant import parse_club_id
+from openapi.operation import DATE_TIME, ID, Operation, Parameter, number, several
+
+_SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
+_NOON, _ONE = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
+_WORDS = {"type": "string", "minLength": 1, "maxLength": 200}
+_CSV = {"text/csv": {"type": "string"}}
+
+
+def _parameter(name: str, description: str | None, schema: Any, example: Any = None) -> Parameter:
+    return Parameter(name=name, description=description or "", schema=schema, example=example)
+
+
+_START = _parameter("start", parse.time.__doc__, DATE_TIME, _NOON)
+_END = _parameter("end", parse.time.__doc__, DATE_TIME, _ONE)
+_CURSOR = _parameter("cursor", "`next_cursor` of the previous page", {"type": "string"})
+_CLUB_ID = _parameter("club_id", parse_club_id.__doc__, several(ID), [1])
+_TYPE = _parameter("type", parse.words.__doc__, several(_WORDS), ["news"])
+_CHANNEL = _parameter("channel", parse.words.__doc__, several(_WORDS), ["push"])
+_MEASURE = _parameter("measure", parse.measure.__doc__, several({"enum": list(MEASURES)}))
+_SEND_IN_PATH = Parameter(
+    name="send_id",
+    location="path",
+    description="The id of the send",
+    schema={"type": "string", "minLength": 1},
+    example=_SEND_ID,
+)
+
+
+def _limit(default: int, highest: int) -> Parameter:
+    return _parameter("limit", "The maximum number of rows", number(1, highest, default), 10)
+
+
+_QUERY = (
+    replace(
+        _parameter("granularity", f"one of {EVERY_GRAIN}", {"type": "string", "enum": list(Grain)}, Grain.HOUR),
+        required=True,
+    ),
+    replace(_START, required=True),
+    replace(_END, required=True),
+    _parameter("time_zone", buckets.time_zone.__doc__, {"type": "string"}),
+    _parameter(
+        "order",
+        f"one of {', '.join(Order)}",
+        {"type": "string", "enum": list(Order), "default": Order.BUCKET},
+        Order.LATEST,
+    ),
+    _parameter("fill", "zero: add rows of 0", {"type": "string", "enum": ["zero"]}),
+    _limit(metrics.DEFAULT_LIMIT, metrics.MAX_LIMIT),
+    _CURSOR,
+    _CLUB_ID,
+    _TYPE,
+    _CHANNEL,
+    _MEASURE,
+    _parameter("measures", parse.measures.__doc__, several({"type": "string"}), ["sent,failed"]),
+    _parameter(
+        "dimensions",
+        f"any of {', '.join(Dimension)}, several times or with commas between them",
+        several({"type": "string"}),
+        ["club_id,type"],
+    ),
+)
+_METRICS_EXAMPLE = {
+    "granularity": "hour",
+    "start": _NOON,
+    "end": _ONE,
+    "time_zone": "UTC",
+    "dimensions": ["club_id", "type", "measure"],
+    "rows": [{"bucket": _NOON, "club_id": 1, "type": "news", "measure": "sent", "count_total": 12}],
+    "truncated": False,
+    "next_cursor": None,
+    "watermark": _ONE,
+    "grace_ms": 5000,
+    "complete": False,
+    "revised_at": None,
+    "revised": [],
+    "generated_at": _ONE,
+}
+_TOTALS_EXAMPLE = {
+    "requested": 3,
+    "duplicates": 0,
+    "queued": 2,
+    "suppressed": {"opted_out": 1},
+    "failed": {},
+    "held": 0,
+    "scheduled": 0,
+    "cancelled": 0,
+    "expired": 0,
+    "sent": 2,
+    "delivered": 0,
+    "bounced": 0,
+    "in_flight": 0,
+}
+_HEADERS = {
+    "Masscomm-Watermark": "The member watermark of the body",
+    "Masscomm-Generated-At": "The member generated_at of the body",
+}
+_NOT_FOUND = {404: "The send is unknown, or none of its records is counted yet"}
+
+OPERATIONS = {
+    ("GET", "/v1/metrics"): Operation(
+        tag="Metrics",
+        parameters=_QUERY,
+        response=metrics.MetricsBody,
+        example=_METRICS_EXAMPLE,
+        headers=_HEADERS,
+        other_forms=_CSV,
+        revalidated=True,
+    ),
+    ("GET", "/v1/metrics/trending"): Operation(
+        tag="Metrics",
+        parameters=(
+            _parameter("by", "one of type, club_id", {"type": "string", "enum": ["type", "club_id"]}, "type"),
+            _parameter("window", "minutes", number(1, trending.MAX_WINDOW_MIN, trending.DEFAULT_WINDOW_MIN), 15),
+            _parameter("measure", parse.measure.__doc__, {"enum": list(MEASURES)}, "sent"),
+            _parameter("top", "The maximum number of rows", number(1, trending.MAX_TOP, trending.DEFAULT_TOP), 10),
+            _CLUB_ID,
+            _TYPE,
+            _CHANNEL,
+        ),
+        response=trending.TrendsBody,
+        example={
+            "by": "type",
+            "measure": "sent",
+            "start": _NOON,
+            "end": _ONE,
+            "rows": [{"type": "news", "count_total": 12, "before": 3}],
+            "watermark": _ONE,
+            "grace_ms": 5000,
+            "complete": False,
+            "generated_at": _ONE,
+        },
+        headers=_HEADERS,
+        other_forms=_CSV,
+        revalidated=True,
+    ),
+    ("GET", "/v1/metrics/stream"): Operation(
+        tag="Metrics",
+        parameters=(
+            _parameter("since", "`cursor` of the previous response", {"type": "string"}, "0-0-0"),
+            _parameter("wait", f"seconds to wait, at most {STREAM_WAIT_S}", number(0, STREAM_WAIT_S), 0),
+            *(replace(each, required=False) for each in _QUERY),
+        ),
+        response=stream.StreamBody,
+        example={
+            "cursor": "17-1795266000000000-1795265940",
+            "changed": True,
+            "metrics": _METRICS_EXAMPLE,
+            "watermark": _ONE,
+            "complete": True,
+            "generated_at": _ONE,
+        },
+        problems={429: "The key has as many requests waiting as it may; Retry-After has the seconds until a retry"},
+    ),
+    ("GET", "/v1/sends"): Operation(
+        tag="Sends",
+        parameters=(
+            _START,
+            _END,
+            _TYPE,
+            _parameter("status", sends.send_status.__doc__, several({"enum": list(SendStatus)}), ["ended"]),
+            _limit(sends.DEFAULT_LIMIT, sends.MAX_LIMIT),
+            _CURSOR,
+            replace(_CLUB_ID, description="Only these clubs; required if the key may see every club"),
+        ),
+        response=sends.SendListBody,
+        example={
+            "rows": [
+                {
+                    "send_id": _SEND_ID,
+                    "club_id": 1,
+                    "type": "news",
+                    "requested_at": _NOON,
+                    "status": "ended",
+                    "requested": 3,
+                    "published": 2,
+                    "cancelled": 0,
+                    "in_flight": 0,
+                    "links": {"self": f"/v1/sends/{_SEND_ID}"},
+                }
+            ],
+            "truncated": False,
+            "next_cursor": None,
+            "watermark": _ONE,
+            "generated_at": _ONE,
+        },
+        headers=_HEADERS,
+        revalidated=True,
+    ),
+    ("GET", "/v1/sends/{send_id}"): Operation(
+        tag="Sends",
+        parameters=(_SEND_IN_PATH,),
+        response=SendBody,
+        example={
+            "send_id": _SEND_ID,
+            "club_id": 1,
+            "type": "news",
+            "requested_at": _NOON,
+            "chunks": {"expected": 1, "counted": 1},
+            "requested": 3,
+            "duplicates": 0,
+            "channels": {"push": _TOTALS_EXAMPLE},
+            "totals": _TOTALS_EXAMPLE,
+            "conservation": {"terminal": 3, "in_flight": 0, "ok": True},
+            "watermark": _ONE,
+            "complete": True,
+            "cancellation": None,
+            "generated_at": _ONE,
+        },
+        headers=_HEADERS,
+        problems=_NOT_FOUND,
+        revalidated=True,
+    ),
+    ("POST", "/v1/sends/{send_id}/cancel"): Operation(
+        tag="Sends",
+        parameters=(_SEND_IN_PATH,),
+        response=CancelBody,
+        status=202,
+        success="The cancellation is recorded; it takes effect with the next batches",
+        headers={"Location": "The path of the send"},
+        example={
+            "send_id": _SEND_ID,
+            "status": "cancelling",
+            "requested_at": _NOON,
+            "published_before": 2,
+            "links": {"self": f"/v1/sends/{_SEND_ID}"},
+        },
+        problems=_NOT_FOUND | {409: "The send has ended"},
+    ),
+    ("GET", "/v1/users/{user_id}/notifications"): Operation(
+        tag="Users",
+        parameters=(
+            Parameter(name="user_id", location="path", description="The id of the user", schema=ID, example=42),
+            _START,
+            _END,
+            _limit(user_notifications.DEFAULT_LIMIT, user_notifications.MAX_LIMIT),
+            _CURSOR,
+            _CLUB_ID,
+            _CHANNEL,
+        ),
+        response=user_notifications.UserNotificationsBody,
+        example={
+            "user_id": 42,
+            "rows": [
+                {
+                    "at": _NOON,
+                    "send_id": _SEND_ID,
+                    "channel": "push",
+                    "club_id": 1,
+                    "type": "news",
+                    "status": "sent",
+                    "reason": None,
+                }
+            ],
+            "truncated": False,
+            "next_cursor": None,
+            "since": None,
+            "watermark": _ONE,
+            "grace_ms": 5000,
+            "complete": False,
+            "generated_at": _ONE,
+        },
+        headers=_HEADERS,
+        problems={404: "The log of recipients is disabled"},
+        revalidated=True,
+    ),
+}

@@ -1,0 +1,79 @@
+"""The description of one route."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+type Schema = Mapping[str, Any]
+
+TEXT: Schema = {"type": "string"}
+DATE_TIME: Schema = {"type": "string", "format": "date-time"}
+# A 64-bit number.
+ID: Schema = {"type": "integer", "format": "int64", "minimum": -(2**63), "maximum": 2**63 - 1}
+
+
+def several(items: Schema, highest: int = 100) -> Schema:
+    """Return the schema of a parameter that may be repeated."""
+    return {"type": "array", "items": items, "maxItems": highest}
+
+
+def number(lowest: int, highest: int, default: int | None = None) -> Schema:
+    bounds = {"type": "integer", "minimum": lowest, "maximum": highest}
+    return bounds if default is None else bounds | {"default": default}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A parameter in the path, in the query or in a header."""
+
+    name: str
+    description: str
+    schema: Schema = field(default_factory=lambda: TEXT)
+    # path, query or header.
+    location: str = "query"
+    required: bool = False
+    # A value with which the examples of the operation succeed; None: they omit the parameter.
+    example: Any = None
+
+    def described(self) -> dict[str, Any]:
+        found = {
+            "name": self.name,
+            "in": self.location,
+            "required": self.required or self.location == "path",
+            "description": self.description,
+            "schema": self.schema,
+        }
+        return found if self.example is None else found | {"example": self.example}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """The description of a route. Its summary is the docstring of the function that serves it.
+
+    Attributes:
+        tag: The group of the route.
+        response: The type of the response body.
+    """
+
+    tag: str
+    response: type
+    # An example of the response body.
+    example: Any
+    # Further information about the route.
+    description: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    # The type of the request body; None: the request has none.
+    request: type | None = None
+    # Name → a request body that succeeds.
+    requests: Mapping[str, Any] = field(default_factory=dict)
+    # The status of a successful response, and its meaning.
+    status: int = 200
+    success: str = "OK"
+    # Header of the successful response → its meaning.
+    headers: Mapping[str, str] = field(default_factory=dict)
+    # Media type → the schema of further forms of the response.
+    other_forms: Mapping[str, Schema] = field(default_factory=dict)
+    # Status → its meaning, in addition to the problems of every route.
+    problems: Mapping[int, str] = field(default_factory=dict)
+    # Whether the response has an entity tag, so that If-None-Match gets 304.
+    revalidated: bool = False

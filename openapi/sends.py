@@ -1,0 +1,71 @@
+"""The routes of send_handler."""
+
+from functions.send_handler.request_send import AcceptedBody, SendRequest
+from masscomm.http.idempotency import KEY, LONGEST_KEY, REPLAYED
+from openapi.operation import Operation, Parameter
+
+_SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
+
+_KEY = Parameter(
+    name=KEY,
+    location="header",
+    description="Chosen by the caller. The service executes one request for each key of a tenant within 24 hours; a "
+    "repeated request gets the first response.",
+    schema={
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_KEY,
+        "pattern": r"^[\x20-\x7e]*[\x21-\x7e][\x20-\x7e]*$",
+    },
+    example="order-4711",
+)
+
+OPERATIONS = {
+    ("POST", "/v1/sends"): Operation(
+        tag="Sends",
+        description="Further scopes: `send:critical` for the priority critical; `send:content` for own texts (`title` "
+        "and `body` in `data`), or `send:mandatory` in a mandatory category.",
+        parameters=(_KEY,),
+        request=SendRequest,
+        requests={
+            "text": {"type": "news", "club_id": 1, "to_users": [42], "data": {"title": "Hello", "body": "It works."}},
+            "reminder": {
+                "type": "match_reminder",
+                "club_id": 1,
+                "to_users": [42, 43, 44],
+                "channels": ["push", "email"],
+                "data": {"title": "Today at 18:00", "body": "Your match begins in an hour."},
+                "locale": "de-CH",
+                "expires_at": "2099-11-24T20:00:00+01:00",
+                "collapse_key": "match-4711",
+                "reference": "match-4711",
+            },
+            "one_time_password": {
+                "type": "one_time_password",
+                "club_id": 1,
+                "to_users": [42],
+                "data": {"title": "Your code", "body": "123456"},
+                "priority": "critical",
+            },
+        },
+        response=AcceptedBody,
+        status=202,
+        success="Every chunk of the send is on its topic",
+        headers={
+            "Location": "The path of the send",
+            REPLAYED: "`true` if this is the stored response to an earlier request with the same key",
+        },
+        example={
+            "send_id": _SEND_ID,
+            "status": "accepted",
+            "requested": 1,
+            "duplicates": 0,
+            "links": {"self": f"/v1/sends/{_SEND_ID}"},
+        },
+        problems={
+            409: f"A request with this {KEY} is in progress",
+            413: "The send is larger than Kafka accepts, or the body is larger than 10 MB",
+            422: f"The {KEY} belongs to another request",
+        },
+    )
+}

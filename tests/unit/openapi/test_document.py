@@ -1,0 +1,229 @@
+"""The OpenAPI document has every deployed route, and its examples execute."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from devstack.config import ROOT
+from functions.catalogue import read_catalogue
+from functions.metrics_handler import handler as metrics_handler
+from functions.metrics_handler.routes import metrics, sends, stream, trending, user_notifications
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
+from functions.send_handler import handler as send_handler
+from functions.send_handler.request_send import SendRequest
+from masscomm.clock import FixedClock
+from masscomm.domain.grains import Grain
+from masscomm.http.scopes import ALL_SCOPES, Scope
+from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from openapi.document import APIS, OPERATIONS, document
+from tests.support.harness.chain import Chain
+from tests.support.harness.send_api import use_case
+from tests.support.inputs.api_gateway_events import lambda_context
+
+DOCUMENT = document()
+PUBLISHED = ROOT / "docs" / "openapi" / "masscomm.json"
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+_REFERENCES = "#/components/responses/"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that consists of an operation's examples."""
+
+    method: str
+    path: str
+    # The name of the example of the request body; "" if the request has no body.
+    name: str
+    operation: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} {self.name}".rstrip()
+
+    def event(self, *, clubs: str = "1", scopes: frozenset[Scope] = ALL_SCOPES) -> dict[str, Any]:
+        given: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
+        for each in self.operation["parameters"]:
+            if "example" in each:
+                given[each["in"]][each["name"]] = each["example"]
+        query = {name: [str(one) for one in _listed(value)] for name, value in given["query"].items()}
+        body = self.operation["requestBody"]["content"]["application/json"] if self.name else None
+        return {
+            "httpMethod": self.method,
+            "path": self.path.format(**given["path"]),
+            "multiValueHeaders": {name: [value] for name, value in given["header"].items()},
+            "multiValueQueryStringParameters": query,
+            "requestContext": {"authorizer": {"club_ids": clubs, "scopes": " ".join(scopes)}},
+            "body": None if body is None else json.dumps(body["examples"][self.name]["value"]),
+        }
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _calls() -> Iterator[Call]:
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            body = operation.get("requestBody")
+            for name in body["content"]["application/json"]["examples"] if body else ("",):
+                yield Call(method.upper(), path, name, operation)
+
+
+CALLS = list(_calls())
+
+
+@pytest.fixture(autouse=True)
+def _functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build both functions in memory. The send and the user of the examples belong to club 1."""
+    send_id = next(each["example"] for each in _operation("/v1/sends/{send_id}")["parameters"])
+    send = SendTotals(
+        send_id=send_id,
+        club_id=1,
+        type="news",
+        requested_at=NOON,
+        chunk_count=1,
+        chunks=1,
+        channels={"push": ChannelTotals(3, 0, 2, {"sent": {"": 2}})},
+        watermark=NOON,
+    )
+    counts = [
+        StoredCount(
+            granularity=grain, bucket=NOON, club_id=1, type="news", channel="push", measure="sent", count_total=2
+        )
+        for grain in Grain
+    ]
+    row = LogRow(LogKey(NOON, send_id, "push"), 1, "news", "sent", "")
+    store = InMemoryMetricsStore(counts, sends={send_id: send}, watermark=NOON, recipients=[(42, row)])
+    clock = FixedClock(int(NOON.timestamp() * 1000))
+    cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations())
+    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
+    requests = use_case(Chain(), InMemoryIdempotencyKeys())
+    monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
+
+
+def _operation(path: str, method: str = "get") -> dict[str, Any]:
+    operation: dict[str, Any] = DOCUMENT["paths"][path][method]
+    return operation
+
+
+def _answered(event: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
+    api = next(api for api in APIS for method, path in api.routes if _matches(event, method, path))
+    found = api.answer(event, lambda_context())
+    headers = {name: values[0] for name, values in found["multiValueHeaders"].items()}
+    return found["statusCode"], headers, json.loads(found["body"] or "null")
+
+
+def _matches(event: dict[str, Any], method: str, path: str) -> bool:
+    template = [part if not part.startswith("{") else "" for part in path.split("/")]
+    parts = event["path"].split("/")
+    return (
+        event["httpMethod"] == method
+        and len(template) == len(parts)
+        and all(wanted in ("", given) for wanted, given in zip(template, parts, strict=True))
+    )
+
+
+def _check(schema: dict[str, Any], value: Any) -> None:
+    """Check a value against a schema of the document. Members that the schema does not name are errors."""
+    whole = _closed(schema | {"components": DOCUMENT["components"]})
+    jsonschema_rs.validator_for(whole, validate_formats=True).validate(value)
+
+
+def _closed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: _closed(value) for name, value in schema.items()}
+    if "properties" in closed and closed.get("type") == "object":
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _response(operation: dict[str, Any], status: int) -> dict[str, Any]:
+    response: dict[str, Any] = operation["responses"][str(status)]
+    if (reference := response.get("$ref", "")).startswith(_REFERENCES):
+        response = DOCUMENT["components"]["responses"][reference.removeprefix(_REFERENCES)]
+    return response
+
+
+def test_published_document_is_the_generated_one() -> None:
+    generated = json.dumps(DOCUMENT, indent=2, ensure_ascii=False) + "\n"
+    assert PUBLISHED.read_text() == generated, "python -m openapi > docs/openapi/masscomm.json"
+
+
+def test_described_routes_are_the_deployed_routes() -> None:
+    deployed = {route for entry in read_catalogue(generation="any") for route in entry.routes}
+    described = {f"{method.upper()} {path}" for path, found in DOCUMENT["paths"].items() for method in found}
+    assert described == deployed
+    assert {f"{method} {path}" for method, path in OPERATIONS} == deployed
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [
+        ("/v1/metrics", metrics.PARAMETERS),
+        ("/v1/metrics/trending", trending.PARAMETERS),
+        ("/v1/metrics/stream", stream.PARAMETERS),
+        ("/v1/sends", sends.PARAMETERS),
+        ("/v1/users/{user_id}/notifications", user_notifications.PARAMETERS),
+    ],
+)
+def test_every_query_parameter_is_described(path: str, parameters: tuple[str, ...]) -> None:
+    described = [each["name"] for each in _operation(path)["parameters"] if each["in"] == "query"]
+    assert sorted(described) == sorted(parameters)
+
+
+def test_path_parameters_and_texts_are_described() -> None:
+    for path, operations in DOCUMENT["paths"].items():
+        for operation in operations.values():
+            in_path = [each["name"] for each in operation["parameters"] if each["in"] == "path"]
+            assert in_path == re.findall(r"{(\w+)}", path)
+            assert operation["summary"]
+            assert all(each["description"] for each in operation["parameters"])
+
+
+def test_every_field_of_a_send_is_described() -> None:
+    properties = DOCUMENT["components"]["schemas"]["SendRequest"]["properties"]
+    assert properties.keys() == SendRequest.model_fields.keys()
+    assert [name for name, schema in properties.items() if not schema["description"]] == []
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_example_succeeds_as_described(call: Call) -> None:
+    status, headers, body = _answered(call.event())
+    success = _response(call.operation, status)
+    assert 200 <= status < 300, body
+    content = success["content"]["application/json"]
+    _check(content["schema"], body)
+    _check(content["schema"], content["example"])
+    assert headers.keys() & {"Location"} == success.get("headers", {}).keys() & {"Location"}
+    for each in call.operation["parameters"]:
+        if "example" in each:
+            _check(each["schema"], each["example"])
+    if call.name:
+        request = call.operation["requestBody"]["content"]["application/json"]
+        _check(request["schema"], request["examples"][call.name]["value"])
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_each_route_needs_its_described_scope(call: Call) -> None:
+    (scope,) = call.operation["security"][0]["api_key"]
+    status, _, body = _answered(call.event(scopes=ALL_SCOPES - {scope}))
+    assert (status, scope in body["detail"]) == (403, True)
+    _check(_response(call.operation, status)["content"]["application/problem+json"]["schema"], body)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_no_route_crosses_tenants(call: Call) -> None:
+    status, _, body = _answered(call.event(clubs="2"))
+    assert status in (403, 404)
+    _check(_response(call.operation, status)["content"]["application/problem+json"]["schema"], body)
