@@ -65,6 +65,7 @@ OPERATIONS = {
         problems={
             409: f"A request with this {KEY} is in progress",
             413: "The send is larger than Kafka accepts, or the body is larger than 10 MB",
+            415: "The Content-Type is not JSON",
             422: f"The {KEY} belongs to another request",
         },
     )

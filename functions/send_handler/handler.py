@@ -49,18 +49,25 @@ def bootstrap() -> "RequestOnce":
 def post_send(request: rest.Request) -> Response:
     """202 with the send's id once every chunk is on its topic."""
     from functions.send_handler.request_once import KeyedRequest
-    from functions.send_handler.request_send import check_tenant, parse_request, read_body, scopes_needed
+    from functions.send_handler.request_send import (
+        check_media_type,
+        check_tenant,
+        parse_request,
+        read_body,
+        scopes_needed,
+    )
 
     key = idempotency.key_of(request)
+    check_media_type(request.header("content-type"))
     document = read_body(request.text())
-    send = parse_request(document)
+    use_case = bootstrap()
+    send = parse_request(document, use_case.clock)
     check_tenant(send, request.clubs)
     for scope in scopes_needed(send):
         request.require(scope)
     logs.note(club_id=send.club_id)
     # The trace of the caller, if the request has valid trace headers.
     trace = traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
-    use_case = bootstrap()
     if key is None:
         accepted = use_case.requests.request(send, trace)
         return _accepted(accepted.send_id, json.dumps(accepted.body()))

@@ -1,14 +1,24 @@
 """Accepts a send over REST: it validates each field, and returns 202 only after the send is on its topic."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import batched
 from typing import Annotated, Any, Literal, TypedDict
 from uuid import uuid4
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from masscomm.clock import Clock
 from masscomm.domain.categories import category, resolve_channels
@@ -21,7 +31,7 @@ from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter
 from masscomm.http.problem import FieldError, Problem
-from masscomm.http.rest import Links
+from masscomm.http.rest import JSON, Links
 from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
 from masscomm.json_reader import InvalidJson, read_json
@@ -34,6 +44,9 @@ from masscomm.observability.metric_names import RECIPIENTS
 logger = logs.logger("send_handler")
 
 _LONGEST_PATH = 200
+# The errors in a response for one field; the names of unknown fields count as one field.
+_ERRORS_A_FIELD = 10
+_TIMES = ("expires_at", "send_at")
 
 
 def _number(name: str) -> Any:
@@ -55,6 +68,16 @@ def _entries(name: str, **also: Any) -> Any:
 _DATA = FIELDS_OF_SEND["data"]
 
 
+def _written_out(value: object) -> object:
+    if value is not None and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
+        raise ValueError("an RFC 3339 time with its zone, as a string")
+    return value
+
+
+Time = Annotated[Annotated[AwareDatetime, Field(strict=False)] | None, BeforeValidator(_written_out)]
+_TIME: TypeAdapter[datetime | None] = TypeAdapter(Time)
+
+
 class SendRequest(BaseModel):
     """The body of a request to POST /v1/sends."""
 
@@ -73,8 +96,8 @@ class SendRequest(BaseModel):
         Literal[*FIELDS_OF_SEND["priority"].choices],  # type: ignore[valid-type]
         Field(description="The lane of the send."),
     ] = "bulk"
-    expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
-    send_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    expires_at: Time = None
+    send_at: Time = None
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
 
@@ -84,13 +107,6 @@ class SendRequest(BaseModel):
         if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > _DATA.max_bytes:
             raise ValueError(f"more than {_DATA.max_bytes} bytes in total")
         return data
-
-    @field_validator("expires_at", "send_at", mode="before")
-    @classmethod
-    def _written_out(cls, value: object) -> object:
-        if value is not None and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
-            raise ValueError("an RFC 3339 time with its zone, as a string")
-        return value
 
 
 class AcceptedBody(TypedDict):
@@ -138,8 +154,20 @@ class SendIdentity:
     chunk_size: int
 
 
+def check_media_type(content_type: str | None) -> None:
+    """Check the Content-Type of a request; it may be absent. Raises Problem with status 415 if it is not JSON."""
+    media_type = (content_type or JSON).partition(";")[0].strip().lower()
+    if media_type != JSON and not re.fullmatch(r"application/[\w.-]+\+json", media_type):
+        raise Problem(415, f"The body must be {JSON}.", errors=[FieldError("Content-Type", f"must be {JSON}")])
+
+
 def read_body(body: str | None) -> dict[str, Any]:
     """Return the JSON object in a body. Raises Problem with status 400."""
+    # API Gateway replaces bytes that are not UTF-8 by this character.
+    if "\ufffd" in (body or ""):
+        raise Problem(
+            400, "the body is not UTF-8 text", errors=[FieldError("", "must be UTF-8 without the character U+FFFD")]
+        )
     try:
         document = read_json(body or "", bounded=False)
     except InvalidJson as error:
@@ -151,13 +179,44 @@ def read_body(body: str | None) -> dict[str, Any]:
     return document
 
 
-def parse_request(document: dict[str, Any]) -> SendRequest:
-    """Return the request in a JSON object. Raises Problem with status 400 that names each invalid field."""
+def parse_request(document: dict[str, Any], clock: Clock) -> SendRequest:
+    """Return the request in a JSON object. Raises Problem with status 400 that names each invalid field.
+
+    Times that have passed are errors only if the request has another error: a repeated request with an idempotency key
+    may arrive after them.
+    """
     try:
         return SendRequest.model_validate(document)
     except ValidationError as error:
-        errors = [FieldError(_path(entry["loc"]), entry["msg"]) for entry in error.errors(include_url=False)[:20]]
-        raise Problem(400, f"{errors[0].field}: {errors[0].message}", errors=errors) from error
+        errors = _field_errors(error) + _time_errors(_readable_times(document), clock.now_ms())
+        raise _invalid(errors) from error
+
+
+def _field_errors(error: ValidationError) -> list[FieldError]:
+    """Return the errors by field. A field with many errors leaves room for those of other fields."""
+    reported: Counter[str] = Counter()
+    errors = []
+    for entry in error.errors(include_url=False, include_context=False, include_input=False):
+        field = str(entry["loc"][0]) if entry["loc"] else ""
+        field = field if field in SendRequest.model_fields else ""
+        reported[field] += 1
+        if reported[field] <= _ERRORS_A_FIELD:
+            errors.append(FieldError(_path(entry["loc"]), entry["msg"]))
+    return errors
+
+
+def _readable_times(document: Mapping[str, Any]) -> dict[str, int | None]:
+    times: dict[str, int | None] = {}
+    for name in _TIMES:
+        try:
+            times[name] = _ms(_TIME.validate_python(document.get(name)))
+        except ValidationError:
+            times[name] = None
+    return times
+
+
+def _invalid(errors: Sequence[FieldError]) -> Problem:
+    return Problem(400, f"{errors[0].field}: {errors[0].message}", errors=errors)
 
 
 def check_tenant(send: SendRequest, clubs: Clubs) -> None:
@@ -201,10 +260,8 @@ class RequestSend:
         expires_at.
         """
         now_ms = self.clock.now_ms()
-        expires_at, send_at = _ms(send.expires_at), _ms(send.send_at)
-        if expires_at is not None and expires_at <= now_ms:
-            raise Problem(400, "expires_at: has passed", errors=[FieldError("expires_at", "must lie ahead")])
-        _check_send_at(send_at, expires_at, now_ms)
+        if errors := _time_errors({"expires_at": _ms(send.expires_at), "send_at": _ms(send.send_at)}, now_ms):
+            raise _invalid(errors)
         return SendIdentity(send_id=str(uuid4()), requested_at_ms=now_ms, chunk_size=self.chunk_size)
 
     def produce(self, send: SendRequest, identity: SendIdentity, came_with: traces.Trace | None = None) -> Accepted:
@@ -275,16 +332,18 @@ class RequestSend:
         return self.codec.encode(topic, "SendRequested", record.to_avro())
 
 
-def _check_send_at(send_at: int | None, expires_at: int | None, now_ms: int) -> None:
-    if send_at is None:
-        return
-    if not now_ms < send_at <= now_ms + MAX_REQUEST_AHEAD_MS:
-        problem = f"must lie ahead, and not more than {MAX_REQUEST_AHEAD_MS // 86_400_000} days"
-    elif expires_at is not None and expires_at <= send_at:
-        problem = "must come before expires_at"
-    else:
-        return
-    raise Problem(400, f"send_at: {problem}", errors=[FieldError("send_at", problem)])
+def _time_errors(times: Mapping[str, int | None], now_ms: int) -> list[FieldError]:
+    """Return the errors of expires_at and send_at, in milliseconds since the epoch."""
+    expires_at, send_at = times["expires_at"], times["send_at"]
+    errors = []
+    if expires_at is not None and expires_at <= now_ms:
+        errors.append(FieldError("expires_at", "must lie ahead"))
+    if send_at is not None and not now_ms < send_at <= now_ms + MAX_REQUEST_AHEAD_MS:
+        days = MAX_REQUEST_AHEAD_MS // 86_400_000
+        errors.append(FieldError("send_at", f"must lie ahead, and not more than {days} days"))
+    elif send_at is not None and expires_at is not None and expires_at <= send_at:
+        errors.append(FieldError("send_at", "must come before expires_at"))
+    return errors
 
 
 def _collect(errors: list[Exception]) -> Any:

@@ -27,6 +27,7 @@ from functions.send_handler.request_send import parse_request, read_body
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.chain.batch import UseCase
+from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
 from masscomm.http.problem import Problem
 from masscomm.kafka import topics
@@ -155,4 +156,4 @@ def _letters(chain: Chain) -> list[bytes]:
 def test_a_hostile_body_is_a_send_or_a_problem(records_a_topic: int) -> None:
     for each in hostile_records(topics.ON_FAILURE, records_a_topic, codec=Chain().codec):
         with suppress(Problem):
-            parse_request(read_body((each.value or b"").decode(errors="surrogateescape")))
+            parse_request(read_body((each.value or b"").decode(errors="surrogateescape")), FixedClock())

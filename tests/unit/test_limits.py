@@ -116,7 +116,7 @@ class Path(Chain):
     def accepted(self, request: dict[str, Any]) -> bool:
         try:
             with logs.about():
-                self.handler.request(parse_request(request))
+                self.handler.request(parse_request(request, self.clock))
         except Problem as problem:
             if problem.status != 400:
                 raise

@@ -169,6 +169,46 @@ def test_an_invalid_field_is_named_and_nothing_is_sent(api: SendApi, values: dic
     assert api.producer.produced == []
 
 
+def test_one_answer_names_every_invalid_field(api: SendApi) -> None:
+    """A field with many errors leaves room for the others, and passed times are named with them."""
+    wrong: dict[str, Any] = {
+        "to_users": ["a"] * 1_000,
+        "locale": "not a locale",
+        "surprise": 1,
+        "expires_at": "2001-01-01T00:00:00Z",
+        "send_at": "2001-01-01T00:00:00Z",
+    }
+    status, body, _ = api.post(**wrong)
+    assert (status, {error["field"].partition("[")[0] for error in body["errors"]}) == (400, set(wrong))
+
+
+def test_both_passed_times_are_named(api: SendApi) -> None:
+    _, body, _ = api.post(expires_at="2001-01-01T00:00:00Z", send_at="2001-01-01T00:00:00Z")
+    assert [error["field"] for error in body["errors"]] == ["expires_at", "send_at"]
+
+
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "+json"]
+)
+def test_another_media_type_is_415(api: SendApi, media_type: str) -> None:
+    status, body, _ = api.call(json.dumps(VALID), several={"Content-Type": [media_type]})
+    assert (status, [error["field"] for error in body["errors"]]) == (415, ["Content-Type"])
+    assert api.producer.produced == []
+
+
+@pytest.mark.parametrize("media_type", ["APPLICATION/JSON; charset=utf-8", "application/problem+json"])
+def test_any_json_media_type_is_accepted(api: SendApi, media_type: str) -> None:
+    assert api.call(json.dumps(VALID), several={"Content-Type": [media_type]})[0] == 202
+
+
+def test_replaced_bytes_of_a_body_are_refused(api: SendApi) -> None:
+    """API Gateway replaces bytes that are not UTF-8: they would be sent as the character U+FFFD."""
+    text = json.dumps(VALID | {"data": {"body": "Z\ufffdri"}}, ensure_ascii=False)
+    status, body, _ = api.call(text)
+    assert (status, [error["field"] for error in body["errors"]]) == (400, [""])
+    assert api.producer.produced == []
+
+
 @pytest.mark.parametrize("field", ["type", "club_id", "to_users"])
 def test_a_missing_field_is_named(api: SendApi, field: str) -> None:
     status, body, _ = api.call(json.dumps({name: value for name, value in VALID.items() if name != field}))
