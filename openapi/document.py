@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 
 from functions.metrics_handler import handler as metrics_handler
 from functions.send_handler import handler as send_handler
-from masscomm.http.problem import CONTENT_TYPE
+from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rest import JSON, Api, Route
 from masscomm.http.scopes import ROUTE_SCOPES, Scope
 from openapi import metrics, sends
@@ -34,28 +34,6 @@ _PROBLEMS = {
 }
 _OF_GET = {406: "The resource is not available in an accepted media type"}
 _WITH_RETRY_AFTER = {409, 429, 503}
-_PROBLEM = {
-    "type": "object",
-    "description": "Problem details (RFC 9457).",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["field", "message"],
-                "properties": {
-                    "field": {"type": "string", "description": "The name as in the request, such as `to_users[3]`."},
-                    "message": {"type": "string"},
-                },
-            },
-        },
-    },
-}
 
 
 def document() -> dict[str, Any]:
@@ -71,7 +49,7 @@ def document() -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": components | {"Problem": _PROBLEM},
+            "schemas": components,
             "responses": {
                 _name(status): _problem(status, meaning) for status, meaning in (_PROBLEMS | _OF_GET).items()
             },
@@ -132,7 +110,7 @@ def _name(status: int) -> str:
 def _problem(status: int, meaning: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "description": meaning,
-        "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}},
     }
     if status in _WITH_RETRY_AFTER:
         found["headers"] = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}}
@@ -141,7 +119,9 @@ def _problem(status: int, meaning: str) -> dict[str, Any]:
 
 def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, Any]]:
     """Return {(type, mode): its schema, a reference}, and the components."""
-    inputs: list[tuple[type, Literal["validation", "serialization"], TypeAdapter[Any]]] = []
+    inputs: list[tuple[type, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
+        (ProblemBody, "serialization", _adapter(ProblemBody))
+    ]
     for operation in operations:
         inputs.append((operation.response, "serialization", _adapter(operation.response)))
         if operation.request is not None:

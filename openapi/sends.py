@@ -1,5 +1,8 @@
 """The routes of send_handler."""
 
+from dataclasses import replace
+
+from functions.send_handler.request_batch import BatchBody, BatchRequest
 from functions.send_handler.request_send import AcceptedBody, SendRequest
 from masscomm.http.idempotency import KEY, LONGEST_KEY, REPLAYED
 from openapi.operation import Operation, Parameter
@@ -19,6 +22,19 @@ _KEY = Parameter(
     },
     example="order-4711",
 )
+_ACCEPTED = {
+    "send_id": _SEND_ID,
+    "status": "accepted",
+    "requested": 1,
+    "duplicates": 0,
+    "links": {"self": f"/v1/sends/{_SEND_ID}"},
+}
+_PROBLEMS = {
+    409: f"A request with this {KEY} is in progress",
+    413: "The send is larger than Kafka accepts, or the body is larger than 10 MB",
+    415: "The Content-Type is not JSON",
+    422: f"The {KEY} belongs to another request",
+}
 
 OPERATIONS = {
     ("POST", "/v1/sends"): Operation(
@@ -55,18 +71,56 @@ OPERATIONS = {
             "Location": "The path of the send",
             REPLAYED: "`true` if this is the stored response to an earlier request with the same key",
         },
+        example=_ACCEPTED,
+        problems=_PROBLEMS,
+    ),
+    ("POST", "/v1/sends/batch"): Operation(
+        tag="Sends",
+        description="A send that is invalid or not permitted is refused in its result; the others are accepted. The "
+        f"{KEY} applies to the whole batch. Scopes are those of single sends.",
+        parameters=(replace(_KEY, required=True),),
+        request=BatchRequest,
+        requests={
+            "two_sends": {
+                "sends": [
+                    {
+                        "type": "match_reminder",
+                        "club_id": 1,
+                        "to_users": [42],
+                        "data": {"title": "Today at 18:00", "body": "Your match begins in an hour."},
+                        "reference": "match-4711",
+                    },
+                    {
+                        "type": "match_reminder",
+                        "club_id": 1,
+                        "to_users": [43],
+                        "data": {"title": "Today at 19:00", "body": "Your match begins in two hours."},
+                        "reference": "match-4712",
+                    },
+                ]
+            }
+        },
+        response=BatchBody,
+        success="Every chunk of the accepted sends is on its topic",
+        headers={REPLAYED: "`true` if the batch was executed by an earlier request with the same key"},
         example={
-            "send_id": _SEND_ID,
-            "status": "accepted",
-            "requested": 1,
-            "duplicates": 0,
-            "links": {"self": f"/v1/sends/{_SEND_ID}"},
+            "accepted": 1,
+            "refused": 1,
+            "results": [
+                {"status": 202, "send": _ACCEPTED, "problem": None},
+                {
+                    "status": 400,
+                    "send": None,
+                    "problem": {
+                        "type": "about:blank",
+                        "title": "Bad Request",
+                        "status": 400,
+                        "detail": "to_users[0]: Input should be a valid integer",
+                        "errors": [{"field": "to_users[0]", "message": "Input should be a valid integer"}],
+                    },
+                },
+            ],
         },
-        problems={
-            409: f"A request with this {KEY} is in progress",
-            413: "The send is larger than Kafka accepts, or the body is larger than 10 MB",
-            415: "The Content-Type is not JSON",
-            422: f"The {KEY} belongs to another request",
-        },
-    )
+        problems=_PROBLEMS,
+    ),
 }

@@ -1,8 +1,9 @@
-"""The send_handler function: POST /v1/sends produces the chunks of a send to the topic send.api and returns 202. A
-repeated request with the same Idempotency-Key is executed once.
+"""The send_handler function: POST /v1/sends produces the chunks of a send to the topic send.api and returns 202,
+POST /v1/sends/batch those of several small sends. A repeated request with the same Idempotency-Key is executed once.
 """
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -20,67 +21,114 @@ from masscomm.observability.invocation import ON_KAFKA, observed
 
 if TYPE_CHECKING:
     from functions.send_handler.request_once import RequestOnce
+    from functions.send_handler.request_send import RequestSend, SendIdentity, SendRequest
 
 logger = logs.logger("send_handler")
 api = rest.Api(logger, retry_after_s=5)
 
 
+@dataclass(frozen=True, kw_only=True)
+class UseCases:
+    requests: "RequestSend"
+    once: "RequestOnce"
+
+
 @cache
-def bootstrap() -> "RequestOnce":
+def bootstrap() -> UseCases:
     from functions.send_handler.request_once import RequestOnce
     from functions.send_handler.request_send import RequestSend
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
 
     traces.check_config()
     clock = SystemClock()
-    return RequestOnce(
+    return UseCases(
         requests=RequestSend(
             codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
             producer=KafkaProducer.from_environment(),
             clock=clock,
             chunk_size=int(environment.number("SEND_CHUNK_SIZE", CHUNK_SIZE)),
         ),
-        keys=DynamoDbIdempotencyKeys.from_environment(),
-        clock=clock,
+        once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
     )
 
 
 @api.post("/v1/sends")
 def post_send(request: rest.Request) -> Response:
-    """202 with the send's id once every chunk is on its topic."""
+    """Request a send: 202 with its id once every chunk is on its topic."""
     from functions.send_handler.request_once import KeyedRequest
-    from functions.send_handler.request_send import (
-        check_media_type,
-        check_tenant,
-        parse_request,
-        read_body,
-        scopes_needed,
-    )
+    from functions.send_handler.request_send import parse_request, read_document
 
     key = idempotency.key_of(request)
-    check_media_type(request.header("content-type"))
-    document = read_body(request.text())
-    use_case = bootstrap()
-    send = parse_request(document, use_case.clock)
-    check_tenant(send, request.clubs)
-    for scope in scopes_needed(send):
-        request.require(scope)
+    document = read_document(request)
+    use_cases = bootstrap()
+    requests = use_cases.requests
+    send = parse_request(document, requests.clock)
+    _check(request, send)
     logs.note(club_id=send.club_id)
-    # The trace of the caller, if the request has valid trace headers.
-    trace = traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
+    trace = _trace(request)
     if key is None:
-        accepted = use_case.requests.request(send, trace)
+        accepted = requests.request(send, trace)
         return _accepted(accepted.send_id, json.dumps(accepted.body()))
-    answer = use_case.request(
+    answer = use_cases.once.request(
         KeyedRequest(
-            send=send,
+            club_id=send.club_id,
             key=key,
             digest=idempotency.digest_of("POST", "/v1/sends", document),
             remaining_ms=round(request.remaining_s() * 1000),
-            came_with=trace,
+            identify=lambda: requests.identify(send),
+            execute=lambda identity: json.dumps(requests.produce(send, identity, trace).body()),
         )
     )
-    return _accepted(answer.send_id, answer.body, replayed=answer.replayed)
+    return _accepted(answer.identity.send_id, answer.body, replayed=answer.replayed)
+
+
+@api.post("/v1/sends/batch")
+def post_batch(request: rest.Request) -> Response:
+    """Request up to 1,000 small sends, with a result for each."""
+    from functions.send_handler.request_batch import parse_batch, produce_batch
+    from functions.send_handler.request_once import KeyedRequest
+    from functions.send_handler.request_send import read_document
+
+    key = idempotency.required_key_of(request)
+    document = read_document(request)
+    use_cases = bootstrap()
+    requests = use_cases.requests
+    batch = parse_batch(document, requests.clock, lambda send: _check(request, send))
+    if batch.club_id is None:  # No send is accepted, so there is no request to repeat.
+        return Response(HTTPStatus.OK, JSON, json.dumps(batch.body(requests.new_identity())))
+    logs.note(club_id=batch.club_id)
+    trace = _trace(request)
+
+    def execute(identity: "SendIdentity") -> str:
+        produce_batch(requests, batch, identity, trace)
+        return "{}"
+
+    answer = use_cases.once.request(
+        KeyedRequest(
+            club_id=batch.club_id,
+            key=key,
+            digest=idempotency.digest_of("POST", "/v1/sends/batch", document),
+            remaining_ms=round(request.remaining_s() * 1000),
+            identify=requests.new_identity,
+            execute=execute,
+        )
+    )
+    headers = {idempotency.REPLAYED: "true"} if answer.replayed else {}
+    return Response(HTTPStatus.OK, JSON, json.dumps(batch.body(answer.identity)), headers)
+
+
+def _check(request: rest.Request, send: "SendRequest") -> None:
+    """Check that the caller may request a send. Raises Problem with status 403."""
+    from functions.send_handler.request_send import check_tenant, scopes_needed
+
+    check_tenant(send, request.clubs)
+    for scope in scopes_needed(send):
+        request.require(scope)
+
+
+def _trace(request: rest.Request) -> traces.Trace | None:
+    """Return the trace of the caller, if the request has valid trace headers."""
+    return traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
 
 
 def _accepted(send_id: str, body: str, *, replayed: bool = False) -> Response:
@@ -90,7 +138,12 @@ def _accepted(send_id: str, body: str, *, replayed: bool = False) -> Response:
 
 @observed(
     logger,
-    ahead=(*ON_KAFKA, "functions.send_handler.request_once", "masscomm.stores.idempotency_keys_dynamodb"),
+    ahead=(
+        *ON_KAFKA,
+        "functions.send_handler.request_once",
+        "functions.send_handler.request_batch",
+        "masscomm.stores.idempotency_keys_dynamodb",
+    ),
 )
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process a REST proxy event of API Gateway and return its response."""

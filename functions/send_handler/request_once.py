@@ -2,17 +2,16 @@
 response.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
-from functions.send_handler.request_send import RequestSend, SendIdentity, SendRequest
+from functions.send_handler.request_send import SendIdentity
 from masscomm.clock import Clock
 from masscomm.errors import MasscommError
 from masscomm.http.idempotency import KEY
 from masscomm.http.problem import FieldError, Problem
-from masscomm.observability import logs, traces
+from masscomm.observability import logs
 from masscomm.stores.idempotency_keys import Claim, IdempotencyKeys, claim_id
 
 logger = logs.logger("send_handler")
@@ -20,19 +19,21 @@ logger = logs.logger("send_handler")
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedRequest:
-    send: SendRequest
+    club_id: int
     key: str
     # The digest of the request (masscomm.http.idempotency.digest_of).
     digest: str
     # The milliseconds within which Lambda certainly ends the attempt.
     remaining_ms: int
-    # The trace of the caller.
-    came_with: traces.Trace | None = None
+    # Returns the identity of a new request. Raises Problem if the request may no longer begin.
+    identify: Callable[[], SendIdentity]
+    # Executes the request with the identity of its first attempt. Returns the body of the response, as JSON.
+    execute: Callable[[SendIdentity], str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    send_id: str
+    identity: SendIdentity
     # The body of the response, as JSON.
     body: str
     # Whether the response was stored for an earlier request.
@@ -43,27 +44,26 @@ class Answer:
 class RequestOnce:
     """The use case for requests with an idempotency key. Each function environment has one instance."""
 
-    requests: RequestSend
     keys: IdempotencyKeys
     clock: Clock
 
     def request(self, keyed: KeyedRequest) -> Answer:
-        """Produce the send for the first request with a key, or return the stored response to it.
+        """Execute the first request with a key, or return the stored response to it.
 
         Raises Problem with status 422 (the key belongs to another request) or 409 (an attempt is in progress), the
-        errors of RequestSend, and Retry or Stop from the store before any record is produced.
+        errors of the request, and Retry or Stop from the store before the request is executed.
         """
         claim = self._claim(keyed, str(uuid4()))
         logs.note(send_id=claim.send_id, idempotency_claim=claim.id)
+        # guard: idempotency.claimed_send
+        identity = SendIdentity(
+            send_id=claim.send_id, requested_at_ms=claim.requested_at_ms, chunk_size=claim.chunk_size
+        )
         if claim.response is not None:
             logger.info("response replayed")
-            return Answer(send_id=claim.send_id, body=claim.response, replayed=True)
+            return Answer(identity=identity, body=claim.response, replayed=True)
         try:
-            # guard: idempotency.claimed_send
-            identity = SendIdentity(
-                send_id=claim.send_id, requested_at_ms=claim.requested_at_ms, chunk_size=claim.chunk_size
-            )
-            body = json.dumps(self.requests.produce(keyed.send, identity, keyed.came_with).body())
+            body = keyed.execute(identity)
         except Exception:
             # The claim is released, so that the next attempt does not have to wait for the function's time limit; it
             # completes the same send.
@@ -72,7 +72,7 @@ class RequestOnce:
         # The broker has the send, so it is accepted, even if the response cannot be stored. A repeated request would
         # then produce the same records again.
         self._try("completed", lambda: self.keys.complete(claim, body))  # guard: idempotency.stored_response
-        return Answer(send_id=claim.send_id, body=body, replayed=False)
+        return Answer(identity=identity, body=body, replayed=False)
 
     def _claim(self, keyed: KeyedRequest, owner: str) -> Claim:
         """Return the claim of the key: it has a response, or this attempt executes it. Raises Problem with status
@@ -97,9 +97,9 @@ class RequestOnce:
 
     def _stored(self, keyed: KeyedRequest, owner: str, now_ms: int, until_ms: int) -> Claim:
         """Return the claim of the key: a new one of this attempt, or that of an earlier request."""
-        id_ = claim_id(keyed.send.club_id, keyed.key)
+        id_ = claim_id(keyed.club_id, keyed.key)
         try:
-            new = self.requests.identify(keyed.send)
+            new = keyed.identify()
         except Problem:
             # The times in a send that was claimed before were valid then, and may have passed since; they are checked
             # only for a new claim.

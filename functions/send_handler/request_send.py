@@ -31,7 +31,7 @@ from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter
 from masscomm.http.problem import FieldError, Problem
-from masscomm.http.rest import JSON, Links
+from masscomm.http.rest import JSON, Links, Request
 from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
 from masscomm.json_reader import InvalidJson, read_json
@@ -78,6 +78,9 @@ Time = Annotated[Annotated[AwareDatetime, Field(strict=False)] | None, BeforeVal
 _TIME: TypeAdapter[datetime | None] = TypeAdapter(Time)
 
 
+UserId = Annotated[int, _number("to_users")]
+
+
 class SendRequest(BaseModel):
     """The body of a request to POST /v1/sends."""
 
@@ -85,7 +88,7 @@ class SendRequest(BaseModel):
 
     type: Annotated[str, _text("type")]
     club_id: Annotated[int, _number("club_id")]
-    to_users: Annotated[list[Annotated[int, _number("to_users")]], _entries("to_users", min_length=1)]
+    to_users: Annotated[list[UserId], _entries("to_users", min_length=1)]
     channels: Annotated[list[Literal[*tuple(CHANNELS)]], Field(max_length=len(CHANNELS))] = []  # type: ignore[valid-type]
     template: Annotated[str, _text("template")] | None = None
     data: Annotated[
@@ -161,6 +164,12 @@ def check_media_type(content_type: str | None) -> None:
         raise Problem(415, f"The body must be {JSON}.", errors=[FieldError("Content-Type", f"must be {JSON}")])
 
 
+def read_document(request: Request) -> dict[str, Any]:
+    """Return the JSON object in the body of a request. Raises Problem with status 400 or 415."""
+    check_media_type(request.header("content-type"))
+    return read_body(request.text())
+
+
 def read_body(body: str | None) -> dict[str, Any]:
     """Return the JSON object in a body. Raises Problem with status 400."""
     # API Gateway replaces bytes that are not UTF-8 by this character.
@@ -179,26 +188,41 @@ def read_body(body: str | None) -> dict[str, Any]:
     return document
 
 
-def parse_request(document: dict[str, Any], clock: Clock) -> SendRequest:
-    """Return the request in a JSON object. Raises Problem with status 400 that names each invalid field.
+def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = SendRequest) -> SendRequest:
+    """Return the request in a JSON value. Raises Problem with status 400 that names each invalid field.
 
     Times that have passed are errors only if the request has another error: a repeated request with an idempotency key
     may arrive after them.
     """
     try:
-        return SendRequest.model_validate(document)
+        return model.model_validate(document)
     except ValidationError as error:
-        errors = _field_errors(error) + _time_errors(_readable_times(document), clock.now_ms())
+        errors = _field_errors(error, model)
+        if isinstance(document, Mapping):
+            errors += _time_errors(_readable_times(document), clock.now_ms())
         raise _invalid(errors) from error
 
 
-def _field_errors(error: ValidationError) -> list[FieldError]:
+def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
+    """Return the problem that names each invalid field of a request."""
+    return _invalid(_field_errors(error, model))
+
+
+def check_times(send: SendRequest, now_ms: int) -> None:
+    """Check the times of a send. Raises Problem with status 400 if the send has expired, or if its send_at is past, too
+    far ahead or not before expires_at.
+    """
+    if errors := _time_errors({"expires_at": _ms(send.expires_at), "send_at": _ms(send.send_at)}, now_ms):
+        raise _invalid(errors)
+
+
+def _field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
     """Return the errors by field. A field with many errors leaves room for those of other fields."""
     reported: Counter[str] = Counter()
     errors = []
     for entry in error.errors(include_url=False, include_context=False, include_input=False):
         field = str(entry["loc"][0]) if entry["loc"] else ""
-        field = field if field in SendRequest.model_fields else ""
+        field = field if field in model.model_fields else ""
         reported[field] += 1
         if reported[field] <= _ERRORS_A_FIELD:
             errors.append(FieldError(_path(entry["loc"]), entry["msg"]))
@@ -216,7 +240,8 @@ def _readable_times(document: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def _invalid(errors: Sequence[FieldError]) -> Problem:
-    return Problem(400, f"{errors[0].field}: {errors[0].message}", errors=errors)
+    first = errors[0]
+    return Problem(400, f"{first.field}: {first.message}" if first.field else first.message, errors=errors)
 
 
 def check_tenant(send: SendRequest, clubs: Clubs) -> None:
@@ -254,15 +279,14 @@ class RequestSend:
         return self.produce(send, self.identify(send), came_with)
 
     def identify(self, send: SendRequest) -> SendIdentity:
-        """Return the identity of a new send.
+        """Return the identity of a new send. Raises the errors of check_times."""
+        identity = self.new_identity()
+        check_times(send, identity.requested_at_ms)
+        return identity
 
-        Raises Problem with status 400 if the send has expired, or if its send_at is past, too far ahead or not before
-        expires_at.
-        """
-        now_ms = self.clock.now_ms()
-        if errors := _time_errors({"expires_at": _ms(send.expires_at), "send_at": _ms(send.send_at)}, now_ms):
-            raise _invalid(errors)
-        return SendIdentity(send_id=str(uuid4()), requested_at_ms=now_ms, chunk_size=self.chunk_size)
+    def new_identity(self) -> SendIdentity:
+        """Return an identity with a new id and the present time."""
+        return SendIdentity(send_id=str(uuid4()), requested_at_ms=self.clock.now_ms(), chunk_size=self.chunk_size)
 
     def produce(self, send: SendRequest, identity: SendIdentity, came_with: traces.Trace | None = None) -> Accepted:
         """Produce the chunks of a send to send.api, and return when the broker has all of them.
@@ -272,41 +296,53 @@ class RequestSend:
         Raises Problem with status 503 if Kafka did not accept every chunk (the accepted ones are processed) or 413, and
         Retry or Stop from the schema registry.
         """
-        send_id = identity.send_id
-        logs.note(send_id=send_id)
-        span = traces.begin(
-            "send_handler", came_with or traces.begun_by(send_id), send_id=send_id, club_id=send.club_id
-        )
-        try:
-            accepted = self._put(send, identity, span.trace.headers)
-        except Exception as error:
-            traces.end(span, str(error))
-            raise
-        traces.end(span)
-        metrics.add(RECIPIENTS[Status.ACCEPTED], accepted.requested)
+        logs.note(send_id=identity.send_id)
+        self.produce_all([(send, identity)], came_with)
+        accepted = accepted_of(send, identity)
         logger.info("send accepted", requested=accepted.requested)
         return accepted
 
-    def _put(self, send: SendRequest, identity: SendIdentity, headers: Headers) -> Accepted:
+    def produce_all(
+        self, sends: Sequence[tuple[SendRequest, SendIdentity]], came_with: traces.Trace | None = None
+    ) -> None:
+        """Produce the chunks of several sends, and return when the broker has all of them. Raises the errors of
+        `produce`.
+        """
+        errors: list[Exception] = []
+        spans = [
+            traces.begin(
+                "send_handler",
+                came_with or traces.begun_by(identity.send_id),
+                send_id=identity.send_id,
+                club_id=send.club_id,
+            )
+            for send, identity in sends
+        ]
+        try:
+            for (send, identity), span in zip(sends, spans, strict=True):
+                self._queue(send, identity, span.trace.headers, errors)
+            self.producer.flush(SEND_FLUSH_S)
+            if errors:
+                _refuse(errors, sends[0][1].send_id)
+        except Exception as error:
+            for span in spans:
+                traces.end(span, str(error))
+            raise
+        for span in spans:
+            traces.end(span)
+        metrics.add(RECIPIENTS[Status.ACCEPTED], sum(accepted_of(*each).requested for each in sends))
+
+    def _queue(self, send: SendRequest, identity: SendIdentity, headers: Headers, errors: list[Exception]) -> None:
+        """Queue the chunks of a send to be produced. Errors of their delivery are added to `errors`."""
         users = list(dict.fromkeys(send.to_users))
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         chunks = list(batched(users, identity.chunk_size, strict=False))
-        errors: list[Exception] = []
         encoded = [
             self._encoded(send, identity, topic, index, len(chunks), chunk) for index, chunk in enumerate(chunks)
         ]
         for index, value in enumerate(encoded):
             key = chunk_id(identity.send_id, index).encode()
             self.producer.produce(topic, key, value, headers, _collect(errors))
-        self.producer.flush(SEND_FLUSH_S)
-        if errors:
-            _refuse(errors, identity.send_id)
-        channels = resolve_channels(send.type, send.channels)
-        return Accepted(
-            send_id=identity.send_id,
-            requested=len(users) * len(channels),
-            duplicates=len(send.to_users) - len(users),
-        )
 
     def _encoded(
         self, send: SendRequest, identity: SendIdentity, topic: str, index: int, count: int, users: Sequence[int]
@@ -344,6 +380,16 @@ def _time_errors(times: Mapping[str, int | None], now_ms: int) -> list[FieldErro
     elif send_at is not None and expires_at is not None and expires_at <= send_at:
         errors.append(FieldError("send_at", "must come before expires_at"))
     return errors
+
+
+def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:
+    """Return the counts of an accepted send."""
+    users = len(set(send.to_users))
+    return Accepted(
+        send_id=identity.send_id,
+        requested=users * len(resolve_channels(send.type, send.channels)),
+        duplicates=len(send.to_users) - users,
+    )
 
 
 def _collect(errors: list[Exception]) -> Any:

@@ -36,6 +36,11 @@ def chunk_id(send_id: str, chunk_index: int) -> str:
     return _uuid5(f"{send_id}/{chunk_index}")
 
 
+def batched_send_id(batch_id: str, index: int) -> str:
+    """Return the id of one send of a batch of sends that one request contains."""
+    return _uuid5(f"{batch_id}/batch/{index}")
+
+
 def derived_id(parent_id: str, step: str, channel: str, start: int, end: int) -> str:
     """Return the id of the record that a processing step derives from its parent record, for positions [start, end)
     on a channel.

@@ -38,6 +38,9 @@ MAX_RECORD_ID_BYTES = 900
 
 # --- a request over REST ----------------------------------------------------------------------------------------------
 MAX_RECIPIENTS = 500_000
+# The number of sends in one request to POST /v1/sends/batch, and of recipients in each of them.
+BATCH_SENDS = 1_000
+BATCH_RECIPIENTS = 100
 # The number of recipients in one chunk: a record of some 50 kB, and the batch that preference_checker looks up at once.
 CHUNK_SIZE = 5_000
 # The furthest that a send_at in a REST request may be in the future: one day less than preference_checker accepts,

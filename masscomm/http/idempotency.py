@@ -29,6 +29,14 @@ def key_of(request: Request) -> str | None:
     return key
 
 
+def required_key_of(request: Request) -> str:
+    """Return the idempotency key of a request. Raises Problem with status 400 if it has none, or an invalid one."""
+    key = key_of(request)
+    if key is None:
+        raise _invalid("is required for this route")
+    return key
+
+
 def digest_of(method: str, path: str, document: Any) -> str:
     """Return the digest of a request's body. Equal JSON values have the same digest, whatever their order of names
     and white space.

@@ -1,9 +1,9 @@
 """Errors over HTTP as RFC 9457 problem details, the same for every function behind the gateway."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import NotRequired, TypedDict
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -16,6 +16,22 @@ class FieldError:
     field: str
     # The text of the error, with the permitted values.
     message: str
+
+
+class FieldErrorBody(TypedDict):
+    field: str
+    """The name as in the request, such as `to_users[3]`."""
+    message: str
+
+
+class ProblemBody(TypedDict):
+    """Problem details (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: NotRequired[list[FieldErrorBody]]
 
 
 class Problem(Exception):
@@ -45,9 +61,9 @@ class Problem(Exception):
         self.errors = tuple(errors)
         self.retry_after_s = retry_after_s
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> ProblemBody:
         """Return the JSON members type, title, status and detail, and for invalid fields errors: [{field, message}]."""
-        body: dict[str, Any] = {
+        body: ProblemBody = {
             # In the RFC, "about:blank" means that the type has no more meaning than the title, so that no documentation
             # page is needed.
             "type": "about:blank",
@@ -56,5 +72,5 @@ class Problem(Exception):
             "detail": self.detail,
         }
         if self.errors:
-            body["errors"] = [asdict(error) for error in self.errors]
+            body["errors"] = [{"field": error.field, "message": error.message} for error in self.errors]
         return body

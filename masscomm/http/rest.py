@@ -203,7 +203,7 @@ def problem_response(problem: Problem) -> Response:
     """Return the response for problem details, with the header Retry-After if that time is known."""
     retry = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
     # The detail is masked, because it may quote the error of a dependency.
-    body = json.dumps(problem.body() | {"detail": mask(problem.detail)}, ensure_ascii=False)
+    body = json.dumps({**problem.body(), "detail": mask(problem.detail)}, ensure_ascii=False)
     return Response(problem.status, CONTENT_TYPE, body, {"Cache-Control": "no-store", **retry})
 
 

@@ -33,6 +33,7 @@ DEFAULT_SCOPES = frozenset({Scope.READ})
 ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
     {
         ("POST", "/v1/sends"): Scope.SEND,
+        ("POST", "/v1/sends/batch"): Scope.SEND,
         ("POST", "/v1/sends/{send_id}/cancel"): Scope.SEND,
         ("GET", "/v1/sends"): Scope.READ,
         ("GET", "/v1/sends/{send_id}"): Scope.READ,

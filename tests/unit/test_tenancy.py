@@ -23,7 +23,7 @@ from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from tests.support.harness.chain import Chain
-from tests.support.harness.send_api import use_case
+from tests.support.harness.send_api import use_cases as send_api_use_cases
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, get, lambda_context
 from tests.support.inputs.unusable_tenants import UNUSABLE
 
@@ -65,8 +65,8 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     store = InMemoryMetricsStore([count], sends={"s": send}, watermark=SENT_AT, recipients=rows)
     cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations())
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
-    once = use_case(chain, InMemoryIdempotencyKeys())
-    monkeypatch.setattr(send_handler, "bootstrap", lambda: once)
+    requests = send_api_use_cases(chain, InMemoryIdempotencyKeys())
+    monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     return chain
 
 
@@ -77,8 +77,10 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         path = path.replace(name, value)
     event = get(path, **PARAMETERS.get((method, path), {}))
     event["httpMethod"] = event["requestContext"]["httpMethod"] = method
-    send = json.dumps({"type": "news", "club_id": CLUB, "to_users": [7]})
-    event["body"] = send if (method, path) == ("POST", "/v1/sends") else None
+    send = {"type": "news", "club_id": CLUB, "to_users": [7]}
+    bodies = {"/v1/sends": send, "/v1/sends/batch": {"sends": [send]}}
+    event["body"] = json.dumps(bodies[path]) if method == "POST" and path in bodies else None
+    event["multiValueHeaders"] = {"Idempotency-Key": ["key"]}
     event["requestContext"]["authorizer"] = authorizer
     if authorizer is ABSENT:
         del event["requestContext"]["authorizer"]

@@ -19,18 +19,18 @@ TIMEOUT_S = 29.0
 type Answered = tuple[int, dict[str, Any], dict[str, Any]]
 
 
-def use_case(chain: Chain, keys: InMemoryIdempotencyKeys) -> RequestOnce:
-    """Return the use case of the function, with in-memory topics and an in-memory store of idempotency keys."""
+def use_cases(chain: Chain, keys: InMemoryIdempotencyKeys) -> module.UseCases:
+    """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(codec=chain.codec, producer=chain.producer, clock=chain.clock)
-    return RequestOnce(requests=requests, keys=keys, clock=chain.clock)
+    return module.UseCases(requests=requests, once=RequestOnce(keys=keys, clock=chain.clock))
 
 
 class SendApi(Chain):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self.keys = InMemoryIdempotencyKeys()
-        self.use_case = use_case(self, self.keys)
-        monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)
+        self.use_cases = use_cases(self, self.keys)
+        monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)
 
     def call(
         self,

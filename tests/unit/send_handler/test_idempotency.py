@@ -135,7 +135,7 @@ def test_a_retry_after_a_kill_completes_the_send(api: SendApi, chunks: int) -> N
     api.keys.failing = {}
     before = list(api.producer.produced)
     # A deployment between the attempts may change the size of chunks.
-    api.use_case = replace(api.use_case, requests=replace(api.use_case.requests, chunk_size=100))
+    api.use_cases = replace(api.use_cases, requests=replace(api.use_cases.requests, chunk_size=100))
     lapse(api)
     status, body, headers = api.post_with("k", to_users=SEVERAL_CHUNKS)
     assert (status, idempotency.REPLAYED in headers) == (202, False)

@@ -1,0 +1,146 @@
+"""POST /v1/sends/batch: up to 1,000 small sends in one request, with a result for each.
+
+A send that is invalid or not permitted is refused with the problem that it would get as a single request; the other
+sends are accepted together. The ids of the sends are derived from that of the batch, so that a repeated request
+produces the same records. Results are not stored: they follow from the request and from the identity of its first
+attempt.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from functions.send_handler.request_send import (
+    AcceptedBody,
+    RequestSend,
+    SendIdentity,
+    SendRequest,
+    accepted_of,
+    check_times,
+    invalid_fields,
+    parse_request,
+)
+from masscomm.clock import Clock
+from masscomm.domain.ids import batched_send_id
+from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
+from masscomm.http.problem import Problem, ProblemBody
+from masscomm.observability import logs, traces
+
+logger = logs.logger("send_handler")
+
+
+class SmallSend(SendRequest):
+    """A send in a batch."""
+
+    to_users: Annotated[
+        list[Annotated[int, Field(ge=1, le=2**63 - 1)]], Field(min_length=1, max_length=BATCH_RECIPIENTS)
+    ]
+
+
+class BatchRequest(BaseModel):
+    """The body of a request to POST /v1/sends/batch."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    sends: Annotated[list[SmallSend], Field(min_length=1, max_length=BATCH_SENDS)]
+
+
+class _Unread(BaseModel):
+    """A batch whose sends are not validated yet."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    sends: Annotated[list[Any], Field(min_length=1, max_length=BATCH_SENDS)]
+
+
+class BatchResult(TypedDict):
+    """The result of one send of the batch, in the order of the request."""
+
+    status: int
+    """202, or the status of the problem."""
+    send: AcceptedBody | None
+    problem: ProblemBody | None
+
+
+class BatchBody(TypedDict):
+    """The results of a batch."""
+
+    accepted: int
+    refused: int
+    results: list[BatchResult]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The sends of a batch: each is valid, or has a problem."""
+
+    sends: Sequence[SendRequest | Problem]
+
+    @property
+    def club_id(self) -> int | None:
+        """Return the club of the first valid send; None if there is none."""
+        return next((send.club_id for send in self.sends if isinstance(send, SendRequest)), None)
+
+    def accepted(self, identity: SendIdentity) -> list[tuple[SendRequest, SendIdentity] | Problem]:
+        """Return the sends with their identities, given that of the batch. A send whose times had passed at the first
+        attempt is a problem.
+        """
+        return [
+            send if isinstance(send, Problem) else _at(send, identity, index) for index, send in enumerate(self.sends)
+        ]
+
+    def body(self, identity: SendIdentity) -> BatchBody:
+        """Return the body of the response."""
+        results = [_result(each) for each in self.accepted(identity)]
+        accepted = sum(result["send"] is not None for result in results)
+        return {"accepted": accepted, "refused": len(results) - accepted, "results": results}
+
+
+def parse_batch(document: dict[str, Any], clock: Clock, check: Callable[[SendRequest], None]) -> Batch:
+    """Return the batch in a JSON object.
+
+    Args:
+        check: Raises Problem for a send that the caller may not request.
+
+    Raises:
+        Problem: 400 if the object is not a list of at most BATCH_SENDS sends.
+    """
+    try:
+        unread = _Unread.model_validate(document)
+    except ValidationError as error:
+        raise invalid_fields(error, _Unread) from error
+    return Batch([_checked(each, clock, check) for each in unread.sends])
+
+
+def produce_batch(
+    requests: RequestSend, batch: Batch, identity: SendIdentity, came_with: traces.Trace | None = None
+) -> None:
+    """Produce the valid sends of a batch. Raises the errors of RequestSend.produce."""
+    accepted = [each for each in batch.accepted(identity) if not isinstance(each, Problem)]
+    requests.produce_all(accepted, came_with)
+    logger.info("batch accepted", sends=len(accepted))
+
+
+def _checked(document: Any, clock: Clock, check: Callable[[SendRequest], None]) -> SendRequest | Problem:
+    try:
+        send = parse_request(document, clock, SmallSend)
+        check(send)
+    except Problem as problem:
+        return problem
+    return send
+
+
+def _at(send: SendRequest, identity: SendIdentity, index: int) -> tuple[SendRequest, SendIdentity] | Problem:
+    try:
+        check_times(send, identity.requested_at_ms)
+    except Problem as problem:
+        return problem
+    return send, replace(identity, send_id=batched_send_id(identity.send_id, index))
+
+
+def _result(found: tuple[SendRequest, SendIdentity] | Problem) -> BatchResult:
+    if isinstance(found, Problem):
+        return {"status": found.status, "send": None, "problem": found.body()}
+    return {"status": 202, "send": accepted_of(*found).body(), "problem": None}
