@@ -39,7 +39,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
@@ -66,13 +66,11 @@ from masscomm.kafka.avro import HttpSchemaRegistry, own_schema
 from masscomm.kafka.offsets import by_topic
 from masscomm.kafka.topics import chain_topics
 from spark_metrics.archive import Archive
-from spark_metrics.batches import Staged, merge_batch, stage_batch
+from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
-from spark_metrics.job import kafka_records, spark_session, topic_names
-from spark_metrics.pipeline import Pipeline
+from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Merged, PostgresSink
-from spark_metrics.staging import Staging
 from spark_metrics.transforms import Facts, exploded, facts
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
@@ -181,31 +179,14 @@ def count_all(
     merged: Callable[[Merged], None] = lambda _: None,
 ) -> None:
     """Count a stream of records to its end, as the metrics job does. `merged` is called after each batch."""
-    staging, staging_sink = Staging(), sink.beside()
 
-    def stage(frame: DataFrame, number: int, beside: Collection[int]) -> Staged:
-        return stage_batch(
-            frame,
-            facts,
-            batch_id=number,
-            staging=staging,
-            sink=staging_sink,
-            database_url=database,
-            archive=archive,
-            learn=set,
-            beside=beside,
-        )
+    def count(frame: DataFrame, number: int) -> None:
+        frame.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
+        merged(count_batch(frame, facts, batch_id=number, sink=sink, database_url=database, archive=archive, learn=set))
+        gc.collect()
 
-    def merge(staged: Staged) -> Merged:
-        done = merge_batch(staged, sink=sink)
-        merged(done)
-        return done
-
-    pipeline = Pipeline(stage, merge)
-    query = records.writeStream.foreachBatch(pipeline.put).option("checkpointLocation", f"{folder}/c")
+    query = records.writeStream.foreachBatch(count).option("checkpointLocation", f"{folder}/c")
     query.trigger(availableNow=True).start().awaitTermination()
-    pipeline.drain()
-    staging_sink.close()
 
 
 def bytes_by_class(pid: int) -> Counter[str]:

@@ -44,7 +44,7 @@ from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import check as check_mark
 from spark_metrics.archived_records import writers_in
 from spark_metrics.database import connect
-from spark_metrics.job import spark_session
+from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings, settings_from
 
 _log = logging.getLogger("erasure")

@@ -14,7 +14,7 @@ from masscomm.errors import Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from spark_metrics.archive import ARCHIVED, OF_RECIPIENTS, PLACE
 from spark_metrics.decode import Writers
-from spark_metrics.job import parses
+from spark_metrics.session import is_usable_schema
 from spark_metrics.transforms import facts
 from spark_metrics.writers import KnownWriters
 
@@ -74,8 +74,7 @@ def writers_in(registry_url: str, spark: SparkSession) -> WritersOf:
     """
 
     def writers_of(wanted: Sequence[tuple[str, int]]) -> Writers:
-        jvm = spark.sparkContext._jvm
-        writers = KnownWriters(HttpSchemaRegistry(registry_url), lambda text: parses(jvm, text))
+        writers = KnownWriters(HttpSchemaRegistry(registry_url), lambda text: is_usable_schema(spark, text))
         refused = writers.learn(wanted).refused
         if refused:
             raise Stop(f"the registry no longer has schemas of archived records: {sorted(refused)}")

@@ -1,23 +1,33 @@
-"""Stages and merges one micro-batch.
+"""Counts one micro-batch: stages and archives its records, and merges them."""
 
-A batch is first staged as if all of its records were new. If some were counted before, it is staged again without them.
-"""
-
+import gc
 import json
 import logging
 import time
-from collections.abc import Callable, Collection
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from masscomm.errors import Retry
 from spark_metrics.archive import Archive
-from spark_metrics.refusals import Place
+from spark_metrics.refusals import (
+    Place,
+    RefusedByPostgres,
+    first_of,
+    places_of,
+    postgres_errors,
+    refused_places,
+    without_places,
+)
+from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
-from spark_metrics.staging import REFUSED, Staging
+from spark_metrics.staging import REFUSED, send
 from spark_metrics.transforms import Facts
+from spark_metrics.waiting import DependencyWaiter
+from spark_metrics.writers import KnownWriters
 
 _log = logging.getLogger(__name__)
 
@@ -26,158 +36,193 @@ _log = logging.getLogger(__name__)
 type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 
-@dataclass
-class Staged:
-    """A batch that is staged and archived, but not merged yet.
+class NewWriters(Exception):
+    """New writers' schemas were learned: the batch must be decoded again."""
 
-    Attributes:
-        records: The records from Kafka.
-        rows: The facts of the records to stage; None: the facts of all records.
-        replayed: The number of records that are left out because an earlier merge consumed them.
-        refused: The schemas that the registry does not have.
-        unstorable: The positions of records that are left out because Postgres rejects them.
+
+class BatchCounter:
+    """Counts the stream's batches. Waits while a dependency is down, learns new writers' schemas, and finds the records
+    that Postgres rejects.
     """
 
-    records: DataFrame
-    facts: Facts
-    batch_id: int
-    attempt: Attempt
-    spent: "_Spent"
-    staging: Staging
-    database_url: str
-    archive: Archive | None = None
-    rows: DataFrame | None = None
-    replayed: int = 0
-    refused: set[tuple[str, int]] = field(default_factory=set)
-    unstorable: Collection[Place] = ()
+    def __init__(
+        self,
+        settings: Settings,
+        sink: PostgresSink,
+        writers: KnownWriters,
+        archive: Archive | None,
+        wait: DependencyWaiter,
+    ) -> None:
+        self._settings, self._sink, self._writers, self._archive, self._wait = settings, sink, writers, archive, wait
+        self._facts: Facts | None = None
+        # The error that ended the stream: Spark's own error quotes only its text.
+        self.failure: Exception | None = None
 
-    def send(self, sink: PostgresSink, learn: Learn | None = None) -> None:
-        """Have the executors stage the rows.
+    def count(self, records: DataFrame, number: int) -> None:
+        """Count a batch of Kafka's records. This is the function of foreachBatch.
 
-        Args:
-            learn: Looks up unknown schemas; None if the batch is staged again.
+        Raises:
+            Retry: A dependency stayed down, or the job stops.
+            RefusedByPostgres: Postgres rejects the batch, also without the records that it rejects.
         """
-        self.staging.send(
-            self.records if self.rows is None else self.rows,
-            self.database_url,
-            self.attempt.number,
-            facts=self.facts if self.rows is None else None,
-            views=sink.views,
-            recipients=sink.recipients,
-        )
-        unknown = sink.not_learned(self.attempt)
-        if unknown and learn is not None:
-            self.refused = learn(unknown)
-        if self.refused:
-            sink.refuse_schemas(self.attempt, self.refused)
-        if self.unstorable:
-            sink.quarantine(self.attempt, self.unstorable)
+        # Spark disables adaptive execution in the session of a stream.
+        records.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
+        try:
+            self._wait.call("Postgres", lambda: self._count_storable(records, number))
+        except Exception as error:
+            self.failure = error
+            raise
+        # py4j's objects form reference cycles, and each may keep a query plan alive in the JVM. Python starts a
+        # collection by the number of objects, which is small, so that without this call tens of megabytes would stay
+        # in the JVM.
+        gc.collect()
 
-    def send_without(self, repeated: Repeated, sink: PostgresSink) -> None:
-        """Stage the batch again without the records that were counted before.
+    def _count_storable(self, records: DataFrame, number: int) -> None:
+        unstorable: list[Place] = []
+        must_search = searched = False
+        while True:
+            try:
+                if must_search:
+                    unstorable, must_search, searched = self._unstorable(records, number), False, True
+                self._count(without_places(records, unstorable), number, self._archive, unstorable=unstorable)
+            except NewWriters:
+                _log.info("reading the batch again with new writer schemas")
+                self._facts = None
+            except RefusedByPostgres:
+                if must_search or searched:
+                    raise
+                must_search = True
+            else:
+                return
 
-        The archive keeps redeliveries in this batch. Replays are removed from it, because the batch that counted them
-        contains them.
-        """
-        whole = self.staging.facts(self.records, self.facts)
-        rows = whole if self.rows is None else self.rows
-        if repeated.floor:
-            self.rows = above(rows, repeated.floor)
-            self.replayed = whole.count() - self.rows.count()
-            if self.archive is not None:  # guard: archive.replays
-                self.archive.remove([self.attempt.number])
-                self.archive.write(above(whole, repeated.floor), self.attempt)
-        else:
-            self.rows = marked(rows, repeated.ids, repeated.twice)
-        sink.staged_again(self.attempt)
-        self.send(sink)
+    def _count(self, records: DataFrame, number: int, archive: Archive | None, **more: Any) -> None:
+        with postgres_errors():
+            count_batch(
+                records,
+                self._known_facts(),
+                batch_id=number,
+                sink=self._sink,
+                database_url=self._settings.database_url,
+                archive=archive,
+                learn=self._learn,
+                **more,
+            )
+
+    def _unstorable(self, records: DataFrame, number: int) -> list[Place]:
+        """Return the positions of the records that Postgres rejects."""
+
+        def fits(some: DataFrame) -> bool:
+            try:
+                self._count(some, number, None, trial=True)
+            except RefusedByPostgres:
+                return False
+            return True
+
+        places = places_of(records)
+        found = refused_places(places, lambda n, without: fits(first_of(records, places[:n], without)))
+        _log.warning("Postgres rejects %d records of %d: %s", len(found), len(places), found[:10])
+        return found
+
+    def _learn(self, unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
+        # This loop retries schema ids that the registry denies.
+        while (learned := self._wait.call("the schema registry", lambda: self._writers.learn(unknown))).asked_again:
+            if learned.added or self._wait.pause():
+                break
+        if learned.added:
+            raise NewWriters
+        if learned.asked_again:
+            raise Retry("the job stops before it has called the registry again")
+        return learned.refused
+
+    def _known_facts(self) -> Facts:
+        """Return the transform that decodes each batch. It is created again after a writer's schema was learned."""
+        if self._facts is None:
+            self._facts = Facts(
+                writers=self._writers.known,
+                far_future_ms=self._settings.far_future_s * 1000,
+                recipients=self._settings.recipient_log,
+            )
+        return self._facts
 
 
-def stage_batch(
+def count_batch(
     records: DataFrame,
     facts: Facts,
     *,
     batch_id: int,
-    staging: Staging,
     sink: PostgresSink,
     database_url: str,
     archive: Archive | None,
     learn: Learn,
-    beside: Collection[int] = (),
     unstorable: Collection[Place] = (),
-    rehearsal: bool = False,
-) -> Staged:
-    """Stage a batch of Kafka's records, and archive it concurrently. merge_batch counts it.
+    trial: bool = False,
+) -> Merged:
+    """Stage, archive and merge a batch of Kafka's records. It is staged as if all of its records were new; if some were
+    counted before, it is staged again without them.
 
-    Raises the errors of `sink`, `learn` and Spark. The same batch may be staged again afterwards.
+    Raises the errors of `sink`, `learn` and Spark. Then nothing is counted, and the batch may be counted again.
 
     Args:
-        facts: Decodes the records. Pass the same object for every batch, because it keeps query plans.
-        staging: Pass the same object for every batch, because it keeps query plans.
-        beside: The numbers of other attempts that are staged and not merged yet.
+        facts: Decodes the records.
         unstorable: The positions of records to quarantine; `records` does not contain them.
-        rehearsal: Whether the batch will be rolled back. The caller then removes the files of `archive`.
+        trial: Whether to roll the merge back.
     """
-    spent = _Spent()
-    whole = None if archive is None else staging.facts(records, facts)
-    kept = None
-    if staging.small and whole is not None:
-        kept = whole.persist()
-    elif sink.recipients:
-        kept = staging.facts(records, facts).persist()
-    try:
-        attempt = sink.begin(beside)
-        staged = Staged(records, facts, batch_id, attempt, spent, staging, database_url, archive, kept)
-        staged.unstorable = unstorable
-        if archive is not None and not rehearsal:
-            _make_room(archive, sink, attempt, beside)
-        files = staging.files(records.sparkSession.sparkContext.defaultParallelism)
-        with archive.written_beside(whole, attempt, files=files) if archive and whole else nullcontext():
-            staged.send(sink, learn)
-            spent.add("stage_ms")
+    timer = _StepTimer()
+    # More tasks than cores cost more than they gain.
+    cores = records.sparkSession.sparkContext.defaultParallelism
+    whole = facts(records.coalesce(cores))
+    rows, replayed = whole, 0
+    attempt = sink.begin()
+
+    def stage() -> None:
+        send(rows, database_url, attempt.number, views=sink.views, recipients=sink.recipients)
+        if unknown := sink.not_learned(attempt):
+            sink.refuse_schemas(attempt, learn(unknown))
+        if unstorable:
+            sink.quarantine(attempt, unstorable)
+        timer.add("stage_ms")
+
+    # Staging and archiving read the same facts, and so does the log of recipients.
+    with _persisted(whole) if archive or sink.recipients else nullcontext():
         if archive is not None:
-            # archive_ms is the time by which archiving took longer than staging.
-            spent.add("archive_ms")
-            # Replays are removed from this batch's files, because an earlier batch has archived them.
-            if floor := sink.floor(attempt):
-                staged.send_without(Repeated(floor, (), ()), sink)
+            _make_room(archive, sink, attempt)
+        files = max(1, cores // 2)
+        with archive.written_beside(whole, attempt, files=files) if archive else nullcontext():
+            stage()
+        # The time by which archiving took longer than staging.
+        timer.add("archive_ms")
+        while True:
+            try:
+                merged = sink.merge(attempt, batch_id=batch_id, batch_ms=timer.all_ms(), replayed=replayed, trial=trial)
+                break
+            except Repeated as repeated:
+                if repeated.floor:
+                    rows = above(rows, repeated.floor)
+                    replayed = whole.count() - rows.count()
+                    # An earlier batch has archived the replays. Redeliveries are archived in this batch.
+                    if archive is not None:  # guard: archive.replays
+                        archive.remove([attempt.number])
+                        archive.write(above(whole, repeated.floor), attempt)
+                else:
+                    rows = marked(rows, repeated.ids, repeated.twice)
+                sink.staged_again(attempt)
+                stage()
+    timer.add("merge_ms")
+    if not trial:
+        _log.info("counted %s", json.dumps({"batch": batch_id} | vars(merged) | timer.ms))
+    return merged
+
+
+@contextmanager
+def _persisted(frame: DataFrame) -> Iterator[None]:
+    frame.persist()
+    try:
+        yield
     finally:
-        if kept is not None:
-            kept.unpersist()
-    return staged
+        frame.unpersist()
 
 
-def merge_batch(staged: Staged, *, sink: PostgresSink, rehearsal: bool = False) -> Merged:
-    """Count the staged records. If some were counted before, stage the batch again without them first.
-
-    Raises the errors of `sink` and Spark. Then nothing is counted, and the batch must be staged again.
-    """
-    spent = staged.spent
-    spent.add("waited_ms")
-    while True:
-        try:
-            merged = sink.merge(
-                staged.attempt,
-                batch_id=staged.batch_id,
-                batch_ms=spent.all_ms(),
-                replayed=staged.replayed,
-                rehearsal=rehearsal,
-            )
-        except Repeated as repeated:
-            staged.send_without(repeated, sink)
-            spent.add("stage_ms")
-        else:
-            spent.add("merge_ms")
-            staged.staging.last_records = merged.records
-            _log.info(
-                "%s %s",
-                "rehearsed" if rehearsal else "counted",
-                json.dumps({"batch": staged.batch_id} | vars(merged) | spent.ms),
-            )
-            return merged
-
-
-class _Spent:
+class _StepTimer:
     """Measures the duration of each step of a batch, in ms."""
 
     def __init__(self) -> None:
@@ -193,8 +238,8 @@ class _Spent:
         return round((time.monotonic() - self._began) * 1000)
 
 
-def _make_room(archive: Archive, sink: PostgresSink, attempt: Attempt, beside: Collection[int]) -> None:
-    left = sink.archiving(attempt, beside)
+def _make_room(archive: Archive, sink: PostgresSink, attempt: Attempt) -> None:
+    left = sink.archiving(attempt)
     if left:
         archive.remove(left)  # guard: archive.uncounted_batch_is_removed
         sink.archive_removed(left)

@@ -38,8 +38,8 @@ from spark_metrics.archive_mark import check
 from spark_metrics.archived_records import archived_facts, decoded_again, writers_in
 from spark_metrics.database import connect
 from spark_metrics.decode import Writers
-from spark_metrics.job import kafka_options, spark_session
 from spark_metrics.served import Served, log_of, tables_of
+from spark_metrics.session import kafka_options, spark_session
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.span import Span, instant
 from spark_metrics.states import blocks_of

@@ -3,11 +3,16 @@ whole.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import psycopg
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from masscomm.errors import Retry
 
 # Topic, partition and offset of a record.
 type Place = tuple[str, int, int]
@@ -74,3 +79,29 @@ def first_of(records: DataFrame, places: Sequence[Place], without: Collection[Pl
 def without_places(records: DataFrame, places: Collection[Place]) -> DataFrame:
     named = ["/".join(map(str, place)) for place in places]
     return records.where(~F.concat_ws("/", "topic", "partition", "offset").isin(named)) if named else records
+
+
+@contextmanager
+def postgres_errors() -> Iterator[None]:
+    """Convert Postgres' errors, also those of executors: to RefusedByPostgres if permanent, else to Retry."""
+    try:
+        yield
+    except (psycopg.Error, Py4JJavaError, PySparkException) as error:
+        if is_permanent(error):  # guard: metrics.permanent_postgres_error
+            raise RefusedByPostgres(_psycopg_line(error)) from error
+        if isinstance(error, psycopg.Error):
+            raise
+        if "psycopg." in str(error):
+            raise Retry(f"Postgres cannot store the staged rows: {_psycopg_line(error)}") from error
+        raise
+
+
+def _psycopg_line(error: Exception) -> str:
+    """Return the line with psycopg's error, without the stack traces of Java and Python."""
+    if isinstance(error, psycopg.Error):
+        return first_line(error)
+    return next(line for line in str(error).splitlines() if "psycopg." in line).strip()[:300]
+
+
+def first_line(error: object) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -35,8 +35,6 @@ class Settings:
         redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted.
         views: Further tables, each as module:VARIABLE of a spark_metrics.views.View. SPARK_VIEWS separates them by
             commas; `none` means no view.
-        rehearse: Whether generated batches are counted and rolled back before the stream begins, so that Spark has
-            compiled its code before the first records.
         recipient_log: Whether a row per recipient is stored (spark_metrics.recipient_log).
         archive_dir: The folder or URL (s3://…) of the archive; empty: no archive.
         ready_file: A file that is written when the query runs.
@@ -55,7 +53,6 @@ class Settings:
     redelivery_window_s: int = 7 * 86_400
     views: tuple[str, ...] = ("spark_metrics.trending:TRENDING",)
     recipient_log: bool = False
-    rehearse: bool = True
     archive_dir: str = ""
     master: str = "local[2]"
     driver_memory: str = "512m"  # Spark rejects a heap below 450 MB
@@ -103,7 +100,6 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),
         views=view_names(text("SPARK_VIEWS", ",".join(Settings.views))),
         recipient_log=text("SPARK_RECIPIENT_LOG", "false").lower() == "true",
-        rehearse=text("SPARK_REHEARSE", "true").lower() != "false",
         archive_dir=text("SPARK_ARCHIVE_DIR", ""),
         master=text("SPARK_MASTER", Settings.master),
         driver_memory=text("SPARK_DRIVER_MEMORY", Settings.driver_memory),

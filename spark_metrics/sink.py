@@ -24,7 +24,6 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 import psycopg
-from psycopg.types.json import Jsonb
 
 from masscomm.domain.grains import SMALLEST, Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
@@ -47,9 +46,6 @@ type Floor = dict[tuple[str, int], int]
 
 # The part number of rows that no Spark task stages.
 _NO_PART = -1
-
-# {topic: {partition: offset or number of records}}
-type Offsets = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True)
@@ -143,13 +139,7 @@ class PostgresSink:
         self._connection: psycopg.Connection[Any] | None = None
         self._ids_loaded = False
         self._epoch: int | None = None
-        self._vacuumed = time.monotonic()
-
-    def beside(self) -> "PostgresSink":
-        """Return another sink of the same driver, for another thread. Call this method after take_over."""
-        other = PostgresSink(self._url, window_s=self._window_s, views=self.views, recipients=self.recipients)
-        other._epoch = self._epoch
-        return other
+        self._vacuumed = self._forgot = time.monotonic()
 
     def connected(self) -> psycopg.Connection[Any]:
         """Return the connection; open a new one if it is broken."""
@@ -198,42 +188,44 @@ class PostgresSink:
                 list(topic_ids.items()),
             )
 
-    def begin(self, beside: Collection[int] = ()) -> Attempt:
-        """Begin an attempt, whose rows are staged afterwards. Delete the staged rows of all other attempts except those
-        in `beside`.
+    def begin(self) -> Attempt:
+        """Begin an attempt, whose rows are staged afterwards. Delete the staged rows of all other attempts, and from
+        time to time the ids that are older than the redelivery window.
 
         Raises Fenced.
         """
         connection = self.connected()
         with connection.transaction():
             self._hold_the_stream(_WEAKLY)
-            connection.execute(_DROP_OTHERS, {"beside": list(beside)})  # guard: metrics.concurrent_attempts
+            connection.execute(_DROP_OTHERS)
             row = connection.execute(_BEGIN).fetchone()
+        assert row is not None  # noqa: S101 - an insert returns its row
+        attempt = Attempt(*row)
         if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
             # VACUUM removes dead rows, which would slow each statement down. TRUNCATE would take longer than the merge
             # of a small batch.
             self._vacuumed = time.monotonic()
             connection.execute(_VACUUM)
-        assert row is not None  # noqa: S101 - an insert returns its row
-        return Attempt(*row)
+        if time.monotonic() - self._forgot > _FORGET_EVERY_S:
+            self._forgot = time.monotonic()
+            _log.info("forgot %d record ids older than the redelivery window", self.forget(attempt))
+        return attempt
 
     def floor(self, attempt: Attempt) -> Floor:
         """Return the next unconsumed offset of each partition with staged replays."""
         rows = self.connected().execute(_REPLAYS, {"attempt": attempt.number})
         return {(topic, partition): offset for topic, partition, offset in rows}
 
-    def archiving(self, attempt: Attempt, beside: Collection[int] = ()) -> list[int]:
-        """Record that the attempt is about to be archived.
-
-        Return the batches that were archived and never counted, except those in `beside`, which may still be counted.
+    def archiving(self, attempt: Attempt) -> list[int]:
+        """Record that the attempt is about to be archived, and return the batches that were archived and never
+        counted.
         """
         with self.connected().transaction():
             self._hold_the_stream(_WEAKLY)
-            left = self.connected().execute(
-                "delete from archive_batches where committed_at is null and batch <> all(%s) returning batch",
-                [list(beside)],
+            uncounted = self.connected().execute(
+                "delete from archive_batches where committed_at is null returning batch"
             )
-            batches = [batch for (batch,) in left]
+            batches = [batch for (batch,) in uncounted]
             # The uncounted batches stay recorded until their files are removed, because the removal can be interrupted.
             self.connected().cursor().executemany(
                 "insert into archive_batches (batch, counted_at) values (%s, %s) on conflict do nothing",
@@ -287,13 +279,13 @@ class PostgresSink:
             )
 
     def merge(
-        self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0, rehearsal: bool = False
+        self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0, trial: bool = False
     ) -> Merged:
         """Count the staged rows of an attempt once. The next attempt deletes them.
 
         Args:
             replayed: The number of replays that were not staged, for the status.
-            rehearsal: Whether to roll back at the end.
+            trial: Whether to roll back at the end.
 
         Raises:
             Repeated: The attempt contains records that were counted before; nothing is counted.
@@ -302,15 +294,15 @@ class PostgresSink:
         """
         done = {"batch_id": batch_id, "batch_ms": batch_ms, "replayed": replayed}
         try:
-            return self._merged(attempt, done, rehearsal=rehearsal)
+            return self._merged(attempt, done, trial=trial)
         except _Counted:
             repeated = self._repeated(attempt)
         if repeated.ids or repeated.twice:
             raise repeated
         # The ids that conflicted were older than the redelivery window; _repeated has deleted them.
-        return self._merged(attempt, done, rehearsal=rehearsal)
+        return self._merged(attempt, done, trial=trial)
 
-    def _merged(self, attempt: Attempt, done: dict[str, int], *, rehearsal: bool) -> Merged:
+    def _merged(self, attempt: Attempt, done: dict[str, int], *, trial: bool) -> Merged:
         self._load_ids()
         connection = self.connected()
         names: dict[str, Any] = {
@@ -346,7 +338,7 @@ class PostgresSink:
             connection.execute(_ARCHIVED, names | {"window_s": self._window_s})
             merged = Merged(records, records - quarantined - new, quarantined, done["replayed"], late)
             connection.execute(_BATCH_DONE, {"stream": STREAM} | done | vars(merged))
-            if rehearsal:
+            if trial:
                 raise psycopg.Rollback(transaction)
         return merged
 
@@ -416,58 +408,6 @@ class PostgresSink:
             return counted_ids.forget(self.connected(), before)
 
 
-class StatusWriter:
-    """Writes the stream's progress to the tables stream_status and stream_watermark.
-
-    Args:
-        sink: A sink for the thread that writes the status.
-        epoch: The epoch of this driver, as take_over returned it.
-    """
-
-    def __init__(self, sink: PostgresSink, epoch: int) -> None:
-        self._sink = sink
-        self._epoch = epoch
-
-    def state(self, state: str) -> None:
-        """Set the state: waiting, running or stopped. The call has no effect if another driver has taken over."""
-        self._sink.connected().execute(
-            "update stream_status set state = %(state)s,"
-            " ready_at = case when %(state)s = 'running' then now() else ready_at end"
-            " where stream = %(stream)s and epoch = %(epoch)s",
-            {"state": state, "stream": STREAM, "epoch": self._epoch},
-        )
-
-    def consumed(
-        self,
-        watermark_ms: int | None,
-        lag: int,
-        end_offsets: Offsets,
-        *,
-        lags: Offsets | None = None,
-        grace_ms: int = 0,
-        input_rate: float | None = None,
-    ) -> None:
-        """Store the progress of the stream.
-
-        Args:
-            watermark_ms: The watermark in ms since the epoch; None before the first.
-            lag: The number of unmerged records.
-            end_offsets: The end offsets of the topics.
-            lags: The numbers of unmerged records by partition.
-            grace_ms: The minimum time between the end of a bucket and its completeness.
-            input_rate: The consumed records per second.
-        """
-        with self._sink.connected().transaction():
-            self._sink.connected().execute(
-                "update stream_status set lag = %s, end_offsets = %s, lags = %s, input_rate = %s"
-                " where stream = %s and epoch = %s",
-                [lag, Jsonb(end_offsets), Jsonb(lags or {}), input_rate, STREAM, self._epoch],
-            )
-            if watermark_ms is not None:
-                names = {"stream": STREAM, "ms": watermark_ms, "grace_ms": grace_ms}
-                self._sink.connected().execute(_WATERMARK, names)
-
-
 _TAKE_OVER = """
 insert into stream_status (stream, epoch, state, started_at) values (%(stream)s, 1, 'waiting', now())
 on conflict (stream) do update
@@ -482,15 +422,6 @@ set batch_id = %(batch_id)s, finished_at = clock_timestamp(), batch_ms = %(batch
 where stream = %(stream)s
 """
 
-# The watermark must not fall if this driver's clock is behind that of the previous driver.
-_WATERMARK = """
-insert into stream_watermark (stream, watermark, updated_at, grace_ms)
-values (%(stream)s, to_timestamp(%(ms)s / 1000.0), now(), %(grace_ms)s)
-on conflict (stream) do update
-    set watermark = greatest(stream_watermark.watermark, excluded.watermark), updated_at = excluded.updated_at,
-        grace_ms = excluded.grace_ms
-"""
-
 # The strong lock excludes two merges, or a merge and a swap, at the same time. The weak lock, for staging, conflicts
 # only with a swap and with the start of another driver.
 _HELD = b"select epoch from stream_status where stream = %s "
@@ -499,9 +430,10 @@ _ALONE, _WEAKLY = b"for no key update", b"for key share"  # guard: metrics.secon
 _LOCK_TIMEOUT = "select set_config('lock_timeout', %s, true)"
 
 _VACUUM_EVERY_S = 5.0
+_FORGET_EVERY_S = 600.0
 _STAGED = ("staging_tasks", *TABLES)
 _TRUNCATE = b"truncate " + ", ".join(("staging_attempts", *_STAGED)).encode()
-_DROP_OTHER = "of_{table} as (delete from {table} where attempt <> all(%(beside)s))"
+_DROP_OTHER = "of_{table} as (delete from {table})"
 _DROP_OTHERS = f"with {', '.join(_DROP_OTHER.format(table=table) for table in _STAGED)} select".encode()
 # VACUUM must not truncate the tables, because truncation needs an exclusive lock.
 _VACUUM = b"vacuum (truncate false) " + ", ".join(_STAGED).encode()

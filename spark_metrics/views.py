@@ -4,10 +4,13 @@ A view is merged in the transaction that counts a batch, so it is as exact as th
 compares the counts. docs/metrics-views.md shows how to add a view.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
+from io import StringIO
 from typing import Any, LiteralString
 
 import psycopg
@@ -17,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
-from spark_metrics.prepared import is_repeatable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,7 @@ class View:
         keys: The columns of the primary key, including `bucket` (timestamptz).
         sums: The other columns, bigint; batches are added to them.
         transform: Makes rows of keys and sums from the rows of spark_metrics.transforms.sums. It must depend on these
-            rows only, because its plan is cached (spark_metrics.prepared) and recompute repeats it.
+            rows only, because recompute repeats it.
         step_s: Every bucket begins at a multiple of this number of seconds.
         keep: The age at which spark_metrics.retention deletes a bucket; None: never.
     """
@@ -56,7 +58,7 @@ class View:
             rows = self.rows_to_stage(spark.createDataFrame([], _SUMS))
         except PySparkException as error:
             raise Stop(f"the transform of the view {self.table} cannot be planned: {error}") from error
-        if not is_repeatable(rows):  # guard: views.repeatable
+        if not _is_repeatable(rows):  # guard: views.repeatable
             raise Stop(
                 f"the transform of the view {self.table} depends on when it runs, or on chance: counted again, the view"
                 " would be another one"
@@ -84,6 +86,32 @@ class View:
             added=listed("{c} = t.{c} + excluded.{c}", self.sums),
         )
 
+
+# Functions whose results depend on the time, the user, the partition or chance.
+_NOT_REPEATABLE = re.compile(
+    r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id|input_file_name"
+    r"|now|localtimestamp|current_\w+|user|session_user)\(",
+    re.IGNORECASE,
+)
+
+
+def _is_repeatable(frame: DataFrame) -> bool:
+    """Return whether the frame always has the same result for the same rows, by the functions in its plan."""
+    conf = frame.sparkSession.conf
+    lengths = {name: str(conf.get(name)) for name in _PLAN_LENGTHS}
+    for name in lengths:
+        conf.set(name, _WHOLE_PLAN)
+    try:
+        with redirect_stdout(StringIO()) as plan:
+            frame.explain(mode="extended")
+    finally:
+        for name, length in lengths.items():
+            conf.set(name, length)
+    return _NOT_REPEATABLE.search(plan.getvalue()) is None
+
+
+_PLAN_LENGTHS = ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields")
+_WHOLE_PLAN = 1_000_000
 
 # The columns of spark_metrics.transforms.sums.
 _SUMS = (

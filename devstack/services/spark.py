@@ -33,9 +33,7 @@ def service(config: StackConfig) -> Service:
     return Service(
         name="spark",
         command=[sys.executable, "-m", "spark_metrics.job"],
-        # The rehearsal of the job (test batches before the first real one) is disabled, because it would take longer
-        # than the start of all other services.
-        environment={**function_environment(config), **spark_environment(config), "SPARK_REHEARSE": "false"},
+        environment={**function_environment(config), **spark_environment(config)},
         # The job starts although Kafka and the registry are not ready, because it starts slowly and waits for them
         # itself.
         depends_on=("postgres", "tables"),

@@ -167,36 +167,6 @@ MUTANTS = (
         no_cell="the ids of the records are refused as well, for as long as a cell lasts",
     ),
     Mutant(
-        guard="metrics.staged_again_first",
-        rule="A batch that must be staged again is merged before later batches.",
-        change=Replaced("return"),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
-    ),
-    Mutant(
-        guard="metrics.failed_merge",
-        rule="No batch is merged after a batch that cannot be merged.",
-        change=Replaced("self._merging, failure = None, None"),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
-    ),
-    Mutant(
-        guard="metrics.two_batches",
-        rule="At most two batches are in progress: one is staged, one is merged.",
-        change=Removed(),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
-    ),
-    Mutant(
-        guard="metrics.watermark",
-        rule="The watermark passes a batch only when it is merged.",
-        change=Always(),
-        no_cell="a cell asks for a watermark when all is at rest",
-    ),
-    Mutant(
-        guard="metrics.concurrent_attempts",
-        rule="A new attempt keeps the rows of attempts that are staged concurrently.",
-        change=Becomes('connection.execute(_DROP_OTHERS, {"beside": []})'),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
-    ),
-    Mutant(
         guard="metrics.second_driver",
         rule="A second driver waits for the driver that stages.",
         change=Becomes('b"for no key update", b""'),
@@ -787,24 +757,6 @@ MUTANTS = (
         rule="The archive names an erased user as the log does.",
         change=Never(),
         no_cell=NO_ERASURE,
-    ),
-    Mutant(
-        guard="prepared_plans.own_rows",
-        rule="A prepared plan reads the rows of its own batch.",
-        change=Returns("self.node"),
-        no_cell=ONE_PLAN,
-    ),
-    Mutant(
-        guard="prepared_plans.other_columns",
-        rule="Other columns have a plan of their own.",
-        change=Without(2),
-        no_cell=ONE_PLAN,
-    ),
-    Mutant(
-        guard="prepared_plans.subqueries",
-        rule="A plan with a subquery is not prepared.",
-        change=Never(),
-        no_cell=ONE_PLAN,
     ),
     Mutant(
         guard="views.repeatable",

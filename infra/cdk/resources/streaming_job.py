@@ -26,7 +26,7 @@ from infra.cdk.resources.spark_application import spark_application
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")
-# The options equal those in spark_metrics/job.py, which has their reasons; a test compares them.
+# The options equal those in spark_metrics/session.py, which has their reasons; a test compares them.
 _AVRO_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"

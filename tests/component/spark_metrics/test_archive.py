@@ -4,7 +4,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,17 +24,16 @@ from masscomm.domain.categories import categories
 from masscomm.domain.ids import chunk_id, derived_id
 from masscomm.errors import Stop
 from masscomm.kafka.avro import own_schema
-from spark_metrics import transforms
+from spark_metrics import batches, transforms
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.archived_records import archived_facts
-from spark_metrics.batches import Staged, merge_batch, stage_batch
+from spark_metrics.batches import count_batch
 from spark_metrics.decode import Writers
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
-from spark_metrics.sink import Attempt, PostgresSink
+from spark_metrics.sink import Attempt, Merged, PostgresSink
 from spark_metrics.span import Span
-from spark_metrics.staging import Staging
 from spark_metrics.transforms import Facts, facts
 from spark_metrics.views import load_views
 from tests.support.spark.metrics_job import wait_until
@@ -108,22 +107,17 @@ class Stream:
         claim(self.sink.connected(), self.archive)
         self.batches = 0
 
-    def stage(self, *records: Record, beside: Collection[int] = ()) -> Staged:
+    def count(self, *records: Record) -> Merged:
         self.batches += 1
-        return stage_batch(
+        return count_batch(
             self.frame(records),
             Facts(writers=WRITERS, far_future_ms=86_400_000, recipients=self.recipients),
-            staging=Staging(),
             batch_id=self.batches,
             sink=self.sink,
             database_url=self.settings.database_url,
             archive=self.archive,
             learn=lambda unknown: set(unknown),
-            beside=beside,
         )
-
-    def count(self, *records: Record) -> None:
-        merge_batch(self.stage(*records), sink=self.sink)
 
     def facts(self, *records: Record) -> Any:
         return self.frame(records).transform(facts, writers=WRITERS, far_future_ms=86_400_000)
@@ -499,7 +493,7 @@ def test_archived_batch_that_failed_staging_is_archived_anew(stream: Stream, mon
         raise ConnectionError("the database is down")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Staging, "send", refuse)
+        broken.setattr(batches, "send", refuse)
         with pytest.raises(ConnectionError):
             stream.count(a_send(0))
     (left,) = batch_folders(stream)
@@ -527,11 +521,9 @@ def test_a_batch_that_cannot_be_archived_is_not_counted(stream: Stream, monkeypa
 
 @pytest.mark.kills(guard="archive.replays")
 def test_replay_detected_at_the_merge_is_archived_once(stream: Stream) -> None:
-    """The second batch is archived before the first is merged, so its repeated records are archived at first."""
-    first = stream.stage(a_send(0), a_send(1))
-    second = stream.stage(a_send(0), a_send(1), a_send(2), beside=[first.attempt.number])
-    merge_batch(first, sink=stream.sink)
-    assert merge_batch(second, sink=stream.sink).replayed == 2
+    """A batch is archived before the merge detects that it repeats records."""
+    stream.count(a_send(0), a_send(1))
+    assert stream.count(a_send(0), a_send(1), a_send(2)).replayed == 2
     assert stream.offsets() == [0, 1, 2]
     assert stream.differing() == 0
 

@@ -14,9 +14,10 @@ import psycopg
 import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
-from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, StagingLost, StatusWriter
+from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, StagingLost
 from spark_metrics.staging import copy_rows
 from spark_metrics.states import RUN
+from spark_metrics.status import StatusWriter
 from spark_metrics.transforms import Problem
 from tests.support.spark.metrics_job import wait_until
 
@@ -398,39 +399,20 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
     other.close()
 
 
-@pytest.mark.kills(guard="metrics.concurrent_attempts")
-def test_batch_is_staged_while_another_is_merged(sink: PostgresSink, database: str) -> None:
-    """Beginning an attempt drops only finished attempts, and its lock on the stream does not block a merge."""
-    beside, other = sink.beside(), PostgresSink(database)
-    first = beside.begin()
-    stage(beside, first, [Record(0, number=1)])
-    beside.archiving(first)
-    left = beside.begin([first.number])
-    stage(beside, left, [Record(1, number=2)])
-    beside.archiving(left, [first.number])
-    # During a long merge the next attempt can begin, but another driver cannot take over.
-    for connection in (beside.connected(), other.connected()):
-        connection.execute("set lock_timeout = '50ms'")
+def test_takeover_waits_for_a_merge(sink: PostgresSink, database: str) -> None:
+    other = PostgresSink(database)
+    other.connected().execute("set lock_timeout = '50ms'")
     with sink.connected().transaction():
         sink.connected().execute("select from stream_status for no key update")
-        second = beside.begin([first.number])
-        stage(beside, second, [Record(1, number=2)])
-        assert beside.archiving(second, [first.number]) == [left.number]
         with pytest.raises(psycopg.errors.LockNotAvailable):
             other.take_over()
-    with beside.connected().transaction():
-        beside.connected().execute("select from stream_status for key share")
-        with pytest.raises(psycopg.errors.LockNotAvailable):
-            other.take_over()
-    assert sink.merge(first, batch_id=0).records == 1
-    assert sink.merge(second, batch_id=1).records == 1
-    assert totals(sink) == {"sent": 6}
-    staged = sink.connected().execute("select distinct attempt from staging_counts order by 1").fetchall()
-    assert staged == [(first.number,), (second.number,)]
-    beside.begin()
+    other.close()
+
+
+def test_beginning_an_attempt_drops_all_other_attempts(sink: PostgresSink) -> None:
+    stage(sink, sink.begin(), [Record(0, number=1)])
+    sink.begin()
     assert sink.connected().execute("select count(*) from staging_counts").fetchone() == (0,)
-    for each in (beside, other):
-        each.close()
 
 
 @pytest.mark.kills(guard="metrics.second_driver")
@@ -447,19 +429,6 @@ def test_takeover_waits_for_a_staging_driver(sink: PostgresSink, database: str) 
     with pytest.raises(Fenced):
         sink.archiving(attempt)
     other.close()
-
-
-def test_batch_staged_during_its_records_merge_counts_once(sink: PostgresSink) -> None:
-    """The merge checks counted_ids, because the records were not counted yet when the batch was staged."""
-    first = sink.begin()
-    stage(sink, first, [Record(0, number=1)])
-    second = sink.begin([first.number])
-    stage(sink, second, [Record(1, number=1)])
-    sink.merge(first, batch_id=0)
-    with pytest.raises(Repeated) as repeated:
-        sink.merge(second, batch_id=1)
-    assert list(repeated.value.ids) == [("outcome", str(UUID(int=1)))]
-    assert totals(sink) == {"sent": 3}
 
 
 def test_failed_merge_changes_nothing(sink: PostgresSink) -> None:

@@ -94,7 +94,6 @@ def jobs_on(config: StackConfig, database: str, folder: Path) -> Iterator[StartJ
         here = {
             "SPARK_READY_FILE": str(folder / f"ready-{len(jobs)}"),
             "SPARK_TRIGGER_MS": "200",
-            "SPARK_REHEARSE": "false",
             "SPARK_DENIED_SCHEMA_RETRY_S": "1",
         }
         jobs.append(launch(config, database, folder, folder / f"job-{len(jobs)}.log", **(here | environment)))

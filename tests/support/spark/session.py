@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from devstack.setup import JARS
-from spark_metrics.job import spark_session
+from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings
 
 # py4j leaves sockets of ended threads to the garbage collector, which warns of them at any time.

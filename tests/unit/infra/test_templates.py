@@ -16,7 +16,7 @@ from infra.cdk.profiles import API_KEYS, PROFILES
 from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import cdc_topics, chain_topics, in_lane
-from spark_metrics.job import AVRO_OPTIONS
+from spark_metrics.session import AVRO_OPTIONS
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
 from tests.support.inputs import receipt_events
 

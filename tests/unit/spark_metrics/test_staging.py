@@ -9,13 +9,13 @@ from typing import Any
 from uuid import UUID
 
 import fastavro
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from masscomm.domain import ids
 from masscomm.domain.statuses import RANK, Status
 from masscomm.kafka.avro import own_schema
-from spark_metrics.staging import REFUSED, TABLES, Rows, Staging, rows_of, together
+from spark_metrics.staging import REFUSED, TABLES, Rows, grouped, packed_rows, rows_of
 from spark_metrics.states import BLOCK, blocks_of, status_of
 from spark_metrics.transforms import facts
 
@@ -77,8 +77,7 @@ def facts_of(records: DataFrame) -> DataFrame:
 
 
 def staged(frame: DataFrame) -> Rows:
-    staging = Staging()
-    return rows_of(bytes(row) for (row,) in staging.rows(staging.groups(frame)).collect())
+    return rows_of(frame.transform(grouped).transform(packed_rows).collect())
 
 
 def named(table: str, rows: Sequence[Any]) -> list[dict[str, Any]]:
@@ -165,17 +164,3 @@ def test_equal_counts_of_several_partitions_are_one_row(kafka_frame: Callable[[A
         "staging_ids": 1,
         "staging_positions": 4,
     }
-
-
-def test_groups_are_spread_over_the_tasks(spark: SparkSession) -> None:
-    def frame(rows: int, partitions: int) -> DataFrame:
-        return spark.range(0, rows, 1, partitions)
-
-    def sizes(rows: DataFrame) -> list[int]:
-        return sorted(len(part) for part in rows.rdd.glom().collect())
-
-    few = [frame(1, 1), frame(2, 2)]
-    assert sizes(together([frame(10, 2)], few, tasks=2)) == [5, 8]
-    assert sizes(together([frame(10, 2), frame(100, 2)], few, tasks=2)) == [5, 5, 50, 53]
-    assert sizes(together([frame(10, 2), frame(100, 2)], few, tasks=1)) == [113]
-    assert sizes(together([frame(10, 2)], [], tasks=2)) == [5, 5]

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from masscomm.errors import Stop
-from spark_metrics.job import passed
 from spark_metrics.starting import Start, check_topics, start_of
+from spark_metrics.status import passed
 from spark_metrics.watermark import Ends
 
 ENDS = Ends(
@@ -59,15 +59,8 @@ def test_lag_counts_from_the_start_offsets() -> None:
     assert start_of({("outcome", 0): 7}, ENDS, may_be_lost=False).records_up_to(ENDS) == 2 + 4 + 5
 
 
-@pytest.mark.kills(guard="metrics.watermark")
-@pytest.mark.parametrize(("merged_up_to", "offset"), [(4, 10), (3, 7), (2, None)])
-def test_offsets_are_passed_once_their_batch_is_merged(merged_up_to: int, offset: int | None) -> None:
-    """The watermark must not pass records that are only staged."""
+def test_offsets_are_passed_once_their_batch_is_finished() -> None:
     source = {"startOffset": {"outcome": {"0": 7}}, "endOffset": {"outcome": {"0": 10}}}
-    expected = {} if offset is None else {"outcome": {0: offset}}
-    assert passed({"batchId": 4, "sources": [source]}, merged_up_to) == expected
-
-
-def test_before_the_first_batch_nothing_is_passed() -> None:
-    assert passed(None, -1) == {}
-    assert passed({"batchId": 0, "sources": [{"startOffset": None, "endOffset": {"outcome": {"0": 3}}}]}, -1) == {}
+    assert passed({"batchId": 4, "sources": [source]}) == {"outcome": {0: 10}}
+    assert passed({"batchId": 0, "sources": [{"startOffset": None, "endOffset": None}]}) == {}
+    assert passed(None) == {}

@@ -1,0 +1,145 @@
+"""Creates the Spark session, and reads the topics' records with it."""
+
+import json
+import os
+import sys
+from importlib.resources import files
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import StructType
+
+from masscomm.aws.authentication import spark_kafka_options
+from masscomm.kafka import topics
+from spark_metrics.settings import EMR, Settings
+from spark_metrics.sources import SOURCES
+
+_FETCH_WAIT_MS = 10
+_POLL_RECORDS = 5_000
+
+# Limit the lengths in Avro values: a corrupt record of a few bytes could otherwise request gigabytes and end the
+# process. Records have at most 1 MiB, and an item has at least one byte. The fast reader needs a third less time.
+AVRO_OPTIONS = (
+    "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
+    " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
+    " -Dorg.apache.avro.limits.string.maxLength=2200000"
+    " -Dorg.apache.avro.fastread=true"
+)
+
+
+def topic_names() -> list[str]:
+    """Return the names of all topics that the job consumes."""
+    return [topic for source in SOURCES for topic in source.topics()]
+
+
+def spark_session(settings: Settings) -> SparkSession:
+    """Return the Spark session. On EMR, the job's submission defines its resources; elsewhere it is a small session
+    without a UI, on the loopback address.
+    """
+    options = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "true",
+        # Aggregation collects ids and positions into lists, with few groups per partition. The fallback to sorting
+        # would be slower.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+        # If a record has a header twice, the last one counts.
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # An out-of-range value becomes null, and its record is quarantined. With ANSI mode, an exception would stop the
+        # stream at this record.
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        # Limit the data that Spark keeps about finished jobs for the UI: half a megabyte per batch.
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.ui.dagGraph.retainedRootRDDs": "10",
+        # Shorten the text of each plan, which only the disabled UI uses.
+        "spark.sql.maxPlanStringLength": "1000",
+        "spark.sql.debug.maxToStringFields": "5",
+        # Disable the stack trace of each expression, which only error messages use. In Python, it takes a dozen calls
+        # into the JVM per expression.
+        "spark.sql.dataFrameQueryContext.enabled": "false",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+    }
+    builder = SparkSession.builder.appName("masscomm metrics")
+    if settings.master != EMR:
+        builder = builder.master(settings.master)
+        options |= _on_one_machine(settings)
+    if settings.master.startswith("local"):
+        # Executors are child processes of this process, and "python3" may be another interpreter.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if settings.master != EMR:
+        spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
+    return spark
+
+
+def _on_one_machine(settings: Settings) -> dict[str, str]:
+    logging_file = files("spark_metrics").joinpath("log4j2.properties")
+    return {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": (
+            f"{settings.java_options} {AVRO_OPTIONS} -Dlog4j2.configurationFile={logging_file}"
+        ),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        # Shuffled data is mainly ids, which cannot be compressed, and stays on this machine.
+        "spark.shuffle.compress": "false",
+        **({"spark.jars": settings.jars} if settings.jars else {}),
+    }
+
+
+def kafka_options(settings: Settings) -> dict[str, str]:
+    """Return the options of Spark's Kafka source: all topics that the job consumes, committed records only."""
+    return {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "subscribe": ",".join(topic_names()),
+        # Spark would read the records of aborted transactions by default; masscomm's functions ignore them.
+        "kafka.isolation.level": "read_committed",  # guard: metrics.read_committed
+        **spark_kafka_options(topics.SPARK_GROUP),
+    }
+
+
+def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
+    """Return the stream of all topics' records.
+
+    Args:
+        starting: The first offsets if there is no checkpoint, as Spark's startingOffsets.
+    """
+    return (
+        spark.readStream.format("kafka")
+        .options(**kafka_options(settings))
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        .option("failOnDataLoss", settings.fail_on_data_loss)
+        .option("includeHeaders", True)
+        # Spark requests the end offset after each fetch, and the broker responds in order per connection. At the end of
+        # a partition, the default wait of 500 ms would therefore delay each batch.
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+        # Spark polls again after the records of the last poll, so one poll may return as many records as one fetch.
+        .option("kafka.max.poll.records", _POLL_RECORDS)
+        .load()
+        # Spark copies each selected column, so only the needed ones are selected.
+        .select("topic", "partition", "offset", "timestamp", "value", "headers")
+    )
+
+
+def is_usable_schema(spark: SparkSession, schema: str) -> bool:
+    """Return whether Spark can decode values of this Avro schema, and the schema is a record."""
+    try:
+        decoded = spark.createDataFrame([], "value binary").select(from_avro("value", schema).alias("value"))
+        # Decoding adds a field to the schema's JSON, so Python must be able to parse it as well.
+        return isinstance(decoded.schema["value"].dataType, StructType) and isinstance(
+            json.loads(schema).get("fields"), list
+        )
+    except (PySparkException, Py4JJavaError):
+        return False

@@ -1,0 +1,51 @@
+"""Waits for dependencies that are down."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import psycopg
+
+from masscomm.errors import Retry
+from spark_metrics.refusals import first_line
+from spark_metrics.sink import StagingLost
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.5
+
+
+class DependencyWaiter:
+    """Repeats calls to dependencies that are down, until the job stops.
+
+    Args:
+        wait_s: How long a dependency may be down.
+
+    Attributes:
+        stopped: Set when the job is to stop.
+    """
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self.stopped = threading.Event()
+
+    def pause(self) -> bool:
+        """Wait for a moment, and return whether the job is to stop."""
+        return self.stopped.wait(_PAUSE_S)
+
+    def call[T](self, dependency: str, attempt: Callable[[], T]) -> T:
+        """Repeat a call until it succeeds, and return its result. Raises Retry after wait_s, or when the job stops."""
+        deadline = time.monotonic() + self._wait_s
+        logged = ""
+        while True:
+            try:
+                return attempt()
+            except (Retry, StagingLost, psycopg.OperationalError) as error:
+                reason = first_line(error)
+                if self.stopped.is_set() or time.monotonic() > deadline:
+                    raise Retry(f"{dependency} stayed down for {self._wait_s:.0f} s: {reason}") from error
+                if reason != logged:
+                    _log.warning("waiting for %s: %s", dependency, reason)
+                    logged = reason
+            self.pause()
