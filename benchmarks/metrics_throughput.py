@@ -57,7 +57,7 @@ from pyspark.sql import functions as F
 from benchmarks.processor_time import spent
 from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
-from devstack.setup import JARS
+from devstack.services.spark import spark_jars
 from devstack.stack import Stack
 from masscomm.domain import ids
 from masscomm.domain.grains import Grain
@@ -68,10 +68,11 @@ from masscomm.kafka.topics import chain_topics
 from spark_metrics.archive import Archive
 from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
+from spark_metrics.facts import Facts, facts
 from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Merged, PostgresSink
-from spark_metrics.transforms import Facts, exploded, facts
+from spark_metrics.sums import exploded
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.support.servers.metrics_database import metrics_database
@@ -426,7 +427,7 @@ def settings_of(stack: StackConfig, batch: int) -> Settings:
         bootstrap_servers=stack.kafka_bootstrap,
         registry_url=stack.registry_url,
         database_url="",
-        jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
+        jars=spark_jars(),
         max_offsets_per_trigger=batch,
         driver_memory="2g",
         java_options=JAVA_OPTIONS,

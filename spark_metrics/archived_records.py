@@ -1,4 +1,4 @@
-"""Reads the archive's rows as facts (see spark_metrics.transforms), including rows that earlier versions wrote.
+"""Reads the archive's rows as facts (see spark_metrics.facts), including rows that earlier versions wrote.
 
 Earlier versions stored whole records (value and headers) without the columns that are computed from them. Such records
 are decoded again, and a compaction stores the result without value and headers.
@@ -14,8 +14,8 @@ from masscomm.errors import Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from spark_metrics.archive import ARCHIVED, OF_RECIPIENTS, PLACE
 from spark_metrics.decode import Writers
+from spark_metrics.facts import facts
 from spark_metrics.session import is_usable_schema
-from spark_metrics.transforms import facts
 from spark_metrics.writers import KnownWriters
 
 # Returns the writers' schemas of (kind, schema id) pairs.

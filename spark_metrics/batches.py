@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from masscomm.errors import Retry
 from spark_metrics.archive import Archive
+from spark_metrics.facts import Facts
 from spark_metrics.refusals import (
     Place,
     RefusedByPostgres,
@@ -25,7 +26,6 @@ from spark_metrics.refusals import (
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
 from spark_metrics.staging import REFUSED, send
-from spark_metrics.transforms import Facts
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
 

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import psycopg
 
+from spark_metrics.sql import read_sql
+
 _log = logging.getLogger(__name__)
 
 _ID_BYTES = 16
@@ -39,7 +41,7 @@ def remember(connection: psycopg.Connection[Any], attempt: int, counted_at: date
     for source, ids in _staged(connection, attempt).items():
         _copy(connection, source, ids)
         copied += len(ids) // _ID_BYTES
-    connection.execute(_REMEMBER, {"attempt": attempt, "at": counted_at})
+    connection.execute(read_sql("remember_ids"), {"attempt": attempt, "at": counted_at})
     return copied
 
 
@@ -54,7 +56,7 @@ def repeated(connection: psycopg.Connection[Any], attempt: int) -> tuple[Ids, Id
 def forget(connection: psycopg.Connection[Any], before: datetime) -> int:
     """Delete the ids of merges before a time, and return their number."""
     forgotten = 0
-    while row := connection.cursor(binary=True).execute(_FORGET_ONE, [before]).fetchone():
+    while row := connection.cursor(binary=True).execute(read_sql("oldest_ids_before"), [before]).fetchone():
         source, ids = row
         connection.execute(_TEMPORARY)
         _copy_rows(connection, "these_ids (source, record_id)", ids, source)
@@ -124,23 +126,12 @@ def _rows(ids: bytes, *texts: str) -> bytes:
 
 _STAGED_IDS = "select source, array_agg(ids) from staging_ids where attempt = %s group by source"
 
-_REMEMBER = """
-insert into counted_batches (source, counted_at, ids)
-select source, %(at)s, string_agg(ids, ''::bytea) from staging_ids where attempt = %(attempt)s group by source
-"""
-
 _TEMPORARY = "create temporary table if not exists these_ids (source text, record_id uuid) on commit drop"
 
 # guard: metrics.counted_ids
 _COUNTED = "select distinct source, record_id::text from these_ids join counted_records using (record_id, source)"
 
 _TWICE = "select source, record_id::text from these_ids group by source, record_id having count(*) > 1"
-
-_FORGET_ONE = """
-delete from counted_batches
-where ctid = (select ctid from counted_batches where counted_at < %s order by counted_at limit 1)
-returning source, ids
-"""
 
 _EMPTY = b"truncate " + ", ".join((*_TABLES.values(), _OTHERS)).encode()
 

@@ -25,14 +25,14 @@ CHECKSUM = "masscomm_checksum"
 type Writers = Mapping[str, Mapping[int, str]]
 
 
-def wire_header(writers: Writers, beside: Sequence[str] = ()) -> list[Column]:
+def wire_header(writers: Writers, kept: Sequence[str] = ()) -> list[Column]:
     """Return the record's position, timestamp, value and headers, its `source` and its `schema_id`.
 
     The input has the columns of Spark's Kafka source. `source` is the kind of the topic's records. `schema_id` is null
     if the value does not begin with a zero byte and a schema id.
 
     Args:
-        beside: Further columns to keep.
+        kept: Further columns to keep.
     """
     known = {schema_id for schemas in writers.values() for schema_id in schemas}
     return [
@@ -42,7 +42,7 @@ def wire_header(writers: Writers, beside: Sequence[str] = ()) -> list[Column]:
         *map(F.col, ("value", "headers")),
         kind_of(F.col("topic")).alias("source"),
         _schema_id(F.col("value"), known).alias("schema_id"),
-        *map(F.col, beside),
+        *map(F.col, kept),
     ]
 
 
@@ -90,7 +90,7 @@ def origin() -> Column:
 
 
 def decoded(
-    writers: Writers, *, recipients: bool = False, beside: Sequence[str] = (), strict: bool = True
+    writers: Writers, *, recipients: bool = False, kept: Sequence[str] = (), strict: bool = True
 ) -> list[Column]:
     """Return the columns of wire_header, a struct column for each source (`send`, `delivery`, `outcome`), and `known`.
 
@@ -100,11 +100,11 @@ def decoded(
     Args:
         writers: The known writers' schemas.
         recipients: Whether to include the users of outcomes.
-        beside: Further columns to keep.
+        kept: Further columns to keep.
         strict: Whether to append a checksum to each value and decode Source.texts, as read_as_functions needs.
     """
     return [
-        *map(F.col, (*_RECORD, *beside)),
+        *map(F.col, (*_RECORD, *kept)),
         _known(writers).alias("known"),
         *[
             _decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind)
@@ -145,7 +145,7 @@ def _with_checksum(schema: str) -> str:
     return json.dumps(record | {"fields": [*record["fields"], {"name": CHECKSUM, "type": fixed}]})
 
 
-def read_as_functions(*, recipients: bool = False, beside: Sequence[str] = ()) -> list[Column]:
+def read_as_functions(*, recipients: bool = False, kept: Sequence[str] = ()) -> list[Column]:
     """Return the columns of `decoded`, with a null struct for each value that masscomm.kafka.avro.Codec rejects.
 
     The codec rejects values with trailing bytes, and values whose texts (Source.texts) are not UTF-8.
@@ -162,7 +162,7 @@ def read_as_functions(*, recipients: bool = False, beside: Sequence[str] = ()) -
         return whole & F.is_valid_utf8(texts.cast("string"))  # guard: metrics.texts_not_counted
 
     return [
-        *map(F.col, (*_RECORD, *beside, "known")),
+        *map(F.col, (*_RECORD, *kept, "known")),
         *[F.when(accepted(source), F.col(kind)).alias(kind) for kind, source in kinds.items()],
     ]
 

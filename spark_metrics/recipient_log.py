@@ -13,6 +13,8 @@ from psycopg import sql
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_metrics.sql import read_sql
+
 NAME = "recipient_log"
 
 
@@ -52,7 +54,7 @@ def rows_to_stage(facts: DataFrame) -> DataFrame:
 
 def merge(connection: psycopg.Connection[Any], attempt: int, counted_at: datetime) -> None:
     _make_partition(connection, counted_at.astimezone(UTC).date())
-    connection.execute(_WRITE, [counted_at, attempt])
+    connection.execute(read_sql("merge_recipient_log"), [counted_at, attempt])
 
 
 def _make_partition(connection: psycopg.Connection[Any], day: date) -> None:
@@ -89,13 +91,6 @@ def table_of(day: date) -> str:
     """Return the name of the table for one day of the log."""
     return f"{NAME}_{day:%Y%m%d}"
 
-
-_WRITE = """
-insert into recipient_log (user_id, at, send_id, channel, club_id, type, status, reason, counted_at)
-select user_id, to_timestamp(at_ms / 1000.0), send_id, channel, club_id, type, status, coalesce(reason, ''), %s
-from staging_recipients, unnest(user_ids) as user_id
-where attempt = %s
-"""
 
 # Recompute compares the log in this form: for each send and status, sums that differ for almost any two sets of rows.
 KEY = ("send_id", "channel", "status", "reason")

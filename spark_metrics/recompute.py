@@ -43,7 +43,7 @@ from spark_metrics.session import kafka_options, spark_session
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.span import Span, instant
 from spark_metrics.states import blocks_of
-from spark_metrics.transforms import exploded, states, sums
+from spark_metrics.sums import exploded, states, sums
 from spark_metrics.views import complete, kept_since, load_views, maintained_since
 
 _log = logging.getLogger("spark_metrics.recompute")
@@ -208,7 +208,7 @@ class Recompute:
         served.rebuilt_states(
             ((r[0], r[1], r[2], block), codes)
             for r in known.toLocalIterator()
-            for block, codes in blocks_of(r["told"]).items()
+            for block, codes in blocks_of(r["entries"]).items()
         )
         sends.unpersist()
         summed.unpersist()

@@ -16,24 +16,22 @@ batch is staged again without them.
 
 import logging
 import time
-from array import array
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 
-from masscomm.domain.grains import SMALLEST, Grain
+from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import Stop
-from spark_metrics import counted_ids, recipient_log
+from spark_metrics import counted_ids, recipient_log, send_states
 from spark_metrics.database import connect
+from spark_metrics.problems import Problem
 from spark_metrics.sources import SOURCES
+from spark_metrics.sql import read_sql
 from spark_metrics.staging import TABLES, copy_rows
-from spark_metrics.states import BlockKey, StateEntry, blocks_of, merged, restored, stored
-from spark_metrics.transforms import Problem
 from spark_metrics.views import View, maintain
 
 _log = logging.getLogger(__name__)
@@ -158,7 +156,7 @@ class PostgresSink:
         with self.connected().transaction():
             # This lock waits for all transactions that have locked the row, in either mode.
             self.connected().execute("select from stream_status where stream = %s for update", [STREAM])
-            row = self.connected().execute(_TAKE_OVER, {"stream": STREAM}).fetchone()
+            row = self.connected().execute(read_sql("take_over"), {"stream": STREAM}).fetchone()
             self._epoch = int(row[0]) if row else 0
             log = [recipient_log.NAME] if self.recipients else []
             maintain(self.connected(), [*(view.table for view in self.views), *log])
@@ -197,8 +195,9 @@ class PostgresSink:
         connection = self.connected()
         with connection.transaction():
             self._hold_the_stream(_WEAKLY)
-            connection.execute(_DROP_OTHERS)
-            row = connection.execute(_BEGIN).fetchone()
+            for table in _STAGED:
+                connection.execute(f"delete from {table}".encode())  # noqa: S608 - our own names
+            row = connection.execute(read_sql("begin_attempt")).fetchone()
         assert row is not None  # noqa: S101 - an insert returns its row
         attempt = Attempt(*row)
         if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
@@ -241,7 +240,7 @@ class PostgresSink:
         """Delete the staged rows of an attempt before its batch is staged again under the same number and time."""
         with self.connected().transaction():
             for table in ("staging_tasks", *TABLES):
-                self.connected().execute(_DELETE[table], [attempt.number])
+                self.connected().execute(_delete(table), [attempt.number])
 
     def not_learned(self, attempt: Attempt) -> list[tuple[str, int]]:
         """Return (kind, schema id) of staged records whose writer's schema the stream does not know."""
@@ -324,20 +323,25 @@ class PostgresSink:
             if floor := self.floor(attempt):
                 raise Repeated(floor, (), ())
             try:
-                names["new"] = counted_ids.remember(connection, attempt.number, attempt.counted_at)
+                new = counted_ids.remember(connection, attempt.number, attempt.counted_at)
             except psycopg.errors.UniqueViolation as error:
                 raise _Counted from error
             # New rows have no statistics, so the planner would expect few rows and choose nested loops.
             connection.execute("set local enable_nestloop = off")
-            records, quarantined, new, late = connection.execute(_MERGE, names).fetchone() or (0, 0, 0, 0)
-            self._merge_states(connection, attempt)
+            for statement in _MERGE_COUNTS:
+                connection.execute(statement, names)
+            late, quarantined, records = (
+                _number(connection.execute(statement, names))
+                for statement in (_MERGE_REVISED_MINUTES, _MERGE_QUARANTINE, _MERGE_OFFSETS)
+            )
+            send_states.merge(connection, attempt.number)
             for view in self.views:
                 view.merge(connection, attempt.number)
             if self.recipients:
                 recipient_log.merge(connection, attempt.number, attempt.counted_at)
-            connection.execute(_ARCHIVED, names | {"window_s": self._window_s})
+            connection.execute(read_sql("mark_archived"), names | {"window_s": self._window_s})
             merged = Merged(records, records - quarantined - new, quarantined, done["replayed"], late)
-            connection.execute(_BATCH_DONE, {"stream": STREAM} | done | vars(merged))
+            connection.execute(read_sql("batch_merged"), {"stream": STREAM} | done | vars(merged))
             if trial:
                 raise psycopg.Rollback(transaction)
         return merged
@@ -360,7 +364,7 @@ class PostgresSink:
         ).fetchall()
         for part, first in again:
             for table in TABLES:
-                connection.execute(_DELETE[table] + b" and part = %s and try > %s", [attempt.number, part, first])
+                connection.execute(_delete(table) + b" and part = %s and try > %s", [attempt.number, part, first])
 
     def _load_ids(self) -> None:
         connection = self.connected()
@@ -376,27 +380,6 @@ class PostgresSink:
             ids, twice = counted_ids.repeated(self.connected(), attempt.number)
         return Repeated({}, ids, twice)
 
-    def _merge_states(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
-        chunks: defaultdict[tuple[str, int, str], list[StateEntry]] = defaultdict(list)
-        with connection.cursor(binary=True) as cursor:
-            for send_id, chunk_index, channel, *entry in cursor.execute(_STAGED_STATES, [attempt.number]):
-                chunks[send_id, chunk_index, channel].append(cast("StateEntry", tuple(entry)))
-            staged: dict[BlockKey, array[int]] = {
-                (*key, block): codes for key, entries in chunks.items() for block, codes in blocks_of(entries).items()
-            }
-            if not staged:
-                return
-            keys = [list(column) for column in zip(*staged, strict=True)]
-            known = {tuple(key): restored(raw) for *key, raw in cursor.execute(_KNOWN_STATES, keys)}
-            blocks, moves = merged(known, staged)
-            if blocks:
-                changed = [list(column) for column in zip(*blocks, strict=True)]
-                cursor.execute(_STORE_STATES, [*changed, [stored(block) for block in blocks.values()]])
-            if moves:
-                cursor.execute(_MOVE_TOTALS, [*(list(c) for c in zip(*moves, strict=True)), list(moves.values())])
-                if left := {send_id for (send_id, *_), n in moves.items() if n < 0}:
-                    cursor.execute("delete from send_totals where count_total = 0 and send_id = any(%s)", [list(left)])
-
     def forget(self, attempt: Attempt) -> int:
         """Delete the ids that were older than the redelivery window when the attempt began, and return their number.
         Raises Fenced.
@@ -408,19 +391,14 @@ class PostgresSink:
             return counted_ids.forget(self.connected(), before)
 
 
-_TAKE_OVER = """
-insert into stream_status (stream, epoch, state, started_at) values (%(stream)s, 1, 'waiting', now())
-on conflict (stream) do update
-    set epoch = stream_status.epoch + 1, state = 'waiting', started_at = now(), ready_at = null
-returning epoch
-"""
+def _number(cursor: psycopg.Cursor[Any]) -> int:
+    row = cursor.fetchone()
+    return int(row[0]) if row else 0
 
-_BATCH_DONE = """
-update stream_status
-set batch_id = %(batch_id)s, finished_at = clock_timestamp(), batch_ms = %(batch_ms)s, records = %(records)s,
-    refused = %(refused)s, quarantined = %(quarantined)s, replayed = %(replayed)s, late = %(late)s
-where stream = %(stream)s
-"""
+
+def _delete(table: str) -> bytes:
+    return f"delete from {table} where attempt = %s".encode()  # noqa: S608 - our own names
+
 
 # The strong lock excludes two merges, or a merge and a swap, at the same time. The weak lock, for staging, conflicts
 # only with a swap and with the start of another driver.
@@ -433,164 +411,17 @@ _VACUUM_EVERY_S = 5.0
 _FORGET_EVERY_S = 600.0
 _STAGED = ("staging_tasks", *TABLES)
 _TRUNCATE = b"truncate " + ", ".join(("staging_attempts", *_STAGED)).encode()
-_DROP_OTHER = "of_{table} as (delete from {table})"
-_DROP_OTHERS = f"with {', '.join(_DROP_OTHER.format(table=table) for table in _STAGED)} select".encode()
 # VACUUM must not truncate the tables, because truncation needs an exclusive lock.
 _VACUUM = b"vacuum (truncate false) " + ", ".join(_STAGED).encode()
-
-_DELETE = {
-    table: f"delete from {table} where attempt = %s".encode()  # noqa: S608 - our own names
-    for table in _STAGED
-}
-
-_BEGIN = """
-insert into staging_attempts (attempt) values (nextval('staging_attempt_numbers')) returning attempt, counted_at
-"""
-
 _FORGOTTEN = "update stream_status set forgotten_before = greatest(forgotten_before, %s) where stream = %s"
 
-_ARCHIVED = """
-update archive_batches
-set committed_at = now(),
-    remembers_since = greatest(
-        %(at)s - make_interval(secs => %(window_s)s),
-        (select forgotten_before from stream_status where stream = %(stream)s)
-    )
-where batch = %(attempt)s
-"""
-
-# guard: metrics.counted_offsets
-_REPLAYS = """
-select topic, partition, next_offset
-from (
-    select topic, partition, min(first_offset) as first_offset
-    from staging_positions where attempt = %(attempt)s group by topic, partition
-) as staged join stream_offsets using (topic, partition)
-where first_offset < next_offset
-"""
-
-_STAGED_STATES = """
-select send_id, chunk_index, channel, status, reason, runs, listed from staging_states where attempt = %s
-"""
-
-_KNOWN_STATES = """
-select send_id, chunk_index, channel, block, codes
-from send_states
-join unnest(%s::text[], %s::int[], %s::text[], %s::int[]) as told (send_id, chunk_index, channel, block)
-    using (send_id, chunk_index, channel, block)
-"""
-
-_STORE_STATES = """
-insert into send_states (send_id, chunk_index, channel, block, codes)
-select * from unnest(%s::text[], %s::int[], %s::text[], %s::int[], %s::bytea[])
-on conflict (send_id, chunk_index, channel, block) do update set codes = excluded.codes
-"""
-
-_MOVE_TOTALS = """
-insert into send_totals as t (send_id, channel, status, reason, count_total)
-select * from unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[])
-on conflict (send_id, channel, status, reason) do update set count_total = t.count_total + excluded.count_total
-"""
-
-# Adds the counts of the smallest grain to a larger grain.
-_INTO_GRAIN = """
-into_{table} as (
-    insert into {table} as c (bucket, club_id, type, channel, measure, count_total)
-    select date_bin('{seconds} seconds', bucket, timestamptz 'epoch'), club_id, type, channel, measure, sum(count_total)
-    from minutes
-    group by 1, 2, 3, 4, 5
-    on conflict (bucket, club_id, type, channel, measure)
-        do update set count_total = c.count_total + excluded.count_total
-),
-""".strip()
-# A single statement, so that all parts read the same staged rows.
-_MERGE = """
-with counted as materialized (
-    select * from staging_counts where attempt = %(attempt)s
-),
-minutes as materialized (
-    select to_timestamp(minute_s) as bucket, club_id, type, channel, measure, sum(count_total) as count_total
-    from counted
-    where count_total > 0
-    group by 1, 2, 3, 4, 5
-),
-into_minutes as (
-    insert into {SMALLEST} as c (bucket, club_id, type, channel, measure, count_total)
-    select bucket, club_id, type, channel, measure, count_total from minutes
-    on conflict (bucket, club_id, type, channel, measure)
-        do update set count_total = c.count_total + excluded.count_total
-),
-{INTO_LARGER_GRAINS}
-late as materialized (
-    select to_timestamp(minute_s) as minute, club_id, sum(records) as records, coalesce(sum(count_total), 0) as total
-    from counted, stream_watermark as w
-    where w.stream = %(stream)s
-        and to_timestamp(minute_s + 60) + make_interval(secs => w.grace_ms / 1000.0) <= w.watermark
-    group by 1, 2
-),
-into_revised as (
-    insert into revised_minutes as r (minute, club_id, revised_at, late_records, late_total)
-    select minute, club_id, now(), records, total from late
-    on conflict (minute, club_id) do update
-        set revised_at = excluded.revised_at,
-            late_records = r.late_records + excluded.late_records,
-            late_total = r.late_total + excluded.late_total
-),
-into_sends as (
-    insert into sends as s (send_id, club_id, type, requested_at, chunk_count, chunks)
-    select send_id,
-        (array_agg(club_id order by source = 'send' desc, first_ms, club_id, type collate "C"))[1],
-        (array_agg(type order by source = 'send' desc, first_ms, club_id, type collate "C"))[1],
-        to_timestamp(min(first_ms) filter (where source = 'send') / 1000.0),
-        max(chunk_count),
-        coalesce(sum(records) filter (where source = 'send'), 0)
-    from counted
-    group by send_id
-    on conflict (send_id) do update
-        -- Chunks that disagree: in whichever order they are counted, what was requested first, and of that the least.
-        set (club_id, type) = (
-                select one.club_id, one.type
-                from (
-                    values (s.requested_at, s.club_id, s.type), (excluded.requested_at, excluded.club_id, excluded.type)
-                ) as one (requested_at, club_id, type)
-                order by one.requested_at nulls last, one.club_id, one.type collate "C"
-                limit 1
-            ),
-            requested_at = least(s.requested_at, excluded.requested_at),
-            chunk_count = greatest(s.chunk_count, excluded.chunk_count),
-            chunks = s.chunks + excluded.chunks
-),
-into_channels as (
-    insert into send_channels as c (send_id, channel, requested, duplicates, queued)
-    select send_id, channel,
-        coalesce(sum(count_total) filter (where measure = %(requested)s), 0),
-        coalesce(sum(count_total) filter (where measure = %(duplicate)s), 0),
-        coalesce(sum(count_total) filter (where measure = %(queued)s), 0)
-    from counted
-    where channel is not null and source in ('send', 'delivery')
-    group by send_id, channel
-    on conflict (send_id, channel) do update
-        set requested = c.requested + excluded.requested,
-            duplicates = c.duplicates + excluded.duplicates,
-            queued = c.queued + excluded.queued
-),
-into_quarantine as (
-    insert into quarantine (topic, partition, kafka_offset, reason, schema_id)
-    select topic, partition, kafka_offset, problem, schema_id from staging_problems where attempt = %(attempt)s
-    on conflict do nothing
-),
-into_offsets as (
-    insert into stream_offsets as o (topic, partition, next_offset)
-    select topic, partition, max(last_offset) + 1
-    from staging_positions where attempt = %(attempt)s group by topic, partition
-    on conflict (topic, partition) do update set next_offset = greatest(o.next_offset, excluded.next_offset)
+_REPLAYS = read_sql("replays")  # guard: metrics.counted_offsets
+# The statements that merge the staged counts. The order of the grains' tables is fixed.
+_MERGE_COUNTS = (
+    *(read_sql("merge_counts", table=grain.table, seconds=grain.seconds) for grain in Grain),
+    read_sql("merge_sends"),
+    read_sql("merge_send_channels"),
 )
-select
-    (select coalesce(sum(records), 0)::bigint from staging_positions where attempt = %(attempt)s),
-    (select count(*) from staging_problems where attempt = %(attempt)s),
-    %(new)s::bigint,
-    (select coalesce(sum(records), 0)::bigint from late)
-""".replace(
-    "{INTO_LARGER_GRAINS}",
-    "\n".join(_INTO_GRAIN.format(table=each.table, seconds=each.seconds) for each in Grain if each is not SMALLEST),
-).replace("{SMALLEST}", SMALLEST.table)
+_MERGE_QUARANTINE = read_sql("merge_quarantine")
+_MERGE_REVISED_MINUTES = read_sql("merge_revised_minutes")
+_MERGE_OFFSETS = read_sql("merge_offsets")

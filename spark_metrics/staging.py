@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 from masscomm.aws.authentication import address_now
 from spark_metrics import recipient_log
 from spark_metrics.decode import kind_of
-from spark_metrics.transforms import each_count, minute_s, of_count, sums_of
+from spark_metrics.sql import read_sql
+from spark_metrics.sums import each_count, minute_s, of_count, sums_of
 from spark_metrics.views import View
 
 # The columns of the tables in schemas/tables/03_stream.sql. The columns in _KEY come first in each table.
@@ -50,7 +51,7 @@ _TYPES = {
 # The rows of a task by table: lines of text, or tuples of values for the tables in _TYPES.
 type Rows = Mapping[str, Sequence[str] | Sequence[tuple[Any, ...]]]
 
-# A problem in addition to transforms.Problem: the record was counted before, so only its position is staged.
+# A problem in addition to problems.Problem: the record was counted before, so only its position is staged.
 REFUSED = "refused"
 
 # The kinds of rows. For all kinds except _LINE, the column `packed` has the bytes of each record in the group: the
@@ -287,7 +288,4 @@ def copy_rows(connection: psycopg.Connection[Any], attempt: int, part: int, numb
                     copy.write(key + f"\n{key}".join(cast("Sequence[str]", rows)) + "\n")
 
 
-# The lock prevents a merge of the attempt before the task has ended: rows that a second run staged later would count
-# twice.
-# guard: metrics.staging_task
-_STAGE_TASK = "insert into staging_tasks select attempt, %s, %s from staging_attempts where attempt = %s for key share"
+_STAGE_TASK = read_sql("stage_task")  # guard: metrics.staging_task

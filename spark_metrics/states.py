@@ -151,12 +151,12 @@ def restored(raw: bytes) -> array[int]:
 
 
 def merged(
-    known: Mapping[BlockKey, array[int]], told_now: Mapping[BlockKey, array[int]]
+    known: Mapping[BlockKey, array[int]], staged: Mapping[BlockKey, array[int]]
 ) -> tuple[dict[BlockKey, array[int]], Moves]:
     """Return the blocks that the merge changes, and the changes of the sends' totals."""
     blocks: dict[BlockKey, array[int]] = {}
     moves: Moves = Counter()
-    for key, new in told_now.items():
+    for key, new in staged.items():
         send_id, _, channel, _ = key
         old = known.get(key)
         block = new if old is None else _higher(old, new)

@@ -14,6 +14,7 @@ from masscomm.observability.metric_names import METRICS_AGE
 from spark_metrics.broker import Broker
 from spark_metrics.session import topic_names
 from spark_metrics.sink import STREAM, PostgresSink
+from spark_metrics.sql import read_sql
 from spark_metrics.watermark import Watermark
 
 _AGE_EVERY_S = 60.0
@@ -37,9 +38,7 @@ class StatusWriter:
     def state(self, state: str) -> None:
         """Set the state: waiting, running or stopped. The call has no effect if another driver has taken over."""
         self._sink.connected().execute(
-            "update stream_status set state = %(state)s,"
-            " ready_at = case when %(state)s = 'running' then now() else ready_at end"
-            " where stream = %(stream)s and epoch = %(epoch)s",
+            read_sql("state"),
             {"state": state, "stream": STREAM, "epoch": self._epoch},
         )
 
@@ -71,7 +70,7 @@ class StatusWriter:
             )
             if watermark_ms is not None:
                 names = {"stream": STREAM, "ms": watermark_ms, "grace_ms": grace_ms}
-                self._sink.connected().execute(_WATERMARK, names)
+                self._sink.connected().execute(read_sql("watermark"), names)
 
 
 class Progress:
@@ -139,13 +138,3 @@ def passed(progress: Mapping[str, Any] | None) -> Offsets:
 
 def flat(offsets: Offsets) -> dict[tuple[str, int], int]:
     return {(topic, p): offset for topic, partitions in offsets.items() for p, offset in partitions.items()}
-
-
-# The watermark must not fall if this driver's clock is behind that of the previous driver.
-_WATERMARK = """
-insert into stream_watermark (stream, watermark, updated_at, grace_ms)
-values (%(stream)s, to_timestamp(%(ms)s / 1000.0), now(), %(grace_ms)s)
-on conflict (stream) do update
-    set watermark = greatest(stream_watermark.watermark, excluded.watermark), updated_at = excluded.updated_at,
-        grace_ms = excluded.grace_ms
-"""

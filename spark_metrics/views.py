@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
 from io import StringIO
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
+from spark_metrics.sql import read_sql
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class View:
         table: The name of the table and of the view.
         keys: The columns of the primary key, including `bucket` (timestamptz).
         sums: The other columns, bigint; batches are added to them.
-        transform: Makes rows of keys and sums from the rows of spark_metrics.transforms.sums. It must depend on these
+        transform: Makes rows of keys and sums from the rows of spark_metrics.sums.sums. It must depend on these
             rows only, because recompute repeats it.
         step_s: Every bucket begins at a multiple of this number of seconds.
         keep: The age at which spark_metrics.retention deletes a bucket; None: never.
@@ -65,25 +66,26 @@ class View:
             )
 
     def merge(self, connection: psycopg.Connection[Any], attempt: int) -> None:
-        connection.execute(self._statement(_MERGE), [attempt, self.table])
+        connection.execute(self._merge_statement(), [attempt, self.table])
 
     def check_table(self, connection: psycopg.Connection[Any]) -> None:
         """Compare the table in Postgres with the view's definition. Raises Stop if they differ."""
         try:
-            connection.execute(self._statement(_EXPLAIN), [0, self.table])
+            connection.execute(b"explain " + self._merge_statement(), [0, self.table])
         except psycopg.ProgrammingError as error:
             raise Stop(f"the table {self.table} differs from its view: {error}") from error
 
-    def _statement(self, text: LiteralString) -> sql.Composed:
-        def listed(pattern: LiteralString, names: Sequence[str]) -> sql.Composed:
-            return sql.SQL(", ").join(sql.SQL(pattern).format(c=sql.Identifier(name)) for name in names)
+    def _merge_statement(self) -> bytes:
+        def listed(pattern: str, names: Sequence[str]) -> str:
+            return ", ".join(pattern.format(sql.Identifier(name).as_string()) for name in names)
 
-        return sql.SQL(text).format(
-            table=sql.Identifier(self.table),
-            columns=listed("{c}", (*self.keys, *self.sums)),
-            keys=listed("{c}", self.keys),
-            summed=listed("sum({c})", self.sums),
-            added=listed("{c} = t.{c} + excluded.{c}", self.sums),
+        return read_sql(
+            "merge_view",
+            table=sql.Identifier(self.table).as_string(),
+            columns=listed("{}", (*self.keys, *self.sums)),
+            keys=listed("{}", self.keys),
+            summed=listed("sum({})", self.sums),
+            added=listed("{0} = t.{0} + excluded.{0}", self.sums),
         )
 
 
@@ -113,22 +115,11 @@ def _is_repeatable(frame: DataFrame) -> bool:
 _PLAN_LENGTHS = ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields")
 _WHOLE_PLAN = 1_000_000
 
-# The columns of spark_metrics.transforms.sums.
+# The columns of spark_metrics.sums.sums.
 _SUMS = (
     "source string, send_id string, club_id long, type string, minute_s long, channel string, measure string,"
     " reason string, count_total long, records long, first_ms long, chunk_count int"
 )
-
-_MERGE: LiteralString = """
-insert into {table} as t ({columns})
-select {keys}, {summed}
-from (
-    select (jsonb_populate_record(null::{table}, row)).* from staging_views where attempt = %s and view = %s
-) as staged
-group by {keys}
-on conflict ({keys}) do update set {added}
-"""
-_EXPLAIN: LiteralString = "explain " + _MERGE
 
 
 def load_views(names: Sequence[str]) -> tuple[View, ...]:

@@ -1,5 +1,6 @@
 """The Spark streaming job that computes metrics from records."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,12 +10,20 @@ from devstack.setup import JARS
 from emulators.local import LOOPBACK
 
 
+def spark_jars() -> str:
+    """Return the paths of the jars that PySpark needs, separated by commas. MASSCOMM_SPARK_JARS names the folder with
+    the jars of another version of Spark.
+    """
+    folder = Path(os.environ.get("MASSCOMM_SPARK_JARS") or Path(JARS, "spark"))
+    return ",".join(sorted(map(str, folder.glob("*.jar"))))
+
+
 def spark_environment(config: StackConfig) -> dict[str, str]:
     """Return the environment of the job's Spark session: our jars, the loopback address, folders inside the state
     folder.
     """
     return {
-        "SPARK_JARS": ",".join(sorted(str(path) for path in Path(JARS, "spark").glob("*.jar"))),
+        "SPARK_JARS": spark_jars(),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(config.data("spark") / "tmp"),
         "SPARK_RECIPIENT_LOG": "true",

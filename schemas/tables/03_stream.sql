@@ -121,7 +121,7 @@ create or replace view counted_records as
     union all select record_id, 'outcome' from counted_outcomes
     union all select record_id, source from counted_others;
 
--- Records that cannot be counted, by position. reason: a value of spark_metrics.transforms.Problem.
+-- Records that cannot be counted, by position. reason: a value of spark_metrics.problems.Problem.
 create table if not exists quarantine (
     topic          text        not null,
     partition      integer     not null,

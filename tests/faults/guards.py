@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         guard="metrics.staging_task",
         rule="A merge waits for tasks that still stage.",
-        change=Becomes('GUARDED.removesuffix(" for key share")'),
+        change=Becomes('GUARDED.replace(b" for key share", b"")'),
         no_cell="only a cluster loses an executor whose task goes on",
     ),
     Mutant(
@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         guard="metrics.counted_offsets",
         rule="An offset that is counted is left out.",
-        change=Becomes('GUARDED + " and false"'),
+        change=Becomes('GUARDED + b" and false"'),
         no_cell="the ids of the records are refused as well, for as long as a cell lasts",
     ),
     Mutant(

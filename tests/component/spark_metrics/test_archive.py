@@ -24,17 +24,17 @@ from masscomm.domain.categories import categories
 from masscomm.domain.ids import chunk_id, derived_id
 from masscomm.errors import Stop
 from masscomm.kafka.avro import own_schema
-from spark_metrics import batches, transforms
+from spark_metrics import batches
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.archived_records import archived_facts
 from spark_metrics.batches import count_batch
 from spark_metrics.decode import Writers
+from spark_metrics.facts import Facts, facts
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, Merged, PostgresSink
 from spark_metrics.span import Span
-from spark_metrics.transforms import Facts, facts
 from spark_metrics.views import load_views
 from tests.support.spark.metrics_job import wait_until
 from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
@@ -403,7 +403,7 @@ def test_recompute_uses_category_channels_of_counting_time(stream: Stream, monke
     stream.count(a_send(0), a_send(1, channels=["sms"]), a_send(2, to_users=[]))
     known = categories()
     later = {name: replace(entry, channels=("webhook", "sms")) for name, entry in known.items()}
-    monkeypatch.setattr(transforms, "categories", lambda: later)
+    monkeypatch.setattr("spark_metrics.facts.categories", lambda: later)
     assert stream.differing() == 0
     stream.count(a_send(3))
     channels = stream.sink.connected().execute("select channel from send_channels where send_id = 'send 3'").fetchall()

@@ -255,7 +255,7 @@ def test_metrics_equal_a_group_by_after_any_kill(
         assert expected.repeated > 0
         assert expected.quarantined
         assert_is(expected, database)
-        assert_late_ones_are_told(database)
+        assert_late_records_are_revised(database)
 
         recomputed = recompute(job, "--check-topics")
         assert recomputed.stdout == "0 differing rows\n0 positions differ between archive and topics\n", (
@@ -289,6 +289,6 @@ def assert_is(expected: ExpectedMetrics, database: str) -> None:
         assert rows("select count(*) from archive_batches where committed_at is null") == [(0,)]
 
 
-def assert_late_ones_are_told(database: str) -> None:
+def assert_late_records_are_revised(database: str) -> None:
     with psycopg.connect(database) as connection:
         assert connection.execute("select sum(late_records) > 0 from revised_minutes").fetchone() == (True,)

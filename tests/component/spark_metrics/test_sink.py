@@ -14,11 +14,11 @@ import psycopg
 import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
+from spark_metrics.problems import Problem
 from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, StagingLost
 from spark_metrics.staging import copy_rows
 from spark_metrics.states import RUN
 from spark_metrics.status import StatusWriter
-from spark_metrics.transforms import Problem
 from tests.support.spark.metrics_job import wait_until
 
 AT_MS = 1_700_000_000_000

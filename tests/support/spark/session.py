@@ -3,14 +3,13 @@
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from devstack.setup import JARS
+from devstack.services.spark import spark_jars
 from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings
 
@@ -30,7 +29,7 @@ def spark() -> Iterator[SparkSession]:
         bootstrap_servers="",
         registry_url="",
         database_url="",
-        jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
+        jars=spark_jars(),
     )
     session = spark_session(settings)
     yield session

@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import Row
 
 from spark_metrics.decode import Writers
-from spark_metrics.transforms import exploded, facts
+from spark_metrics.facts import facts
+from spark_metrics.sums import exploded
 from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
 
 

@@ -10,8 +10,8 @@ import pytest
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from spark_metrics.facts import facts
 from spark_metrics.sources import DELIVERY, OUTCOME, SEND, Source
-from spark_metrics.transforms import facts
 from tests.support.inputs.hostile_records import hostile_records
 from tests.support.spark.session import ToFrame
 

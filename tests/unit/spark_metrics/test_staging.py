@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from masscomm.domain import ids
 from masscomm.domain.statuses import RANK, Status
 from masscomm.kafka.avro import own_schema
+from spark_metrics.facts import facts
 from spark_metrics.staging import REFUSED, TABLES, Rows, grouped, packed_rows, rows_of
 from spark_metrics.states import BLOCK, blocks_of, status_of
-from spark_metrics.transforms import facts
 
 AT_MS, DAY_MS, MINUTE_MS = 1_700_000_000_000, 86_400_000, 60_000
 SCHEMA_ID = 70_000
@@ -130,8 +130,8 @@ def test_staged_rows_agree_with_each_record(kafka_frame: Callable[[Any], DataFra
 
     chunks = defaultdict(list)
     for row in named("staging_states", rows["staging_states"]):
-        told_of = (row["status"], row["reason"], row["runs"], row["listed"])
-        chunks[row["send_id"], row["chunk_index"]].append(told_of)
+        entry = (row["status"], row["reason"], row["runs"], row["listed"])
+        chunks[row["send_id"], row["chunk_index"]].append(entry)
     known = {
         (*chunk, block * BLOCK + place): status_of(code)[0]
         for chunk, entries in chunks.items()
