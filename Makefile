@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check faults nightly faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
+.PHONY: help setup run demo test check faults nightly spark-next faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
@@ -37,7 +37,17 @@ nightly: setup ## all fault cells, 20,000 hostile records a topic, further varia
 	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/component/spark_metrics/test_exactness.py tests/component/spark_metrics/test_archive.py --nightly -v --tb=short
+	$(MAKE) spark-next
 	$(MAKE) faults
+
+# Spark's next version and its jars are in an environment of their own, in front of the project's.
+SPARK_NEXT = $(CURDIR)/out/spark-next
+spark-next: setup ## the tests of the metrics job on the next version of Spark
+	.devstack/uv/bin/uv venv -q --allow-existing --python .venv/bin/python $(SPARK_NEXT)
+	.devstack/uv/bin/uv pip install -q --python $(SPARK_NEXT)/bin/python --require-hashes -r requirements/spark-next.txt
+	echo 'import site; site.addsitedir("$(CURDIR)/.venv/lib/python3.13/site-packages")' > $(SPARK_NEXT)/lib/python3.13/site-packages/project.pth
+	mvn -B -ntp -q -f tests/support/spark/spark_next.xml dependency:copy-dependencies -DoutputDirectory=$(SPARK_NEXT)/jars
+	MASSCOMM_SPARK_JARS=$(SPARK_NEXT)/jars $(SPARK_NEXT)/bin/python -m pytest tests/unit/spark_metrics tests/component/spark_metrics -v --tb=short
 
 faults-headline: setup ## a broadcast to 100,000 while every process is killed in turn
 	.venv/bin/python -m tests.faults.headline
@@ -120,3 +130,4 @@ lock: setup ## compile the requirements to hashed lock files
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/localstack.in -o requirements/localstack.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/supply-chain.in -o requirements/supply-chain.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.12 --python-platform aarch64-manylinux_2_28 -c requirements/main.txt requirements/job.in -o requirements/job.txt
+	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/spark-next.in -o requirements/spark-next.txt

@@ -127,6 +127,8 @@ class Job:
                 progress.store(query)
             except (Retry, psycopg.OperationalError) as error:
                 _log.warning("progress cannot be stored: %s", first_line(error))
+            except psycopg.Error as error:
+                raise Stop(f"progress cannot be stored: {first_line(error)}") from error
         failure = counter.failure or query.exception()
         if isinstance(failure, MasscommError):
             raise failure

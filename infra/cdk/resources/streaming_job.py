@@ -240,6 +240,7 @@ def spark_parameters(
         "spark.executor.memory": f"{spark.worker_memory_gb - 2}g",
         "spark.executor.instances": spark.executors,
         "spark.dynamicAllocation.maxExecutors": spark.executors,
+        "spark.sql.shuffle.partitions": spark.executors * spark.worker_cpu,
         "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": f"/usr/bin/{spark.python}",
     }
     for prefix in ("spark.driver", "spark.executor"):

@@ -1,0 +1,182 @@
+"""A batch is counted again after temporary errors, with new schemas, and without the records that Postgres rejects."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import DataFrame
+
+from masscomm.errors import Retry, Stop
+from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
+from spark_metrics import batches
+from spark_metrics.batches import BatchCounter
+from spark_metrics.refusals import RefusedByPostgres, places_of
+from spark_metrics.settings import Settings
+from spark_metrics.sink import Merged, PostgresSink
+from spark_metrics.waiting import DependencyWaiter
+from spark_metrics.writers import KnownWriters
+from tests.support.spark.session import ToFrame
+
+MERGED = Merged(records=1, refused=0, quarantined=0, replayed=0)
+SETTINGS = Settings(bootstrap_servers="", registry_url="", database_url="")
+
+type Step = Callable[..., Merged]
+
+
+class Steps:
+    """Stands in for count_batch: each call takes the next step, and the last step again at the end."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps = list(steps)
+        self.calls: list[dict[str, Any]] = []
+
+    def __call__(self, records: DataFrame, facts: object, **arguments: Any) -> Merged:
+        self.calls.append({"records": records, "facts": facts} | arguments)
+        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        return step(records, **arguments)
+
+
+def succeed(_: DataFrame, **__: Any) -> Merged:
+    return MERGED
+
+
+def failing(error: Exception) -> Step:
+    def fail(_: DataFrame, **__: Any) -> Merged:
+        raise error
+
+    return fail
+
+
+def rejecting(offset: int) -> Step:
+    """Return a step that fails if a record with this offset is in the batch."""
+
+    def count(records: DataFrame, **_: Any) -> Merged:
+        if any(place[2] == offset for place in places_of(records)):
+            raise psycopg.errors.CheckViolation("the club is not allowed")
+        return MERGED
+
+    return count
+
+
+@pytest.fixture
+def registry() -> InMemorySchemaRegistry:
+    registry = InMemorySchemaRegistry()
+    registry.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+    return registry
+
+
+@pytest.fixture
+def counter(registry: InMemorySchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> BatchCounter:
+    wait = DependencyWaiter(wait_s=60)
+    monkeypatch.setattr(wait, "pause", lambda: False)
+    writers = KnownWriters(registry, lambda _: True)
+    return BatchCounter(SETTINGS, PostgresSink(""), writers, None, wait)
+
+
+@pytest.fixture
+def records(kafka_frame: ToFrame) -> DataFrame:
+    return kafka_frame([{"topic": "outcome", "offset": offset, "value": b"x"} for offset in range(5)])
+
+
+def test_batch_is_counted_again_after_a_temporary_error(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(failing(psycopg.OperationalError("down")), succeed)
+    monkeypatch.setattr(batches, "count_batch", steps)
+    counter.count(records, 7)
+    assert [call["batch_id"] for call in steps.calls] == [7, 7]
+    assert counter.failure is None
+
+
+@pytest.mark.parametrize("error", [Stop("another driver"), ValueError("a mistake")])
+def test_permanent_error_ends_the_stream_and_is_stored(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(batches, "count_batch", Steps(failing(error)))
+    with pytest.raises(type(error)):
+        counter.count(records, 0)
+    assert counter.failure is error
+
+
+def test_batch_is_decoded_again_with_new_schemas(
+    counter: BatchCounter, records: DataFrame, registry: InMemorySchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema_id = registry.register("send.api-value", own_schema("SendRequested"))
+
+    def learn(_: DataFrame, *, learn: Callable[..., Any], **__: Any) -> Merged:
+        learn([("send", schema_id)])
+        raise AssertionError("a learned schema does not end the batch")
+
+    steps = Steps(learn, succeed)
+    monkeypatch.setattr(batches, "count_batch", steps)
+    counter.count(records, 0)
+    first, second = (call["facts"] for call in steps.calls)
+    assert first is not second
+    counter.count(records, 1)
+    assert steps.calls[2]["facts"] is second
+
+
+def test_rejected_record_is_found_and_quarantined(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(rejecting(3))
+    monkeypatch.setattr(batches, "count_batch", steps)
+    counter.count(records, 0)
+    last = steps.calls[-1]
+    assert last["unstorable"] == [("outcome", 0, 3)]
+    assert [place[2] for place in places_of(last["records"])] == [0, 1, 2, 4]
+    assert all(call.get("trial") for call in steps.calls[1:-1])
+
+
+def test_batch_that_no_search_makes_storable_ends_the_stream(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reject(_: DataFrame, *, trial: bool = False, **__: Any) -> Merged:
+        if not trial:
+            raise psycopg.errors.CheckViolation("always")
+        return MERGED
+
+    monkeypatch.setattr(batches, "count_batch", Steps(reject))
+    with pytest.raises(RefusedByPostgres):
+        counter.count(records, 0)
+
+
+def test_stopping_job_does_not_quarantine_denied_schemas(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learn(_: DataFrame, *, learn: Callable[..., Any], **__: Any) -> Merged:
+        learn([("send", 99)])
+        return MERGED
+
+    monkeypatch.setattr(batches, "count_batch", Steps(learn))
+    counter._wait.stopped.set()
+    monkeypatch.setattr(counter._wait, "pause", lambda: True)
+    with pytest.raises(Retry, match="the job stops"):
+        counter.count(records, 0)
+
+
+def test_objects_of_a_counted_batch_are_garbage_collected(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cycles of py4j's objects keep plans in the JVM."""
+    collected: list[bool] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+            weakref.finalize(self, collected.append, True)
+
+    def count(_: DataFrame, **__: Any) -> Merged:
+        Cycle()
+        return MERGED
+
+    monkeypatch.setattr(batches, "count_batch", Steps(count))
+    gc.disable()
+    try:
+        counter.count(records, 0)
+    finally:
+        gc.enable()
+    assert collected == [True]
