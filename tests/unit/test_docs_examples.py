@@ -3,21 +3,30 @@
 A fenced block names its kind after the language, as ```json SendRequested; KINDS has a check for each kind.
 """
 
-import importlib
+import dataclasses
 import io
 import json
+import pydoc
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid5
 
 import fastavro
 import pytest
+import yaml
 from confluent_kafka import Consumer, Producer
 
+from devstack.cli import FIRST_COMMAND
+from devstack.demo.oracle import Ask, World, expect
+from devstack.demo.run import SEED
+from examples.monolith.seed import User as SeedUser
+from examples.monolith.seed import generate
+from examples.monolith.templates import TEMPLATES
 from examples.read_outcomes import read_outcomes
 from functions.builder.rendering import (
     ALLOWED_FILTERS,
@@ -28,15 +37,24 @@ from functions.builder.rendering import (
     compile_source,
     render,
 )
-from functions.builder.templates import context_of
+from functions.builder.templates import by_locale, choose, context_of, fields_of, literal_fields
+from functions.metrics_handler.routes.send import SendRoute
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
+from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from functions.preference_checker.chunk import read_chunk
+from infra.cdk import config
+from masscomm.clock import FixedClock
+from masscomm.domain.categories import Category
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import NAMESPACE, notification_id
 from masscomm.domain.limits import FIELDS_OF_SEND, MAX_RECORD_BYTES
 from masscomm.domain.records import MAX_COPIED_BYTES, NotificationOutcome
 from masscomm.domain.statuses import RANK, TERMINAL, Reason, Status
-from masscomm.domain.users import User
+from masscomm.domain.users import Template, User
+from masscomm.http.tenant import ALL_CLUBS
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.cancellations import InMemoryCancellations
 from tests.support import prose
 from tests.support.harness.send_api import SendApi
 from tests.support.servers.registry_server import ConfluentRegistry, serving
@@ -151,6 +169,12 @@ def check_refused(content: str, _api: SendApi) -> None:
             rendered(source)
 
 
+def check_category(content: str, _api: SendApi) -> None:
+    for entry in yaml.safe_load(content).values():
+        assert entry.keys() <= {field.name for field in dataclasses.fields(Category)}
+        assert set(entry["channels"]) <= CHANNELS.keys()
+
+
 KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     "POST /v1/sends": check_request,
     "SendRequested": check_send_record,
@@ -162,6 +186,11 @@ KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     "rendering": lambda content, _: check_rendering(content),
     "rendering html": lambda content, _: check_rendering(content, escaped=True),
     "refused": check_refused,
+    # test_example_of_the_concepts_has_the_seeds_results compares it.
+    "totals": lambda *_: None,
+    # test_message_of_the_readme_is_the_first_commands compares it.
+    "inbox": lambda *_: None,
+    "categories": check_category,
     # test_template_columns_are_those_of_the_directory compares it.
     "notification_templates": lambda *_: None,
 }
@@ -257,17 +286,25 @@ def test_id_of_a_notification_is_the_documented_one() -> None:
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def set_by(name: str) -> int:
-    """Return the number under a dotted name, as `masscomm.domain.limits.MAX_RECIPIENTS`."""
-    module, _, attribute = name.rpartition(".")
-    return int(getattr(importlib.import_module(module), attribute))
+UNITS = {"days": 86_400, "hours": 3_600}
 
 
-@pytest.mark.parametrize("page", ["docs/templates.md"])
-def test_limits_of_a_page_are_those_of_the_code(page: str) -> None:
-    rows = [row for row in table(page, "Limits") if row[-1].startswith("`")]
-    assert len(rows) >= 5
-    assert [row[0] for row in rows if numbers_of(row[1]) != {set_by(names(row[-1])[0])}] == []
+def set_by(cell: str) -> int:
+    """Return the number of a cell such as `masscomm.domain.limits.MAX_RECIPIENTS`, or the length of a sequence. A
+    duration may be followed by its unit on the page: `….KEPT_S` in hours.
+    """
+    (name,) = names(cell)
+    found = pydoc.locate(name)
+    value = found if isinstance(found, int | float) else len(cast(Sequence[object], found))
+    _, _, unit = cell.partition(" in ")
+    return round(value / (UNITS[unit] * (1_000 if name.endswith("_MS") else 1))) if unit else round(value)
+
+
+@pytest.mark.parametrize(("page", "heading"), [("docs/templates.md", "Limits"), ("docs/limits.md", "Numbers")])
+def test_limits_of_a_page_are_those_of_the_code(page: str, heading: str) -> None:
+    rows = table(page, heading)
+    assert len(rows) >= 8
+    assert [row[0] for row in rows if numbers_of(row[1]) != {set_by(row[2])}] == []
 
 
 # --- docs/templates.md ------------------------------------------------------------------------------------------------
@@ -296,3 +333,125 @@ def rendered(source: str, *, escaped: bool = False) -> str:
     user = User(user_id=1, club_id=1, first_name="Ada", last_name="Lovelace", locale="en")
     data = {"goals": "3", "opponent": "FC & Sons", "kick_off": "19:30"}
     return render(write, context_of(user, 1, data), steps)
+
+
+# --- docs/concepts.md -------------------------------------------------------------------------------------------------
+
+EXAMPLE = Ask(club_id=1, type="match_reminder", to_users=(25, 42, 43, 60, 200_000_001))
+EXAMPLE_DATA = {"opponent": "FC Riverside", "kick_off": "19:30"}
+
+
+def seeded_users() -> dict[int, SeedUser]:
+    return {user.id: user for user in generate(100, SEED)}
+
+
+def shown(user: SeedUser, type: str, data: Mapping[str, str]) -> str:
+    """Return title and body of the push that a user of the seed data gets."""
+    templates = [
+        Template(template_id=number, **vars(template))
+        for number, template in enumerate(TEMPLATES)
+        if (template.type, template.channel) == (type, "push")
+    ]
+    template = choose(by_locale(templates), user.locale)
+    steps = Steps(MAX_STEPS)
+    fields = literal_fields("push", data) if template is None else fields_of(template, steps)
+    names_only = User(user_id=user.id, club_id=user.club_id, first_name=user.first_name, last_name=user.last_name)
+    assert fields is not None
+    return ": ".join(field.render(context_of(names_only, user.club_id, data), steps) for field in fields)
+
+
+def test_example_of_the_concepts_has_the_seeds_results() -> None:
+    page = "docs/concepts.md"
+    (command,) = (words for words in commands(page, ".venv/bin/masscomm") if words[1] == "send")
+    given = dict(zip(command[2:-1:2], command[3::2], strict=True))
+    assert given["--to"] == ",".join(map(str, EXAMPLE.to_users))
+    assert [word for word in command if "=" in word] == [f"{name}={text}" for name, text in EXAMPLE_DATA.items()]
+    users = seeded_users()
+    expected = expect(World.of_seed(users.values()), EXAMPLE)
+    rows = [
+        [
+            str(user_id),
+            "sent" if fate == "sent" else f"suppressed ({fate})",
+            shown(users[user_id], EXAMPLE.type, EXAMPLE_DATA) if fate == "sent" else "",
+        ]
+        for (user_id, _), fate in expected.fates.items()
+    ]
+    assert table(page, "The steps") == rows
+    totals = ChannelTotals(
+        requested=expected.requested,
+        queued=expected.by_channel()["push"]["queued"],
+        by_status={"sent": {"": expected.sent}, "suppressed": expected.suppressed},
+    )
+    assert totals_of(totals) == block(page, "totals")
+
+
+def totals_of(totals: ChannelTotals) -> dict[str, Any]:
+    """Return the totals in the response of GET /v1/sends/{send_id}."""
+    at = datetime(2026, 11, 23, tzinfo=UTC)
+    send = SendTotals(
+        send_id="s",
+        club_id=EXAMPLE.club_id,
+        type=EXAMPLE.type,
+        requested_at=at,
+        chunk_count=1,
+        chunks=1,
+        channels={"push": totals},
+        watermark=at,
+    )
+    route = SendRoute(InMemoryMetricsStore(sends={"s": send}, watermark=at), InMemoryCancellations(), FixedClock())
+    answer = route.answer("s", {}, ALL_CLUBS)
+    assert answer["complete"]
+    return dict(answer["totals"])
+
+
+# --- README.md, docs/production.md and docs/comparison.md -------------------------------------------------------------
+
+
+def test_message_of_the_readme_is_the_first_commands() -> None:
+    assert f"    .venv/bin/{FIRST_COMMAND}\n" in text_of("README.md")
+    words = shlex.split(FIRST_COMMAND)
+    user = seeded_users()[int(words[words.index("--to") + 1])]
+    type_, data = words[words.index("--type") + 1], dict(word.split("=") for word in words if "=" in word)
+    expected = expect(World.of_seed([user]), Ask(club_id=user.club_id, type=type_, to_users=[user.id]))
+    assert list(expected.fates.values()) == ["sent"]
+    title, text = shown(user, type_, data).split(": ")
+    (device,) = (device for device in user.devices if device.active)
+    ((_, inbox),) = (each for each in blocks("README.md") if each[0] == "inbox")
+    head = f"push to user {user.id}, device {device.id} ({device.platform})"
+    assert inbox.splitlines() == [head, f"  {title}", f"  {text}", "  notification ID"]
+
+
+def test_readme_has_the_number_of_functions() -> None:
+    functions = yaml.safe_load(text_of("functions/functions.yaml"))["functions"]
+    assert f"It is {len(functions)} Lambda functions" in " ".join(text_of("README.md").split())
+
+
+def test_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", text_of("README.md")))
+    assert {page for page in PAGES if re.fullmatch(r"docs/[\w-]+\.md", page)} - linked == set()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/production.md"])
+def test_prices_of_a_page_are_calculated_ones(page: str) -> None:
+    calculated = set(re.findall(r"\$[\d,.]*\d", text_of("docs/capacity.md")))
+    prices = set(re.findall(r"\$[\d,.]*\d", text_of(page)))
+    assert len(prices) >= 3
+    assert prices - calculated == set()
+
+
+def test_settings_to_decide_exist() -> None:
+    settings = [name for row in table("docs/production.md", "Checklist") for name in names(row[0])]
+    assert len(settings) >= 10
+    assert [name for name in settings if not is_setting(*name.split("."))] == []
+
+
+def is_setting(class_name: str, name: str) -> bool:
+    return name in {field.name for field in dataclasses.fields(getattr(config, class_name))}
+
+
+def test_comparison_has_a_date_and_sources() -> None:
+    text = text_of("docs/comparison.md")
+    assert date.fromisoformat(re.findall(r"^Read on (\S+) ", text, re.MULTILINE)[0]).year >= 2026
+    sections = dict(re.findall(r"^## Take ([^\n]+) if …\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE))
+    assert len(sections) == 6
+    assert [title for title, body in sections.items() if title != "masscomm" and "](https://" not in body] == []
