@@ -36,6 +36,19 @@ def test_links_of_a_page_exist(page: str) -> None:
     assert [link for link in LINK.findall(text) if not ((ROOT / page).parent / link).exists()] == []
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_anchors_of_links_are_headings(page: str) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#\s]*)#([^)]+)\)", (ROOT / page).read_text())
+    targets = {(link, anchor): (ROOT / page).parent / link if link else ROOT / page for link, anchor in links}
+    assert [link for link, path in targets.items() if path.suffix == ".md" and link[1] not in anchors(path)] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_paths_named_by_a_page_exist(page: str) -> None:
     code = set(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))
