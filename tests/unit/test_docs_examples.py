@@ -243,6 +243,13 @@ def numbers_of(text: str) -> set[int]:
     return {int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", text)}
 
 
+def test_every_response_to_a_send_is_documented() -> None:
+    known = json.loads(text_of("docs/openapi/masscomm.json"))["paths"]["/v1/sends"]["post"]["responses"]
+    documented = {status for row in table("docs/sending.md", "By REST") for status in row[0].split(", ")}
+    # API Gateway's own response to a request without the header of the authorizer.
+    assert documented == known.keys() | {"401"}
+
+
 def test_limits_of_a_record_are_documented() -> None:
     (limits,) = re.findall(r"^A Kafka record has at most (?:.+\n)+", text_of("docs/sending.md"), re.MULTILINE)
     assert numbers_of(limits) == {MAX_RECORD_BYTES, MAX_COPIED_BYTES}
@@ -313,6 +320,29 @@ def test_limits_of_a_page_are_those_of_the_code(page: str, heading: str) -> None
     rows = table(page, heading)
     assert len(rows) >= 8
     assert [row[0] for row in rows if numbers_of(row[1]) != {set_by(row[2])}] == []
+
+
+# --- modules ----------------------------------------------------------------------------------------------------------
+
+
+def test_modules_run_by_a_page_have_their_options() -> None:
+    code = re.sub(r"\\\n\s*", " ", "\n".join(map(text_of, PAGES)))
+    run = re.findall(r"(?:^ {4,}|`)(?:\.venv/bin/)?python -m (?!pytest)([\w.]+)([^`\n]*)", code, re.MULTILINE)
+    assert len(run) >= 10
+    assert [(module, wrong) for module, arguments in run if (wrong := wrong_options(module, arguments))] == []
+
+
+def wrong_options(module: str, arguments: str) -> set[str]:
+    """Return the options that the source of a module does not name; the module itself if it does not exist."""
+    path = ROOT.joinpath(*module.split("."))
+    sources = [file.read_text() for file in (path.with_suffix(".py"), path / "__main__.py") if file.is_file()]
+    given = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub(r"\s+#.*", "", arguments)))
+    return given - {"--help"} - set(re.findall(r"--[a-z][a-z-]*", sources[0])) if sources else {module}
+
+
+def test_unknown_module_and_option_are_found() -> None:
+    assert wrong_options("examples.absent", "") == {"examples.absent"}
+    assert wrong_options("examples.monolith.emit", "--kafka 127.0.0.1:9092 --user 1 --users 2") == {"--users"}
 
 
 # --- docs/templates.md ------------------------------------------------------------------------------------------------
