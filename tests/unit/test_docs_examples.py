@@ -494,6 +494,11 @@ def test_prices_of_a_page_are_calculated_ones(page: str) -> None:
     assert prices - calculated == set()
 
 
+def test_speed_of_the_readme_is_the_measured_one() -> None:
+    recipients, rate = re.findall(r"a broadcast to ([\d,]+) at ([\d,]+) recipients a second", text_of("README.md"))[0]
+    assert f"| broadcast to {recipients} (one run) | {rate} |" in text_of("docs/benchmarks.md")
+
+
 def test_settings_to_decide_exist() -> None:
     settings = [name for row in table("docs/production.md", "Checklist") for name in names(row[0])]
     assert len(settings) >= 10
