@@ -27,9 +27,10 @@ _MASKS = tuple(
         ("phone", r"(?:\+|%2[Bb])[1-9](?:[ ().-]{0,2}\d){6,14}"),
     )
 )
-# Matches texts that no mask can match: each mask needs a capital letter, another character, or more characters. Most
-# texts in log lines and spans are such ids and names; the masks would take five times as long for them.
-_PLAIN = re.compile(r"[a-z0-9_.-]{0,59}")
+# Matches texts that no mask can match: each mask needs a capital letter, another character, or more characters; an
+# address needs a letter after the @. Most texts in log lines and spans are such ids, names and positions
+# (topic-partition@offset); the masks would take five times as long for them.
+_PLAIN = re.compile(r"[a-z0-9_.-]{0,59}(?:@[0-9]{1,19})?")
 # Control characters, format characters (bidirectional overrides, zero width, tags), line and paragraph separators, and
 # surrogates.
 _BEYOND_ASCII = (

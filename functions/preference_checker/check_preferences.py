@@ -48,7 +48,8 @@ class CheckPreferences:
         items = sorted(batch.active(), key=_priority)
         cancelled = self.cancellations.cancelled({send_of(item.value.request) for item in items})
         for item in items:
-            item.value = replace(item.value, cancelled=send_of(item.value.request) in cancelled)
+            if send_of(item.value.request) in cancelled:
+                item.value = replace(item.value, cancelled=True)
             batch.attempt(item, partial(self._admit, batch, item, pending))
         for item, view in LookUp(directory=self.directory, clock=self.clock).views(pending, batch.remaining_s):
             batch.attempt(item, partial(self._check, batch, item, view))
@@ -91,7 +92,7 @@ class CheckPreferences:
             positions=request.positions,
             user_ids=request.user_ids,
             by_channel=decisions,
-            content=content_of(request),
+            content=content_of(request) if len(request.positions) > 1 else "",  # A single decision is not recorded.
         )
         first = record_decisions(self.decision_log, request.record_id, now)  # guard: decisions.held_stays_held
         now_ms = self.clock.now_ms()

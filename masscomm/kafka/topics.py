@@ -69,6 +69,7 @@ def _document() -> dict[str, Any]:
     return document
 
 
+@cache
 def in_lane(name: str, lane: Lane) -> str:
     """Return the topic's name in a lane; its name in the bulk lane if the topic does not exist in that lane."""
     lanes = _document()["topics"][name]["lanes"]

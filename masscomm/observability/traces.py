@@ -21,7 +21,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import batched
 from typing import Any
@@ -178,7 +179,7 @@ def write(service: str) -> None:
         return
     if export == LOG:
         for some in batched(spans, _SPANS_A_LINE, strict=False):
-            print(json.dumps(otlp(service, some), separators=(",", ":")), flush=True)  # noqa: T201 - a log line
+            print(_line(otlp(service, some)), flush=True)  # noqa: T201 - a log line
         return
     host, _, port = _daemon().rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
@@ -187,9 +188,22 @@ def write(service: str) -> None:
             sending.sendto(b'{"format":"json","version":1}\n' + xray(service, span), (host, int(port)))
 
 
+def _line(document: Any) -> str:
+    """Return the JSON text of a document in ASCII."""
+    import orjson
+
+    # orjson takes a seventh of json's time, but it refuses half of a surrogate pair and escapes no other character.
+    with suppress(TypeError):
+        text = orjson.dumps(document)
+        if text.isascii():
+            return text.decode()
+    return json.dumps(document, separators=(",", ":"))
+
+
 def _masked(span: Span) -> Span:
-    """Return the span with personal data masked in its attributes and error, because errors quote untrusted text."""
-    return replace(span, attributes=masked(span.attributes), error=span.error and mask(span.error))
+    """Mask personal data in the span's attributes and error, because errors quote untrusted text."""
+    span.attributes, span.error = masked(span.attributes), span.error and mask(span.error)
+    return span
 
 
 def check_config() -> None:

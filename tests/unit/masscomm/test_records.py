@@ -2,7 +2,7 @@
 
 import pytest
 
-from masscomm.domain.records import DeliveryFields, DeliveryRequested, OutcomeFields
+from masscomm.domain.records import BuildRequested, DeliveryFields, DeliveryRequested, OutcomeFields
 from tests.support.harness.chain import NOW, build
 
 FIELDS = DeliveryFields(built_at=NOW + 1, addresses=[], content=[])
@@ -13,6 +13,23 @@ def test_derived_record_has_copied_fields_and_its_own() -> None:
     record = parent.derive(DeliveryRequested, "delivery", "push", (0, 500), [1], [2], FIELDS)
     assert (record.parent_id, record.send_id, record.expires_at) == (parent.record_id, parent.send_id, NOW + 9)
     assert (record.channel, record.positions, record.user_ids, record.built_at) == ("push", [1], [2], NOW + 1)
+
+
+def test_record_from_avro_equals_the_one_from_its_fields() -> None:
+    record = build([1, 2], expires_at=NOW + 9)
+    assert BuildRequested.from_avro(record.to_avro()) == record
+    assert BuildRequested.from_avro({**record.to_avro(), "expires_at": None}) == build([1, 2])
+
+
+def test_record_from_avro_is_checked_like_its_constructor() -> None:
+    values = build([1]).to_avro()
+    del values["data"]
+    assert BuildRequested.from_avro(values) == build([1])
+    with pytest.raises(TypeError, match="unknown"):
+        BuildRequested.from_avro({**values, "unknown": 1})
+    del values["channel"]
+    with pytest.raises(TypeError, match="channel"):
+        BuildRequested.from_avro(values)
 
 
 def test_wrong_field_of_a_derived_record_is_rejected() -> None:

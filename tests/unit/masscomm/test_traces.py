@@ -169,6 +169,11 @@ def _one_span() -> traces.Span:
     return span
 
 
+def _written_span(line: str) -> Any:
+    (span,) = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    return span
+
+
 def test_spans_are_written_as_a_line_of_otlp(capsys: pytest.CaptureFixture[str]) -> None:
     span = _one_span()
     traces.write("builder")
@@ -176,11 +181,20 @@ def test_spans_are_written_as_a_line_of_otlp(capsys: pytest.CaptureFixture[str])
     (line,) = capsys.readouterr().out.splitlines()
     (resource,) = json.loads(line)["resourceSpans"]
     assert {"key": "service.name", "value": {"stringValue": "builder"}} in resource["resource"]["attributes"]
-    (written,) = resource["scopeSpans"][0]["spans"]
+    written = _written_span(line)
     assert (written["traceId"], written["spanId"]) == (span.trace.trace_id, span.trace.span_id)
     assert "parentSpanId" not in written
     assert written["status"] == {"code": 2, "message": "an error"}
     assert {"key": "club_id", "value": {"intValue": "7"}} in written["attributes"]
+
+
+@pytest.mark.parametrize("text", ["\u2028 ü", "half of a pair: \ud83d"])
+def test_line_of_spans_is_ascii(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    traces.end(traces.begin("x", traces.begun_by("a"), tag=text))
+    traces.write("x")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.isascii()
+    assert text in [attribute["value"]["stringValue"] for attribute in _written_span(line)["attributes"]]
 
 
 def test_a_line_holds_two_hundred_spans_at_most(capsys: pytest.CaptureFixture[str]) -> None:
