@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from functions.builder.rendering import RenderError, Steps
 from functions.builder.templates import (
@@ -57,8 +57,7 @@ _NO_TEMPLATE = Decision(Status.FAILED, Reason.NO_TEMPLATE, "template")
 _TOO_LARGE = Decision(Status.FAILED, Reason.TOO_LARGE, "template")
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """The message of one recipient."""
 
     position: int

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from functions.delivery.decide import Recipient
 from masscomm.channels.provider import Expired
@@ -14,8 +15,7 @@ from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import Device
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """One provider call.
 
     Attributes:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from typing import NamedTuple
 
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.outcomes import CANCELLED, EXPIRED
@@ -55,8 +56,7 @@ class DirectoryView:
     awaits_endpoints: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipient:
+class Recipient(NamedTuple):
     """A recipient that is ready, has a final decision, or is deferred."""
 
     row: int

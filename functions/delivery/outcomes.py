@@ -1,7 +1,7 @@
 """Produces the outcome records of a delivery record, and the status of devices that accept no message any more."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from masscomm.chain.batch import Batch, Item
@@ -90,7 +90,7 @@ def _by_size(
     elif len(outcomes) == 1:
         sizes = accumulate(len(name) + 4 for name in outcomes[0].message_ids)
         fitting = sum(size <= IDS_BYTES for size in sizes)
-        yield start, end, [replace(outcomes[0], message_ids=outcomes[0].message_ids[:fitting])]
+        yield start, end, [outcomes[0]._replace(message_ids=outcomes[0].message_ids[:fitting])]
     else:
         middle = (start + end) // 2
         yield from _by_size([entry for entry in outcomes if entry.position < middle], start, middle)

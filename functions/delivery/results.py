@@ -1,7 +1,6 @@
 """Computes the result of a recipient from the results of its provider calls. The rules are pure functions."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from functions.delivery.calls import Call
 from functions.delivery.decide import DEVICE_INACTIVE, Recipient
@@ -27,7 +26,7 @@ def final_result(recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]
     if until_ms is None and recipient.accepted:
         decision = SENT
     elif until_ms is not None:
-        decision = replace(decision, until_ms=None)
+        decision = decision._replace(until_ms=None)
     return RecipientResult(
         position=recipient.position,
         user_id=recipient.user_id,

@@ -239,7 +239,7 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> De
         return decision
     asleep = decide_by_hours(user, settings, type=request.type, now_ms=now_ms, expires_at=request.expires_at)
     if asleep is not None and request.held >= MAX_HELD:
-        return replace(EXPIRED, layer=asleep.layer, rule=asleep.rule, settings_version=asleep.settings_version)
+        return EXPIRED._replace(layer=asleep.layer, rule=asleep.rule, settings_version=asleep.settings_version)
     return asleep or decision
 
 

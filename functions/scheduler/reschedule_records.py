@@ -11,7 +11,7 @@ out may be valid, and is retried until it has expired (docs/decisions/052).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from functools import cache, partial
@@ -57,7 +57,7 @@ CRASHED = "masscomm.crashed"
 # The number of crashes after which a record counts as their cause. With the usual delays, this is after some three
 # hours.
 MAX_CRASHES = 10
-_NEVER_FINISHED = replace(EXPIRED, layer="function", rule="it ended in an error, once more after expires_at")
+_NEVER_FINISHED = EXPIRED._replace(layer="function", rule="it ended in an error, once more after expires_at")
 
 _POSITION = {SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP}
 

@@ -6,8 +6,8 @@ policy repeats failed calls for as long as the provider accepts other calls.
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from masscomm.channels.circuit_breaker import OutageCircuitBreaker
 from masscomm.channels.provider import (
@@ -54,16 +54,14 @@ class CallScope(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderCall:
+class ProviderCall(NamedTuple):
     """One call to a provider. `make` returns the message id, or raises ProviderError."""
 
     scope: CallScope
     make: Callable[[], Awaitable[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallAnswer:
+class CallAnswer(NamedTuple):
     """The result of one call: a message id, or an error."""
 
     message_id: str | None = None
@@ -174,7 +172,7 @@ class ProviderGateway:
         async def work() -> None:
             for place in pending:
                 answer = await self._publish(calls[place], until, repeated=repeated)
-                answers[place] = answer if answer.tried or not repeated else replace(answers[place], retryable=False)
+                answers[place] = answer if answer.tried or not repeated else answers[place]._replace(retryable=False)
 
         if len(places) == 1:
             await work()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from masscomm.channels.provider import EmailProvider, PushProvider, Transient
 from masscomm.channels.push import push_attributes, push_message
@@ -11,8 +11,7 @@ from masscomm.domain.users import Device
 from masscomm.errors import Stop
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
+class Notification(NamedTuple):
     """One recipient's message on a channel."""
 
     id: str

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import (
@@ -21,8 +21,7 @@ from masscomm.untrusted import mask
 RANGE_SIZE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class RecipientOutcome:
+class RecipientOutcome(NamedTuple):
     """One recipient's entry in an outcome record."""
 
     position: int

@@ -5,8 +5,7 @@ sent. A mandatory category ignores opt-outs and quiet hours.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
@@ -14,8 +13,7 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import User, UserSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The result of the rules for one recipient."""
 
     # None: the notification may be sent. Otherwise the status is final, or the decision is deferred until until_ms.

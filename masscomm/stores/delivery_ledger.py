@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from masscomm.clock import Clock
 from masscomm.domain.ids import ERASED_USER
@@ -28,8 +28,7 @@ from masscomm.observability.metric_names import LEASE_LOSSES
 _IDS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallResult:
+class CallResult(NamedTuple):
     """The result of one provider call.
 
     Attributes:
@@ -42,8 +41,7 @@ class CallResult:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipientResult:
+class RecipientResult(NamedTuple):
     """The result of one recipient: the decision, and the provider calls it is based on. The first recorded result
     counts.
 

@@ -62,7 +62,7 @@ def test_erased_user_does_not_count_as_another() -> None:
     chain.producer.fail = lambda *_: None
     slices = chain.table.slices[delivery([1]).record_id]
     for position, (recorded_ms, entries) in slices.items():
-        slices[position] = (recorded_ms, [replace(entries[0], user_id=ERASED_USER), *entries[1:]])
+        slices[position] = (recorded_ms, [entries[0]._replace(user_id=ERASED_USER), *entries[1:]])
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.dead_letters() == []
     assert set(results_of(chain.outcomes()).values()) == {SENT}

@@ -1,7 +1,6 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -99,7 +98,7 @@ class Delivery(Chain):
         """Store a user at user<id>@example.com; an existing user keeps all other columns."""
         known = self.directory.users([user_id]).get(user_id)
         usual = known or User(user_id=user_id, club_id=7, email=f"user{user_id}@example.com")
-        self.directory.put(replace(usual, **columns))
+        self.directory.put(usual._replace(**columns))
         self.directory.calls.clear()
 
     def put_device(self, device_id: int, user_id: int, **columns: Any) -> None:

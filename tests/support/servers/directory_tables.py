@@ -1,6 +1,5 @@
 """The directory's tables in OpenSearch, filled as cdc_consumer and device_registrar fill them."""
 
-from dataclasses import asdict
 from typing import Any
 
 from functions.receipts.sent_messages import OpenSearchSentMessages
@@ -71,7 +70,7 @@ class OpenSearchTables(Tables):
         )
 
     def _columns(self, row: Row) -> dict[str, Any]:
-        columns = {k: v for k, v in asdict(row).items() if k not in ("endpoint_arn", "enabled")}
+        columns = {k: v for k, v in row._asdict().items() if k not in ("endpoint_arn", "enabled")}
         match row:
             case UserSettings():
                 del columns["version"]

@@ -71,7 +71,7 @@ CASES: dict[str, tuple[DeliveryRequested, DirectoryView, Decision | Wait | list[
     "delayed, user not there yet": (PUSH, _view(users={}), Wait.DIRECTORY),
     "delayed, user erased": (PUSH, _view(users={}, absence_is_confirmed=True), UNKNOWN),
     "delayed and expired, user not there": (LATE, _view(users={}), EXPIRED),
-    "delayed, user without address": (EMAIL, _view(users={1: replace(USER, email=None)}), NO_ADDRESS),
+    "delayed, user without address": (EMAIL, _view(users={1: USER._replace(email=None)}), NO_ADDRESS),
     "delayed, new address suppressed": (EMAIL, _view(users={1: USER}, suppressed=NEW_ADDRESS), ADDRESS_SUPPRESSED),
     "delayed, old address suppressed": (EMAIL, _view(users={1: USER}, suppressed=OLD_ADDRESS), []),
 }

@@ -216,8 +216,8 @@ def test_expired_crashing_record_gets_its_outcomes_here() -> None:
     sent = RecipientResult(
         position=record.positions[0], user_id=1, decision=SENT, call_results=(CallResult(target="11", message_id="m"),)
     )
-    waits = replace(
-        sent, position=record.positions[1], user_id=2, decision=Decision(Status.SENDING), call_results=(), retry_at_ms=1
+    waits = sent._replace(
+        position=record.positions[1], user_id=2, decision=Decision(Status.SENDING), call_results=(), retry_at_ms=1
     )
     rescheduler.ledger.record(record.record_id, [sent, waits])
     assert rescheduler.reschedule(record, topics.DELIVERY, last_invocation=CRASH, after_s=1) == []
