@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from masscomm import fast_json
 from masscomm.aws.request import Limits, Requests
 from masscomm.domain.time_limits import AWS_FIRST_PAUSE_S
 from masscomm.errors import Stop
@@ -78,7 +79,7 @@ class DynamoDb:
 
     def _ask(self, operation: str, request: Mapping[str, Any]) -> Any:
         headers = {"content-type": "application/x-amz-json-1.0", "x-amz-target": f"DynamoDB_20120810.{operation}"}
-        return _document(self._call(operation, json.dumps(request, default=_base64).encode(), headers))
+        return _document(self._call(operation, fast_json.encoded(request, _base64), headers))
 
     def _call(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         """Send a request and return the body of its response. A failed request is repeated up to the limit of
@@ -160,7 +161,7 @@ def _document(answer: bytes) -> dict[str, Any]:
     `message` of an object.
     """
     try:
-        document = json.loads(answer or b"{}", object_hook=_decoded if b'"B"' in answer else None)
+        document = json.loads(answer, object_hook=_decoded) if b'"B"' in answer else fast_json.parsed(answer or b"{}")
     except ValueError:
         return {"message": answer[:200].decode(errors="replace")}
     return document if isinstance(document, dict) else {"message": repr(document)[:200]}

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from masscomm import environment
+from masscomm import environment, fast_json
 from masscomm.aws.authentication import OpenSearchSigner, opensearch_auth
 from masscomm.directory.client import (
     AuthenticationException,
@@ -143,7 +143,7 @@ def _requests(documents: Sequence[VersionedDocument]) -> Iterator[list[bytes]]:
                 "version_type": "external_gte",
             }
         }
-        line = b"%s\n%s\n" % (json.dumps(action).encode(), json.dumps(document.source, ensure_ascii=False).encode())
+        line = b"%s\n%s\n" % (fast_json.encoded(action), fast_json.encoded(document.source))
         if lines and size + len(line) > _BULK_BYTES:
             yield lines
             lines, size = [], 0

@@ -6,13 +6,13 @@ environment processes one invocation at a time; therefore each process has one m
 Source: AWS documentation, "Specification: Embedded metric format".
 """
 
-import json
 import os
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from masscomm import fast_json
 from masscomm.observability.metric_names import ALL, ENVIRONMENT, LANE, NAMESPACE, SERVICE, Kind, Metric
 
 # The embedded metric format permits at most this many values of one metric in a line.
@@ -92,7 +92,7 @@ def write(service: str, **properties: Any) -> None:
             {LANE: os.environ.get("MASSCOMM_LANE", "bulk"), **properties, **notes},
             now_ms=time.time_ns() // 1_000_000,
         )
-        print(json.dumps(line, separators=(",", ":")), flush=True)  # noqa: T201 - CloudWatch reads it
+        print(fast_json.ascii_text(line), flush=True)  # noqa: T201 - CloudWatch reads it
 
 
 def embedded(

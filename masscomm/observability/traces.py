@@ -14,20 +14,18 @@ the processing of a record with up to 500 recipients; recipients have no spans o
 Sources: W3C, "Trace Context" level 2; OpenTelemetry, "OTLP Specification"; AWS, "X-Ray segment documents".
 """
 
-import json
 import os
 import re
 import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import batched
 from typing import Any
 
-from masscomm import environment
+from masscomm import environment, fast_json
 from masscomm.untrusted import mask, masked
 
 PARENT, STATE = "traceparent", "tracestate"
@@ -179,25 +177,13 @@ def write(service: str) -> None:
         return
     if export == LOG:
         for some in batched(spans, _SPANS_A_LINE, strict=False):
-            print(_line(otlp(service, some)), flush=True)  # noqa: T201 - a log line
+            print(fast_json.ascii_text(otlp(service, some)), flush=True)  # noqa: T201 - a log line
         return
     host, _, port = _daemon().rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
         for span in spans:
             # UDP has no acknowledgement, so that a lost span is not noticed, as for every X-Ray trace in Lambda.
             sending.sendto(b'{"format":"json","version":1}\n' + xray(service, span), (host, int(port)))
-
-
-def _line(document: Any) -> str:
-    """Return the JSON text of a document in ASCII."""
-    import orjson
-
-    # orjson takes a seventh of json's time, but it refuses half of a surrogate pair and escapes no other character.
-    with suppress(TypeError):
-        text = orjson.dumps(document)
-        if text.isascii():
-            return text.decode()
-    return json.dumps(document, separators=(",", ":"))
 
 
 def _masked(span: Span) -> Span:
@@ -282,4 +268,4 @@ def xray(service: str, span: Span) -> bytes:
         "annotations": {name.replace(".", "_"): value for name, value in span.attributes.items() if value is not None},
         **({"fault": True, "metadata": {"error": span.error}} if span.error else {}),
     }
-    return json.dumps(document, separators=(",", ":")).encode()
+    return fast_json.ascii_text(document).encode()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from masscomm import fast_json
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of, transact
 from masscomm.aws.request import Limits
@@ -84,7 +85,8 @@ class DynamoDbDeliveryLedger:
 
     def acquire_all(self, record_ids: Sequence[str]) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
         # DynamoDB refuses the whole request if one key is invalid.
-        sizes = {each: _item_bytes(self._lease_item(each, 0)) if is_record_id(each) else None for each in record_ids}
+        rest = _item_bytes({"record_id": {"S": ""}, **self._lease_attributes(0)})
+        sizes = {each: rest + len(each.encode()) if is_record_id(each) else None for each in record_ids}
         return write_all(sizes, transact=self._acquire_together, alone=self.acquire)
 
     def _acquire_together(self, record_ids: Sequence[str]) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
@@ -92,7 +94,8 @@ class DynamoDbDeliveryLedger:
         transaction does not return the previous items.
         """
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        items = [self._lease_item(record_id, now_ms) for record_id in record_ids]
+        attributes = self._lease_attributes(now_ms)
+        items = [{"record_id": {"S": record_id}, **attributes} for record_id in record_ids]
         stored = transact(self._client, "leases", [self._put_if_absent(item) for item in items])
         if not stored:
             lease = Lease(valid_until=began + LEASE_S, fresh=True)
@@ -195,7 +198,7 @@ class DynamoDbDeliveryLedger:
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the own item of a slice, and its further items, which are written first."""
         now_ms, position = self._clock.now_ms(), results[0].position
-        text = json.dumps(to_document(results), separators=(",", ":")).encode()
+        text = fast_json.ascii_text(to_document(results)).encode()
         first, *further = [part.decode() for part in parts_of(text)]
         common = {"record_id": {"S": record_id}, "expires_at": {"N": str(now_ms // 1000 + LEDGER_KEPT_S)}}
         item: dict[str, Any] = {
@@ -222,10 +225,10 @@ class DynamoDbDeliveryLedger:
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _lease_item(self, record_id: str, now_ms: int) -> dict[str, Any]:
+    def _lease_attributes(self, now_ms: int) -> dict[str, Any]:
+        """Return the item of a lease without its record's id."""
         lease = self._lease(now_ms)
         return {
-            "record_id": {"S": record_id},
             "part": _LEASE,
             "owner": lease[":owner"],
             "until_ms": lease[":until"],

@@ -101,7 +101,7 @@ def test_signer_gets_the_request_as_it_is_sent(server: AnsweringServer) -> None:
     client.search(index="a,b", body={"size": 1}, allow_partial_search_results=False)
     client.close()
     url = f"{server.url}/a,b/_search?allow_partial_search_results=false"
-    assert signed == [("POST", url, {"content-type": "application/json"}, b'{"size": 1}')]
+    assert signed == [("POST", url, {"content-type": "application/json"}, b'{"size":1}')]
 
 
 @pytest.mark.parametrize(

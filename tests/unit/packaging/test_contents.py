@@ -3,22 +3,20 @@
 from infra.packaging.contents import Contents, all_contents
 
 # botocore and urllib3 fetch the role's credentials (masscomm.aws.authentication).
-_EVERY = {"aws-lambda-powertools", "botocore", "pyyaml", "urllib3"}
+_EVERY = {"aws-lambda-powertools", "botocore", "orjson", "pyyaml", "urllib3"}
 _CHAIN = _EVERY | {"confluent-kafka", "fastavro"}
-# These functions look up rows of the directory.
-_DIRECTORY = _CHAIN | {"orjson"}
 _METRICS = _EVERY - {"pyyaml"} | {"psycopg", "psycopg-pool"}
 
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
-    "builder": _DIRECTORY | {"jinja2"},
-    "cdc_consumer": _DIRECTORY,
-    "delivery": _DIRECTORY | {"tzdata"},
-    "device_registrar": _DIRECTORY | {"boto3"},
+    "builder": _CHAIN | {"jinja2"},
+    "cdc_consumer": _CHAIN,
+    "delivery": _CHAIN | {"tzdata"},
+    "device_registrar": _CHAIN | {"boto3"},
     "metrics_handler": _METRICS | {"tzdata"},
     "metrics_stream": _METRICS | {"tzdata"},
-    "preference_checker": _DIRECTORY | {"tzdata"},
-    "receipts": _DIRECTORY,
+    "preference_checker": _CHAIN | {"tzdata"},
+    "receipts": _CHAIN,
     "scheduler": _CHAIN,
     "send_handler": _CHAIN | {"pydantic"},
 }
