@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypedDict, Unpack
+from typing import Self, TypedDict, Unpack
 from urllib.parse import quote_plus
 
 from masscomm.aws import endpoint
@@ -117,6 +117,22 @@ class Requests:
         return answer.status, answer.data
 
 
+class QuotedText(str):
+    """A text with its quoted form, which a form contains. Quoting a push message takes a twentieth of its call, and
+    messages of one content differ in an id only.
+    """
+
+    __slots__ = ("quoted",)
+
+    quoted: str
+
+    @classmethod
+    def joined(cls, parts: Iterable[str], quoted_parts: Iterable[str]) -> Self:
+        text = cls("".join(parts))
+        text.quoted = "".join(quoted_parts)
+        return text
+
+
 def form(operation: str, version: str, parameters: Iterable[tuple[str, str]]) -> bytes:
     """Return the request body of an operation of SNS or SES as a form. The constant FORM has the matching headers.
 
@@ -124,7 +140,7 @@ def form(operation: str, version: str, parameters: Iterable[tuple[str, str]]) ->
         parameters: The parameters by name. No name has a character that must be quoted.
     """
     pairs = (("Action", operation), ("Version", version), *parameters)
-    return "&".join([f"{name}={_quoted(value)}" for name, value in pairs]).encode()
+    return "&".join([f"{name}={quoted(value)}" for name, value in pairs]).encode()
 
 
 # quote_plus takes 21 µs for a push message; replacing the ASCII characters one by one takes 5 µs. The percent sign must
@@ -132,20 +148,22 @@ def form(operation: str, version: str, parameters: Iterable[tuple[str, str]]) ->
 _UNQUOTED = re.compile(r"[A-Za-z0-9_.~-]*")
 _ASCII = "%" + "".join(map(chr, range(128))).replace("%", "")
 _REPLACED = [(each, quote_plus(each)) for each in _ASCII if quote_plus(each).startswith("%")]
-_REPLACED_PRINTABLE = [(each, quoted) for each, quoted in _REPLACED if each.isprintable()]
+_REPLACED_PRINTABLE = [(each, replacement) for each, replacement in _REPLACED if each.isprintable()]
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return the same text as urllib.parse.quote_plus."""
+    if isinstance(text, QuotedText):
+        return text.quoted
     if _UNQUOTED.fullmatch(text):
         return text
     if not text.isascii():
         return quote_plus(text)
     # Half of the replaced characters are control characters, which hardly any text contains, so these are tried only if
     # needed.
-    for character, quoted in _REPLACED_PRINTABLE if text.isprintable() else _REPLACED:
+    for character, replacement in _REPLACED_PRINTABLE if text.isprintable() else _REPLACED:
         if character in text:
-            text = text.replace(character, quoted)
+            text = text.replace(character, replacement)
     return text.replace(" ", "+")
 
 

@@ -238,7 +238,9 @@ class ProviderGateway:
         return CallAnswer(message_id=message_id)
 
     def _breaker(self, channel: str) -> OutageCircuitBreaker:
-        return self._breakers.setdefault(channel, OutageCircuitBreaker(self.clock, self.outage_timeout_s))
+        if channel not in self._breakers:
+            self._breakers[channel] = OutageCircuitBreaker(self.clock, self.outage_timeout_s)
+        return self._breakers[channel]
 
 
 def _measure(channel: str, answer: CallAnswer, seconds: float) -> None:

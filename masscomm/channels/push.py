@@ -6,9 +6,10 @@ message attribute"; both services accept 4,096 bytes at most.
 
 import json
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+from masscomm.aws.request import QuotedText, quoted
 from masscomm.channels.provider import Rejected
 
 _MAX_PAYLOAD_BYTES = 4_096
@@ -50,11 +51,14 @@ def push_message(
     if platform not in ("gcm", "apns"):
         raise Rejected(f"unknown platform: {platform}")
     key = "GCM" if platform == "gcm" else _apple(endpoint_arn)
-    before, after, payload_bytes = _message_around_id(key, title, body, send_id, collapse_key)
-    size = payload_bytes + len(notification_id)
+    shared = _message_around_id(key, title, body, send_id, collapse_key)
+    size = shared.payload_bytes + len(notification_id)
     if size > _MAX_PAYLOAD_BYTES:
         raise Rejected(f"too large: {size} bytes of payload, {_MAX_PAYLOAD_BYTES} is the most", too_large=True)
-    return f"{before}{notification_id}{after}"
+    return QuotedText.joined(
+        (shared.before, notification_id, shared.after),
+        (shared.quoted_before, quoted(notification_id), shared.quoted_after),
+    )
 
 
 def push_attributes(
@@ -91,12 +95,20 @@ def _firebase(title: str, body: str, notification_id: str, send_id: str, collaps
     return message
 
 
-@lru_cache(maxsize=_CACHED_MESSAGES)
-def _message_around_id(key: str, title: str, body: str, send_id: str, collapse_key: str | None) -> tuple[str, str, int]:
-    """Return the message before and after the notification's id, and the bytes of the payload without the id.
+class _MessageAroundId(NamedTuple):
+    """A message without the notification's id."""
 
-    `key` is SNS' name of the platform.
-    """
+    before: str
+    after: str
+    quoted_before: str
+    quoted_after: str
+    # The bytes of the payload.
+    payload_bytes: int
+
+
+@lru_cache(maxsize=_CACHED_MESSAGES)
+def _message_around_id(key: str, title: str, body: str, send_id: str, collapse_key: str | None) -> _MessageAroundId:
+    """Return the message of a content. `key` is SNS' name of the platform."""
     payload: dict[str, Any]
     if key == "GCM":
         payload = {"fcmV1Message": {"message": _firebase(title, body, _ID, send_id, collapse_key)}}
@@ -107,4 +119,4 @@ def _message_around_id(key: str, title: str, body: str, send_id: str, collapse_k
         }
     text = _ENCODER.encode(payload)
     before, _, after = _ENCODER.encode({"default": body, key: text}).partition(_ID)
-    return before, after, len(text.encode()) - len(_ID)
+    return _MessageAroundId(before, after, quoted(before), quoted(after), len(text.encode()) - len(_ID))

@@ -50,7 +50,9 @@ class Meter:
         """Increase a counter by the value, set a gauge to it, or add it to a distribution."""
         with self._lock:
             if metric.kind is Kind.DISTRIBUTION:
-                self._values.setdefault(metric.name, _Values()).add(value)
+                if metric.name not in self._values:
+                    self._values[metric.name] = _Values()
+                self._values[metric.name].add(value)
             elif metric.kind is Kind.GAUGE:
                 self._numbers[metric.name] = value
             else:

@@ -4,11 +4,13 @@ import email
 import email.policy
 import json
 from email.message import EmailMessage
+from urllib.parse import quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from masscomm.aws.request import form, quoted
 from masscomm.channels.email import email_message
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
 from masscomm.channels.provider_errors import refusal
@@ -40,6 +42,16 @@ def test_push_to_android_has_the_form_of_firebase() -> None:
             }
         }
     }
+
+
+@given(st.text(max_size=50), st.text(max_size=50), st.sampled_from([NOTIFICATION, "n ü&"]))
+def test_push_message_has_its_form_value(title: str, body: str, notification: str) -> None:
+    for _ in range(2):  # The second message has the cached parts.
+        message = push_message(
+            "gcm", None, title=title, body=body, notification_id=notification, send_id="s", collapse_key=None
+        )
+        assert quoted(message) == quote_plus(str(message))
+        assert form("Publish", "1", [("Message", message)]).decode().endswith(f"&Message={quote_plus(str(message))}")
 
 
 def test_push_to_iphone_has_the_form_of_apple() -> None:
