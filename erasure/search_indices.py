@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError
 
 from erasure.person import ERASED_USER, Person
 from masscomm.aws import sdk
-from masscomm.cdc.captured_tables import personal_tables
+from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS, personal_tables
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import NotFoundError, OpenSearch
-from masscomm.directory.opensearch import DEVICE_STATE, DEVICES, USER_SETTINGS, USERS
+from masscomm.directory.opensearch import DEVICE_STATE
 from masscomm.domain import suppressions
 from masscomm.errors import Retry
 

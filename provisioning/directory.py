@@ -11,6 +11,7 @@ from typing import Any
 from masscomm.aws.authentication import OpenSearchSigner
 from masscomm.aws.request import NOTHING_UNSIGNED
 from masscomm.cdc.captured_tables import captured_tables
+from masscomm.domain.source_tables import directory_table
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
 # _bulk and _mget need a cluster permission in addition to index permissions; changing an alias needs an index
@@ -52,10 +53,11 @@ def create_indices(opensearch_url: str, generation: str, *, auth: OpenSearchSign
         ProvisioningError: OpenSearch refused an index or a mapping.
     """
     names = []
-    for path in sorted((SCHEMAS / "indices").glob("*.json")):
-        name = index_name(path.stem, generation)
+    stems = {path.stem for path in (SCHEMAS / "indices").glob("*.json")} | set(captured_tables())
+    for stem in sorted(stems):
+        name = index_name(stem, generation)
         names.append(name)
-        definition = json.loads(path.read_text())
+        definition = json.loads((SCHEMAS / "indices" / f"{directory_table(stem)}.json").read_text())
         with _opensearch(opensearch_url, auth, f"index {name}") as client:
             answer = client.indices.create(index=name, body=definition, ignore=400)
             if "resource_already_exists_exception" in str(answer):

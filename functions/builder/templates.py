@@ -162,7 +162,12 @@ def _literal(field: MessageField) -> Field:
 
 def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "user": {"first_name": user.first_name, "last_name": user.last_name, "locale": user.locale},
+        "user": {
+            "first_name": user.first_name,
+            "last_name": user.last_name,
+            "locale": user.locale,
+            "attributes": user.attributes,
+        },
         "data": data,
         "club_id": club_id,
     }

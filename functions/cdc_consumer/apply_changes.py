@@ -7,6 +7,7 @@ from functools import partial
 from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.generation import Generation
+from masscomm.cdc.captured_tables import DEVICES
 from masscomm.cdc.change_events import (
     Change,
     ChangeDecoder,
@@ -15,6 +16,7 @@ from masscomm.cdc.change_events import (
     SnapshotCompleted,
     SnapshotStarted,
     TableTruncated,
+    rows_of,
 )
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock, SystemClock
@@ -86,36 +88,34 @@ class ApplyChanges(UseCase[Change]):
         """Write each document once, in its newest version. All events with this version are the same change; the
         last one is written.
         """
-        versions: dict[tuple[str, str, str], list[Item[Change]]] = defaultdict(list)
+        versions: dict[tuple[str, str, str], list[tuple[Item[Change], RowChanged]]] = defaultdict(list)
         for item in items:
-            if isinstance(item.value, RowChanged):
-                versions[item.value.generation, item.value.table, item.value.id].append(item)
+            for row in rows_of(item.value):
+                versions[row.generation, row.table, row.id].append((item, row))
         for changes in versions.values():
-            changes.sort(key=_version)
+            changes.sort(key=lambda change: change[1].version)
         waiting = list(versions.values())
         while waiting:
-            fates = write(self._client, [self._document(changes[-1]) for changes in waiting])
+            fates = write(self._client, [self._document(changes[-1][1]) for changes in waiting])
             again = []
             for changes, fate in zip(waiting, fates, strict=True):
                 if isinstance(fate, DeadLetter):
                     # The index refuses the newest version permanently. The previous version is written instead, so that
                     # the result is the same as if the two versions had been in two batches.
-                    changes.pop().error = fate
+                    refused, _ = changes.pop()
+                    refused.error = fate
                     if changes:
                         again.append(changes)
                 elif fate is not None:
                     # No version of this document could be stored, so all of its events fail.
-                    for item in changes:
+                    for item, _ in changes:
                         item.error = fate
             waiting = again
 
-    def _document(self, item: Item[Change]) -> VersionedDocument:
-        row = item.value
-        if not isinstance(row, RowChanged):
-            raise TypeError(f"not a row: {row!r}")
+    def _document(self, row: RowChanged) -> VersionedDocument:
         # A deleted row keeps a document: because of its version, the index refuses older changes that are redelivered.
         source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
-        if row.columns is not None and row.table == "devices":
+        if row.columns is not None and row.table == DEVICES:
             # Delivery reads this time, because it waits for the endpoint of a device whose row is only seconds old.
             source = {**row.columns, "changed_at_ms": row.changed_at_ms}
         return VersionedDocument(
@@ -133,7 +133,3 @@ class ApplyChanges(UseCase[Change]):
         except Retry as error:
             for item, _ in beats:
                 item.error = error
-
-
-def _version(item: Item[Change]) -> int:
-    return item.value.version if isinstance(item.value, RowChanged) else 0

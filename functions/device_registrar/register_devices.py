@@ -17,7 +17,8 @@ from typing import Any
 
 from functions.device_registrar.device_states import DeviceState, DeviceStates
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
-from masscomm.cdc.change_events import SNAPSHOT_VERSION, Change, ChangeDecoder, RowChanged
+from masscomm.cdc.captured_tables import DEVICES
+from masscomm.cdc.change_events import SNAPSHOT_VERSION, Change, ChangeDecoder, RowChanged, rows_of
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
 from masscomm.domain.records import DeviceStatusChanged
@@ -186,8 +187,8 @@ class RegisterDevices(UseCase[Fact]):
 def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
     devices: dict[str, _Device] = {}
     for item in items:
-        row = item.value
-        if not isinstance(row, RowChanged) or row.table != "devices":
+        row = _device_row(item.value)
+        if row is None:
             continue
         device = devices.setdefault(row.id, _Device(row.id, [], row))
         device.items.append(item)
@@ -195,6 +196,10 @@ def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
         if row.version >= device.row.version if same else row.lsn >= device.row.lsn:
             device.row = row
     return devices
+
+
+def _device_row(fact: Fact) -> RowChanged | None:
+    return next((row for row in rows_of(fact) if row.table == DEVICES), None)
 
 
 def _is_as_new(row: RowChanged, state: DeviceState) -> bool:
@@ -233,9 +238,10 @@ def _active(row: RowChanged) -> bool:
 
 def _refusal(fact: Fact) -> DeadLetter | None:
     """Return the error of a row that can never have an endpoint; None for any other row."""
-    if isinstance(fact, RowChanged) and fact.columns is not None:
+    row = _device_row(fact)
+    if row is not None and row.columns is not None:
         for name in ("token", "platform"):
-            if not _text(fact.columns, name):
+            if not _text(row.columns, name):
                 return DeadLetter("invalid", f"a device without {name}")
     return None
 

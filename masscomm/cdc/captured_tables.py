@@ -1,25 +1,37 @@
-"""The monolith's tables that change data capture copies into the directory: `cdc.tables` in schemas/topics.yaml.
+"""The captured tables: the entries of schemas/source.yaml, with the properties of the directory's tables in
+schemas/topics.yaml (`cdc.tables`).
 
 Every list of captured tables is computed from this one: topics, Debezium's settings, decoding, indices, aliases, the
 event source mapping of cdc_consumer, permissions and erasure. schemas/indices has the columns that the directory keeps.
+Each captured table has an index and an alias of its own, under its name in schemas/source.yaml.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from masscomm.kafka.topics import captured_table_entries
+from masscomm.domain.source_tables import SourceError, SourceTable, source_tables
+from masscomm.kafka.topics import captured_table_entries, cdc_topic
+
+# The tables of the directory.
+USERS = "users"
+USER_SETTINGS = "user_settings"
+DEVICES = "devices"
+TEMPLATES = "notification_templates"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CapturedTable:
-    """One table of the monolith that change data capture copies."""
+    """One table that change data capture copies into the directory."""
 
+    # The name of its index and alias, such as user_settings, or user_settings.quiet for a further source of settings.
     name: str
-    # Columns that are NOT NULL in the monolith; look-ups read them without a default value.
+    # The monolith's table, and how its columns are mapped.
+    source: SourceTable
+    # Columns of the directory that every row has; look-ups read them without a default value.
     required: tuple[str, ...] = ()
-    # Columns that are stored as null if a row does not have them.
+    # Columns of the directory that are stored as null if a row does not have them.
     null_where_absent: tuple[str, ...] = ()
     # The column with the id of the user that a row belongs to (`id` if it is the primary key); None if rows belong to
     # no user.
@@ -28,18 +40,43 @@ class CapturedTable:
 
 @cache
 def captured_tables() -> Mapping[str, CapturedTable]:
-    """Return the captured tables by name, in the order of schemas/topics.yaml."""
+    """Return the captured tables by name, in the order of schemas/source.yaml. Raises SourceError."""
+    sources = source_tables()
     return MappingProxyType(
         {
             name: CapturedTable(
                 name=name,
-                required=tuple(entry.get("required", ())),
+                source=sources[name],
+                required=_required(sources[name], entry.get("required", ())),
                 null_where_absent=tuple(entry.get("null_where_absent", ())),
                 person=entry.get("person"),
             )
             for name, entry in captured_table_entries().items()
         }
     )
+
+
+def _required(source: SourceTable, columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns that rows must have: those of the directory, and those that schemas/source.yaml requires.
+
+    Raises:
+        SourceError: A column that the directory requires is not mapped.
+    """
+    names = (*columns, *(name for name, value in source.columns.items() if value.required))
+    if missing := set(columns) - source.columns.keys():
+        raise SourceError(f"schemas/source.yaml: {source.name} needs the columns {', '.join(sorted(missing))}")
+    return tuple(dict.fromkeys(names))
+
+
+def table_topics(generation: str) -> list[str]:
+    """Return the topics of the captured tables in one snapshot generation, without repetitions."""
+    return list(dict.fromkeys(cdc_topic(name, generation) for name in captured_tables()))
+
+
+@cache
+def settings_tables() -> tuple[str, ...]:
+    """Return the names of the captured tables with user settings, in the order of schemas/source.yaml."""
+    return tuple(name for name, table in captured_tables().items() if table.source.directory_table == USER_SETTINGS)
 
 
 def personal_tables() -> dict[str, str]:

@@ -8,13 +8,14 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import Any
 
 from masscomm.cdc.captured_tables import captured_tables
+from masscomm.domain.source_tables import Value, directory_table
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
 from masscomm.kafka import topics
@@ -30,7 +31,7 @@ SNAPSHOT_VERSION = 1
 HEARTBEAT_PREFIX = "masscomm.heartbeat"
 
 # Fields that masscomm adds to a document, next to the table's columns.
-_OURS = ("deleted", "deleted_at_ms", "changed_at_ms")
+_OURS = ("deleted", "deleted_at_ms", "changed_at_ms", "attributes")
 
 # The Python types that a column may have, by its type in the index. OpenSearch accepts more (a list, or "7" for 7), but
 # the readers of the index do not.
@@ -69,11 +70,11 @@ class RowChanged:
     """
 
     table: str
-    # The row's primary key, as text.
+    # The row's key of schemas/source.yaml, as text.
     id: str
     # The version of the row: SNAPSHOT_VERSION if the snapshot contains it, else the LSN of the change.
     version: int
-    # The columns that schemas/indices describes, with jsonb values parsed. None: the row was deleted.
+    # The columns of the directory, with JSON parsed. None: the row was deleted.
     columns: Mapping[str, Any] | None
     # The time at which the database committed the row, in ms since the epoch.
     changed_at_ms: int
@@ -81,6 +82,13 @@ class RowChanged:
     generation: str
     # The LSN of the change, or the LSN at which the snapshot was taken. It orders rows of two snapshot generations.
     lsn: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsChanged:
+    """One version of a row that several tables of the directory derive from."""
+
+    rows: tuple[RowChanged, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,17 +129,16 @@ class Irrelevant:
     """
 
 
-type Change = RowChanged | TableTruncated | Heartbeat | SnapshotStarted | SnapshotCompleted | Irrelevant
+type Change = RowChanged | RowsChanged | TableTruncated | Heartbeat | SnapshotStarted | SnapshotCompleted | Irrelevant
 
 
 @cache
 def columns_of(table: str) -> Mapping[str, str]:
-    """Return the columns of a table that the directory keeps: name → type in the index. A jsonb column has the type
-    `object`.
+    """Return the columns of a captured table in the directory: name → type in the index. JSON has the type `object`.
 
     Source: schemas/indices/<table>.json; columns that are missing there are not copied.
     """
-    mapping = json.loads(read_text(f"indices/{table}.json"))
+    mapping = json.loads(read_text(f"indices/{directory_table(table)}.json"))
     return {name: field["type"] for name, field in mapping["mappings"]["properties"].items() if name not in _OURS}
 
 
@@ -139,9 +146,10 @@ class ChangeDecoder:
     """Decodes the records on the topics of one or more snapshot generations."""
 
     def __init__(self, *generations: str) -> None:
-        self._tables = {
-            topics.cdc_topic(table, each): (table, each) for table in captured_tables() for each in generations
-        }
+        self._tables: dict[str, tuple[list[str], str]] = {}
+        for each in generations:
+            for table in captured_tables():
+                self._tables.setdefault(topics.cdc_topic(table, each), ([], each))[0].append(table)
         self._notifications = {topics.cdc_topic("notification", each) for each in generations}
         self._heartbeats = {topics.cdc_topic("heartbeat", each) for each in generations}
 
@@ -166,58 +174,101 @@ class ChangeDecoder:
         raise DeadLetter("undecodable", f"{record.topic} is not a topic of these generations")
 
 
-def _table_change(table: str, generation: str, key: bytes | None, value: Mapping[str, Any]) -> Change:
+def rows_of(change: object) -> tuple[RowChanged, ...]:
+    """Return the rows of a change; none if it is no change of a row."""
+    match change:
+        case RowChanged():
+            return (change,)
+        case RowsChanged(rows=rows):
+            return rows
+    return ()
+
+
+def _table_change(tables: Sequence[str], generation: str, key: bytes | None, value: Mapping[str, Any]) -> Change:
     operation, source = value["op"], _mapping(value["source"])
     if operation == "t":
-        return TableTruncated(table=table, lsn=_lsn(source))
+        return TableTruncated(table=tables[0], lsn=_lsn(source))
     if operation not in ("r", "c", "u", "d"):
         raise DeadLetter("undecodable", f"unknown operation {operation!r:.100}")
-    name = _primary_key(key)
-    return RowChanged(
-        table=table,
-        id=name,
-        version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
-        columns=None if operation == "d" else _columns(table, _mapping(value["after"]), value.get("before")),
-        changed_at_ms=_integer(source["ts_ms"]),
-        generation=generation,
-        lsn=SNAPSHOT_VERSION if operation == "r" and source.get("lsn") is None else _lsn(source),
+    row_id = _row_id(key)
+    rows = tuple(
+        RowChanged(
+            table=table,
+            id=row_id,
+            version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
+            columns=None
+            if operation == "d"
+            else _columns(table, row_id, _mapping(value["after"]), value.get("before")),
+            changed_at_ms=_integer(source["ts_ms"]),
+            generation=generation,
+            lsn=SNAPSHOT_VERSION if operation == "r" and source.get("lsn") is None else _lsn(source),
+        )
+        for table in tables
     )
+    return rows[0] if len(rows) == 1 else RowsChanged(rows=rows)
 
 
-def _primary_key(key: bytes | None) -> str:
+def _row_id(key: bytes | None) -> str:
     columns = _object(key, "key")
     if len(columns) != 1:
-        raise DeadLetter("undecodable", f"a primary key of one column was expected, not of {len(columns)}")
+        raise DeadLetter("undecodable", f"a key of one column was expected, not of {len(columns)}")
     (value,) = columns.values()
     return str(_integer(value))
 
 
-def _columns(table: str, after: Mapping[str, Any], before: Any) -> dict[str, Any]:
-    found: dict[str, Any] = dict.fromkeys(captured_tables()[table].null_where_absent)
-    for name, kind in columns_of(table).items():
-        if name not in after:
-            continue
-        value = after[name]
+def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> dict[str, Any]:
+    """Return the columns of a document in the directory, as schemas/source.yaml derives them from a row.
+
+    Raises:
+        DeadLetter: The row lacks a required value, or a value has a wrong type (invalid); the database has not logged a
+            value (undecodable).
+    """
+    table = captured_tables()[name]
+    source, kinds = table.source, columns_of(name)
+
+    def read(column: str) -> Any:
+        value = after.get(column)
+        if value != _UNAVAILABLE:
+            return value
+        value = before.get(column, _UNAVAILABLE) if isinstance(before, dict) else _UNAVAILABLE
         if value == _UNAVAILABLE:
-            value = before.get(name, _UNAVAILABLE) if isinstance(before, dict) else _UNAVAILABLE
-            if value == _UNAVAILABLE:
-                raise DeadLetter("undecodable", f"{table}.{name} was not logged: the table needs REPLICA IDENTITY FULL")
-        found[name] = _column(table, name, kind, value)
-    for name in captured_tables()[table].required:
-        if found.get(name) is None:
-            raise DeadLetter("invalid", f"{table}.{name} is missing")
+            raise DeadLetter(
+                "undecodable", f"{source.qualified}.{column} was not logged: the table needs REPLICA IDENTITY FULL"
+            )
+        return value
+
+    found: dict[str, Any] = dict.fromkeys(table.null_where_absent)
+    if "id" in kinds:
+        found["id"] = int(row_id)
+    for column, value in source.columns.items():
+        if value.column is None or value.column in after or value.default is not None:
+            found[column] = _column(f"{name}.{column}", kinds[column], value, read)
+    if source.attributes:
+        attributes = {
+            each: _column(f"{name}.attributes.{each}", None, value, read) for each, value in source.attributes.items()
+        }
+        found["attributes"] = {each: value for each, value in attributes.items() if value is not None}
+    for column in table.required:
+        if found.get(column) is None:
+            value = source.columns[column]
+            of = f" ({source.qualified}.{value.column})" if value.column else ""
+            raise DeadLetter("invalid", f"{name}.{column}{of} is missing in the row {source.key}={row_id}")
     return found
 
 
-def _column(table: str, name: str, kind: str, value: Any) -> Any:
-    if kind == "object":
-        try:
-            return read_json(value) if isinstance(value, str) else value
-        except UnstorableJson:
-            return UNREADABLE
-    if value is None or (isinstance(value, _COLUMN_TYPES[kind]) and isinstance(value, bool) == (kind == "boolean")):
-        return value
-    raise DeadLetter("invalid", f"{table}.{name} is no {kind}")
+def _column(where: str, kind: str | None, value: Value, read: Callable[[str], Any]) -> Any:
+    """Return a value of a document. `kind` is its type in the index; None: any JSON."""
+    try:
+        found = value.of(read, where)
+        if kind == "object" and isinstance(found, str):
+            found = read_json(found)
+    except UnstorableJson:
+        return UNREADABLE if kind == "object" else None
+    if kind in (None, "object") or found is None:
+        return found
+    if isinstance(found, _COLUMN_TYPES[str(kind)]) and isinstance(found, bool) == (kind == "boolean"):
+        return found
+    raise DeadLetter("invalid", f"{where} is no {kind}")
 
 
 def _logical_message(value: Mapping[str, Any]) -> Change:

@@ -1,6 +1,6 @@
 """The configuration of Debezium's connector in every deployment: captured tables, heartbeats and notifications."""
 
-from masscomm.cdc.captured_tables import captured_tables
+from masscomm.domain.source_tables import creates_publication, source_tables
 from masscomm.domain.time_limits import CDC_HEARTBEAT_MS
 from masscomm.kafka.topics import cdc_prefix, cdc_topic
 
@@ -10,20 +10,41 @@ def heartbeat_topic(generation: str) -> str:
     return f"__debezium-heartbeat.{cdc_prefix(generation)}"
 
 
+def slot_name(generation: str) -> str:
+    """Return the name of the replication slot, which is also the name of the publication."""
+    return f"masscomm_{generation}"
+
+
+def _columns_by_table() -> dict[str, list[str]]:
+    """Return the captured columns of each of the monolith's tables, with the key first."""
+    found: dict[str, list[str]] = {}
+    for table in source_tables().values():
+        known = found.setdefault(table.qualified, [])
+        known.extend(each for each in table.read_columns() if each not in known)
+    return found
+
+
 def debezium_config(generation: str) -> dict[str, str]:
     """Return the connector's configuration for one snapshot generation. The deployment adds the database and the
     replication slot.
     """
-    slot = f"masscomm_{generation}"
+    slot, tables = slot_name(generation), _columns_by_table()
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
         "topic.prefix": cdc_prefix(generation),
-        "table.include.list": ",".join(f"public.{table}" for table in captured_tables()),
+        "table.include.list": ",".join(tables),
+        # Other columns never leave the database. The list is a list of regular expressions.
+        "column.include.list": ",".join(
+            f"{table}.({'|'.join(columns)})".replace(".", r"\.") for table, columns in tables.items()
+        ),
+        # The key of a record is the id of its document, whatever the primary key is.
+        "message.key.columns": ";".join(f"{table}:{columns[0]}" for table, columns in tables.items()),
+        "decimal.handling.mode": "string",
         "plugin.name": "pgoutput",
         "slot.name": slot,
         "publication.name": slot,
-        "publication.autocreate.mode": "filtered",
+        "publication.autocreate.mode": "filtered" if creates_publication() else "disabled",
         "snapshot.mode": "initial",
         "tombstones.on.delete": "true",
         # The heartbeat query writes to the WAL, whether or not a table changes, and Debezium produces the written

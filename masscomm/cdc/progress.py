@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
-from masscomm.cdc.captured_tables import captured_tables
+from masscomm.cdc.captured_tables import table_topics
 from masscomm.domain.time_limits import CDC_PROGRESS_REQUEST_S
 from masscomm.errors import Retry
 from masscomm.json_reader import InvalidJson, read_json
@@ -89,7 +89,7 @@ class KafkaCdcProgress:
             "broker.address.family": "v4",
         } | overrides
         self._server = topics.cdc_prefix(generation)
-        self._tables = [topics.cdc_topic(table, generation) for table in captured_tables()]
+        self._tables = table_topics(generation)
         self._group = group
         self._offsets_topic = offsets_topic
         self._timeout_s = timeout_s

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any, Self
 
 from masscomm import environment
-from masscomm.cdc.captured_tables import captured_tables
+from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
 from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.bulk_writes import answering, connect_from_environment
@@ -22,10 +22,6 @@ from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
 
-USERS = "users"
-USER_SETTINGS = "user_settings"
-DEVICES = "devices"
-TEMPLATES = "notification_templates"
 DEVICE_STATE = "device_state"
 DIRECTORY_STATE = "directory_state"
 
@@ -92,19 +88,16 @@ class OpenSearchDirectory:
         return {user_id: _user(user_id, source) for (_, user_id), (source, _) in found.items()}
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
-        found = self._by_id([(USER_SETTINGS, user_id) for user_id in dict.fromkeys(user_ids)])
-        return {user_id: _user_settings(user_id, source, version) for (_, user_id), (source, version) in found.items()}
+        tables = settings_tables()
+        wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
+        return _merged_settings(self._by_id(wanted, tables=len(tables)))
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
-        wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in (USERS, USER_SETTINGS)]
-        users: dict[int, User] = {}
-        user_settings: dict[int, UserSettings] = {}
-        for (table, user_id), (source, version) in self._by_id(wanted, tables=2).items():
-            if table == USERS:
-                users[user_id] = _user(user_id, source)
-            else:
-                user_settings[user_id] = _user_settings(user_id, source, version)
-        return users, user_settings
+        tables = (USERS, *settings_tables())
+        wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
+        found = self._by_id(wanted, tables=len(tables))
+        users = {user_id: _user(user_id, source) for (table, user_id), (source, _) in found.items() if table == USERS}
+        return users, _merged_settings(found)
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
@@ -341,7 +334,20 @@ def _user(user_id: int, source: Source) -> User:
         phone=source.get("phone"),
         locale=source.get("locale") or "en",
         time_zone=source.get("time_zone") or "UTC",
+        attributes=source.get("attributes") or {},
     )
+
+
+def _merged_settings(found: Mapping[tuple[str, int], tuple[Source, int]]) -> dict[int, UserSettings]:
+    """Return the settings by user id. Settings from several tables are merged column by column; their version is the
+    newest one.
+    """
+    merged: dict[int, tuple[Source, int]] = {}
+    for (table, user_id), (source, version) in found.items():
+        if table != USERS:
+            known, newest = merged.get(user_id, ({}, 0))
+            merged[user_id] = {**known, **source} if known else source, max(newest, version)
+    return {user_id: _user_settings(user_id, source, version) for user_id, (source, version) in merged.items()}
 
 
 def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:

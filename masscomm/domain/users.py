@@ -1,16 +1,16 @@
-"""Rows of the monolith's tables as the directory returns them: users, settings, devices, templates.
+"""Rows of the directory's tables: users, settings, devices, templates.
 
 Objects that are made for each recipient are named tuples, here and elsewhere: creating a frozen dataclass takes three
 times as long.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
 class User(NamedTuple):
-    """One row of the monolith's table users."""
+    """One row of the directory's table users."""
 
     user_id: int
     club_id: int
@@ -20,12 +20,12 @@ class User(NamedTuple):
     phone: str | None = None
     locale: str = "en"
     time_zone: str = "UTC"
+    # Further values of the monolith's row, for templates (`attributes` in schemas/source.yaml).
+    attributes: Mapping[str, Any] = MappingProxyType({})
 
 
 class UserSettings(NamedTuple):
-    """One row of the monolith's table user_settings. Without an entry for a channel or category, the user has not opted
-    out.
-    """
+    """One row of the directory's table user_settings. A channel or category without an entry is no opt-out."""
 
     user_id: int
     # Channel → whether the user wants it.
@@ -54,7 +54,7 @@ class Device(NamedTuple):
 
 
 class Template(NamedTuple):
-    """One row of the monolith's table notification_templates."""
+    """One row of the directory's table notification_templates."""
 
     template_id: int
     # The club that the template belongs to; None: the template is for every club.

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.source_tables import SourceError, source_tables
 from schemas import read_text
 
 
@@ -126,20 +127,28 @@ def cdc_prefix(generation: str) -> str:
 
 
 def captured_table_entries() -> Mapping[str, Mapping[str, Any]]:
-    """Return the entries of the captured tables in schemas/topics.yaml; masscomm.cdc.captured_tables interprets
-    them.
+    """Return the properties of the directory's tables in schemas/topics.yaml, by the names of schemas/source.yaml;
+    masscomm.cdc.captured_tables interprets them.
+
+    Raises:
+        SourceError: A table of the directory has no source, or a source has no table of the directory.
     """
-    tables: Mapping[str, Mapping[str, Any]] = _document()["cdc"]["tables"]
-    return tables
+    tables, sources = _document()["cdc"]["tables"], source_tables()
+    if missing := tables.keys() - sources.keys():
+        raise SourceError(f"schemas/source.yaml has no entry for {', '.join(sorted(missing))}")
+    if unknown := {each.directory_table for each in sources.values()} - tables.keys():
+        raise SourceError(f"schemas/source.yaml: the directory has no table {', '.join(sorted(unknown))}")
+    return {name: tables[each.directory_table] for name, each in sources.items()}
 
 
 @cache
 def _cdc_entries() -> Mapping[str, Mapping[str, Any]]:
     """Return the entries of Debezium's topics: the captured tables by name, `notification` and `heartbeat`."""
     cdc = _document()["cdc"]
-    pattern = str(cdc["table_topic"])
+    pattern, sources = str(cdc["table_topic"]), source_tables()
     tables = {
-        name: {**entry, "topic": pattern.replace("{table}", name)} for name, entry in captured_table_entries().items()
+        name: {**entry, "topic": pattern.replace("{table}", sources[name].qualified)}
+        for name, entry in captured_table_entries().items()
     }
     return tables | {name: cdc[name] for name in ("notification", "heartbeat")}
 
@@ -170,11 +179,15 @@ def generation_of(topic: str) -> str:
 def cdc_topics(captured: str) -> list[Topic]:
     """Return all topics to which Debezium produces for the given snapshot generations."""
     cdc, defaults = _document()["cdc"], _document()["defaults"]
-    return [
-        _topic(entry["topic"].format(generation=generation), f"Debezium's {name}", defaults | cdc | entry)
-        for generation in generations(captured)
-        for name, entry in _cdc_entries().items()
-    ]
+    found: dict[str, Topic] = {}
+    for generation in generations(captured):
+        for name, entry in _cdc_entries().items():
+            topic = entry["topic"].format(generation=generation)
+            # Two tables of the directory may derive from one table of the monolith, and so from one topic.
+            consumers = (*entry.get("consumers", cdc["consumers"]), *(found[topic].consumers if topic in found else ()))
+            values = defaults | cdc | entry | {"consumers": dict.fromkeys(consumers)}
+            found[topic] = _topic(topic, f"Debezium's {name}", values)
+    return list(found.values())
 
 
 def served(name: str, lane: Lane) -> list[str]:
@@ -197,7 +210,9 @@ def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
         generation: The captured snapshot generations, separated by commas.
     """
     if name == ALL_OF_CDC:
-        return [cdc_topic(entry, each) for entry in _cdc_entries() for each in generations(generation)]
+        return list(
+            dict.fromkeys(cdc_topic(entry, each) for entry in _cdc_entries() for each in generations(generation))
+        )
     if name.startswith("cdc."):
         return [cdc_topic(name.removeprefix("cdc."), each) for each in generations(generation)]
     return served(name, lane)

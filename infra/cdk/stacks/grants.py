@@ -14,13 +14,12 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.receipts import configuration_set
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
-from masscomm.cdc.captured_tables import captured_tables
+from masscomm.cdc.captured_tables import table_topics
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import (
     CDC_PROGRESS_GROUP,
     SOURCE_RECORDS_GROUP,
     base_of,
-    cdc_topic,
     chain_topics,
     generations,
     in_lane,
@@ -80,7 +79,7 @@ def _kafka(
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
     if not profile.asks_cdc:
         return data.kafka.statements(writes=writes, reads=reads, asks=[SOURCE_RECORDS_GROUP] if reads else [])
-    tables = [cdc_topic(table, each) for each in generations(environment.generation) for table in captured_tables()]
+    tables = [topic for each in generations(environment.generation) for topic in table_topics(each)]
     groups = [CDC_PROGRESS_GROUP] + [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
 

@@ -1,4 +1,6 @@
-"""A captured table is an entry of schemas/topics.yaml and an index mapping; every list of tables derives from them."""
+"""A captured table is an entry of schemas/topics.yaml and of schemas/source.yaml, and an index mapping; every list of
+tables derives from them.
+"""
 
 import json
 from typing import Any
@@ -60,7 +62,13 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     columns = {"id": {"type": "long"}, "user_id": {"type": "long"}, "title": {"type": "keyword"}}
     root = changed_tree(
         tmp_path_factory.mktemp("tree"),
-        {"schemas/topics.yaml": ("  tables:\n", "  tables:\n    prizes: {required: [title], person: user_id}\n")},
+        {
+            "schemas/topics.yaml": ("  tables:\n", "  tables:\n    prizes: {required: [title], person: user_id}\n"),
+            "schemas/source.yaml": (
+                "\ntables:\n",
+                "\ntables:\n  prizes: {table: public.prizes, key: id, columns: {user_id: user_id, title: title}}\n",
+            ),
+        },
         {"schemas/indices/prizes.json": json.dumps({"mappings": {"properties": columns}})},
     )
     found: dict[str, Any] = printed_json(root, LISTS)

@@ -1,0 +1,248 @@
+"""The monolith's tables, from schemas/source.yaml: which table and columns each table of the directory derives from."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Self
+
+from masscomm.errors import DeadLetter, Stop
+from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
+from schemas import read_text
+
+# Names that Debezium keeps in the name of a topic. It replaces all other characters.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The formats of Debezium: days since the epoch, microseconds of the day, microseconds since the epoch.
+FORMATS: Mapping[str, Callable[[int], str]] = {
+    "date": lambda days: (date(1970, 1, 1) + timedelta(days=days)).isoformat(),
+    "time": lambda micros: (_EPOCH + timedelta(microseconds=micros)).strftime("%H:%M"),
+    "timestamp": lambda micros: (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z"),
+}
+_OPTIONS = {"path", "values", "format", "default", "required"}
+
+
+class SourceError(Stop):
+    """schemas/source.yaml is not valid. The message names the entry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """One value of a document in the directory, and how it derives from a row of the monolith."""
+
+    # The monolith's column; None for a constant and for an object.
+    column: str | None = None
+    # The names of nested members in a JSON column.
+    path: tuple[str, ...] = ()
+    # The monolith's value, as text → the value in the directory.
+    values: Mapping[str, Any] | None = None
+    # A key of FORMATS.
+    format: str | None = None
+    # The value where the column is null; the value itself if there is no column.
+    default: Any = None
+    # Whether a row without the value is dead-lettered.
+    required: bool = False
+    # The members of a JSON object, which are values themselves.
+    members: Mapping[str, "Value"] | None = None
+
+    @classmethod
+    def read(cls, entry: Any, where: str) -> Self:
+        """Return the value for an entry of schemas/source.yaml. Raises SourceError."""
+        if isinstance(entry, str):
+            return cls(column=_checked(entry, where))
+        if not isinstance(entry, dict):
+            raise SourceError(f"{where}: a column's name or a mapping was expected, not {entry!r}")
+        match entry:
+            case {"constant": constant} if len(entry) == 1:
+                return cls(default=constant)
+            case {"object": dict(members)} if entry.keys() <= {"object", "required"}:
+                return cls(
+                    members={str(name): cls.read(each, f"{where}.{name}") for name, each in members.items()},
+                    required=bool(entry.get("required", False)),
+                )
+            case {"column": str(column)} if entry.keys() <= _OPTIONS | {"column"}:
+                if entry.get("format", "date") not in FORMATS:
+                    raise SourceError(f"{where}: the format {entry['format']!r} is none of {', '.join(FORMATS)}")
+                values = entry.get("values")
+                return cls(
+                    column=_checked(column, where),
+                    path=tuple(str(entry["path"]).split(".")) if "path" in entry else (),
+                    values=None if values is None else {_as_text(key): each for key, each in dict(values).items()},
+                    format=entry.get("format"),
+                    default=entry.get("default"),
+                    required=bool(entry.get("required", False)),
+                )
+        raise SourceError(f"{where}: {entry!r} is no column, constant or object")
+
+    def parts(self) -> "Iterator[Value]":
+        """Yield this value, or the members of an object, each of which derives from at most one column."""
+        if self.members is None:
+            yield self
+            return
+        for member in self.members.values():
+            yield from member.parts()
+
+    def of(self, read: Callable[[str], Any], where: str) -> Any:
+        """Return the value for a row.
+
+        Args:
+            read: Returns the row's value in a column; None if the row does not have the column.
+            where: The name of the value for errors.
+
+        Raises:
+            DeadLetter: The row's value does not have the form that schemas/source.yaml describes.
+            UnstorableJson: The row's value is inside JSON that our stores cannot hold.
+        """
+        if self.members is not None:
+            members = {name: each.of(read, f"{where}.{name}") for name, each in self.members.items()}
+            return {name: value for name, value in members.items() if value is not None} or None
+        if self.column is None:
+            return self.default
+        found = read(self.column)
+        if self.path:
+            found = _inside(found, self.path, f"{self.column} ({where})")
+        if found is not None and self.format is not None:
+            found = self._formatted(found, where)
+        if found is not None and self.values is not None:
+            if _as_text(found) not in self.values:
+                raise DeadLetter("invalid", f"{self.column} is {found!r:.100}, and {where} lists no value for it")
+            found = self.values[_as_text(found)]
+        return self.default if found is None else found
+
+    def _formatted(self, found: Any, where: str) -> str:
+        if isinstance(found, bool) or not isinstance(found, int):
+            raise DeadLetter("invalid", f"{self.column} ({where}) is no {self.format}")
+        try:
+            return FORMATS[str(self.format)](found)
+        except (OverflowError, ValueError) as error:
+            raise DeadLetter("invalid", f"{self.column} ({where}) is out of range") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTable:
+    """One entry of schemas/source.yaml."""
+
+    # The table of the directory; the entries after the first of the same table have `.NAME` at the end.
+    name: str
+    # The monolith's schema and table.
+    schema: str
+    table: str
+    # The monolith's column with the id of the document.
+    key: str
+    # Column of the directory → its value.
+    columns: Mapping[str, Value]
+    # Name → value, for templates.
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def qualified(self) -> str:
+        """Return the name of the monolith's table with its schema."""
+        return f"{self.schema}.{self.table}"
+
+    @property
+    def directory_table(self) -> str:
+        """Return the table of the directory that this entry is a part of."""
+        return directory_table(self.name)
+
+    def values(self) -> dict[str, Value]:
+        """Return each value that derives from at most one column: name in the directory → value."""
+        named = [(f"{self.name}.{name}", value) for name, value in self.columns.items()]
+        named += [(f"{self.name}.attributes.{name}", value) for name, value in self.attributes.items()]
+        return {
+            name if value.members is None else f"{name}.{number}": part
+            for name, value in named
+            for number, part in enumerate(value.parts())
+        }
+
+    def read_columns(self) -> list[str]:
+        """Return the monolith's columns that are captured, with the key first and without repetitions."""
+        return list(dict.fromkeys([self.key, *(each.column for each in self.values().values() if each.column)]))
+
+
+def directory_table(name: str) -> str:
+    """Return the table of the directory for the name of an entry, such as user_settings for user_settings.quiet."""
+    return name.partition(".")[0]
+
+
+@cache
+def _document() -> dict[str, Any]:
+    import yaml
+
+    # The C parser takes a tenth of the time, which is part of each cold start.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document: dict[str, Any] = yaml.load(read_text("source.yaml"), Loader=loader)  # noqa: S506 - a safe loader
+    return document
+
+
+@cache
+def source_tables() -> Mapping[str, SourceTable]:
+    """Return the entries of schemas/source.yaml by name. Raises SourceError."""
+    return read_source(_document())
+
+
+def creates_publication() -> bool:
+    """Return whether Debezium's connector creates its publication itself."""
+    return bool(_document().get("create_publication", True))
+
+
+def read_source(document: Mapping[str, Any]) -> Mapping[str, SourceTable]:
+    """Return the entries of a parsed source.yaml by name. Raises SourceError."""
+    tables: dict[str, SourceTable] = {}
+    for name, entry in document["tables"].items():
+        where = f"source.yaml: {name}"
+        if not isinstance(entry, dict) or not {"table", "key", "columns"} <= entry.keys():
+            raise SourceError(f"{where} needs table, key and columns")
+        if unknown := entry.keys() - {"table", "key", "columns", "attributes"}:
+            raise SourceError(f"{where} has unknown keys: {', '.join(sorted(unknown))}")
+        schema, _, table = str(entry["table"]).rpartition(".")
+        tables[name] = SourceTable(
+            name=name,
+            schema=_checked(schema, where),
+            table=_checked(table, where),
+            key=_checked(str(entry["key"]), where),
+            columns={each: Value.read(value, f"{where}.{each}") for each, value in entry["columns"].items()},
+            attributes={
+                each: Value.read(value, f"{where}.attributes.{each}")
+                for each, value in entry.get("attributes", {}).items()
+            },
+        )
+    _check_names(tables)
+    return MappingProxyType(tables)
+
+
+def _check_names(tables: Mapping[str, SourceTable]) -> None:
+    keys: dict[str, str] = {}
+    for name, table in tables.items():
+        if not re.fullmatch(r"[a-z_]+|user_settings\.[a-z_]+", name):
+            raise SourceError(f"source.yaml: {name}: only user_settings may have further entries")
+        if table.attributes and name != "users":
+            raise SourceError(f"source.yaml: {name}: only users have attributes")
+        # Kafka's records of a table have one key, which is the document's id in each table of the directory.
+        if keys.setdefault(table.qualified, table.key) != table.key:
+            raise SourceError(f"source.yaml: {name}: {table.qualified} already has the key {keys[table.qualified]}")
+
+
+def _checked(name: str, where: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise SourceError(f"{where}: {name!r} is no name of letters, digits and underscores")
+    return name
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _inside(value: Any, path: tuple[str, ...], where: str) -> Any:
+    try:
+        found = read_json(value) if isinstance(value, str) else value
+    except UnstorableJson:
+        raise
+    except InvalidJson as error:
+        raise DeadLetter("invalid", f"{where} is not JSON: {error}") from error
+    for name in path:
+        if not isinstance(found, dict):
+            return None
+        found = found.get(name)
+    return found

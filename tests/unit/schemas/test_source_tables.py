@@ -1,0 +1,274 @@
+"""schemas/source.yaml maps any monolith's tables to the directory; no other file names a table of the monolith."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devstack.config import ROOT
+from masscomm.cdc.captured_tables import captured_tables
+from masscomm.cdc.change_events import columns_of
+from masscomm.domain.source_tables import SourceError, Value, read_source, source_tables
+from masscomm.errors import DeadLetter
+from tests.support.changed_tree import changed_tree, printed_json
+from tests.support.literal_lists import PRODUCT
+
+SECOND = ROOT / "examples" / "crm" / "source.yaml"
+RECORDS = """
+import json, sys
+from functions.catalogue import read_catalogue
+from infra.cdk.profiles import DIRECTORY, ERASED_INDICES, PROFILES
+from masscomm.cdc.change_events import ChangeDecoder, rows_of
+from masscomm.cdc.debezium import debezium_config
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.topics import cdc_topics, generation_of, resolve
+from masscomm.domain.lanes import Lane
+from masscomm.errors import DeadLetter
+from provisioning.directory import index_name
+
+def decoded(topic, key, row, op="c"):
+    value = {"op": op, "source": {"lsn": 7, "ts_ms": 1}, "after": row, "before": None}
+    record = KafkaRecord(
+        topic=topic, partition=0, offset=0, timestamp_ms=0, key=json.dumps(key).encode(), value=json.dumps(value).encode()
+    )
+    try:
+        rows = rows_of(ChangeDecoder("g1").decode(record))
+    except DeadLetter as error:
+        return [error.reason, str(error)]
+    return [[row.table, row.id, row.columns] for row in rows]
+
+entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
+print(json.dumps({
+    "topics": [topic.name for topic in cdc_topics("g1")],
+    "generation": generation_of("cdc.g2.crm.person"),
+    "event_source": list(entries["cdc_consumer"].event_source.topics),
+    "devices": resolve("cdc.devices", lane=Lane.BULK, generation="g1"),
+    "debezium": debezium_config("g1"),
+    "indices": [index_name(name, "g1") for name in PROFILES["cdc_consumer"].written],
+    "read": list(DIRECTORY),
+    "erased": list(ERASED_INDICES),
+    "rows": [decoded(*case) for case in json.loads(CASES)],
+}))
+"""
+
+
+def of_tree(folder: Path, source: str, cases: list[Any]) -> dict[str, Any]:
+    """Return the lists and the decoded records of a tree with another schemas/source.yaml."""
+    root = changed_tree(folder, {}, {"schemas/source.yaml": source})
+    found: dict[str, Any] = printed_json(root, f"CASES = {json.dumps(cases)!r}" + RECORDS)
+    return found
+
+
+PERSON = {
+    "person_no": 7,
+    "organisation": 3,
+    "given_name": "Ada",
+    "family_name": "Abel",
+    "contact": '{"mail": {"address": "ada@example.org"}}',
+    "language": None,
+    "zone": "Europe/Berlin",
+    "plan": None,
+    "joined_on": 20_000,
+    "balance": "12.50",
+}
+KEY = {"person_no": 7}
+CASES: list[Any] = [
+    ["cdc.g1.crm.person", KEY, PERSON],
+    ["cdc.g1.crm.person", KEY, PERSON | {"given_name": None}],
+    ["cdc.g1.crm.contact_choice", KEY, {"person_no": 7, "wants_push": None, "no_mail": True, "topics": "{}"}],
+    ["cdc.g1.crm.quiet_time", KEY, {"person_no": 7, "starts": 79_200_000_000, "ends": 25_200_000_000}],
+    ["cdc.g1.crm.handset", {"handset_no": 4}, {"owner_no": 7, "kind": "ios", "push_token": "t", "retired": False}],
+    ["cdc.g1.crm.handset", {"handset_no": 4}, {"owner_no": 7, "kind": "fax", "push_token": "t", "retired": False}],
+]
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return of_tree(tmp_path_factory.mktemp("tree"), SECOND.read_text(), CASES)
+
+
+def test_second_example_has_topics_of_its_tables(second: dict[str, Any]) -> None:
+    tables = ("person", "contact_choice", "quiet_time", "handset", "wording")
+    topics = {f"cdc.g1.crm.{table}" for table in tables} | {"cdc.g1.notification", "cdc.g1.message"}
+    assert set(second["topics"]) == topics
+    assert set(second["event_source"]) == topics
+    assert second["devices"] == ["cdc.g1.crm.handset"]
+    assert second["generation"] == "g2"
+
+
+def test_second_example_configures_the_connector(second: dict[str, Any]) -> None:
+    config = second["debezium"]
+    assert config["table.include.list"].split(",")[0] == "crm.person"
+    assert "crm.handset:handset_no" in config["message.key.columns"].split(";")
+    patterns = config["column.include.list"].split(",")
+
+    def captured(column: str) -> bool:
+        return any(re.fullmatch(pattern, column) for pattern in patterns)
+
+    assert captured("crm.person.contact")
+    assert captured("crm.quiet_time.starts")
+    assert not captured("crm.person.password_hash")
+    assert not captured("crm.person.person_uuid")
+
+
+def test_second_example_has_an_index_for_each_source(second: dict[str, Any]) -> None:
+    assert {"user_settings-g1", "user_settings.quiet-g1"} < set(second["indices"])
+    assert "user_settings.quiet" in second["read"]
+    assert "user_settings.quiet" in second["erased"]
+
+
+def test_rows_of_the_second_example_become_documents(second: dict[str, Any]) -> None:
+    user, _, settings, quiet, device, _ = second["rows"]
+    assert user == [
+        [
+            "users",
+            "7",
+            {
+                "id": 7,
+                "club_id": 3,
+                "first_name": "Ada",
+                "last_name": "Abel",
+                "email": "ada@example.org",
+                "phone": None,
+                "locale": "de",
+                "time_zone": "Europe/Berlin",
+                "attributes": {"plan": "free", "joined_on": "2024-10-04", "balance": "12.50"},
+            },
+        ]
+    ]
+    assert settings[0][2] == {"user_id": 7, "channels": {"email": False}, "categories": {}}
+    assert quiet == [["user_settings.quiet", "7", {"user_id": 7, "quiet_hours": {"start": "22:00", "end": "07:00"}}]]
+    assert device[0][2] == {"id": 4, "user_id": 7, "platform": "apns", "token": "t", "active": True}
+
+
+def test_row_without_a_required_value_names_it(second: dict[str, Any]) -> None:
+    assert second["rows"][1] == [
+        "invalid",
+        "users.first_name (crm.person.given_name) is missing in the row person_no=7",
+    ]
+    assert second["rows"][5] == ["invalid", "kind is 'fax', and devices.platform lists no value for it"]
+
+
+def test_one_table_is_the_source_of_users_and_settings(tmp_path: Path) -> None:
+    document = yaml.safe_load(SECOND.read_text())
+    settings = {"user_id": "person_no", "channels": {"object": {"push": "wants_push"}}}
+    document["tables"]["user_settings"] = {"table": "crm.person", "key": "person_no", "columns": settings}
+    found = of_tree(
+        tmp_path,
+        yaml.safe_dump(document, sort_keys=False),
+        [["cdc.g1.crm.person", KEY, PERSON | {"wants_push": False}]],
+    )
+    users, other = found["rows"][0]
+    assert users[0] == "users"
+    assert other == ["user_settings", "7", {"user_id": 7, "channels": {"push": False}}]
+    assert len(found["topics"]) == len(set(found["topics"])) == 6
+    assert found["debezium"]["table.include.list"].split(",").count("crm.person") == 1
+
+
+def test_captured_columns_exist_in_the_directory() -> None:
+    for name, table in captured_tables().items():
+        assert table.source.columns.keys() <= columns_of(name).keys(), name
+
+
+def words(text: str) -> Iterator[str]:
+    yield from re.findall(r"[a-z_]+", text)
+
+
+def monolith_names(source: Mapping[str, Any]) -> set[str]:
+    """Return the tables with their schema, and the columns of several words that the directory does not have."""
+    tables = read_source(source)
+    names = {table.qualified for table in tables.values()}
+    directory = {column for name in captured_tables() for column in columns_of(name)} | {"id"}
+    columns = {column for table in tables.values() for column in table.read_columns() if "_" in column}
+    return names | columns - directory
+
+
+def test_product_code_names_no_table_of_a_monolith() -> None:
+    names = monolith_names(yaml.safe_load(SECOND.read_text())) | {t.qualified for t in source_tables().values()}
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b")
+    found = {
+        (path.relative_to(ROOT).as_posix(), match.group())
+        for package in PRODUCT
+        for path in (ROOT / package).rglob("*.py")
+        if "node_modules" not in path.parts
+        for match in pattern.finditer(path.read_text())
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"table": "users"}, "no name of letters"),
+        ({"table": 'crm."odd name"'}, "no name of letters"),
+        ({"columns": {"club_id": {"column": "a", "formt": "date"}}}, "no column, constant or object"),
+        ({"columns": {"club_id": {"column": "a", "format": "fax"}}}, "is none of date, time, timestamp"),
+        ({"columns": {"club_id": 7}}, "a column's name or a mapping"),
+        ({"colums": {}}, "unknown keys: colums"),
+    ],
+)
+def test_invalid_source_names_the_entry(change: dict[str, Any], message: str) -> None:
+    entry = {"table": "a.b", "key": "id", "columns": {"club_id": "club"}} | change
+    with pytest.raises(SourceError, match=rf"users.*{message}"):
+        read_source({"tables": {"users": entry}})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("users.more", "only user_settings"), ("user_settings", "already has the key id"), ("devices", "only users have")],
+)
+def test_inconsistent_sources_are_refused(name: str, message: str) -> None:
+    users = {"table": "a.b", "key": "id", "columns": {}}
+    other = {"table": "a.b", "key": "other", "columns": {}, "attributes": {"plan": "plan"}}
+    if name == "user_settings":
+        del other["attributes"]
+    with pytest.raises(SourceError, match=message):
+        read_source({"tables": {"users": users, name: other}})
+
+
+def value_of(entry: Any, row: Mapping[str, Any]) -> Any:
+    return Value.read(entry, "here").of(row.get, "here")
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "expected"),
+    [
+        ("c", 7, 7),
+        ({"constant": 3}, None, 3),
+        ({"column": "c", "default": "x"}, None, "x"),
+        ({"column": "c", "default": "x"}, "", ""),
+        ({"column": "c", "path": "a.b"}, '{"a": {"b": 5}}', 5),
+        ({"column": "c", "path": "a.b"}, '{"a": 5}', None),
+        ({"column": "c", "path": "a"}, None, None),
+        ({"column": "c", "values": {True: "y", 2: "z"}}, True, "y"),
+        ({"column": "c", "values": {True: "y", 2: "z"}}, 2, "z"),
+        ({"column": "c", "values": {"a": None}, "default": "x"}, "a", "x"),
+        ({"column": "c", "format": "date"}, -1, "1969-12-31"),
+        ({"column": "c", "format": "time"}, 86_340_000_000, "23:59"),
+        ({"column": "c", "format": "timestamp"}, 1_500_000, "1970-01-01T00:00:01.500000Z"),
+        ({"object": {"a": "c", "b": "d"}}, 1, {"a": 1}),
+        ({"object": {"b": "d"}}, 1, None),
+    ],
+)
+def test_value_derives_from_a_row(entry: Any, value: Any, expected: Any) -> None:
+    assert value_of(entry, {"c": value}) == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ({"column": "c", "values": {"a": 1}}, "b"),
+        ({"column": "c", "format": "date"}, "yesterday"),
+        ({"column": "c", "format": "date"}, 10**12),
+        ({"column": "c", "format": "time"}, True),
+        ({"column": "c", "path": "a"}, "{no json"),
+    ],
+)
+def test_value_of_another_form_is_dead_lettered(entry: Any, value: Any) -> None:
+    with pytest.raises(DeadLetter, match=r"^c\b") as caught:
+        value_of(entry, {"c": value})
+    assert caught.value.reason == "invalid"
