@@ -25,6 +25,7 @@ from devstack.options import JsonOption, given
 from devstack.progress import Progress
 from devstack.sends import app as sends_app
 from devstack.setup import SetupError
+from devstack.source import app as source_app
 from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, NotRunningError, RunState
 from devstack.suppressions import app as suppressions_app
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(keys_app, name="keys")
 app.add_typer(sends_app, name="sends")
+app.add_typer(source_app, name="source")
 app.add_typer(suppressions_app, name="suppressions")
 console = Terminal()
 errors = Terminal(stderr=True)

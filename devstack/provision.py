@@ -29,6 +29,7 @@ from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 from provisioning.database import TABLES, apply_sql
 from provisioning.directory import create_indices, index_name
 from provisioning.registry import register_schemas
+from provisioning.source_check import require_source
 
 MONOLITH_MIGRATION = ROOT / "examples" / "monolith" / "schema.sql"
 
@@ -216,7 +217,12 @@ def connector_config(generation: str, database_url: str) -> dict[str, str]:
 
 
 def put_connector(connect_url: str, generation: str, database_url: str) -> None:
-    """Create the connector or change its configuration; wait until it and its task run. Raises ProvisioningError."""
+    """Create the connector or change its configuration; wait until it and its task run.
+
+    Raises:
+        ProvisioningError: The database lacks something that change data capture needs, or Kafka Connect refuses.
+    """
+    require_source(database_url, generation)
     name = connector_name(generation)
     retries = httpx.HTTPTransport(retries=3)
     with httpx.Client(base_url=connect_url, timeout=TIMEOUT_S, transport=retries) as client:

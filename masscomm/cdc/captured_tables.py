@@ -41,7 +41,11 @@ class CapturedTable:
 @cache
 def captured_tables() -> Mapping[str, CapturedTable]:
     """Return the captured tables by name, in the order of schemas/source.yaml. Raises SourceError."""
-    sources = source_tables()
+    return read_captured(source_tables())
+
+
+def read_captured(sources: Mapping[str, SourceTable]) -> Mapping[str, CapturedTable]:
+    """Return the captured tables for the entries of a source.yaml. Raises SourceError."""
     return MappingProxyType(
         {
             name: CapturedTable(
@@ -51,7 +55,7 @@ def captured_tables() -> Mapping[str, CapturedTable]:
                 null_where_absent=tuple(entry.get("null_where_absent", ())),
                 person=entry.get("person"),
             )
-            for name, entry in captured_table_entries().items()
+            for name, entry in captured_table_entries(sources).items()
         }
     )
 

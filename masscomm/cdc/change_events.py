@@ -14,8 +14,8 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from masscomm.cdc.captured_tables import captured_tables
-from masscomm.domain.source_tables import Value, directory_table
+from masscomm.cdc.captured_tables import CapturedTable, captured_tables
+from masscomm.domain.source_tables import SourceError, Value, directory_table
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
 from masscomm.kafka import topics
@@ -142,10 +142,22 @@ def columns_of(table: str) -> Mapping[str, str]:
     return {name: field["type"] for name, field in mapping["mappings"]["properties"].items() if name not in _OURS}
 
 
+def unknown_columns(tables: Mapping[str, CapturedTable]) -> dict[str, list[str]]:
+    """Return the mapped columns that the directory does not have, by captured table."""
+    unknown = {name: sorted(table.source.columns.keys() - columns_of(name).keys()) for name, table in tables.items()}
+    return {name: columns for name, columns in unknown.items() if columns}
+
+
 class ChangeDecoder:
-    """Decodes the records on the topics of one or more snapshot generations."""
+    """Decodes the records on the topics of one or more snapshot generations.
+
+    Raises:
+        SourceError: schemas/source.yaml maps a column that the directory does not have.
+    """
 
     def __init__(self, *generations: str) -> None:
+        if unknown := unknown_columns(captured_tables()):
+            raise SourceError(f"schemas/source.yaml maps columns that the directory does not have: {unknown}")
         self._tables: dict[str, tuple[list[str], str]] = {}
         for each in generations:
             for table in captured_tables():

@@ -146,19 +146,11 @@ class SourceTable:
         """Return the table of the directory that this entry is a part of."""
         return directory_table(self.name)
 
-    def values(self) -> dict[str, Value]:
-        """Return each value that derives from at most one column: name in the directory → value."""
-        named = [(f"{self.name}.{name}", value) for name, value in self.columns.items()]
-        named += [(f"{self.name}.attributes.{name}", value) for name, value in self.attributes.items()]
-        return {
-            name if value.members is None else f"{name}.{number}": part
-            for name, value in named
-            for number, part in enumerate(value.parts())
-        }
-
     def read_columns(self) -> list[str]:
         """Return the monolith's columns that are captured, with the key first and without repetitions."""
-        return list(dict.fromkeys([self.key, *(each.column for each in self.values().values() if each.column)]))
+        values = [*self.columns.values(), *self.attributes.values()]
+        parts = [part for value in values for part in value.parts()]
+        return list(dict.fromkeys([self.key, *(part.column for part in parts if part.column)]))
 
 
 def directory_table(name: str) -> str:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from masscomm.domain.lanes import BROADCASTS, Lane
-from masscomm.domain.source_tables import SourceError, source_tables
+from masscomm.domain.source_tables import SourceError, SourceTable, source_tables
 from schemas import read_text
 
 
@@ -126,14 +126,14 @@ def cdc_prefix(generation: str) -> str:
     return str(_document()["cdc"]["prefix"].format(generation=generation))
 
 
-def captured_table_entries() -> Mapping[str, Mapping[str, Any]]:
-    """Return the properties of the directory's tables in schemas/topics.yaml, by the names of schemas/source.yaml;
+def captured_table_entries(sources: Mapping[str, SourceTable]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the properties of the directory's tables in schemas/topics.yaml, by the names of their sources;
     masscomm.cdc.captured_tables interprets them.
 
     Raises:
         SourceError: A table of the directory has no source, or a source has no table of the directory.
     """
-    tables, sources = _document()["cdc"]["tables"], source_tables()
+    tables = _document()["cdc"]["tables"]
     if missing := tables.keys() - sources.keys():
         raise SourceError(f"schemas/source.yaml has no entry for {', '.join(sorted(missing))}")
     if unknown := {each.directory_table for each in sources.values()} - tables.keys():
@@ -148,7 +148,7 @@ def _cdc_entries() -> Mapping[str, Mapping[str, Any]]:
     pattern, sources = str(cdc["table_topic"]), source_tables()
     tables = {
         name: {**entry, "topic": pattern.replace("{table}", sources[name].qualified)}
-        for name, entry in captured_table_entries().items()
+        for name, entry in captured_table_entries(sources).items()
     }
     return tables | {name: cdc[name] for name in ("notification", "heartbeat")}
 

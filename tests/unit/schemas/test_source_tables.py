@@ -32,9 +32,8 @@ from provisioning.directory import index_name
 
 def decoded(topic, key, row, op="c"):
     value = {"op": op, "source": {"lsn": 7, "ts_ms": 1}, "after": row, "before": None}
-    record = KafkaRecord(
-        topic=topic, partition=0, offset=0, timestamp_ms=0, key=json.dumps(key).encode(), value=json.dumps(value).encode()
-    )
+    key, value = json.dumps(key).encode(), json.dumps(value).encode()
+    record = KafkaRecord(topic=topic, partition=0, offset=0, timestamp_ms=0, key=key, value=value)
     try:
         rows = rows_of(ChangeDecoder("g1").decode(record))
     except DeadLetter as error:

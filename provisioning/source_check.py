@@ -1,0 +1,452 @@
+"""Compares a monolith's database with schemas/source.yaml before a connector is created: tables, columns, types,
+privileges and the server's settings. Each finding has the statements that repair it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from masscomm.cdc.captured_tables import read_captured
+from masscomm.cdc.change_events import columns_of, unknown_columns
+from masscomm.cdc.debezium import slot_name
+from masscomm.domain.source_tables import SourceTable, Value, creates_publication, source_tables
+from provisioning import ProvisioningError
+
+# pgoutput delivers logical messages, which the heartbeat is, since this version.
+_OLDEST_VERSION = 140_000
+_STATEMENT_TIMEOUT = "10s"
+_INTEGERS = {"int2", "int4", "int8"}
+_TEXTS = {"text", "varchar", "bpchar", "uuid", "citext", "name", "enum"}
+_JSON = {"json", "jsonb"}
+_ANY = _INTEGERS | _TEXTS | _JSON | {"bool", "numeric", "float4", "float8", "timestamptz"}
+# The types that a column of the directory accepts, by its type in the index.
+_ACCEPTED: Mapping[str | None, set[str]] = {
+    "long": _INTEGERS,
+    "keyword": _TEXTS,
+    "text": _TEXTS,
+    "boolean": {"bool"},
+    "date": {"timestamptz"},
+    "object": _JSON,
+    None: _ANY,
+}
+# The types that a missing column is created with.
+_CREATED = {"long": "bigint", "boolean": "boolean", "date": "timestamptz", "object": "jsonb"}
+
+_TABLES = """
+SELECT c.oid::bigint AS oid, c.relkind, c.relreplident = 'f' AS full_identity,
+       pg_has_role(current_user, c.relowner, 'USAGE') AS owned,
+       has_table_privilege(c.oid, 'SELECT') AS readable, has_schema_privilege(n.oid, 'USAGE') AS usable,
+       c.relrowsecurity AND row_security_active(c.oid) AS hidden_rows
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+_COLUMNS = """
+SELECT a.attname, a.attnotnull, a.attgenerated <> '', format_type(a.atttypid, a.atttypmod),
+       CASE WHEN coalesce(b.typtype, t.typtype) = 'e' THEN 'enum' ELSE coalesce(b.typname, t.typname) END,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
+                  AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
+  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+  LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_SERVER = """
+SELECT current_user AS role, current_database() AS database, current_setting('server_version_num')::int AS version,
+       current_setting('wal_level') AS wal_level, pg_is_in_recovery() AS standby,
+       current_setting('max_replication_slots')::int AS max_slots,
+       (SELECT count(*) FROM pg_replication_slots WHERE slot_name <> %(slot)s) AS slots,
+       current_setting('max_wal_senders')::int AS max_senders,
+       (SELECT count(*) FROM pg_stat_replication) AS senders,
+       current_setting('max_slot_wal_keep_size') AS kept,
+       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
+       (SELECT rolreplication FROM pg_roles WHERE rolname = current_user) AS replication,
+       EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_replication') AS rds,
+       EXISTS (SELECT FROM pg_roles
+                WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'USAGE')) AS rds_replication,
+       has_database_privilege(current_database(), 'CREATE') AS creates,
+       (SELECT bool_or(has_function_privilege(oid, 'EXECUTE'))
+          FROM pg_proc WHERE proname = 'pg_logical_emit_message') AS heartbeats
+"""
+_IDLE_SLOTS = """
+SELECT slot_name, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn))
+  FROM pg_replication_slots
+ WHERE NOT active AND slot_name <> %s AND pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) > 1073741824
+"""
+_PUBLICATION = """
+SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pg_has_role(current_user, pubowner, 'USAGE'),
+       (SELECT array_agg(schemaname || '.' || tablename) FROM pg_publication_tables t WHERE t.pubname = p.pubname)
+  FROM pg_publication p WHERE pubname = %s
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One difference between the database and what change data capture needs."""
+
+    # The difference: what was found, and what needs it.
+    text: str
+    # The SQL statements that repair it, each with a semicolon.
+    repair: tuple[str, ...] = ()
+    # True if change data capture works nevertheless.
+    warning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    not_null: bool
+    generated: bool
+    # The type as SQL, and the name of the type; `enum` for each enumerated type, and the base type of a domain.
+    sql_type: str
+    type_name: str
+    unique: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    columns: Mapping[str, _Column] = field(default_factory=dict)
+    owned: bool
+
+
+def check_source(
+    database_url: str, generation: str, sources: Mapping[str, SourceTable], *, creates_publication: bool
+) -> list[Finding]:
+    """Compare a database with the entries of a source.yaml, as the user in the database's URL. It changes nothing.
+
+    Args:
+        database_url: The URL of the monolith's database, with the user of the connector.
+        generation: The snapshot generation whose slot and publication are checked.
+        sources: The entries of the source.yaml.
+        creates_publication: Whether the connector creates its publication.
+
+    Raises:
+        psycopg.Error: The database cannot be reached, or refuses a query.
+        SourceError: A column that the directory requires is not mapped.
+    """
+    with psycopg.connect(database_url, autocommit=True, connect_timeout=10) as connection:
+        connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
+        connection.read_only = True
+        return _Check(connection, generation, sources).findings(creates_publication=creates_publication)
+
+
+def require_source(database_url: str, generation: str) -> None:
+    """Check a database before a connector is created for it. Warnings are allowed.
+
+    Raises:
+        ProvisioningError: The database lacks something; the message has each problem with its repair.
+    """
+    try:
+        found = check_source(database_url, generation, source_tables(), creates_publication=creates_publication())
+    except psycopg.Error as error:
+        raise ProvisioningError(f"the monolith's database cannot be checked: {error}") from error
+    problems = ["\n    ".join((each.text, *each.repair)) for each in found if not each.warning]
+    if problems:
+        raise ProvisioningError("\n".join(["The monolith's database differs from schemas/source.yaml:", *problems]))
+
+
+class _Check:
+    """One comparison, over one connection."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], generation: str, sources: Mapping[str, SourceTable]
+    ) -> None:
+        self._connection = connection
+        self._slot = slot_name(generation)
+        self._captured = read_captured(sources)
+        with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            row = cursor.execute(_SERVER, {"slot": self._slot}).fetchone()
+        self._server: dict[str, Any] = row or {}
+        self._role = _quoted(self._server["role"])
+        self._tables: dict[str, _Table] = {}
+
+    def findings(self, *, creates_publication: bool) -> list[Finding]:
+        """Return all findings: problems first."""
+        found = list(self._of_server())
+        for name, columns in unknown_columns(self._captured).items():
+            text = f"source.yaml: the directory's table {name} has no column {', '.join(columns)}"
+            found.append(Finding(text=text))
+        by_table: dict[str, list[SourceTable]] = {}
+        for captured in self._captured.values():
+            by_table.setdefault(captured.source.qualified, []).append(captured.source)
+        for sources in by_table.values():
+            found += self._of_table(sources)
+        found += self._of_publication(list(by_table), creates_publication=creates_publication)
+        return sorted(dict.fromkeys(found), key=lambda each: each.warning)
+
+    # --- the server ---
+
+    def _of_server(self) -> Iterator[Finding]:
+        server = self._server
+        if server["version"] < _OLDEST_VERSION:
+            yield Finding(text=f"PostgreSQL {server['version'] // 10_000} is too old; heartbeats need 14")
+        if server["standby"]:
+            yield Finding(text="the server is a standby, to which no heartbeat can be written; use the primary")
+        if server["wal_level"] != "logical":
+            yield Finding(
+                text=f"wal_level is {server['wal_level']}, not logical"
+                " (on RDS: set rds.logical_replication = 1 in the parameter group); it needs a restart",
+                repair=("ALTER SYSTEM SET wal_level = logical;",),
+            )
+        for setting, used, limit in (
+            ("max_replication_slots", server["slots"], server["max_slots"]),
+            ("max_wal_senders", server["senders"], server["max_senders"]),
+        ):
+            if used >= limit:
+                yield Finding(
+                    text=f"{setting} is {limit}, and {used} are in use; it needs a restart",
+                    repair=(f"ALTER SYSTEM SET {setting} = {max(10, limit + 4)};",),
+                )
+        if not (server["superuser"] or server["replication"] or server["rds_replication"]):
+            grant = (
+                f"GRANT rds_replication TO {self._role};" if server["rds"] else f"ALTER ROLE {self._role} REPLICATION;"
+            )
+            yield Finding(text=f"{server['role']} may not create a replication slot", repair=(grant,))
+        if not server["heartbeats"]:
+            yield Finding(
+                text=f"{server['role']} may not write heartbeats",
+                repair=(f"GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) TO {self._role};",),
+            )
+        if server["kept"] == "-1":
+            yield Finding(
+                text="max_slot_wal_keep_size is unlimited: while the connector is stopped, the WAL fills the disk."
+                " With a limit, a longer stop needs a new snapshot generation",
+                repair=("ALTER SYSTEM SET max_slot_wal_keep_size = '10GB';", "SELECT pg_reload_conf();"),
+                warning=True,
+            )
+        if not server["standby"]:
+            for slot, size in self._connection.execute(_IDLE_SLOTS, (self._slot,)):
+                yield Finding(
+                    text=f"the replication slot {slot} is idle and keeps {size} of WAL; drop it if it is obsolete",
+                    repair=(f"SELECT pg_drop_replication_slot('{slot}');",),
+                    warning=True,
+                )
+
+    # --- tables and columns ---
+
+    def _of_table(self, sources: list[SourceTable]) -> Iterator[Finding]:
+        first = sources[0]
+        name = _identifier(first.schema, first.table)
+        with self._connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            table = cursor.execute(_TABLES, (first.schema, first.table)).fetchone()
+        if table is None:
+            columns = dict.fromkeys([f"{_quoted(first.key)} bigint PRIMARY KEY"])
+            for source in sources:
+                for column, kind in _wanted(source).items():
+                    if column != first.key:
+                        columns.setdefault(f"{_quoted(column)} {_CREATED.get(str(kind), 'text')}")
+            yield Finding(
+                text=f"the table {first.qualified} is missing; {sources[0].name} derives from it",
+                repair=(
+                    f"CREATE TABLE {name} ({', '.join(columns)});",
+                    f"ALTER TABLE {name} REPLICA IDENTITY FULL;",
+                ),
+            )
+            return
+        if table["relkind"] != "r":
+            kinds = {"p": "partitioned", "v": "a view", "m": "a materialised view", "f": "a foreign table"}
+            yield Finding(text=f"{first.qualified} is {kinds[table['relkind']]}; only ordinary tables can be captured")
+            return
+        known = {
+            column: _Column(not_null=not_null, generated=generated, sql_type=sql_type, type_name=base, unique=unique)
+            for column, not_null, generated, sql_type, base, unique in self._connection.execute(
+                _COLUMNS, (table["oid"],)
+            )
+        }
+        self._tables[first.qualified] = _Table(columns=known, owned=table["owned"])
+        if not table["full_identity"]:
+            yield Finding(
+                text=f"{first.qualified} does not log the whole old row of an update or delete",
+                repair=(f"ALTER TABLE {name} REPLICA IDENTITY FULL;",),
+            )
+        if not table["usable"]:
+            yield Finding(
+                text=f"{self._server['role']} may not use the schema {first.schema}",
+                repair=(f"GRANT USAGE ON SCHEMA {_quoted(first.schema)} TO {self._role};",),
+            )
+        if not table["readable"]:
+            yield Finding(
+                text=f"{self._server['role']} may not read {first.qualified}",
+                repair=(f"GRANT SELECT ON {name} TO {self._role};",),
+            )
+        if table["hidden_rows"]:
+            yield Finding(
+                text=f"row-level security hides rows of {first.qualified} from {self._server['role']}",
+                repair=(f"ALTER ROLE {self._role} BYPASSRLS;",),
+            )
+        yield from self._of_key(first, known)
+        for source in sources:
+            for where, column, value, kind in _values(source):
+                yield from self._of_column(source, where, column, value, kind, known)
+            if table["readable"] and table["usable"]:
+                yield from self._of_required(source, known)
+
+    def _of_key(self, source: SourceTable, known: Mapping[str, _Column]) -> Iterator[Finding]:
+        name, key = _identifier(source.schema, source.table), _quoted(source.key)
+        column = known.get(source.key)
+        if column is None:
+            yield Finding(
+                text=f"{source.qualified}.{source.key} is missing, the key of {source.name}{_meant(source.key, known)}",
+                repair=(f"ALTER TABLE {name} ADD COLUMN {key} bigint GENERATED BY DEFAULT AS IDENTITY UNIQUE;",),
+            )
+            return
+        if column.type_name not in _INTEGERS:
+            yield Finding(
+                text=f"{source.qualified}.{source.key} is {column.sql_type}; the key must be a whole number."
+                " Add a column for it, and name that as the key",
+                repair=(
+                    f"ALTER TABLE {name} ADD COLUMN {_quoted(f'{source.key}_no')} bigint"
+                    " GENERATED BY DEFAULT AS IDENTITY UNIQUE;",
+                ),
+            )
+            return
+        if not column.not_null:
+            yield Finding(
+                text=f"{source.qualified}.{source.key} may be null, and is the key of {source.name}",
+                repair=(f"ALTER TABLE {name} ALTER COLUMN {key} SET NOT NULL;",),
+            )
+        if not column.unique:
+            yield Finding(
+                text=f"{source.qualified}.{source.key} is not unique, and is the key of {source.name}",
+                repair=(f"ALTER TABLE {name} ADD UNIQUE ({key});",),
+            )
+
+    def _of_column(
+        self,
+        source: SourceTable,
+        where: str,
+        column: str,
+        value: Value,
+        kind: str | None,
+        known: Mapping[str, _Column],
+    ) -> Iterator[Finding]:
+        if column not in known:
+            if column != source.key:
+                yield Finding(
+                    text=f"{source.qualified}.{column} is missing; {where} derives from it{_meant(column, known)}",
+                    repair=(
+                        f"ALTER TABLE {_identifier(source.schema, source.table)}"
+                        f" ADD COLUMN {_quoted(column)} {_CREATED.get(str(kind), 'text')};",
+                    ),
+                )
+            return
+        there = known[column]
+        accepted = _accepted(value, kind)
+        if there.type_name not in accepted:
+            yield Finding(
+                text=f"{source.qualified}.{column} is {there.sql_type}, and {where} accepts"
+                f" {', '.join(sorted(accepted))}{_conversion(there.type_name, kind)}"
+            )
+        if there.generated:
+            yield Finding(
+                text=f"{source.qualified}.{column} is a generated column, which PostgreSQL does not replicate;"
+                f" {where} derives from it"
+            )
+
+    def _of_required(self, source: SourceTable, known: Mapping[str, _Column]) -> Iterator[Finding]:
+        for name in self._captured[source.name].required:
+            value = source.columns[name]
+            there = known.get(str(value.column))
+            if there is None or there.not_null or value.default is not None or value.path:
+                continue
+            table, column = sql.Identifier(source.schema, source.table), sql.Identifier(str(value.column))
+            query = sql.SQL("SELECT {} FROM {} WHERE {} IS NULL LIMIT 1")
+            key = sql.Identifier(source.key) if source.key in known else sql.SQL("ctid")
+            row = self._connection.execute(query.format(key, table, column)).fetchone()
+            if row is None:
+                yield Finding(
+                    text=f"{source.qualified}.{value.column} may be null: rows without it are dead-lettered,"
+                    f" because {source.name}.{name} is required",
+                    repair=(
+                        f"ALTER TABLE {_identifier(source.schema, source.table)}"
+                        f" ALTER COLUMN {_quoted(str(value.column))} SET NOT NULL;",
+                    ),
+                    warning=True,
+                )
+            else:
+                yield Finding(
+                    text=f"{source.qualified}.{value.column} is null, for example in the row {source.key}={row[0]}:"
+                    f" such rows are dead-lettered, because {source.name}.{name} is required"
+                )
+
+    # --- the publication ---
+
+    def _of_publication(self, tables: list[str], *, creates_publication: bool) -> Iterator[Finding]:
+        row = self._connection.execute(_PUBLICATION, (self._slot,)).fetchone()
+        names = ", ".join(_identifier(*table.split(".")) for table in tables if table in self._tables)
+        create = f"CREATE PUBLICATION {_quoted(self._slot)} FOR TABLE {names};"
+        if not creates_publication:
+            if row is None:
+                yield Finding(text=f"the publication {self._slot} is missing", repair=(create,))
+                return
+            complete, _, published = row
+            missing = [table for table in tables if table not in (published or [])]
+            if missing or not complete:
+                yield Finding(
+                    text=f"the publication {self._slot} does not publish all changes of"
+                    f" {', '.join(missing) or 'its tables'}",
+                    repair=(f"DROP PUBLICATION {_quoted(self._slot)};", create),
+                )
+            return
+        if self._server["superuser"]:
+            return
+        foreign = [table for table, known in self._tables.items() if not known.owned]
+        if foreign or not self._server["creates"] or (row is not None and not row[1]):
+            reasons = [f"does not own {', '.join(foreign)}"] if foreign else []
+            reasons += [] if self._server["creates"] else [f"may not create in {self._server['database']}"]
+            reasons += ["does not own the existing publication"] if row is not None and not row[1] else []
+            yield Finding(
+                text=f"{self._server['role']} cannot create the publication {self._slot}: it {' and '.join(reasons)}."
+                " Create it as the tables' owner, and write create_publication: false in source.yaml",
+                repair=(create,),
+            )
+
+
+def _values(source: SourceTable) -> Iterator[tuple[str, str, Value, str | None]]:
+    """Yield (name in the directory, the monolith's column, value, type in the index) for each mapped column."""
+    kinds = columns_of(source.name)
+    named = [(f"{source.name}.{name}", value, kinds.get(name)) for name, value in source.columns.items()]
+    named += [(f"{source.name}.attributes.{name}", value, None) for name, value in source.attributes.items()]
+    for where, value, kind in named:
+        for part in value.parts():
+            if part.column is not None:
+                yield where, part.column, part, kind if part is value else None
+
+
+def _wanted(source: SourceTable) -> dict[str, str | None]:
+    return {column: kind for _, column, _, kind in _values(source)}
+
+
+def _accepted(value: Value, kind: str | None) -> set[str]:
+    if value.path:
+        return _JSON
+    if value.format is not None:
+        return {value.format}
+    if value.values is not None:
+        return _INTEGERS | _TEXTS | {"bool"}
+    return _ACCEPTED[kind]
+
+
+def _conversion(type_name: str, kind: str | None) -> str:
+    """Return the key of source.yaml that converts a type, as the end of a sentence."""
+    if type_name in ("date", "time", "timestamp") and kind in (None, "keyword", "text", "date"):
+        return f". Convert it: format: {type_name}"
+    if type_name in _JSON:
+        return ". Name a value inside it: path"
+    if type_name in _INTEGERS | _TEXTS | {"bool"} and kind in ("boolean", "keyword"):
+        return ". Convert it: values"
+    return ""
+
+
+def _meant(column: str, known: Mapping[str, _Column]) -> str:
+    close = get_close_matches(column, known, n=1)
+    return f" (is it {close[0]}?)" if close else ""
+
+
+def _quoted(name: str) -> str:
+    return sql.Identifier(name).as_string(None)
+
+
+def _identifier(schema: str, table: str) -> str:
+    return sql.Identifier(schema, table).as_string(None)

@@ -1,0 +1,211 @@
+"""`masscomm source check` on a real server: it finds what is missing, and its statements repair it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+import yaml
+from psycopg.sql import SQL, Identifier, Literal
+from typer.testing import CliRunner
+
+from devstack.cli import app
+from devstack.config import ROOT, StackConfig
+from devstack.provision import MONOLITH_MIGRATION, put_connector
+from masscomm.domain.source_tables import read_source, source_tables
+from provisioning import ProvisioningError, source_check
+from provisioning.source_check import Finding, check_source
+
+SECOND = ROOT / "examples" / "crm"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database with the second example's tables, and a user that owns nothing."""
+
+    owner_url: str
+    user_url: str
+    user: str
+
+    def run(self, *statements: str) -> None:
+        with psycopg.connect(self.owner_url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def check(self, *, user: bool = False, creates: bool = True, **changes: Any) -> list[Finding]:
+        document = yaml.safe_load((SECOND / "source.yaml").read_text())
+        for name, columns in changes.items():
+            document["tables"][name]["columns"] |= columns
+        url = self.user_url if user else self.owner_url
+        return check_source(url, self.user, read_source(document), creates_publication=creates)
+
+    def problems(self, **options: Any) -> list[str]:
+        return [each.text for each in self.check(**options) if not each.warning]
+
+
+@pytest.fixture
+def database(postgres: StackConfig) -> Iterator[Database]:
+    name = f"t{uuid4().hex[:8]}"
+    with psycopg.connect(postgres.database_url("monolith"), autocommit=True) as connection:
+        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        connection.execute(SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(Identifier(name), Literal(name)))
+    url = postgres.database_url(name)
+    address = urlsplit(url)
+    made = Database(url, f"postgresql://{name}:{name}@{address.hostname}:{address.port}/{name}", name)
+    made.run((SECOND / "schema.sql").read_text())
+    yield made
+    with psycopg.connect(postgres.database_url("monolith"), autocommit=True) as connection:
+        connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+        connection.execute(SQL("DROP ROLE {}").format(Identifier(name)))
+
+
+def test_tables_as_mapped_have_no_problem(database: Database) -> None:
+    assert database.problems() == []
+    assert [each.text.partition(":")[0] for each in database.check()] == [
+        "crm.person.organisation may be null",
+        "crm.person.given_name may be null",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        ("DROP TABLE crm.quiet_time", "the table crm.quiet_time is missing; user_settings.quiet derives from it"),
+        (
+            "ALTER TABLE crm.person RENAME given_name TO givenname",
+            "crm.person.given_name is missing; users.first_name derives from it (is it givenname?)",
+        ),
+        ("ALTER TABLE crm.handset REPLICA IDENTITY DEFAULT", "crm.handset does not log the whole old row"),
+        (
+            "ALTER TABLE crm.handset ALTER handset_no DROP IDENTITY, ALTER handset_no DROP NOT NULL",
+            "may be null, and is",
+        ),
+        (
+            "ALTER TABLE crm.contact_choice DROP CONSTRAINT contact_choice_person_no_key",
+            "is not unique, and is the key",
+        ),
+    ],
+)
+def test_printed_statements_repair_the_database(database: Database, broken: str, expected: str) -> None:
+    database.run(broken)
+    found = [each for each in database.check() if not each.warning]
+    assert len(found) == 1
+    assert expected in found[0].text
+    database.run(*found[0].repair)
+    assert database.problems() == []
+
+
+def test_missing_privileges_are_repaired_by_the_statements(database: Database) -> None:
+    found = database.check(user=True, creates=False)
+    texts = "\n".join(each.text for each in found)
+    for expected in ("create a replication slot", "use the schema crm", "read crm.wording", "publication"):
+        assert expected in texts
+    database.run(*(statement for each in found if not each.warning for statement in each.repair))
+    assert database.problems(user=True, creates=False) == []
+
+
+def test_connector_that_creates_its_publication_owns_the_tables(database: Database) -> None:
+    (text,) = [text for text in database.problems(user=True) if "cannot create the publication" in text]
+    assert "does not own crm.person" in text
+    assert f"may not create in {database.user}" in text
+
+
+def test_publication_without_a_table_is_a_problem(database: Database) -> None:
+    database.run(f"CREATE PUBLICATION masscomm_{database.user} FOR TABLE crm.person")
+    (found,) = [each for each in database.check(creates=False) if not each.warning]
+    assert "does not publish all changes of crm.contact_choice" in found.text
+    database.run(*found.repair)
+    assert database.problems(creates=False) == []
+
+
+def test_rows_hidden_by_row_security_are_a_problem(database: Database) -> None:
+    database.run("ALTER TABLE crm.person ENABLE ROW LEVEL SECURITY")
+    assert any("row-level security hides rows of crm.person" in text for text in database.problems(user=True))
+    assert database.problems() == [], "the owner sees every row"
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"club_id": "family_name"}, "crm.person.family_name is character varying(80), and users.club_id accepts int2"),
+        (
+            {"locale": "joined_on"},
+            "is date, and users.locale accepts bpchar, citext, enum",
+        ),
+        ({"email": "contact"}, "Name a value inside it: path"),
+        ({"email": {"column": "plan", "path": "a"}}, "crm.person.plan is text, and users.email accepts json, jsonb"),
+        ({"phone": {"column": "plan", "format": "date"}}, "crm.person.plan is text, and users.phone accepts date"),
+        ({"clubid": "organisation"}, "the directory's table users has no column clubid"),
+    ],
+)
+def test_column_of_another_type_is_a_problem(database: Database, columns: Mapping[str, Any], expected: str) -> None:
+    (text,) = database.problems(users=columns)
+    assert expected in text
+
+
+def test_row_without_a_required_value_is_a_problem(database: Database) -> None:
+    database.run("INSERT INTO crm.person (person_no, given_name) VALUES (7, 'Ada')")
+    (text,) = database.problems()
+    assert text.startswith("crm.person.organisation is null, for example in the row person_no=7")
+
+
+def test_tables_that_cannot_be_captured_are_problems(database: Database) -> None:
+    database.run(
+        "ALTER TABLE crm.wording RENAME TO words",
+        "CREATE VIEW crm.wording AS SELECT * FROM crm.words",
+        "ALTER TABLE crm.person DROP COLUMN zone, ADD COLUMN zone text GENERATED ALWAYS AS ('UTC') STORED",
+    )
+    assert sorted(text.partition(",")[0] for text in database.problems()) == [
+        "crm.person.zone is a generated column",
+        "crm.wording is a view; only ordinary tables can be captured",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("current_setting('wal_level')", "'replica'", "wal_level is replica, not logical"),
+        ("current_setting('max_replication_slots')::int", "0", "max_replication_slots is 0"),
+        ("current_setting('max_wal_senders')::int", "0", "max_wal_senders is 0"),
+        ("current_setting('server_version_num')::int", "130010", "PostgreSQL 13 is too old"),
+        ("pg_is_in_recovery()", "true", "the server is a standby"),
+    ],
+)
+def test_server_setting_is_a_problem(
+    database: Database, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, expected: str
+) -> None:
+    assert setting in source_check._SERVER
+    monkeypatch.setattr(source_check, "_SERVER", source_check._SERVER.replace(setting, value, 1))
+    (text,) = database.problems()
+    assert expected in text
+
+
+def test_unlimited_wal_of_a_slot_is_a_warning(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = "current_setting('max_slot_wal_keep_size')"
+    monkeypatch.setattr(source_check, "_SERVER", source_check._SERVER.replace(limit, "'-1'"))
+    assert any("the WAL fills the disk" in each.text and each.warning for each in database.check())
+
+
+def test_command_prints_the_repair_and_its_exit_status(database: Database) -> None:
+    command = ["source", "check", "--dsn", database.owner_url, "--file", str(SECOND / "source.yaml")]
+    passed = CliRunner().invoke(app, command)
+    assert passed.exit_code == 0, passed.output
+    assert "crm.person, crm.quiet_time, crm.wording can be captured" in passed.output
+    database.run("ALTER TABLE crm.person REPLICA IDENTITY NOTHING")
+    failed = CliRunner().invoke(app, command)
+    assert failed.exit_code == 1
+    assert 'ALTER TABLE "crm"."person" REPLICA IDENTITY FULL;' in failed.output
+
+
+def test_connector_is_not_created_for_other_tables(database: Database) -> None:
+    """The check comes first: the address of Kafka Connect is never used."""
+    with pytest.raises(ProvisioningError, match=r"the table public\.users is missing"):
+        put_connector("http://127.0.0.1:1", "g1", database.owner_url)
+
+
+def test_first_example_has_no_problem(database: Database) -> None:
+    database.run(MONOLITH_MIGRATION.read_text())
+    assert check_source(database.owner_url, "g1", source_tables(), creates_publication=True) == []
