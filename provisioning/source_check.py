@@ -233,9 +233,9 @@ class _Check:
         if table is None:
             columns = dict.fromkeys([f"{_quoted(first.key)} bigint PRIMARY KEY"])
             for source in sources:
-                for column, kind in _wanted(source).items():
+                for _, column, value, kind in _values(source):
                     if column != first.key:
-                        columns.setdefault(f"{_quoted(column)} {_CREATED.get(str(kind), 'text')}")
+                        columns.setdefault(f"{_quoted(column)} {_created(value, kind)}")
             yield Finding(
                 text=f"the table {first.qualified} is missing; {sources[0].name} derives from it",
                 repair=(
@@ -327,7 +327,7 @@ class _Check:
                     text=f"{source.qualified}.{column} is missing; {where} derives from it{_meant(column, known)}",
                     repair=(
                         f"ALTER TABLE {_identifier(source.schema, source.table)}"
-                        f" ADD COLUMN {_quoted(column)} {_CREATED.get(str(kind), 'text')};",
+                        f" ADD COLUMN {_quoted(column)} {_created(value, kind)};",
                     ),
                 )
             return
@@ -414,8 +414,11 @@ def _values(source: SourceTable) -> Iterator[tuple[str, str, Value, str | None]]
                 yield where, part.column, part, kind if part is value else None
 
 
-def _wanted(source: SourceTable) -> dict[str, str | None]:
-    return {column: kind for _, column, _, kind in _values(source)}
+def _created(value: Value, kind: str | None) -> str:
+    """Return the type of a column that is added for a value."""
+    if value.path:
+        return "jsonb"
+    return value.format or _CREATED.get(str(kind), "text")
 
 
 def _accepted(value: Value, kind: str | None) -> set[str]:

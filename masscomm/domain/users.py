@@ -5,7 +5,7 @@ times as long.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -21,7 +21,7 @@ class User(NamedTuple):
     locale: str = "en"
     time_zone: str = "UTC"
     # Further values of the monolith's row, for templates (`attributes` in schemas/source.yaml).
-    attributes: Mapping[str, Any] = MappingProxyType({})
+    attributes: Mapping[str, Any] = {}
 
 
 class UserSettings(NamedTuple):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
@@ -203,7 +204,7 @@ class RunningGeneration:
 
     @classmethod
     @contextmanager
-    def made(cls, config: StackConfig, **overrides: str) -> Iterator[Self]:
+    def made(cls, config: StackConfig, migration: Path = MONOLITH_MIGRATION, /, **overrides: str) -> Iterator[Self]:
         """Yield a generation without a connector, which the test starts itself; at the end everything is removed."""
         name = f"t{uuid4().hex[:8]}"
         # Each test has its own server: replication slots prevent dropping a database, and a test's slot ends with its
@@ -211,8 +212,9 @@ class RunningGeneration:
         with psycopg.connect(config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
         with psycopg.connect(config.database_url(name), autocommit=True) as connection:
-            connection.execute(MONOLITH_MIGRATION.read_bytes())
-            connection.execute("INSERT INTO clubs VALUES (1, 'one'), (2, 'two')")
+            connection.execute(migration.read_bytes())
+            if migration == MONOLITH_MIGRATION:
+                connection.execute("INSERT INTO clubs VALUES (1, 'one'), (2, 'two')")
         create_topics(config.kafka_bootstrap, cdc_topics(name))
         create_indices(config.opensearch_url, name)
         client = TestClient(config.opensearch_url)

@@ -1,0 +1,100 @@
+"""The second example's tables reach the directory through the real Debezium, in a tree whose source.yaml is its own."""
+
+import json
+from pathlib import Path
+
+from devstack.config import ROOT, StackConfig
+from tests.support.changed_tree import changed_tree, printed_json
+
+SECOND = ROOT / "examples" / "crm"
+
+CAPTURED = """
+import json
+from dataclasses import asdict
+from pathlib import Path
+from devstack.config import StackConfig
+from masscomm.kafka.producer import InMemoryProducer
+from provisioning.source_check import require_source
+from tests.support.harness.change_data_capture import RunningGeneration
+
+config = StackConfig.from_dict(json.loads(CONFIG))
+with RunningGeneration.made(config, Path("examples/crm/schema.sql")) as made, made.sql() as sql:
+    sql.execute(
+        "INSERT INTO crm.person (person_no, organisation, given_name, contact, plan, joined_on, balance, password_hash)"
+        " SELECT n, 3, 'p' || n, jsonb_build_object('mail', jsonb_build_object('address', n || '@example.org')),"
+        " 'gold', '2024-10-04', 12.5, 'secret' FROM generate_series(1, 4) n"
+    )
+    sql.execute(
+        "INSERT INTO crm.contact_choice (person_uuid, person_no, no_mail)"
+        " SELECT person_uuid, person_no, true FROM crm.person WHERE person_no IN (1, 3)"
+    )
+    sql.execute("INSERT INTO crm.quiet_time VALUES (1, '22:00', '07:00'), (2, '23:30', '06:00')")
+    sql.execute("INSERT INTO crm.handset (handset_no, owner_no, kind, push_token) VALUES (11, 1, 'ios', 'a')")
+    sql.execute("INSERT INTO crm.wording VALUES (1, 'news', 'app', 'de', 'Neues', '{{ user.attributes.plan }}')")
+    require_source(config.database_url(made.database), made.name)
+    made.start_connector()
+    made.consume_until(made.complete)
+
+    with sql.transaction():
+        sql.execute("UPDATE crm.person SET given_name = 'changed', plan = NULL WHERE person_no = 2")
+        sql.execute("DELETE FROM crm.quiet_time WHERE person_no = 2")
+    sql.execute("UPDATE crm.person SET person_no = 44 WHERE person_no = 4")
+    sql.execute("DELETE FROM crm.contact_choice WHERE person_no = 3")
+    sql.execute("UPDATE crm.person SET given_name = NULL WHERE person_no = 3")
+    sql.execute("INSERT INTO crm.person (person_no, organisation, given_name) VALUES (5, 3, 'last')")
+    made.consume_until(lambda: "5" in made.documents("users") and made.producer.produced)
+    made.consume_until(lambda: "3" not in made.documents("user_settings"))
+    made.consume_until(lambda: "2" not in made.documents("user_settings.quiet"))
+
+    directory = made.directory()
+    users, settings = directory.users_and_settings([1, 2, 3, 4, 5, 44])
+    print(json.dumps({
+        "users": {number: asdict(user) for number, user in users.items()},
+        "settings": {number: asdict(each) for number, each in settings.items()},
+        "settings_alone": sorted(directory.user_settings([1, 2, 3])),
+        "devices": [asdict(each) for each in directory.devices([1])[1]],
+        "templates": [asdict(each) for each in directory.templates([(3, "news", "push")])[3, "news", "push"]],
+        "dead_letters": [
+            {name: value.decode() for name, value in headers} for _, _, _, headers in made.producer.produced
+        ],
+        "secrets": sum(b"secret" in (record.value or b"") or b"person_uuid" in (record.value or b"")
+                       for record in made.records),
+    }, default=str))
+"""
+
+
+def test_second_example_is_captured_from_end_to_end(stack: StackConfig, tmp_path: Path) -> None:
+    root = changed_tree(tmp_path, {}, {"schemas/source.yaml": (SECOND / "source.yaml").read_text()})
+    found = printed_json(root, f"CONFIG = {json.dumps(stack.as_dict())!r}\n" + CAPTURED)
+
+    users = found["users"]
+    assert users["1"] == {
+        "user_id": 1,
+        "club_id": 3,
+        "first_name": "p1",
+        "last_name": "",
+        "email": "1@example.org",
+        "phone": None,
+        "locale": "de",
+        "time_zone": "Europe/Vienna",
+        "attributes": {"plan": "gold", "joined_on": "2024-10-04", "balance": "12.50"},
+    }
+    assert users["2"]["first_name"] == "changed"
+    assert users["2"]["attributes"]["plan"] == "free"
+    assert users.keys() == {"1", "2", "3", "5", "44"}, "a changed key removes the document of the old one"
+
+    settings = found["settings"]
+    assert settings["1"]["channels"] == {"email": False}
+    assert settings["1"]["quiet_hours"] == {"start": "22:00", "end": "07:00"}, "two tables are merged"
+    assert settings.keys() == {"1"}, "deleted rows are no settings"
+    assert found["settings_alone"] == [1]
+
+    (device,) = found["devices"]
+    assert (device["device_id"], device["platform"], device["token"]) == (11, "apns", "a")
+    (template,) = found["templates"]
+    assert (template["club_id"], template["channel"], template["title"]) == (None, "push", "Neues")
+
+    (dead_letter,) = found["dead_letters"]
+    assert "users.first_name (crm.person.given_name) is missing in the row person_no=3" in dead_letter.values()
+    assert users["3"]["first_name"] == "p3", "the last valid version is kept"
+    assert found["secrets"] == 0, "columns that are not mapped never leave the database"
