@@ -49,7 +49,15 @@ class Tables(ABC):
         """Mark all changes that were committed up to a time as captured."""
 
 
-USER = User(user_id=1, club_id=7, first_name="Ada", email="ada@club.example", locale="de", time_zone="Europe/Berlin")
+USER = User(
+    user_id=1,
+    club_id=7,
+    first_name="Ada",
+    email="ada@club.example",
+    locale="de",
+    time_zone="Europe/Berlin",
+    attributes={"plan": "gold", "points": 7},
+)
 SETTINGS = UserSettings(user_id=1, channels={"push": False}, categories={"news": {"push": True}})
 DEVICE = Device(device_id=11, user_id=1, platform="gcm", token="t11", endpoint_arn="arn:11")
 TEMPLATE = Template(template_id=5, club_id=7, type="news", channel="push", locale="en", title="t", body="b", version=3)

@@ -44,6 +44,15 @@ def test_personal_texts_are_a_column_of_distinct_values() -> None:
     assert record.content[1].index == [0, 1, 0]
 
 
+def test_attributes_of_a_user_are_in_its_text() -> None:
+    builder = Builder()
+    builder.put_user(1, attributes={"plan": "gold"})
+    builder.put_template("News", "Your plan: {{ user.attributes.plan }}")
+    builder.build(build([1, 2]))
+    assert texts_by_user(builder.deliveries()) == {1: {"title": "News", "body": "Your plan: gold"}}
+    assert results_of(builder.outcomes()) == {(2, "push"): TEMPLATE_ERROR}, "a missing attribute is a missing variable"
+
+
 def test_text_is_rendered_for_each_locale() -> None:
     builder = Builder()
     builder.put_template("{{ data.headline | default('x') }}", "b")

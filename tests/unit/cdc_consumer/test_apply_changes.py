@@ -1,12 +1,14 @@
 """The consumer applies change events in order of version, handles each item's result, and switches generations."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from masscomm.cdc.change_events import ChangeDecoder, RowsChanged, rows_of
 from masscomm.domain.time_limits import GENERATION_LAG_MS
 from masscomm.errors import Retry
 from masscomm.kafka.event import KafkaRecord
@@ -36,6 +38,36 @@ def test_row_is_written_once_a_batch_by_its_newest_change() -> None:
     assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "40"
     assert consumer.run(row("users", "u", 35, user(1, "old"))) == []
     assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "40"
+
+
+class TwoTables:
+    """Decodes each row of the topic of users as a row of users and of user_settings."""
+
+    def __init__(self, decoder: ChangeDecoder) -> None:
+        self._decoder = decoder
+
+    def decode(self, record: KafkaRecord) -> RowsChanged:
+        (row,) = rows_of(self._decoder.decode(record))
+        return RowsChanged(rows=(row, replace(row, table="user_settings")))
+
+
+def test_row_for_two_tables_is_written_to_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = Consumer()
+    monkeypatch.setattr(consumer.use_case, "_decoder", TwoTables(ChangeDecoder("g1")))
+    assert consumer.run(row("users", "u", 20, user(1, "a")), row("users", "u", 30, user(1, "b"))) == []
+    assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "b"
+    assert consumer.cluster.rows("user_settings-g1")["1"]["first_name"] == "b"
+    assert consumer.run(row("users", "d", 40, None, user(1))) == []
+    assert consumer.cluster.rows("users-g1") == consumer.cluster.rows("user_settings-g1") == {}
+
+
+def test_row_for_two_tables_fails_if_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = Consumer()
+    monkeypatch.setattr(consumer.use_case, "_decoder", TwoTables(ChangeDecoder("g1")))
+    consumer.cluster.refuse["user_settings-g1", "1"] = (400, "mapper_parsing_exception")
+    assert consumer.run(row("users", "u", 20, user(1, "a"))) == []
+    assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "a"
+    assert [topic for topic, *_ in consumer.producer.produced] == ["dead-letter"]
 
 
 def test_deleted_row_stays_deleted_after_older_changes() -> None:

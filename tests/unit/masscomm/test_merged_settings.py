@@ -1,0 +1,60 @@
+"""User settings of several tables are merged at look-up."""
+
+from typing import Any, cast
+
+import pytest
+
+from masscomm.clock import FixedClock
+from masscomm.directory import opensearch
+from masscomm.directory.client import OpenSearch
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.users import UserSettings
+
+TABLES = ("user_settings", "user_settings.quiet")
+HOURS = {"start": "22:00", "end": "07:00"}
+
+
+class Cluster:
+    """Answers look-ups by id from a dictionary: (index, id) → (version, document)."""
+
+    def __init__(self, documents: dict[tuple[str, str], tuple[int, dict[str, Any]]]) -> None:
+        self._documents = documents
+        self.requests: list[int] = []
+
+    def mget(self, *, body: dict[str, Any]) -> dict[str, Any]:
+        self.requests.append(len(body["docs"]))
+        return {"docs": [self._document(each["_index"], each["_id"]) for each in body["docs"]]}
+
+    def _document(self, index: str, name: str) -> dict[str, Any]:
+        if (index, name) not in self._documents:
+            return {"_index": index, "_id": name, "found": False}
+        version, source = self._documents[index, name]
+        return {"_index": index, "_id": name, "found": True, "_version": version, "_source": source}
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(opensearch, "settings_tables", lambda: TABLES)
+    return Cluster(
+        {
+            ("users", "1"): (1, {"club_id": 7}),
+            (TABLES[0], "1"): (30, {"channels": {"push": False}, "quiet_hours": None}),
+            (TABLES[1], "1"): (20, {"quiet_hours": HOURS}),
+            (TABLES[1], "2"): (5, {"quiet_hours": HOURS}),
+            (TABLES[0], "3"): (9, {"categories": {"news": False}}),
+            (TABLES[1], "3"): (10, {"deleted": True}),
+        }
+    )
+
+
+def test_settings_of_two_tables_are_merged(cluster: Cluster) -> None:
+    directory = OpenSearchDirectory(cast(OpenSearch, cluster), progress=lambda _: None, clock=FixedClock())  # type: ignore[arg-type, return-value]
+    users, settings = directory.users_and_settings([1, 2, 3, 4])
+    assert settings == {
+        1: UserSettings(user_id=1, channels={"push": False}, quiet_hours=HOURS, version=30),
+        2: UserSettings(user_id=2, quiet_hours=HOURS, version=5),
+        3: UserSettings(user_id=3, categories={"news": False}, version=9),
+    }
+    assert users.keys() == {1}
+    assert directory.user_settings([1, 2, 3, 4]) == settings
+    assert cluster.requests == [12, 8], "one request for all tables"
