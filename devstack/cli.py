@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from datetime import UTC, datetime
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -262,6 +263,7 @@ def status(
             f"{age // 60}:{age % 60:02}",
         )
     console.print(table)
+    console.print(f"The API: {stack.config.gateway_url}", soft_wrap=True)
 
 
 @app.command()
@@ -349,16 +351,18 @@ def inbox(
     user: Annotated[str, typer.Option("--user", help="User ids and ranges with commas between them, as 1,2,10-19.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")] = False,
 ) -> None:
-    """Show the messages of users as their devices and mailboxes received them, since the stack's start."""
+    """Show the messages of users as their devices and mailboxes received them, since the stack's start, with the times
+    at which they were published.
+    """
     from devstack.inbox import Inbox
     from devstack.send import recipients, show_messages
 
-    found = Inbox(RunningStack.of(_config()).config, recipients(user))
-    if not follow:
-        show_messages(found.messages(), console)
-        return
-    for message in found.follow():
-        console.print(message.rendered(), soft_wrap=True)
+    with closing(Inbox(RunningStack.of(_config()).config, recipients(user))) as found:
+        if not follow:
+            show_messages(found.messages(), console)
+            return
+        for message in found.follow():
+            console.print(message.rendered(), soft_wrap=True)
 
 
 @app.command()

@@ -1,15 +1,18 @@
 """The command `masscomm inbox`: it shows the messages of a user, as the device or the mailbox received them."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 from rich.text import Text
 
 from devstack.config import StackConfig
 from devstack.demo import provider
+from devstack.demo.records import PublishTimes, RecordsError
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.channels.email import mail_domain_in_ascii
 from masscomm.clock import SystemClock
@@ -17,6 +20,7 @@ from masscomm.directory.bulk_writes import connect
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
+from masscomm.errors import Retry
 
 POLL_S = 1.0
 
@@ -32,10 +36,13 @@ class Message:
     receiver: str
     title: str
     text: str
+    # The time at which it was published, in ms since the epoch; None until its outcome has been emitted.
+    at_ms: int | None = field(default=None, compare=False)
 
     def rendered(self) -> Text:
-        """Return the message as text for a terminal."""
-        head = f"{self.channel} to user {self.user_id}, {self.receiver}"
+        """Return the message as text for a terminal, with its local time."""
+        at = "" if self.at_ms is None else _local_time(self.at_ms)
+        head = f"{at}{self.channel} to user {self.user_id}, {self.receiver}"
         body = "\n".join(f"  {line}" for line in self.text.rstrip().splitlines())
         note = f"  notification {self.notification_id}"
         return Text.assemble((head, "cyan"), "\n  ", (self.title, "bold"), "\n", body, "\n", (note, "dim"))
@@ -45,7 +52,7 @@ class Message:
 class Inbox:
     """The messages of some users in the local stack.
 
-    Every method raises Retry if the directory does not answer, and httpx.HTTPError if the provider does not.
+    Every method raises Retry if the directory or Kafka does not answer, and httpx.HTTPError if the provider does not.
     """
 
     config: StackConfig
@@ -57,8 +64,26 @@ class Inbox:
             connect(self.config.opensearch_url), progress=KafkaCdcProgress.from_environment, clock=SystemClock()
         )
 
+    @cached_property
+    def _times(self) -> PublishTimes:
+        return PublishTimes(self.config.kafka_bootstrap, self.config.registry_url, self.user_ids)
+
+    def close(self) -> None:
+        """Close the connection to Kafka."""
+        if "_times" in self.__dict__:
+            self._times.close()
+
     def messages(self) -> list[Message]:
-        """Return all messages since the provider was started: those of each device in their order, then the e-mails."""
+        """Return all messages since the provider was started, in the order of their times."""
+        found = self._received()
+        try:
+            times = self._times.all() if found else {}
+        except RecordsError as error:
+            raise Retry(str(error)) from error
+        timed = [replace(message, at_ms=times.get(message.notification_id)) for message in found]
+        return sorted(timed, key=lambda message: math.inf if message.at_ms is None else message.at_ms)
+
+    def _received(self) -> list[Message]:
         users = self._directory.users(self.user_ids)
         found = []
         for user_id, devices in self._directory.devices(self.user_ids).items():
@@ -92,6 +117,10 @@ class Inbox:
                     yield message
             seen = found
             time.sleep(POLL_S)
+
+
+def _local_time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S ")
 
 
 def _mailbox(address: str) -> str:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -92,7 +93,8 @@ def send(
         if wait:
             follow(api, send_id, console)
             if len(users) <= SHOWN_RECIPIENTS:
-                show_messages(Inbox(stack.config, users).of_send(send_id), console)
+                with closing(Inbox(stack.config, users)) as inbox:
+                    show_messages(inbox.of_send(send_id), console)
     except (ApiError, NotDelivered, httpx.HTTPError) as error:
         raise StackError(f"The send was not taken or cannot be followed: {error}") from error
     finally:

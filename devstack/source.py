@@ -9,9 +9,9 @@ import yaml
 
 from devstack.config import GENERATION
 from devstack.options import JsonOption
+from devstack.stack import StackError
 from devstack.terminal import Terminal, print_json
 from masscomm.domain.source_tables import read_source
-from provisioning import ProvisioningError
 from provisioning.source_check import check_source
 from schemas import absolute
 
@@ -42,14 +42,16 @@ def check(
     changes nothing. Exit status 1 if change data capture would not work.
     """
     path = file or Path(absolute("source.yaml"))
-    document = yaml.safe_load(path.read_text())
-    sources = read_source(document)
     try:
+        document = yaml.safe_load(path.read_text())
+        sources = read_source(document)
         found = check_source(
             dsn, generation, sources, creates_publication=bool(document.get("create_publication", True))
         )
     except psycopg.Error as error:
-        raise ProvisioningError(f"The database cannot be checked: {error}") from error
+        raise StackError(f"The database cannot be checked: {error}") from error
+    except yaml.YAMLError as error:
+        raise StackError(f"{path} is not YAML: {error}") from error
     for each in found:
         if as_json:
             print_json({"problem": not each.warning, "text": each.text, "repair": list(each.repair)})

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,7 +11,8 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from devstack.client_log import KAFKA_LOGGER
 from masscomm.domain.categories import resolve_channels
-from masscomm.domain.ids import send_id_of_record
+from masscomm.domain.ids import notification_id, send_id_of_record
+from masscomm.domain.statuses import Status
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import dead_letters, topics
 from masscomm.kafka.admin import KafkaAdmin
@@ -146,6 +147,35 @@ class OutcomeTail:
     def accounted(self, send_id: str) -> int:
         """Return the distinct notifications of a send that have an outcome."""
         return len({(user_id, record["channel"]) for record in self.of(send_id) for user_id in record["user_ids"]})
+
+
+class PublishTimes:
+    """Reads from the outcomes when the notifications of some users were published. LocalStack stores no time with a
+    push.
+    """
+
+    def __init__(self, bootstrap: str, registry_url: str, user_ids: Iterable[int]) -> None:
+        self._reader = TopicReader(bootstrap, [topics.OUTCOME], from_beginning=True)
+        self._codec = Codec(HttpSchemaRegistry(registry_url))
+        self._user_ids = frozenset(user_ids)
+        self._found: dict[str, int] = {}
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def all(self) -> Mapping[str, int]:
+        """Return the times so far, in ms since the epoch, by notification id. Raises RecordsError."""
+        for message in self._reader.poll():
+            try:
+                outcome = self._codec.decode("NotificationOutcome", message.value())
+            except DeadLetter:
+                # Any client may write to the topic, so a record that is not a valid outcome is skipped.
+                continue
+            for user_id, index in zip(outcome["user_ids"], outcome["result_index"], strict=True):
+                if user_id in self._user_ids and outcome["results"][index]["status"] == Status.SENT:
+                    known = notification_id(outcome["send_id"], user_id, outcome["channel"])
+                    self._found.setdefault(known, outcome["timestamp"])
+        return self._found
 
 
 class DeadLetterTail:

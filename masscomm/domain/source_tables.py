@@ -182,10 +182,14 @@ def creates_publication() -> bool:
 def read_source(document: Mapping[str, Any]) -> Mapping[str, SourceTable]:
     """Return the entries of a parsed source.yaml by name. Raises SourceError."""
     tables: dict[str, SourceTable] = {}
+    if not isinstance(document, dict) or not isinstance(document.get("tables"), dict):
+        raise SourceError("source.yaml needs the key tables")
     for name, entry in document["tables"].items():
         where = f"source.yaml: {name}"
         if not isinstance(entry, dict) or not {"table", "key", "columns"} <= entry.keys():
             raise SourceError(f"{where} needs table, key and columns")
+        if not isinstance(entry["columns"], dict) or not isinstance(entry.get("attributes", {}), dict):
+            raise SourceError(f"{where}: columns and attributes are mappings")
         if unknown := entry.keys() - {"table", "key", "columns", "attributes"}:
             raise SourceError(f"{where} has unknown keys: {', '.join(sorted(unknown))}")
         schema, _, table = str(entry["table"]).rpartition(".")

@@ -1,13 +1,21 @@
+import json
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from devstack import inbox
 from devstack.config import StackConfig
+from devstack.demo.records import PublishTimes
 from devstack.inbox import Inbox, Message
 from masscomm.domain.ids import notification_id
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from provisioning import SCHEMAS
 
 SEND = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
@@ -48,6 +56,37 @@ def test_following_shows_each_message_once_and_each_duplicate(read: list[list[Me
     assert list(islice(of_users(tmp_path, 1, 2).follow(), 3)) == [first, second, first]
 
 
+def test_messages_are_in_the_order_of_their_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A message whose outcome is not emitted yet is the last one, and has no time."""
+    found = [message(1), message(2), message(3)]
+    times = {found[0].notification_id: 2_000, found[2].notification_id: 1_000}
+    monkeypatch.setattr(Inbox, "_received", lambda _: found)
+    monkeypatch.setattr(Inbox, "_times", SimpleNamespace(all=lambda: times))
+    assert [(each.user_id, each.at_ms) for each in of_users(tmp_path, 1, 2, 3).messages()] == [
+        (3, 1_000),
+        (1, 2_000),
+        (2, None),
+    ]
+
+
+def test_time_of_a_message_is_that_of_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = InMemorySchemaRegistry()
+    registry.register(f"{topics.OUTCOME}-value", own_schema("NotificationOutcome"))
+    codec = Codec(registry)
+    outcome = json.loads((SCHEMAS / "examples" / "NotificationOutcome.sent.json").read_text())
+    suppressed = outcome | {"results": [outcome["results"][0] | {"status": "suppressed"}], "timestamp": 1}
+    records = [codec.encode(topics.OUTCOME, "NotificationOutcome", each) for each in (suppressed, outcome)]
+    polled = [b"no outcome", *records]
+    reader = SimpleNamespace(poll=lambda: [SimpleNamespace(value=lambda value=value: value) for value in polled])
+    monkeypatch.setattr("devstack.demo.records.TopicReader", lambda *_, **__: reader)
+    monkeypatch.setattr("devstack.demo.records.HttpSchemaRegistry", lambda _: None)
+    monkeypatch.setattr("devstack.demo.records.Codec", lambda _: codec)
+    times = PublishTimes("kafka", "registry", [101, 102])
+    assert times.all() == {notification_id(outcome["send_id"], 101, "push"): outcome["timestamp"]}
+
+
 def test_message_is_printed_with_its_receiver_and_words() -> None:
     printed = message(1).rendered().plain
     assert printed.splitlines()[:3] == ["push to user 1, device 10 (gcm)", "  Hello", "  It works."]
+    at = datetime(2026, 11, 23, 9, 5, 7).timestamp() * 1000  # noqa: DTZ001 - local time is shown
+    assert replace(message(1), at_ms=int(at)).rendered().plain.startswith("2026-11-23 09:05:07 push to user 1")

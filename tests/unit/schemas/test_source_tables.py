@@ -208,12 +208,20 @@ def test_product_code_names_no_table_of_a_monolith() -> None:
         ({"columns": {"club_id": {"column": "a", "format": "fax"}}}, "is none of date, time, timestamp"),
         ({"columns": {"club_id": 7}}, "a column's name or a mapping"),
         ({"colums": {}}, "unknown keys: colums"),
+        ({"columns": ["club_id"]}, "columns and attributes are mappings"),
+        ({"columns": None}, "columns and attributes are mappings"),
     ],
 )
 def test_invalid_source_names_the_entry(change: dict[str, Any], message: str) -> None:
     entry = {"table": "a.b", "key": "id", "columns": {"club_id": "club"}} | change
     with pytest.raises(SourceError, match=rf"users.*{message}"):
         read_source({"tables": {"users": entry}})
+
+
+@pytest.mark.parametrize("document", [{}, {"tables": None}, [], {"tables": {"users": None}}])
+def test_source_without_tables_is_refused(document: Any) -> None:
+    with pytest.raises(SourceError, match="needs"):
+        read_source(document)
 
 
 @pytest.mark.parametrize(
