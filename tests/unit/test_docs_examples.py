@@ -499,6 +499,16 @@ def test_speed_of_the_readme_is_the_measured_one() -> None:
     assert f"| broadcast to {recipients} (one run) | {rate} |" in text_of("docs/benchmarks.md")
 
 
+def test_stacks_and_environments_named_by_pages_exist() -> None:
+    stacks = {path.stem for path in (ROOT / "tests/unit/infra/snapshots/prod").iterdir()}
+    text = "\n".join(map(text_of, PAGES))
+    named = re.findall(r"`?(?:out/cdk/|ENVIRONMENTS=|infra\.provision |infra\.erase )(\w+)", text)
+    assert len(named) >= 5
+    assert set(named) - config.ENVIRONMENTS.keys() - {config.LOCAL, "ENVIRONMENT"} == set()
+    deployed = re.findall(r"\bmasscomm-(\w+)-([a-z]+)\b(?!/)", text)
+    assert [(name, stack) for name, stack in deployed if name not in config.ENVIRONMENTS or stack not in stacks] == []
+
+
 def test_settings_to_decide_exist() -> None:
     settings = [name for row in table("docs/production.md", "Checklist") for name in names(row[0])]
     assert len(settings) >= 10
