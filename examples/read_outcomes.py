@@ -12,7 +12,7 @@ from typing import Any
 
 import fastavro
 import httpx
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 
 
 @cache
@@ -25,9 +25,11 @@ def read_outcomes(consumer: Consumer, registry: str) -> Iterator[dict[str, Any]]
     consumer.subscribe(["outcome"])
     while True:
         message = consumer.poll(1.0)
-        value = None if message is None or message.error() else message.value()
-        if message is None or value is None:
+        if message is None:
             continue
+        if error := message.error():
+            raise KafkaException(error)
+        value = message.value() or b""
         written_with = schema(registry, int.from_bytes(value[1:5], "big"))
         record: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), written_with, None)
         for user_id, index in zip(record["user_ids"], record["result_index"], strict=True):
