@@ -50,9 +50,11 @@ from masscomm.domain.categories import Category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import NAMESPACE, notification_id
 from masscomm.domain.limits import FIELDS_OF_SEND, MAX_RECORD_BYTES
+from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.domain.quiet_hours import decide_by_hours
 from masscomm.domain.records import MAX_COPIED_BYTES, NotificationOutcome
 from masscomm.domain.statuses import RANK, TERMINAL, Reason, Status
-from masscomm.domain.users import Template, User
+from masscomm.domain.users import Template, User, UserSettings
 from masscomm.http.tenant import ALL_CLUBS
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
@@ -194,6 +196,8 @@ KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     # test_message_of_the_readme_is_the_first_commands compares it.
     "inbox": lambda *_: None,
     "categories": check_category,
+    # test_settings_of_the_page_have_their_results compares it.
+    "user_settings": lambda *_: None,
     # test_template_columns_are_those_of_the_directory compares it.
     "notification_templates": lambda *_: None,
 }
@@ -388,6 +392,29 @@ def rendered(source: str, *, escaped: bool = False) -> str:
     user = User(user_id=1, club_id=1, first_name="Ada", last_name="Lovelace", locale="en")
     data = {"goals": "3", "opponent": "FC & Sons", "kick_off": "19:30"}
     return render(write, context_of(user, 1, data), steps)
+
+
+# --- docs/preferences.md ----------------------------------------------------------------------------------------------
+
+
+def test_settings_of_the_page_have_their_results() -> None:
+    page = "docs/preferences.md"
+    values = block(page, "user_settings")
+    settings = UserSettings(user_id=1, version=1, **values)
+    rows = table(page, "Which notifications")
+    for category, *cells in rows:
+        for channel, cell in zip(CHANNELS, cells, strict=True):
+            decision = decide_by_user_settings(settings, type=names(category)[0], channel=channel)
+            assert cell == f"{'yes' if decision.status is None else 'no'}: `{decision.rule}`"
+    assert len(rows) == 3
+    user = User(user_id=1, club_id=1)
+    for at, is_quiet in (
+        (datetime(2026, 11, 23, 22, 30, tzinfo=UTC), True),
+        (datetime(2026, 11, 24, 7, tzinfo=UTC), False),
+    ):
+        now_ms = round(at.timestamp() * 1_000)
+        held = decide_by_hours(user, settings, type="news", now_ms=now_ms, expires_at=None)
+        assert (held is not None) == is_quiet
 
 
 # --- docs/concepts.md -------------------------------------------------------------------------------------------------
