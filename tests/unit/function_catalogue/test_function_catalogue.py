@@ -90,7 +90,7 @@ def test_topics_of_new_sends_have_the_small_batch_size() -> None:
     mapping = read(ROOT / "functions" / "functions.yaml")["preference_checker"].mapping
     assert mapping is not None
     sizes = {topic: mapping.batch_size_of(topic) for topic in mapping.topics}
-    assert sizes["send.monolith"] == sizes["send.api"] == sizes["recheck.small"] == 40
+    assert sizes["send.monolith"] == sizes["send.api"] == sizes["recheck.small"] == 60
     assert sizes["recheck"] == sizes["recheck.bulk2"] == 10
 
 
