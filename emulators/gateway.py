@@ -28,6 +28,11 @@ from masscomm.stores.api_keys import PREFIX as KEY_PREFIX
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
+# The maximum size of the request line and the values of all headers. Source: "Quotas for configuring and running a REST
+# API in API Gateway".
+MAX_HEAD_BYTES = 10_240
+# The server reads longer heads, so that they are refused with problem details.
+_READ_HEAD_BYTES = 1024 * 1024
 INTEGRATION_TIMEOUT_S = 29.0
 MAX_IN_FLIGHT = 200
 ACCOUNT = "000000000000"
@@ -162,7 +167,9 @@ class Gateway:
         if self._metrics is not None:
             application.router.add_get("/metrics", partial(self._serve_metrics, self._metrics))
         application.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(application, access_log=None)
+        self._runner = web.AppRunner(
+            application, access_log=None, max_line_size=_READ_HEAD_BYTES, max_field_size=_READ_HEAD_BYTES
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
         self.port = self._runner.addresses[0][1]
@@ -188,6 +195,8 @@ class Gateway:
         return web.Response(body=page, headers={"Content-Type": content_type})
 
     async def _serve(self, request: web.Request) -> web.Response:
+        if len(request.raw_path) + sum(len(value) for value in request.headers.values()) > MAX_HEAD_BYTES:
+            return _refusal(431, "Request Header Fields Too Large", "RequestTooLongException")
         path = request.raw_path.partition("?")[0]
         for route in self._routes:
             parameters = route.match(request.method, path)

@@ -25,8 +25,10 @@ _KEY = "api_key"
 # The problems of every route, those of API Gateway included.
 _PROBLEMS = {
     400: "A parameter or a field is invalid; `errors` names each of them",
-    403: "The key is missing or unknown, does not have the scope, or may not see the club",
+    401: "The request has no key",
+    403: "The key is unknown, does not have the scope, or may not see the club",
     429: "The key has made too many requests",
+    431: "The request line and the headers are larger than 10,240 bytes",
     500: "The service failed",
     502: "The service failed",
     503: "A dependency is down; Retry-After has the seconds until a retry",

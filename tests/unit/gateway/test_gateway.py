@@ -13,7 +13,7 @@ import pytest
 
 from emulators.gateway import Gateway, Route
 from emulators.lambda_host import RequestTooLargeError
-from masscomm.http.problem import Problem
+from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
 
 ROUTES = ["POST /v1/sends", "GET /v1/sends/{send_id}", "GET /v1/sends/latest", "GET /files/{path+}", "ANY /any"]
@@ -297,3 +297,18 @@ async def test_a_taken_port_is_an_error() -> None:
             await Gateway([], invoke=Function(), ready=dict, status=dict).start(gateway.port)
     finally:
         await gateway.close()
+
+
+@pytest.mark.parametrize(("size", "status"), [(9_000, 200), (10_241, 431), (60_000, 431)])
+async def test_request_line_and_headers_are_limited(size: int, status: int) -> None:
+    """Longer ones than the server reads by default are refused with problem details, too."""
+    function = Function()
+    async with serving(function) as client:
+        answers = [
+            await client.get("/any", params={"a": "x" * size}),
+            await client.get("/any", headers={"x-a": "x" * size}),
+        ]
+    assert [answer.status_code for answer in answers] == [status] * 2
+    assert len(function.events) == (2 if status == 200 else 0)
+    if status == 431:
+        assert {answer.headers["Content-Type"].partition(";")[0] for answer in answers} == {CONTENT_TYPE}

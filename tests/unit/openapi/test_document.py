@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import jsonschema_rs
@@ -12,22 +12,11 @@ import pytest
 
 from devstack.config import ROOT
 from functions.catalogue import read_catalogue
-from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.routes import metrics, sends, stream, trending, user_notifications
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
-from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
-from functions.send_handler import handler as send_handler
 from functions.send_handler.request_send import SendRequest
-from masscomm.clock import FixedClock
-from masscomm.domain.grains import Grain
 from masscomm.http.scopes import ALL_SCOPES, Scope
-from masscomm.stores.cancellations import InMemoryCancellations
-from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
-from openapi.document import APIS, OPERATIONS, document
-from tests.support.harness.chain import Chain
-from tests.support.harness.send_api import use_cases
-from tests.support.inputs.api_gateway_events import lambda_context
+from openapi.document import OPERATIONS, document
+from tests.support.harness import rest_api
 
 DOCUMENT = document()
 PUBLISHED = ROOT / "docs" / "openapi" / "masscomm.json"
@@ -82,31 +71,7 @@ CALLS = list(_calls())
 
 @pytest.fixture(autouse=True)
 def _functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build both functions in memory. The send and the user of the examples belong to club 1."""
-    send_id = next(each["example"] for each in _operation("/v1/sends/{send_id}")["parameters"])
-    send = SendTotals(
-        send_id=send_id,
-        club_id=1,
-        type="news",
-        requested_at=NOON,
-        chunk_count=1,
-        chunks=1,
-        channels={"push": ChannelTotals(3, 0, 2, {"sent": {"": 2}})},
-        watermark=NOON,
-    )
-    counts = [
-        StoredCount(
-            granularity=grain, bucket=NOON, club_id=1, type="news", channel="push", measure="sent", count_total=2
-        )
-        for grain in Grain
-    ]
-    row = LogRow(LogKey(NOON, send_id, "push"), 1, "news", "sent", "")
-    store = InMemoryMetricsStore(counts, sends={send_id: send}, watermark=NOON, recipients=[(42, row)])
-    clock = FixedClock(int(NOON.timestamp() * 1000))
-    cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations())
-    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
-    requests = use_cases(Chain(), InMemoryIdempotencyKeys())
-    monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
+    rest_api.build(monkeypatch)
 
 
 def _operation(path: str, method: str = "get") -> dict[str, Any]:
@@ -115,20 +80,9 @@ def _operation(path: str, method: str = "get") -> dict[str, Any]:
 
 
 def _answered(event: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
-    api = next(api for api in APIS for method, path in api.routes if _matches(event, method, path))
-    found = api.answer(event, lambda_context())
+    found = rest_api.answer(event)
     headers = {name: values[0] for name, values in found["multiValueHeaders"].items()}
     return found["statusCode"], headers, json.loads(found["body"] or "null")
-
-
-def _matches(event: dict[str, Any], method: str, path: str) -> bool:
-    template = [part if not part.startswith("{") else "" for part in path.split("/")]
-    parts = event["path"].split("/")
-    return (
-        event["httpMethod"] == method
-        and len(template) == len(parts)
-        and all(wanted in ("", given) for wanted, given in zip(template, parts, strict=True))
-    )
 
 
 def _check(schema: dict[str, Any], value: Any) -> None:

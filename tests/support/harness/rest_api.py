@@ -1,0 +1,105 @@
+"""Both REST functions in memory, with the send and the user of the examples in the OpenAPI document."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from emulators.gateway import Gateway, Route
+from functions.metrics_handler import handler as metrics_handler
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
+from functions.send_handler import handler as send_handler
+from masscomm.clock import FixedClock
+from masscomm.domain.grains import Grain
+from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from openapi.document import APIS
+from tests.support.harness.chain import Chain
+from tests.support.harness.send_api import use_cases
+from tests.support.inputs.api_gateway_events import lambda_context
+
+# The only API key that the gateway of `serving` accepts.
+KEY = "mc_test"
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39") -> Chain:
+    """Build both functions in memory. The send and user 42 belong to club 1."""
+    send = SendTotals(
+        send_id=send_id,
+        club_id=1,
+        type="news",
+        requested_at=NOON,
+        chunk_count=1,
+        chunks=1,
+        channels={"push": ChannelTotals(3, 0, 2, {"sent": {"": 2}})},
+        watermark=NOON,
+    )
+    counts = [
+        StoredCount(
+            granularity=grain, bucket=NOON, club_id=1, type="news", channel="push", measure="sent", count_total=2
+        )
+        for grain in Grain
+    ]
+    row = LogRow(LogKey(NOON, send_id, "push"), 1, "news", "sent", "")
+    store = InMemoryMetricsStore(counts, sends={send_id: send}, watermark=NOON, recipients=[(42, row)])
+    clock = FixedClock(int(NOON.timestamp() * 1000))
+    cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations())
+    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
+    chain = Chain()
+    requests = use_cases(chain, InMemoryIdempotencyKeys())
+    monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
+    return chain
+
+
+def answer(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the proxy response of the function that has the route of the event."""
+    api = next(
+        api
+        for api in APIS
+        for method, path in api.routes
+        if Route(method=method, path=path, function="").match(event["httpMethod"], event["path"]) is not None
+    )
+    return api.answer(event, lambda_context())
+
+
+@dataclass(frozen=True)
+class Invoked:
+    payload: bytes
+    function_error: str | None = None
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Serve the routes of both functions through the local gateway; yield its URL. `build` comes first."""
+
+    async def invoke(_function: str, payload: bytes) -> Invoked:
+        return Invoked(json.dumps(answer(json.loads(payload))).encode())
+
+    routes = [Route(method=method, path=path, function="rest") for api in APIS for method, path in api.routes]
+    gateway = Gateway(
+        routes,
+        invoke=invoke,
+        ready=lambda: {"ready": True},
+        status=dict,
+        authorize=lambda key: {"all_clubs": "true"} if key == KEY else None,
+    )
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(gateway.start(0), loop).result(30)
+        yield f"http://127.0.0.1:{gateway.port}"
+    finally:
+        asyncio.run_coroutine_threadsafe(gateway.close(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()
