@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
@@ -27,6 +28,8 @@ from masscomm.stores.api_keys import PREFIX as KEY_PREFIX
 
 log = logging.getLogger(__name__)
 
+DOCUMENT = Path(__file__).parents[1] / "docs" / "openapi" / "masscomm.json"
+_PAGE = Path(__file__).with_name("api_page.html")
 MAX_BODY_BYTES = 10 * 1024 * 1024
 # The maximum size of the request line and the values of all headers. Source: "Quotas for configuring and running a REST
 # API in API Gateway".
@@ -116,7 +119,8 @@ class MalformedResponseError(Exception):
 
 
 class Gateway:
-    """Serves the routes, and /-/ready, /-/status and /metrics for monitoring.
+    """Serves the routes, /-/ready, /-/status and /metrics for monitoring, and the API's description: the OpenAPI
+    document at /openapi.json, and a page that shows it at /-/api.
 
     Args:
         routes: The routes of the API.
@@ -164,6 +168,9 @@ class Gateway:
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.router.add_get("/-/ready", self._serve_ready)
         application.router.add_get("/-/status", self._serve_status)
+        if DOCUMENT.exists():
+            application.router.add_get("/openapi.json", self._serve_document)
+            application.router.add_get("/-/api", self._serve_page)
         if self._metrics is not None:
             application.router.add_get("/metrics", partial(self._serve_metrics, self._metrics))
         application.router.add_route("*", "/{path:.*}", self._serve)
@@ -188,6 +195,15 @@ class Gateway:
 
     async def _serve_status(self, _request: web.Request) -> web.Response:
         return web.json_response(self._status())
+
+    @staticmethod
+    async def _serve_document(_request: web.Request) -> web.FileResponse:
+        return web.FileResponse(DOCUMENT, headers={"Content-Type": "application/json"})
+
+    @staticmethod
+    async def _serve_page(_request: web.Request) -> web.FileResponse:
+        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+        return web.FileResponse(_PAGE, headers={"Content-Security-Policy": policy})
 
     @staticmethod
     async def _serve_metrics(metrics: Callable[[], tuple[bytes, str]], _request: web.Request) -> web.Response:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from emulators.gateway import Gateway, Route
+from emulators.gateway import DOCUMENT, Gateway, Route
 from emulators.lambda_host import RequestTooLargeError
 from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
@@ -312,3 +313,13 @@ async def test_request_line_and_headers_are_limited(size: int, status: int) -> N
     assert len(function.events) == (2 if status == 200 else 0)
     if status == 431:
         assert {answer.headers["Content-Type"].partition(";")[0] for answer in answers} == {CONTENT_TYPE}
+
+
+async def test_openapi_document_and_its_page_are_served() -> None:
+    async with serving(Function()) as client:
+        document, page = await client.get("/openapi.json"), await client.get("/-/api")
+    assert document.headers["Content-Type"] == "application/json"
+    assert document.json() == json.loads(DOCUMENT.read_text())
+    assert page.headers["Content-Type"].startswith("text/html")
+    assert "/openapi.json" in page.text
+    assert re.findall(r"(?:src|href)=\"(?!/)[^\"]*", page.text) == [], "the page loads nothing from elsewhere"
