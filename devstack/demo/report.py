@@ -117,7 +117,16 @@ class Report:
 
     def show(self, console: Terminal) -> None:
         console.print(self._sends_table())
+        console.print(
+            "Not each requested notification is sent: users opt out, have no device, or belong to another club. A user"
+            " with several devices gets a push on each, so the provider has more calls than notifications were sent.",
+            style="dim",
+        )
         console.print(self._metrics_table())
+        console.print(
+            "These count the steps of notifications, not their ends: a held notification is queued and sent later.",
+            style="dim",
+        )
         console.print(f"one push, from request to the provider's answer (the outcome record's time): {self.push_ms}")
         console.print(f"a setting, from commit in the monolith's database to OpenSearch: {self.cdc_ms}")
         console.print(f"start of the stack {self.start_s:.1f} s, its most memory {self.peak_rss_mb:,.0f} MB")

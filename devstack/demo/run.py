@@ -108,6 +108,8 @@ def run_demo(
     report.write(out)
     verdict = ("Every figure equals the oracle's", "green") if report.ok else ("The demo failed", "red")
     console.print(Text.assemble(verdict, f" ({checks.made} checks). The figures are in {out}."), soft_wrap=True)
+    if report.ok:
+        console.print("Next: send a message of your own, as docs/quick-start.md shows.")
     return report.ok
 
 
@@ -147,12 +149,14 @@ class Demo:
             raise DemoError(f"The demo needs {FIRST_USERS} users at least, to choose among.")
         # The demo begins with a few users: their pushes reach the provider long before the directory in OpenSearch has
         # all users.
+        self._head("1 · First pushes: users reach the directory, messages reach their devices")
         self.fill(FIRST_USERS)
         chosen = self.choose()
         self.first_pushes(chosen[0], chosen[1])
         if quiet_hours:
             # Quiet hours are tested early, because the wait for the end of a minute then overlaps with the other steps.
             self.quiet_hours(chosen[5 : 5 + SLEEPERS])
+        self._head(f"2 · {self.users:,} users: changed settings, invalid records, a new user, a broadcast")
         self.fill(self.users)
         self.await_same()
         self.change_a_setting(chosen[2])
@@ -166,9 +170,13 @@ class Demo:
         self.report.cdc_ms = self.measure_changes(chosen[4])
         self.report.push_ms = self.measure_pushes(chosen[5:])
         self.broadcast()
+        self._head("3 · The figures, compared with those that an oracle computes from the tables alone")
         self.await_statuses()
         self.compare()
         self.compare_users()
+
+    def _head(self, title: str) -> None:
+        self.console.print(f"\n{title}", style="bold")
 
     # --- the directory ---
 
