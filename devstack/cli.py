@@ -157,7 +157,13 @@ def _stay(stack: Stack) -> NoReturn:
 
 
 def _run_demo(stack: Stack | RunningStack) -> bool:
-    """Run the demo against a stack. If a service of the stack crashes, report it at once and end the demo."""
+    """Run the demo against a stack. If a service of the stack crashes, report it at once and end the demo.
+
+    Raises:
+        StackError: The monolith is a database of its own.
+    """
+    if StackConfig.from_environment().monolith_url is not None:
+        raise StackError("The demo writes to the example's tables only: unset MASSCOMM_MONOLITH.")
     from devstack.demo import run_demo
 
     over = threading.Event()

@@ -1,7 +1,8 @@
 """Configuration of a local stack: its ports, its state folder and the addresses derived from them.
 
 Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field
-of `Ports`. `masscomm up --port name=number` overrides the environment.
+of `Ports`. `masscomm up --port name=number` overrides the environment. MASSCOMM_MONOLITH is the URL of a database of
+one's own, whose tables schemas/source.yaml maps; without it, the stack has the tables of examples/monolith.
 """
 
 import os
@@ -95,6 +96,8 @@ class StackConfig:
     # The niceness of the bulk functions' processes (emulators.serverless). Use 0 if other stacks or tests share the
     # processors, because the bulk functions yield to those, too.
     bulk_nice: int = 0
+    # The URL of the monolith's database, with a password; None: the stack's own. It is never stored (`as_dict`).
+    monolith_url: str | None = field(default=None, repr=False)
 
     @classmethod
     def from_environment(
@@ -103,7 +106,7 @@ class StackConfig:
         """Return the configuration from environment variables; `ports` overrides them. Raises ConfigError."""
         known = os.environ if environment is None else environment
         state = Path(known.get("MASSCOMM_STATE") or ROOT / ".state").expanduser().resolve()
-        return cls(state, Ports.chosen(known, ports), _BULK_NICE)
+        return cls(state, Ports.chosen(known, ports), _BULK_NICE, known.get("MASSCOMM_MONOLITH") or None)
 
     @classmethod
     def on_free_ports(cls, state_dir: Path) -> Self:
@@ -120,7 +123,7 @@ class StackConfig:
         return cls(state_dir.resolve(), replace(Ports(), **dict(zip(names, free, strict=True))))
 
     def as_dict(self) -> dict[str, object]:
-        """Return the fields as plain JSON, for `from_dict`."""
+        """Return the fields except the monolith's URL as plain JSON, for `from_dict`."""
         return {"state_dir": str(self.state_dir), "ports": asdict(self.ports), "bulk_nice": self.bulk_nice}
 
     @classmethod

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 from confluent_kafka import KafkaError, KafkaException
@@ -62,7 +62,7 @@ def provisioning(config: StackConfig) -> list[Task]:
         Task(
             name="monolith",
             depends_on=("postgres",),
-            run=lambda: apply_sql(config.database_url("monolith"), [MONOLITH_MIGRATION]),
+            run=lambda: _create_monolith(config),
         ),
         Task(
             name="aws",
@@ -72,9 +72,17 @@ def provisioning(config: StackConfig) -> list[Task]:
         Task(
             name="connector",
             depends_on=("connect", "topics", "monolith"),
-            run=lambda: put_connector(config.connect_url, GENERATION, config.database_url("monolith")),
+            run=lambda: put_connector(
+                config.connect_url, GENERATION, config.monolith_url or config.database_url("monolith")
+            ),
         ),
     ]
+
+
+def _create_monolith(config: StackConfig) -> None:
+    """Create the example's tables, unless the monolith has a database of its own."""
+    if config.monolith_url is None:
+        apply_sql(config.database_url("monolith"), [MONOLITH_MIGRATION])
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
@@ -208,9 +216,9 @@ def connector_config(generation: str, database_url: str) -> dict[str, str]:
     database = urlsplit(database_url)
     return debezium_config(generation) | {
         "database.hostname": str(database.hostname),
-        "database.port": str(database.port),
-        "database.user": str(database.username),
-        "database.password": str(database.password),
+        "database.port": str(database.port or 5432),
+        "database.user": unquote(str(database.username)),
+        "database.password": unquote(str(database.password or "")),
         "database.dbname": database.path.lstrip("/"),
         "topic.creation.default.replication.factor": "1",
     }

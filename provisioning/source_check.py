@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from masscomm.cdc.captured_tables import read_captured
-from masscomm.cdc.change_events import columns_of, unknown_columns
+from masscomm.cdc.change_events import columns_of, has_type, unknown_columns
 from masscomm.cdc.debezium import slot_name
 from masscomm.domain.source_tables import SourceTable, Value, creates_publication, source_tables
 from provisioning import ProvisioningError
@@ -167,6 +167,8 @@ class _Check:
         for name, columns in unknown_columns(self._captured).items():
             text = f"source.yaml: the directory's table {name} has no column {', '.join(columns)}"
             found.append(Finding(text=text))
+        for captured in self._captured.values():
+            found += _of_literals(captured.source)
         by_table: dict[str, list[SourceTable]] = {}
         for captured in self._captured.values():
             by_table.setdefault(captured.source.qualified, []).append(captured.source)
@@ -412,6 +414,15 @@ def _values(source: SourceTable) -> Iterator[tuple[str, str, Value, str | None]]
         for part in value.parts():
             if part.column is not None:
                 yield where, part.column, part, kind if part is value else None
+
+
+def _of_literals(source: SourceTable) -> Iterator[Finding]:
+    """Yield the constants, defaults and replacement values of the wrong type."""
+    kinds = columns_of(source.name)
+    for name, value in source.columns.items():
+        for literal in (value.default, *(value.values or {}).values()):
+            if literal is not None and not has_type(literal, kinds.get(name)):
+                yield Finding(text=f"source.yaml: {source.name}.{name}: {literal!r} is no {kinds[name]}")
 
 
 def _created(value: Value, kind: str | None) -> str:

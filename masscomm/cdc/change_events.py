@@ -276,11 +276,16 @@ def _column(where: str, kind: str | None, value: Value, read: Callable[[str], An
             found = read_json(found)
     except UnstorableJson:
         return UNREADABLE if kind == "object" else None
-    if kind in (None, "object") or found is None:
-        return found
-    if isinstance(found, _COLUMN_TYPES[str(kind)]) and isinstance(found, bool) == (kind == "boolean"):
+    if found is None or has_type(found, kind):
         return found
     raise DeadLetter("invalid", f"{where} is no {kind}")
+
+
+def has_type(value: Any, kind: str | None) -> bool:
+    """Return whether a value has a type in the index. JSON and attributes may be anything."""
+    if kind in (None, "object"):
+        return True
+    return isinstance(value, _COLUMN_TYPES[str(kind)]) and isinstance(value, bool) == (kind == "boolean")
 
 
 def _logical_message(value: Mapping[str, Any]) -> Change:

@@ -138,6 +138,8 @@ def test_rows_hidden_by_row_security_are_a_problem(database: Database) -> None:
         ({"email": "contact"}, "Name a value inside it: path"),
         ({"email": {"column": "plan", "path": "a"}}, "crm.person.plan is text, and users.email accepts json, jsonb"),
         ({"phone": {"column": "plan", "format": "date"}}, "crm.person.plan is text, and users.phone accepts date"),
+        ({"club_id": {"constant": "one"}}, "source.yaml: users.club_id: 'one' is no long"),
+        ({"locale": {"column": "language", "default": 49}}, "source.yaml: users.locale: 49 is no keyword"),
         ({"clubid": "organisation"}, "the directory's table users has no column clubid"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from devstack import cli
 from devstack.config import StackConfig
-from devstack.stack import Crash, Stack
+from devstack.stack import Crash, Stack, StackError
 
 
 @pytest.fixture
@@ -28,6 +28,12 @@ def crashed(tmp_path: Path) -> Stack:
 def test_a_service_that_ends_during_the_demo_ends_the_command(crashed: Stack, signals: list[int]) -> None:
     cli._end_at_crash(crashed, threading.Event())
     assert signals == [signal.SIGTERM]
+
+
+def test_demo_never_writes_to_a_database_of_ones_own(crashed: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASSCOMM_MONOLITH", "postgresql://shop@db.example.org/shop")
+    with pytest.raises(StackError, match="unset MASSCOMM_MONOLITH"):
+        cli._run_demo(crashed)
 
 
 def test_service_that_ends_after_the_demo_is_ignored(crashed: Stack, signals: list[int]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from devstack import provision
 from devstack.config import ROOT, ConfigError, Ports, StackConfig, is_free
 
 
@@ -54,3 +55,18 @@ def test_the_password_is_generated_once_a_state_folder(tmp_path: Path) -> None:
     assert one.password == StackConfig(tmp_path / "one").password
     assert one.password != other.password
     assert len(one.password) >= 20
+
+
+def test_monolith_of_its_own_is_captured_and_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql://shop:p%40ss@db.example.org/shop"
+    config = StackConfig.from_environment({"MASSCOMM_STATE": str(tmp_path), "MASSCOMM_MONOLITH": url})
+    assert "p%40ss" not in f"{config!r}{config.as_dict()}", "the record of a run is readable"
+    captured: list[str] = []
+    monkeypatch.setattr(provision, "put_connector", lambda _connect, _generation, url: captured.append(url))
+    monkeypatch.setattr(provision, "apply_sql", lambda *_: pytest.fail("its tables are not ours to create"))
+    tasks = {task.name: task for task in provision.provisioning(config)}
+    tasks["monolith"].run()
+    tasks["connector"].run()
+    assert captured == [url]
+    connector = provision.connector_config("g1", url)
+    assert (connector["database.password"], connector["database.port"]) == ("p@ss", "5432")
