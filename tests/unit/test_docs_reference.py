@@ -126,3 +126,16 @@ def test_settings_named_by_a_page_exist() -> None:
     known = set(SETTING.findall(sources)) | {channel.rate_setting for channel in CHANNELS.values()} | AWS_NAMES
     wrong = {page: absent for page in PAGES if (absent := set(SETTING.findall("\n".join(code_of(page)))) - known)}
     assert wrong == {}
+
+
+def test_every_setting_is_documented() -> None:
+    """A setting is an environment variable that product code reads; those of AWS, Java and Powertools are theirs."""
+    read = re.compile(
+        r"(?:environment\.(?:required|number|numbers|choice)|environ\.get|known\.get)\(\s*\"([A-Z][A-Z0-9_]+)\""
+    )
+    packages = ("masscomm", "functions", "erasure", "spark_metrics", "devstack")
+    sources = [path.read_text() for package in packages for path in (ROOT / package).rglob("*.py")]
+    settings = {name for source in sources for name in read.findall(source)}
+    assert len(settings) > 40
+    foreign = {name for name in settings if name.startswith(("AWS_", "POWERTOOLS_")) or name == "JAVA_HOME"}
+    assert settings - foreign - set(SETTING.findall(all_code())) == set()
