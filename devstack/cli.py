@@ -131,6 +131,7 @@ def up(
         if exit_after:
             raise typer.Exit(0 if ok else 1)
         console.print(f"The API:    {config.gateway_url} (Ctrl-C stops everything)", soft_wrap=True)
+        console.print(f"Its key:    in {config.api_key_file}", soft_wrap=True)
         console.print(f"Try first:  .venv/bin/{FIRST_COMMAND}", soft_wrap=True)
         console.print("Read on:    docs/quick-start.md")
         _stay(stack)

@@ -148,7 +148,7 @@ class StackConfig:
 
     @property
     def run_dir(self) -> Path:
-        """Return the folder with the lock, the record of the running processes and the generated password."""
+        """Return the folder with the lock, the record of the running processes and the generated secrets."""
         return self.state_dir / "run"
 
     @property
@@ -193,16 +193,30 @@ class StackConfig:
         """Return the database password. It is generated once per state folder and stored there, readable only by its
         owner.
         """
-        path = self.run_dir / "postgres-password"
+        return self._secret(self.run_dir / "postgres-password", prefix="")
+
+    @property
+    def api_key(self) -> str:
+        """Return the development key of the REST API, which has every club and scope. It is generated and stored as
+        the password is.
+        """
+        return self._secret(self.api_key_file, prefix="mc_")
+
+    @property
+    def api_key_file(self) -> Path:
+        return self.run_dir / "api-key"
+
+    def _secret(self, path: Path, *, prefix: str) -> str:
+        """Return the text in a file of the run folder; the first call writes a random one."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return path.read_text()
-        password = "".join(random.SystemRandom().choices("abcdefghijkmnpqrstuvwxyz23456789", k=24))
+        secret = prefix + "".join(random.SystemRandom().choices("abcdefghijkmnpqrstuvwxyz23456789", k=24))
         with os.fdopen(descriptor, "w") as file:
-            file.write(password)
-        return password
+            file.write(secret)
+        return secret
 
     def database_url(self, database: str) -> str:
         """Return the libpq URL of one of the server's databases: `monolith` or `metrics`."""

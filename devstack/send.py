@@ -1,5 +1,6 @@
 """Implements `masscomm send`: requests one send by REST or, as the monolith does, by Kafka, and shows its progress."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -79,7 +80,7 @@ def send(
     """
     console = console or Terminal()
     users, variables = recipients(to), pairs(data)
-    api = Api(stack.config.gateway_url)
+    api = Api(stack.config.gateway_url, os.environ.get("MASSCOMM_API_KEY") or stack.config.api_key)
     try:
         if via == "rest":
             send_id = api.send(**_body(type, club_id, users, channels, variables, critical=critical))

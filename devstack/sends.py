@@ -1,5 +1,6 @@
 """The commands `masscomm sends`: they list, show, watch and cancel sends through the REST API."""
 
+import os
 from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -28,8 +29,12 @@ SendIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the
 
 
 def rest_api(*, url: UrlOption = None) -> Api:
-    """Return a client of the API. It sends the key in MASSCOMM_API_KEY, if there is one."""
-    return Api(url or StackConfig.from_environment().gateway_url)
+    """Return a client of the API. It sends the key in MASSCOMM_API_KEY; to the local stack, by default the
+    development key.
+    """
+    config, key = StackConfig.from_environment(), os.environ.get("MASSCOMM_API_KEY")
+    # The development key is not sent to another API.
+    return Api(url, key) if url else Api(config.gateway_url, key or config.api_key)
 
 
 @app.command("list")

@@ -24,7 +24,6 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from masscomm.http.problem import CONTENT_TYPE, Problem
-from masscomm.stores.api_keys import PREFIX as KEY_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +38,6 @@ _READ_HEAD_BYTES = 1024 * 1024
 INTEGRATION_TIMEOUT_S = 29.0
 MAX_IN_FLIGHT = 200
 ACCOUNT = "000000000000"
-# The authorizer context of a caller without a key of `masscomm keys`: it states explicitly that the caller may see
-# every club (tenant).
-LOCAL_IDENTITY = {"principalId": "local", "all_clubs": "true"}
 API_ID = "local"
 STAGE = "local"
 # Headers of the connection, which only the HTTP server of this process may set.
@@ -129,8 +125,8 @@ class Gateway:
         ready: Returns the content of /-/ready; the status is 200 if its `ready` is true, else 503.
         status: Returns the content of /-/status.
         metrics: Returns the page /metrics and its content type; it is called in a separate thread.
-        authorize: Returns the context of an API key that begins with `mc_`; it is called in a separate thread. Other
-            callers see every club.
+        authorize: Returns the context of an API key; it is called in a separate thread. A request without a key is
+            refused before.
         timeout_s: The seconds that the gateway waits for a function. The invocation itself continues after that, as in
             Lambda.
         max_in_flight: The maximum number of concurrent requests; further requests are throttled.
@@ -143,8 +139,8 @@ class Gateway:
         invoke: Invoke,
         ready: Report,
         status: Report,
+        authorize: Authorize,
         metrics: Callable[[], tuple[bytes, str]] | None = None,
-        authorize: Authorize | None = None,
         timeout_s: float = INTEGRATION_TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
@@ -228,14 +224,14 @@ class Gateway:
             return _refusal(429, "Too Many Requests", "TooManyRequestsException")
         self._in_flight += 1
         try:
-            identity: Mapping[str, str] | None = LOCAL_IDENTITY
             key = request.headers.get("x-api-key", "")
-            if self._authorize is not None and key.startswith(KEY_PREFIX):
-                try:
-                    identity = await asyncio.to_thread(self._authorize, key)
-                except Exception:
-                    log.exception("the authorizer failed")
-                    return _refusal(500, "Internal server error", "AuthorizerFailureException")
+            if not key:  # The authorizer's identity source is missing.
+                return _refusal(401, "Unauthorized", "UnauthorizedException")
+            try:
+                identity = await asyncio.to_thread(self._authorize, key)
+            except Exception:
+                log.exception("the authorizer failed")
+                return _refusal(500, "Internal server error", "AuthorizerFailureException")
             if identity is None:
                 return _refusal(403, "User is not authorized to access this resource", "AccessDeniedException")
             return await self._integrate(route, proxy_event(request, route, parameters, body, identity))
@@ -276,7 +272,7 @@ def proxy_event(
     route: Route,
     parameters: Mapping[str, str],
     body: bytes,
-    identity: Mapping[str, str] = LOCAL_IDENTITY,
+    identity: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the event with which a proxy integration invokes a function, version 1.0.
 

@@ -14,6 +14,7 @@ The configuration is a JSON file:
     schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
     bulk_nice           optional: niceness of the bulk functions' processes; 0 as in Lambda, where each function has a
                         share of a processor of its own
+    development_key     optional: the SHA-256, in hex, of an API key that has every club and scope
 """
 
 import asyncio
@@ -35,10 +36,13 @@ from emulators.event_source.kafka import KafkaDestination, KafkaSource
 from emulators.event_source.record import EventEnvelope
 from emulators.function_catalogue import Deployment, read_deployments
 from emulators.gateway import Gateway
+from emulators.key_authorizer import KeyAuthorizer
 from emulators.lambda_host import FunctionHost
+from emulators.local import REGION
 from emulators.prometheus import CONTENT_TYPE, FunctionLines, exposition
 from emulators.schedule import Schedule
-from masscomm.stores.api_keys import ApiKeys, digest_of
+from masscomm.clock import SystemClock
+from masscomm.stores.api_keys import ApiKeys
 
 log = logging.getLogger(__name__)
 
@@ -61,26 +65,20 @@ class ServerlessConfig(BaseModel):
     mappings: dict[str, Any] = Field(default_factory=dict)
     schedule_s: float | None = Field(default=None, gt=0)
     bulk_nice: int = Field(default=0, ge=0, le=19)
+    development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
 
-def authorize(environment: Mapping[str, str], text: str) -> Mapping[str, str] | None:
-    """Return the authorizer context of a key of `masscomm keys`, as the deployed authorizer does; None if the key is
-    denied.
-
-    Raises Retry or Stop.
-    """
+def key_authorizer(config: ServerlessConfig) -> KeyAuthorizer:
+    """Return the authorizer over the table that the functions' environment names."""
+    environment = config.environment
     client = boto3.client(
         "dynamodb",
         endpoint_url=environment.get("AWS_ENDPOINT_URL_DYNAMODB") or environment.get("AWS_ENDPOINT_URL"),
-        region_name=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
+        region_name=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or REGION,
         aws_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
         aws_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
     )
-    key, now_s = (keys := ApiKeys(client)).find(digest_of(text)), int(time.time())
-    if key is None or not key.is_valid(now_s):
-        return None
-    keys.record_use(key.digest, now_s)
-    return {"principalId": key.key_id, **key.context}
+    return KeyAuthorizer(keys=ApiKeys(client), clock=SystemClock(), development_key=config.development_key)
 
 
 class Serverless:
@@ -108,7 +106,7 @@ class Serverless:
             ready=self.readiness,
             status=self.status,
             metrics=self.metrics,
-            authorize=functools.partial(authorize, config.environment),
+            authorize=key_authorizer(config),
         )
         self._lines = FunctionLines(config.log_dir)
         self._scraping = threading.Lock()

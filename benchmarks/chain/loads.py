@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from benchmarks.running_chain import TEXT, RunningChain
 from devstack.client_log import KAFKA_LOGGER
+from devstack.config import StackConfig
 from masscomm.domain.ids import notification_id
 from masscomm.domain.records import SendRequested
 from masscomm.kafka import topics
@@ -99,13 +100,16 @@ def rest_sends(count: int, tenants: int) -> Load:
             sent.append(Sent(answer.raise_for_status().json()["send_id"], [user_id], at))
         return sent
 
-    async def post_all(url: str) -> list[Sent]:
-        async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
+    async def post_all(config: StackConfig) -> list[Sent]:
+        headers = {"x-api-key": config.api_key}
+        async with httpx.AsyncClient(
+            base_url=config.gateway_url, timeout=_TIMEOUT_S, trust_env=False, headers=headers
+        ) as client:
             parts = [range(first, count, _REST_CONNECTIONS) for first in range(_REST_CONNECTIONS)]
             found = await asyncio.gather(*(post(client, part) for part in parts))
         return [each for part in found for each in part]
 
-    return lambda chain: asyncio.run(post_all(chain.stack.config.gateway_url))
+    return lambda chain: asyncio.run(post_all(chain.stack.config))
 
 
 def in_turn(count: int, recipients: int, *, critical: bool = False) -> Load:

@@ -1,6 +1,5 @@
-"""A client of masscomm's REST API. Its requests have the API key in MASSCOMM_API_KEY, if that is set."""
+"""A client of masscomm's REST API."""
 
-import os
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,10 +31,11 @@ class SendStatus:
 
 
 class Api:
-    """A client of the REST API. Every method raises ApiError, or httpx.HTTPError if the gateway does not respond."""
+    """A client of the REST API with an API key. Every method raises ApiError, or httpx.HTTPError if the gateway does
+    not respond.
+    """
 
-    def __init__(self, gateway_url: str) -> None:
-        key = os.environ.get("MASSCOMM_API_KEY")
+    def __init__(self, gateway_url: str, key: str | None) -> None:
         headers = {"x-api-key": key} if key else {}
         self._client = httpx.Client(base_url=gateway_url, timeout=30, trust_env=False, headers=headers)
 

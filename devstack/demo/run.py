@@ -134,7 +134,7 @@ class Demo:
         self.emitter = resources.enter_context(
             Emitter(config.kafka_bootstrap, config.registry_url, logger=KAFKA_LOGGER)
         )
-        self.api = Api(config.gateway_url)
+        self.api = Api(config.gateway_url, config.api_key)
         self.directory = Directory(config.opensearch_url, GENERATION)
         self.outcomes = OutcomeTail(config.kafka_bootstrap, config.registry_url)
         self.dead_letters = DeadLetterTail(config.kafka_bootstrap)

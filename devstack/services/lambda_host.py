@@ -7,6 +7,7 @@ import sys
 
 from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import Service, answers, function_environment
+from masscomm.stores.api_keys import digest_of
 
 # The interval of the schedule in seconds. EventBridge's shortest interval is a minute, which is long for trials on one
 # machine.
@@ -27,6 +28,7 @@ def service(config: StackConfig) -> Service:
         "environment": function_environment(config),
         "schedule_s": SCHEDULE_S,
         "bulk_nice": config.bulk_nice,
+        "development_key": digest_of(config.api_key),
         "log_dir": str(config.state_dir / "logs" / "functions"),
     }
     return Service(

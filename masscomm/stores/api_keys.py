@@ -16,6 +16,8 @@ TABLE = "api_keys"
 # The prefix of the keys in this table; keys of the earlier form, which are in the secret, do not have it.
 PREFIX = "mc_"
 _WHAT = "API keys"
+# The minimum number of seconds between two writes of a key's last use.
+_USE_RECORDED_S = 60
 _NUMBERS = ("created_at", "expires_at", "last_used_at")
 
 
@@ -94,18 +96,26 @@ class ApiKeys:
         return self._set(digest, "expires_at", expires_at)
 
     def record_use(self, digest: str, now_s: int) -> bool:
-        """Set the time of a key's last use; return whether the key exists."""
-        return self._set(digest, "last_used_at", now_s)
+        """Set the time of a key's last use, unless the stored one is less than a minute old; return whether it was
+        set.
+        """
+        recent = {":recent": {"N": str(now_s - _USE_RECORDED_S)}}
+        return self._set(
+            digest, "last_used_at", now_s, "(attribute_not_exists(last_used_at) OR last_used_at <= :recent)", recent
+        )
 
-    def _set(self, digest: str, name: str, number: int) -> bool:
+    def _set(
+        self, digest: str, name: str, number: int, condition: str = "", values: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Set a number of an existing key under a further condition; return whether it was set."""
         try:
             with answering(_WHAT):
                 self._client.update_item(
                     TableName=self._table,
                     Key={"id": {"S": digest}},
                     UpdateExpression=f"SET {name} = :number",
-                    ConditionExpression="attribute_exists(id)",
-                    ExpressionAttributeValues={":number": {"N": str(number)}},
+                    ConditionExpression=" AND ".join(filter(None, ("attribute_exists(id)", condition))),
+                    ExpressionAttributeValues={":number": {"N": str(number)}, **(values or {})},
                 )
         except ConditionFailed:
             return False

@@ -47,6 +47,7 @@ class Watch:
     """Polls the status of the send in its own thread."""
 
     url: str
+    api_key: str
     asked: int = 0
     answered: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        with httpx.Client(timeout=10, trust_env=False) as client:
+        with httpx.Client(timeout=10, trust_env=False, headers={"x-api-key": self.api_key}) as client:
             while not self._over.wait(ASK_S):
                 self.asked += 1
                 try:
@@ -167,7 +168,8 @@ def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> 
     def broadcast(bench: Bench, _: Callable[[], None]) -> None:
         began = time.monotonic()
         sent = bench.emit(users)
-        with Watch(f"{bench.stack.config.gateway_url}/v1/sends/{sent.send_id}") as watch:
+        config = bench.stack.config
+        with Watch(f"{config.gateway_url}/v1/sends/{sent.send_id}", config.api_key) as watch:
             watches.append(watch)
             fault(bench, kills, recipients, delivery_kills)()
             bench.settle(TIMEOUT_S)

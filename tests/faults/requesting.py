@@ -31,7 +31,7 @@ def killed_between_chunks(bench: Bench, _: Send) -> None:
         return httpx.post(
             f"{bench.stack.config.gateway_url}/v1/sends",
             json={"type": CATEGORIES["push"], "club_id": CLUB, "to_users": list(users), "channels": ["push"]},
-            headers={"Idempotency-Key": key},
+            headers={"Idempotency-Key": key, "x-api-key": bench.stack.config.api_key},
             timeout=30,
             trust_env=False,
         )
@@ -91,7 +91,8 @@ def cancelled_while_killed(bench: Bench, send: Send) -> None:
     bench.await_requested(sent)
     until("a slice is recorded", lambda: len(received(bench)) > 2 * UNRECORDED, every_s=0.1)
     url = f"{bench.stack.config.gateway_url}/v1/sends/{sent.send_id}"
-    first = httpx.post(f"{url}/cancel", timeout=30, trust_env=False)
+    key = {"x-api-key": bench.stack.config.api_key}
+    first = httpx.post(f"{url}/cancel", headers=key, timeout=30, trust_env=False)
     assert first.status_code == httpx.codes.ACCEPTED, first.text
     bench.kill("delivery")
     published = received(bench)
@@ -99,7 +100,7 @@ def cancelled_while_killed(bench: Bench, send: Send) -> None:
     bench.stack.sns.clear()
 
     def ended() -> bool:
-        body = httpx.get(url, timeout=30, trust_env=False).raise_for_status().json()
+        body = httpx.get(url, headers=key, timeout=30, trust_env=False).raise_for_status().json()
         conservation = body["conservation"]
         assert conservation["ok"], body
         assert conservation["terminal"] + conservation["in_flight"] == body["requested"] == len(sent.fates), body
@@ -108,7 +109,7 @@ def cancelled_while_killed(bench: Bench, send: Send) -> None:
     until("the send has ended", ended, every_s=0.1)
     bench.settle()
     assert received(bench) == published, "a cancelled send was published"
-    body = httpx.get(url, timeout=30, trust_env=False).json()
+    body = httpx.get(url, headers=key, timeout=30, trust_env=False).json()
     assert body["totals"]["cancelled"] > 0
     cancellation = body["cancellation"]
     assert cancellation["published_before"] + cancellation["published_since"] == body["totals"]["sent"] > 0

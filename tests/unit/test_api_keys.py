@@ -1,6 +1,7 @@
 """API keys that `masscomm keys` stores in DynamoDB (moto) are authorized, and the functions read their context."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,11 +14,12 @@ from typer.testing import CliRunner
 from devstack.cli import app
 from devstack.installation import Installation
 from devstack.service import AWS_CREDENTIALS
+from emulators.key_authorizer import KeyAuthorizer
 from emulators.local import REGION
-from emulators.serverless import authorize
 from infra.cdk.handlers import authorizer
-from masscomm.errors import Retry
-from masscomm.http.scopes import Scope, scopes_of
+from masscomm.clock import FixedClock, SystemClock
+from masscomm.errors import Retry, Stop
+from masscomm.http.scopes import ALL_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from masscomm.stores.api_keys import ApiKey, ApiKeys, digest_of, new_key
 from tests.support.servers.dynamodb_table import new_table
@@ -141,20 +143,58 @@ def test_a_malformed_key_is_denied(setting: Setting, change: dict[str, Any]) -> 
             setting.keys.find(made["sha256"])
 
 
-def test_the_local_gateway_authorizes_as_the_deployed_one(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_gateway_authorizes_as_the_deployed_one(setting: Setting) -> None:
     """The local and the deployed authorizer agree about keys that are valid, expired or unknown."""
-    local = ApiKeys(setting.client, setting.table)
-    monkeypatch.setattr("emulators.serverless.ApiKeys", lambda _client: local)
-    environment = AWS_CREDENTIALS | {"AWS_REGION": REGION}
+    local = KeyAuthorizer(keys=setting.keys, clock=SystemClock())
     valid = ApiKey(digest="", name="n", clubs="1,2", scopes="send", created_at=1)
     for text, key in (("mc_a", valid), ("mc_b", replace(valid, expires_at=2)), ("mc_c", replace(valid, clubs="*"))):
         setting.keys.put(replace(key, digest=digest_of(text)))
     for text in ("mc_a", "mc_b", "mc_c", "mc_unknown"):
         effect, context = setting.ask(text)
-        found = authorize(environment, text)
+        found = local(text)
         assert (found is not None) == (effect == "Allow")
         if found is not None:
             assert {name: value for name, value in found.items() if name != "principalId"} == context
+
+
+@pytest.mark.guarantee("api_keys.revoked_key_ends_locally_too")
+def test_the_local_authorizer_forgets_a_key_after_a_minute(setting: Setting) -> None:
+    clock = FixedClock()
+    local = KeyAuthorizer(keys=setting.keys, clock=clock)
+    made = setting.create("--club", "1")
+    assert local(made["key"]) is not None
+    setting.run("revoke", made["id"])
+    clock.advance(59)
+    assert local(made["key"]) is not None, "API Gateway keeps a result for a minute"
+    clock.advance(1)
+    setting.keys.end(made["sha256"], clock.now_ms() // 1000)
+    assert local(made["key"]) is None
+
+
+def test_the_development_key_needs_no_table(setting: Setting) -> None:
+    local = KeyAuthorizer(
+        keys=ApiKeys(setting.client, "absent"), clock=SystemClock(), development_key=digest_of("mc_mine")
+    )
+    context = local("mc_mine")
+    assert (clubs_of(context), scopes_of(context)) == (ALL_CLUBS, ALL_SCOPES)
+    with pytest.raises(Stop):
+        local("mc_other")
+
+
+def test_the_use_of_a_key_is_written_once_a_minute(setting: Setting) -> None:
+    made = setting.create("--club", "1")
+    written = [setting.keys.record_use(made["sha256"], NOW + seconds) for seconds in (0, 59, 60, 119, 120)]
+    assert written == [True, False, True, False, True]
+
+
+def test_the_authorizer_writes_the_use_once_a_minute(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = setting.create("--club", "1")
+    for seconds, recorded in ((0, 0), (59, 0), (60, 60)):
+        monkeypatch.setattr(time, "time", lambda seconds=seconds: NOW + seconds)
+        assert setting.ask(made["key"])[0] == "Allow"
+        found = setting.keys.find(made["sha256"])
+        assert found is not None
+        assert found.last_used_at == NOW + recorded
 
 
 def test_a_deleted_key_is_not_restored_by_its_use(setting: Setting) -> None:

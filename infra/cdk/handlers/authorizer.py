@@ -26,6 +26,8 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 _KEEP_S = 60.0
+# The minimum number of seconds between two writes of a key's last use.
+_USE_RECORDED_S = 60
 _HEADER = "x-api-key"
 _EXPIRES_AT = "expires_at"
 _PREFIX = "mc_"
@@ -96,17 +98,25 @@ def _stored_context(digest: str) -> dict[str, str] | None:
         return None
     if has_expired or not clubs:
         return None
+    _record_use(client, table, digest, now_s)
+    return _clubs(clubs) | {"scopes": scopes}
+
+
+def _record_use(client: Any, table: str, digest: str, now_s: int) -> None:
+    """Write the time of a key's last use, unless the stored one is less than a minute old."""
     try:
         client.update_item(
             TableName=table,
             Key={"id": {"S": digest}},
             UpdateExpression="SET last_used_at = :now",
-            ConditionExpression="attribute_exists(id)",
-            ExpressionAttributeValues={":now": {"N": str(now_s)}},
+            ConditionExpression="attribute_exists(id)"
+            " AND (attribute_not_exists(last_used_at) OR last_used_at <= :recent)",
+            ExpressionAttributeValues={":now": {"N": str(now_s)}, ":recent": {"N": str(now_s - _USE_RECORDED_S)}},
         )
+    except client.exceptions.ConditionalCheckFailedException:
+        return
     except (BotoCoreError, ClientError):
         _log.warning("The last use of an API key was not recorded.", exc_info=True)
-    return _clubs(clubs) | {"scopes": scopes}
 
 
 def _contexts_by_digest() -> dict[str, dict[str, str]]:

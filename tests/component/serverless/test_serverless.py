@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from devstack.config import StackConfig
+from masscomm.stores.api_keys import digest_of
 
 HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
@@ -79,6 +80,7 @@ def program(folder: Path, kafka: StackConfig, topic: str, functions: dict[str, o
         "task_root": str(HERE),
         "mappings": {"first_backoff_s": 0.01, "last_backoff_s": 0.05},
         "schedule_s": 0.05,
+        "development_key": digest_of(KEY["x-api-key"]),
     }
     (folder / "config.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(folder / "config.json")]
@@ -95,6 +97,7 @@ def program(folder: Path, kafka: StackConfig, topic: str, functions: dict[str, o
         process.wait()
 
 
+KEY = {"x-api-key": "mc_development"}
 DEFAULTS = {"timeout_s": 60, "memory_mb": 128, "concurrency": 1}
 
 
@@ -138,9 +141,10 @@ def test_records_reach_their_function_and_are_committed(running: Program) -> Non
 
 
 def test_requests_reach_their_function(running: Program) -> None:
-    response = httpx.get(f"{running.url}/things/1", trust_env=False)
+    response = httpx.get(f"{running.url}/things/1", trust_env=False, headers=KEY)
     assert response.json() == {"path": "/things/1", "name": "respond"}
     assert httpx.get(f"{running.url}/other", trust_env=False).status_code == 403
+    assert httpx.get(f"{running.url}/things/1", trust_env=False).status_code == 401
 
 
 def test_a_schedule_invokes_its_function_again_and_again(running: Program) -> None:
@@ -206,8 +210,8 @@ def test_broken_function_is_named_and_stops_no_other(tmp_path: Path, kafka: Stac
         try:
             until(lambda: "broken" in str(report().get("broken")) and report()["starting"] == [])
             assert report()["ready"] is False
-            assert httpx.get(f"{url}/things/1", trust_env=False).status_code == 200
-            assert httpx.get(f"{url}/broken", trust_env=False).status_code == 502
+            assert httpx.get(f"{url}/things/1", trust_env=False, headers=KEY).status_code == 200
+            assert httpx.get(f"{url}/broken", trust_env=False, headers=KEY).status_code == 502
         finally:
             process.terminate()
 

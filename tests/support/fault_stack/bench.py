@@ -123,7 +123,7 @@ class Bench:
                 stack=stack,
                 population=population,
                 emitter=emitter,
-                api=Api(config.gateway_url),
+                api=Api(config.gateway_url, config.api_key),
                 outcomes=OutcomeTail(bootstrap, registry),
                 letters=DeadLetterTail(bootstrap),
                 codec=Codec(HttpSchemaRegistry(registry)),

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from devstack.config import StackConfig
 from devstack.sends import app
 from devstack.stack import StackError
 from tests.support.servers.answering_server import AnsweringServer, answering
@@ -86,3 +88,18 @@ def test_an_api_that_is_down_is_one_line(server: AnsweringServer) -> None:
     server.answers = [None]
     with pytest.raises(StackError, match="does not answer"):
         run("show", "a")
+
+
+def test_the_development_key_goes_to_the_local_api_alone(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("MASSCOMM_API_KEY")
+    monkeypatch.setenv("MASSCOMM_STATE", str(tmp_path))
+    server.answers = [page(1), page(1)]
+    run("list")
+    monkeypatch.delenv("MASSCOMM_API_URL")
+    monkeypatch.setenv("MASSCOMM_PORT_GATEWAY", server.url.rpartition(":")[2])
+    run("list")
+    own = StackConfig.from_environment().api_key
+    assert own.startswith("mc_")
+    assert [key for _, _, key in server.asked] == [None, own]

@@ -16,6 +16,7 @@ from emulators.gateway import DOCUMENT, Gateway, Route
 from emulators.lambda_host import RequestTooLargeError
 from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
+from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
 ROUTES = ["POST /v1/sends", "GET /v1/sends/{send_id}", "GET /v1/sends/latest", "GET /files/{path+}", "ANY /any"]
 MISSING_TOKEN = Problem(403, "Missing Authentication Token").body()
@@ -53,11 +54,16 @@ class Function:
 
 @contextlib.asynccontextmanager
 async def serving(function: Function, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
-    config: dict[str, Any] = {"ready": lambda: {"ready": True}, "status": lambda: {"functions": {}}}
+    config: dict[str, Any] = {
+        "ready": lambda: {"ready": True},
+        "status": lambda: {"functions": {}},
+        "authorize": lambda _key: EVERY_CLUB,
+    }
     gateway = Gateway([Route.parse(text, text) for text in ROUTES], invoke=function, **(config | changes))
     await gateway.start(0)
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False) as client:
+        url, key = f"http://127.0.0.1:{gateway.port}", {"x-api-key": "k"}
+        async with httpx.AsyncClient(base_url=url, trust_env=False, headers=key) as client:
             yield client
     finally:
         await gateway.close()
@@ -103,8 +109,9 @@ async def test_the_event_is_a_rest_proxy_event() -> None:
     assert isinstance(context["requestTimeEpoch"], int)
 
 
-async def test_a_key_of_the_table_is_authorized() -> None:
-    """The local gateway lets unknown keys, and callers without a key, see every club."""
+@pytest.mark.guarantee("api_keys.without_key_is_refused_locally")
+async def test_a_request_is_authorized_by_its_key() -> None:
+    """A request without a key is refused before the authorizer and the function are called."""
     function, asked = Function(), list[str]()
 
     def authorize(key: str) -> dict[str, str] | None:
@@ -116,14 +123,14 @@ async def test_a_key_of_the_table_is_authorized() -> None:
     async with serving(function, authorize=authorize) as client:
         answers = [
             (await client.get("/v1/sends/1", headers={"x-api-key": key})).status_code
-            for key in ("mc_own", "mc_other", "mc_broken", "k")
+            for key in ("mc_own", "mc_other", "mc_broken", "")
         ]
-        await client.get("/v1/sends/1")
-    assert answers == [200, 403, 500, 200]
+        del client.headers["x-api-key"]
+        answers.append((await client.get("/v1/sends/1")).status_code)
+        answers.append((await client.get("/-/ready")).status_code)
+    assert answers == [200, 403, 500, 401, 401, 200]
     assert asked == ["mc_own", "mc_other", "mc_broken"]
-    contexts = [event["requestContext"]["authorizer"] for event in function.events]
-    assert contexts[0] == {"club_ids": "7", "scopes": "read"}
-    assert [clubs_of(context) for context in contexts[1:]] == [ALL_CLUBS, ALL_CLUBS]
+    assert [event["requestContext"]["authorizer"] for event in function.events] == [{"club_ids": "7", "scopes": "read"}]
 
 
 async def test_absent_parts_of_a_request_are_null() -> None:
@@ -291,11 +298,13 @@ async def test_status_is_json() -> None:
 
 
 async def test_a_taken_port_is_an_error() -> None:
-    gateway = Gateway([], invoke=Function(), ready=dict, status=dict)
+    gateway = Gateway([], invoke=Function(), ready=dict, status=dict, authorize=lambda _key: None)
     await gateway.start(0)
     try:
         with pytest.raises(OSError, match="in use"):
-            await Gateway([], invoke=Function(), ready=dict, status=dict).start(gateway.port)
+            await Gateway([], invoke=Function(), ready=dict, status=dict, authorize=lambda _key: None).start(
+                gateway.port
+            )
     finally:
         await gateway.close()
 
