@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from devstack import process
+from devstack.audit import audit
 from devstack.client_log import clients_log_to
 from devstack.config import ConfigError, StackConfig
 from devstack.dead_letters.commands import app as dead_letters_app
@@ -43,6 +44,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(audit)
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(keys_app, name="keys")
 app.add_typer(sends_app, name="sends")

@@ -2,12 +2,15 @@
 
 With the option `--deployed`, a command reads the same environment variables as the functions: KAFKA_BOOTSTRAP_SERVERS,
 KAFKA_AUTHENTICATION (`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, OPENSEARCH_URL and
-OPENSEARCH_AUTHENTICATION for suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE, API_KEYS_TABLE if
-tables have other names. Credentials are found as the SDK finds them; the host must reach the brokers.
+OPENSEARCH_AUTHENTICATION for suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE, API_KEYS_TABLE,
+AUDIT_LOG_TABLE if tables have other names. Credentials are found as the SDK finds them; the host must reach the
+brokers.
 """
 
+import getpass
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -21,6 +24,8 @@ from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.directory.bulk_writes import connect, connect_from_environment
 from masscomm.directory.client import OpenSearch
+from masscomm.domain.audit import Action, Result, audit_entry
+from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -89,7 +94,7 @@ class Installation:
             security=kafka_client_config(),
             tables={
                 name: os.environ.get(f"{name.upper()}_TABLE", name)
-                for name in ("delivery_ledger", "decisions", "waiting", "api_keys")
+                for name in ("delivery_ledger", "decisions", "waiting", "api_keys", "audit_log")
             },
         )
 
@@ -113,6 +118,34 @@ class Installation:
 
         client: DynamoDBClient = boto3.client("dynamodb", **self.aws)
         return client
+
+    def audit_log(self) -> DynamoDbAuditLog:
+        return DynamoDbAuditLog(table=self.table(DynamoDbAuditLog.TABLE), client=self.dynamodb())
+
+    def audit(
+        self,
+        action: Action,
+        *,
+        subject: str,
+        clubs: Iterable[int | None] = (None,),
+        result: Result = Result.OK,
+        detail: str = "",
+    ) -> None:
+        """Record an action of the user of this command in the audit log, for each of the clubs (tenants); None stands
+        for every club.
+        """
+        for club_id in clubs:
+            self.audit_log().record(
+                audit_entry(
+                    action,
+                    club_id=club_id,
+                    at_ms=time.time_ns() // 1_000_000,
+                    principal=f"operator:{getpass.getuser()}",
+                    subject=subject,
+                    result=result,
+                    detail=detail,
+                )
+            )
 
 
 def installation(deployed: DeployedOption = False) -> Installation:

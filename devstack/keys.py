@@ -11,9 +11,10 @@ from rich.table import Table
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
+from masscomm.domain.audit import Action
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope
 from masscomm.http.tenant import Clubs, clubs_of
-from masscomm.stores.api_keys import TABLE, ApiKey, ApiKeys, digest_of, new_key
+from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TABLE, TEST, ApiKey, ApiKeys, digest_of, new_key
 
 app = typer.Typer(help="API keys with their clubs, scopes and ends.", no_args_is_help=True)
 console = Terminal()
@@ -35,6 +36,14 @@ def create(
         list[Scope] | None, typer.Option("--scope", help="A scope of the key. May be repeated; without any: read.")
     ] = None,
     days: Annotated[int | None, typer.Option("--days", min=1, max=3_660, help="The key ends after this time.")] = None,
+    test: Annotated[bool, typer.Option("--test", help="The key sends to simulator recipients only.")] = False,
+    requests: Annotated[
+        int | None, typer.Option("--requests-a-minute", min=1, help="The maximum; without it, no limit.")
+    ] = None,
+    recipients: Annotated[
+        int | None,
+        typer.Option("--recipients-a-day", min=1, help="The maximum in a UTC day; without it, no limit."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a key and print it. The key is shown only once, because only its SHA-256 is stored."""
@@ -50,8 +59,13 @@ def create(
         scopes=" ".join(sorted(set(scope or DEFAULT_SCOPES))),
         created_at=now_s,
         expires_at=None if days is None else now_s + days * _DAY_S,
+        requests_a_minute=requests,
+        recipients_a_day=recipients,
+        mode=TEST if test else LIVE,
     )
-    _store_new(_keys(installation), made, as_json=as_json)
+    text, stored = _stored(_keys(installation), made)
+    _audit(installation, Action.KEY_CREATED, stored)
+    _print_new(text, stored, as_json=as_json)
 
 
 @app.command("list")
@@ -63,9 +77,10 @@ def list_keys(*, installation: Installation, as_json: JsonOption = False) -> Non
         for each in found:
             print_json(_shown(each))
         return
-    table = Table("id", "name", "clubs", "scopes", "created", "end", "last used", title=f"{len(found)} keys")
+    columns = ("id", "name", "clubs", "scopes", "mode", "created", "end", "last used", "requests/min", "recipients/day")
+    table = Table(*columns, title=f"{len(found)} keys")
     for each in found:
-        table.add_row(*(value or "never" for value in _shown(each).values()))
+        table.add_row(*(str(value or "-") for value in _shown(each).values()))
     console.print(table)
 
 
@@ -80,22 +95,16 @@ def rotate(
     ] = 24,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a key with the same name, clubs, scopes and end, and end the previous one."""
+    """Create a key with the same name, clubs, scopes, limits and end, and end the previous one."""
     keys = _keys(installation)
     previous = _by_id(keys, key_id)
     now_s = int(time.time())
     if not previous.is_valid(now_s):
         errors.print(f"Key {key_id} has ended. Create a new one.")
         raise typer.Exit(1)
-    made = ApiKey(
-        digest="",
-        name=previous.name,
-        clubs=previous.clubs,
-        scopes=previous.scopes,
-        created_at=now_s,
-        expires_at=previous.expires_at,
-    )
-    _store_new(keys, made, as_json=as_json)
+    text, stored = _stored(keys, replace(previous, created_at=now_s, last_used_at=None))
+    _audit(installation, Action.KEY_ROTATED, stored, detail=f"in place of {previous.key_id}")
+    _print_new(text, stored, as_json=as_json)
     ends = [now_s + hours * 3_600, *([] if previous.expires_at is None else [previous.expires_at])]
     keys.end(previous.digest, min(ends))
 
@@ -107,6 +116,7 @@ def revoke(key_id: KeyIdArgument, *, installation: Installation) -> None:
     keys = _keys(installation)
     key = _by_id(keys, key_id)
     keys.end(key.digest, min(int(time.time()), key.expires_at or int(time.time())))
+    _audit(installation, Action.KEY_REVOKED, key)
     console.print(f"Key {key.key_id} is revoked.")
 
 
@@ -123,11 +133,21 @@ def _by_id(keys: ApiKeys, key_id: str) -> ApiKey:
     return found[0]
 
 
-def _store_new(keys: ApiKeys, made: ApiKey, *, as_json: bool) -> None:
-    """Store a key with a new secret text, and print this text."""
-    text = new_key()
+def _stored(keys: ApiKeys, made: ApiKey) -> tuple[str, ApiKey]:
+    """Store a key with a new secret text. Return this text and the stored key."""
+    text = new_key(made.mode)
     stored = replace(made, digest=digest_of(text))
     keys.put(stored)
+    return text, stored
+
+
+def _audit(installation: Installation, action: Action, key: ApiKey, *, detail: str = "") -> None:
+    clubs = [None] if key.clubs == "*" else sorted(clubs_of({"club_ids": key.clubs}).ids)
+    about = f"{key.name}: {key.scopes}" + (f", {detail}" if detail else "")
+    installation.audit(action, subject=key.key_id, clubs=clubs, detail=about)
+
+
+def _print_new(text: str, stored: ApiKey, *, as_json: bool) -> None:
     if as_json:
         print_json({"key": text, "sha256": stored.digest, **_shown(stored)})
     else:
@@ -136,15 +156,17 @@ def _store_new(keys: ApiKeys, made: ApiKey, *, as_json: bool) -> None:
         console.print(f"SHA-256, the value of its key in API Gateway: {stored.digest}")
 
 
-def _shown(key: ApiKey) -> dict[str, str | None]:
+def _shown(key: ApiKey) -> dict[str, str | int | None]:
     return {
         "id": key.key_id,
         "name": key.name,
         "clubs": key.clubs,
         "scopes": key.scopes,
+        "mode": key.mode,
         "created_at": _time(key.created_at),
         "expires_at": _time(key.expires_at),
         "last_used_at": _time(key.last_used_at),
+        **{name: getattr(key, name) for name in LIMIT_SETTINGS},
     }
 
 

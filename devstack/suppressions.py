@@ -11,6 +11,7 @@ from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
 from masscomm.directory.bulk_writes import answering
+from masscomm.domain.audit import Action
 from masscomm.domain.ids import address_id
 from masscomm.domain.suppressions import INDEX
 
@@ -76,6 +77,7 @@ def remove(
         wanted = {"query": {"ids": {"values": [own, hashed] if every_club else [own]}}}
         removed = client.delete_by_query(index=INDEX, body=wanted, params={"refresh": True})["deleted"]
         remaining = client.mget(index=INDEX, body={"ids": [own, hashed]})["docs"]
+    installation.audit(Action.SUPPRESSION_REMOVED, subject=hashed, clubs=[club], detail=f"{removed} removed")
     console.print(f"{removed} removed.")
     if any(document["found"] for document in remaining):
         console.print("An earlier version suppressed the address for every club: --every-club removes that too.")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 from functions.metrics_handler import handler as metrics_handler
 from functions.send_handler import handler as send_handler
 from masscomm.http.problem import CONTENT_TYPE, ProblemBody
+from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
 from masscomm.http.scopes import ROUTE_SCOPES, Scope
 from openapi import metrics, sends
@@ -26,8 +27,8 @@ _KEY = "api_key"
 _PROBLEMS = {
     400: "A parameter or a field is invalid; `errors` names each of them",
     401: "The request has no key",
-    403: "The key is unknown, does not have the scope, or may not see the club",
-    429: "The key has made too many requests",
+    403: "The key is unknown or has ended, does not have the scope, or may not see the club",
+    429: "The key has made too many requests; RateLimit and Retry-After have the seconds until the next one",
     431: "The request line and the headers are larger than 10,240 bytes",
     500: "The service failed",
     502: "The service failed",
@@ -36,6 +37,10 @@ _PROBLEMS = {
 }
 _OF_GET = {406: "The resource is not available in an accepted media type"}
 _WITH_RETRY_AFTER = {409, 429, 503}
+_LIMITS = {
+    POLICY: 'The limits of the key, if it has any: `"requests";q=600;w=60`',
+    REMAINING: 'What remains of them, and the seconds until the window ends: `"requests";r=599;t=12`',
+}
 
 
 def document() -> dict[str, Any]:
@@ -92,10 +97,10 @@ def _responses(method: str, operation: Operation, schema: Any) -> dict[str, Any]
         "content": {JSON: {"schema": schema, "example": operation.example}}
         | {media_type: {"schema": form} for media_type, form in operation.other_forms.items()},
     }
-    if operation.headers:
-        success["headers"] = {
-            name: {"description": meaning, "schema": {"type": "string"}} for name, meaning in operation.headers.items()
-        }
+    success["headers"] = {
+        name: {"description": meaning, "schema": {"type": "string"}}
+        for name, meaning in {**operation.headers, **_LIMITS}.items()
+    }
     found: dict[int, Any] = {operation.status: success}
     if operation.revalidated:
         found[304] = {"description": "The caller's version, in If-None-Match, is the current one"}

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.routes import metrics, sends, stream, trending, user_notifications
+from functions.metrics_handler.routes import audit, metrics, sends, stream, trending, user_notifications
 from functions.metrics_handler.routes.cancel import CancelBody
 from functions.metrics_handler.routes.send import SendBody
 from functions.metrics_handler.store import buckets
@@ -277,5 +277,38 @@ OPERATIONS = {
         headers=_HEADERS,
         problems={404: "The log of recipients is disabled"},
         revalidated=True,
+    ),
+    ("GET", "/v1/audit"): Operation(
+        tag="Audit",
+        parameters=(
+            replace(
+                _CLUB_ID,
+                description="The club; required if the key may see several clubs. Without it, a key that may see every "
+                "club gets the entries that concern every club",
+                schema=ID,
+                example=1,
+            ),
+            _START,
+            _END,
+            _limit(audit.DEFAULT_LIMIT, audit.MAX_LIMIT),
+            _CURSOR,
+        ),
+        response=audit.AuditBody,
+        example={
+            "rows": [
+                {
+                    "at": _NOON,
+                    "club_id": 1,
+                    "principal": "7d793037a0760186",
+                    "action": "send.requested",
+                    "subject": _SEND_ID,
+                    "result": "ok",
+                    "detail": "news, 3 recipients",
+                }
+            ],
+            "truncated": False,
+            "next_cursor": None,
+            "generated_at": _ONE,
+        },
     ),
 }

@@ -15,6 +15,7 @@ from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.payloads import payload_of
 from devstack.terminal import Terminal, print_json
+from masscomm.domain.audit import Action, Result
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.topics import DEAD_LETTER_STATUS
 
@@ -137,7 +138,9 @@ def replay(
     if dry_run:
         _print([Done(letter=letter, ok=True, message="would be replayed") for letter in letters], as_json)
         return
-    _print(_desk(installation).replay(letters, repeat=repeat), as_json)
+    done = _desk(installation).replay(letters, repeat=repeat)
+    _audit(installation, Action.DEAD_LETTER_REPLAYED, done)
+    _print(done, as_json)
 
 
 @app.command()
@@ -155,7 +158,9 @@ def discard(
     if not why.strip():
         raise typer.BadParameter("--why says why")
     letters = _chosen(installation, wanted, everything)
-    _print(_desk(installation).discard(letters, why, repeat=repeat), as_json)
+    done = _desk(installation).discard(letters, why, repeat=repeat)
+    _audit(installation, Action.DEAD_LETTER_DISCARDED, done)
+    _print(done, as_json)
 
 
 def _letters(installation: Installation, wanted: Filter) -> Iterator[DeadLetter]:
@@ -179,6 +184,12 @@ def _chosen(installation: Installation, wanted: Filter, everything: bool) -> lis
     if missing:
         raise typer.BadParameter(f"there is no dead letter {', '.join(sorted(missing))} that the filters leave in")
     return letters
+
+
+def _audit(installation: Installation, action: Action, done: list[Done]) -> None:
+    for each in done:
+        result = Result.OK if each.ok else Result.FAILED
+        installation.audit(action, subject=each.letter.position, result=result, detail=each.message)
 
 
 def _print(done: list[Done], as_json: bool) -> None:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from functions.metrics_handler.http.request import CSV, Request, uncached
+from functions.metrics_handler.routes.audit import AuditRoute
 from functions.metrics_handler.routes.cancel import CancelRoute
 from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.routes.send import SendRoute
@@ -23,14 +24,25 @@ from masscomm import environment
 from masscomm.aws.authentication import database_url
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import rest
+from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
+from masscomm.stores.audit_log import AuditLog
 from masscomm.stores.cancellations import Cancellations
 
 logger = logs.logger("metrics_handler")
-api = rest.Api(logger, retry_after_s=2)
+
+
+@cache
+def limiter() -> RateLimiter:
+    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+
+    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
+
+
+api = rest.Api(logger, retry_after_s=2, limiter=limiter)
 
 
 @dataclass(frozen=True)
@@ -42,12 +54,14 @@ class UseCases:
     sends_route: SendsRoute
     cancel_route: CancelRoute
     user_notifications_route: UserNotificationsRoute
+    audit_route: AuditRoute
 
 
 @cache
 def bootstrap() -> UseCases:
     from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
     from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
+    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
     from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 
     store = PostgresMetricsStore(connection_pool(database_url(environment.required("METRICS_DATABASE_URL"))))
@@ -57,6 +71,7 @@ def bootstrap() -> UseCases:
         timedelta(seconds=environment.number("METRICS_GRACE_S", 5)),
         DynamoDbPollSlots.from_environment(),
         DynamoDbCancellations.from_environment(),
+        DynamoDbAuditLog.from_environment(),
         int(environment.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
     )
 
@@ -67,6 +82,7 @@ def use_cases(
     grace: timedelta,
     slots: PollSlots,
     cancellations: Cancellations,
+    audit_log: AuditLog,
     open_polls: int = OPEN_POLLS,
 ) -> UseCases:
     """Return the use cases over one metrics store. `slots` and `open_polls` limit the long polls."""
@@ -77,8 +93,9 @@ def use_cases(
         StreamRoute(store, clock, metrics_route, slots, open_polls),
         SendRoute(store, cancellations, clock),
         SendsRoute(store, clock),
-        CancelRoute(store, cancellations, clock),
+        CancelRoute(store, cancellations, clock, audit_log),
         UserNotificationsRoute(store, clock, grace),
+        AuditRoute(audit_log, clock),
     )
 
 
@@ -125,7 +142,7 @@ def get_send(asked: rest.Request, send_id: str) -> Response:
 def post_cancel(asked: rest.Request, send_id: str) -> Response:
     """Cancel a send: each notification that is not published yet gets the status cancelled."""
     logs.note(send_id=send_id)
-    body = bootstrap().cancel_route.answer(send_id, asked.parameters, asked.clubs, asked.text())
+    body = bootstrap().cancel_route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
     logger.info("send cancelled", principal=asked.principal)
     return Response(HTTPStatus.ACCEPTED, JSON, json.dumps(body), {"Location": body["links"]["self"]})
 
@@ -135,6 +152,13 @@ def get_user_notifications(asked: rest.Request, user_id: str) -> Response:
     """A user's notifications with their statuses."""
     request = Request.of(asked, JSON)
     return request.answer(bootstrap().user_notifications_route.answer(user_id, request.parameters, request.clubs))
+
+
+@api.get("/v1/audit")
+def get_audit(asked: rest.Request) -> Response:
+    """The audit log of a club: which principal did what."""
+    request = Request.of(asked, JSON)
+    return uncached(bootstrap().audit_route.answer(request.parameters, request.clubs))
 
 
 @observed(logger, ahead=("functions.metrics_handler.store.postgres",))

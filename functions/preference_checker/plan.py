@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from functions.preference_checker.chunk import Chunk
 from masscomm.chain.chunks import SPLIT_ABOVE, after_send_at, ranges, split_parts
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
@@ -19,6 +20,7 @@ from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import decide_by_hours, group_by_end
 from masscomm.domain.records import BuildRequested, RecheckRequested
+from masscomm.domain.simulator import is_simulated, simulate
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import User, UserSettings
 from masscomm.stores.retry_schedule import RetrySchedule
@@ -70,7 +72,8 @@ class DirectoryView:
         return [
             user_id
             for user_id in request.user_ids
-            if needs_confirmation(
+            if not is_simulated(user_id)
+            and needs_confirmation(
                 self.users.get(user_id),
                 self.settings.get(user_id),
                 club_id=request.club_id,
@@ -230,7 +233,9 @@ def decide_recipients(chunk: Chunk, view: DirectoryView, now_ms: int, deadline_m
 
 
 def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> Decision:
-    request, (_, _, user, settings, _) = chunk.request, recipient
+    request, (_, user_id, user, settings, _) = chunk.request, recipient
+    if is_simulated(user_id) and channel in CHANNELS:  # guard: simulator.never_published
+        return simulate(user_id, channel)
     decision = decide(user, settings, club_id=request.club_id, type=request.type, channel=channel)
     if decision.status is not None or user is None or settings is None or settings.quiet_hours is None:
         return decision

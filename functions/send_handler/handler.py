@@ -3,6 +3,7 @@ POST /v1/sends/batch those of several small sends. A repeated request with the s
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from masscomm import environment
 from masscomm.clock import SystemClock
+from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.http import idempotency, rest
+from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import KafkaProducer
@@ -20,11 +23,20 @@ from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
 
 if TYPE_CHECKING:
-    from functions.send_handler.request_once import RequestOnce
-    from functions.send_handler.request_send import RequestSend, SendIdentity, SendRequest
+    from functions.send_handler.request_once import Answer, RequestOnce
+    from functions.send_handler.request_send import Caller, RequestSend, SendIdentity, SendRequest
 
 logger = logs.logger("send_handler")
-api = rest.Api(logger, retry_after_s=5)
+
+
+@cache
+def limiter() -> RateLimiter:
+    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+
+    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
+
+
+api = rest.Api(logger, retry_after_s=5, limiter=limiter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +49,7 @@ class UseCases:
 def bootstrap() -> UseCases:
     from functions.send_handler.request_once import RequestOnce
     from functions.send_handler.request_send import RequestSend
+    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
 
     traces.check_config()
@@ -46,6 +59,7 @@ def bootstrap() -> UseCases:
             codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
             producer=KafkaProducer.from_environment(),
             clock=clock,
+            audit_log=DynamoDbAuditLog.from_environment(),
             chunk_size=int(environment.number("SEND_CHUNK_SIZE", CHUNK_SIZE)),
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
@@ -65,10 +79,18 @@ def post_send(request: rest.Request) -> Response:
     send = parse_request(document, requests.clock)
     _check(request, send)
     logs.note(club_id=send.club_id)
-    trace = _trace(request)
+    caller, limits = _caller(request), dict[str, str]()
+
+    def execute(identity: "SendIdentity") -> str:
+        # Only a request with an Idempotency-Key may have been counted before.
+        counted_as = None if key is None else identity.send_id
+        # guard: limits.recipients_of_a_send
+        limits.update(api.take(request, RECIPIENTS, send.recipients, send_id=counted_as))
+        return json.dumps(requests.produce(send, identity, caller).body())
+
     if key is None:
-        accepted = requests.request(send, trace)
-        return _accepted(accepted.send_id, json.dumps(accepted.body()))
+        identity = requests.identify(send)
+        return _accepted(identity.send_id, execute(identity), limits)
     answer = use_cases.once.request(
         KeyedRequest(
             club_id=send.club_id,
@@ -76,10 +98,10 @@ def post_send(request: rest.Request) -> Response:
             digest=idempotency.digest_of("POST", "/v1/sends", document),
             remaining_ms=round(request.remaining_s() * 1000),
             identify=lambda: requests.identify(send),
-            execute=lambda identity: json.dumps(requests.produce(send, identity, trace).body()),
+            execute=execute,
         )
     )
-    return _accepted(answer.identity.send_id, answer.body, replayed=answer.replayed)
+    return _accepted(answer.identity.send_id, answer.body, limits | _replayed(answer))
 
 
 @api.post("/v1/sends/batch")
@@ -97,10 +119,13 @@ def post_batch(request: rest.Request) -> Response:
     if batch.club_id is None:  # No send is accepted, so there is no request to repeat.
         return Response(HTTPStatus.OK, JSON, json.dumps(batch.body(requests.new_identity())))
     logs.note(club_id=batch.club_id)
-    trace = _trace(request)
+    caller, limits = _caller(request), dict[str, str]()
 
     def execute(identity: "SendIdentity") -> str:
-        produce_batch(requests, batch, identity, trace)
+        if recipients := batch.recipients(identity):
+            # guard: limits.recipients_of_a_batch
+            limits.update(api.take(request, RECIPIENTS, recipients, send_id=identity.send_id))
+        produce_batch(requests, batch, identity, caller)
         return "{}"
 
     answer = use_cases.once.request(
@@ -113,26 +138,34 @@ def post_batch(request: rest.Request) -> Response:
             execute=execute,
         )
     )
-    headers = {idempotency.REPLAYED: "true"} if answer.replayed else {}
-    return Response(HTTPStatus.OK, JSON, json.dumps(batch.body(answer.identity)), headers)
+    return Response(HTTPStatus.OK, JSON, json.dumps(batch.body(answer.identity)), limits | _replayed(answer))
 
 
 def _check(request: rest.Request, send: "SendRequest") -> None:
     """Check that the caller may request a send. Raises Problem with status 403."""
-    from functions.send_handler.request_send import check_tenant, scopes_needed
+    from functions.send_handler.request_send import check_simulated, check_tenant, scopes_needed
 
     check_tenant(send, request.clubs)
+    if request.is_test:
+        check_simulated(send)
     for scope in scopes_needed(send):
         request.require(scope)
 
 
-def _trace(request: rest.Request) -> traces.Trace | None:
-    """Return the trace of the caller, if the request has valid trace headers."""
-    return traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
+def _caller(request: rest.Request) -> "Caller":
+    from functions.send_handler.request_send import Caller
+
+    # The trace of the caller, if the request has valid trace headers.
+    trace = traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
+    return Caller(principal=request.principal, trace=trace)
 
 
-def _accepted(send_id: str, body: str, *, replayed: bool = False) -> Response:
-    headers = {"Location": f"/v1/sends/{send_id}"} | ({idempotency.REPLAYED: "true"} if replayed else {})
+def _replayed(answer: "Answer") -> dict[str, str]:
+    return {idempotency.REPLAYED: "true"} if answer.replayed else {}
+
+
+def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
+    headers = {"Location": f"/v1/sends/{send_id}", **further}
     return Response(HTTPStatus.ACCEPTED, JSON, body, headers)
 
 
@@ -142,6 +175,7 @@ def _accepted(send_id: str, body: str, *, replayed: bool = False) -> Response:
         *ON_KAFKA,
         "functions.send_handler.request_once",
         "functions.send_handler.request_batch",
+        "masscomm.stores.audit_log_dynamodb",
         "masscomm.stores.idempotency_keys_dynamodb",
     ),
 )

@@ -13,7 +13,9 @@ from typing import Annotated, Any, TypedDict
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from functions.send_handler.request_send import (
+    ANONYMOUS,
     AcceptedBody,
+    Caller,
     RequestSend,
     SendIdentity,
     SendRequest,
@@ -26,7 +28,7 @@ from masscomm.clock import Clock
 from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
 from masscomm.http.problem import Problem, ProblemBody
-from masscomm.observability import logs, traces
+from masscomm.observability import logs
 
 logger = logs.logger("send_handler")
 
@@ -83,6 +85,11 @@ class Batch:
         """Return the club of the first valid send; None if there is none."""
         return next((send.club_id for send in self.sends if isinstance(send, SendRequest)), None)
 
+    def recipients(self, identity: SendIdentity) -> int:
+        """Return the number of recipients of the accepted sends."""
+        accepted = (each for each in self.accepted(identity) if not isinstance(each, Problem))
+        return sum(send.recipients for send, _ in accepted)
+
     def accepted(self, identity: SendIdentity) -> list[tuple[SendRequest, SendIdentity] | Problem]:
         """Return the sends with their identities, given that of the batch. A send whose times had passed at the first
         attempt is a problem.
@@ -114,12 +121,11 @@ def parse_batch(document: dict[str, Any], clock: Clock, check: Callable[[SendReq
     return Batch([_checked(each, clock, check) for each in unread.sends])
 
 
-def produce_batch(
-    requests: RequestSend, batch: Batch, identity: SendIdentity, came_with: traces.Trace | None = None
-) -> None:
+def produce_batch(requests: RequestSend, batch: Batch, identity: SendIdentity, caller: Caller = ANONYMOUS) -> None:
     """Produce the valid sends of a batch. Raises the errors of RequestSend.produce."""
     accepted = [each for each in batch.accepted(identity) if not isinstance(each, Problem)]
-    requests.produce_all(accepted, came_with)
+    with requests.audited([send for send, _ in accepted], identity.send_id, caller):
+        requests.produce_all(accepted, caller)
     logger.info("batch accepted", sends=len(accepted))
 
 

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import batched
@@ -21,12 +22,14 @@ from pydantic import (
 )
 
 from masscomm.clock import Clock
+from masscomm.domain.audit import Action, Result, audit_entry
 from masscomm.domain.categories import category, resolve_channels
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE, FIELDS_OF_SEND, MAX_REQUEST_AHEAD_MS
 from masscomm.domain.records import SendRequested
+from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter
@@ -40,6 +43,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS
+from masscomm.stores.audit_log import AuditLog, record_or_log
 
 logger = logs.logger("send_handler")
 
@@ -104,6 +108,11 @@ class SendRequest(BaseModel):
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
 
+    @property
+    def recipients(self) -> int:
+        """Return the number of distinct users."""
+        return len(set(self.to_users))
+
     @field_validator("data")
     @classmethod
     def _bounded(cls, data: dict[str, str]) -> dict[str, str]:
@@ -142,6 +151,18 @@ class Accepted:
             "duplicates": self.duplicates,
             "links": {"self": f"/v1/sends/{self.send_id}"},
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """The caller of the REST API."""
+
+    # The id of the API key, or another principal that the authorizer set.
+    principal: str = ""
+    trace: traces.Trace | None = None
+
+
+ANONYMOUS = Caller()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +274,17 @@ def check_tenant(send: SendRequest, clubs: Clubs) -> None:
         raise Problem(403, "These credentials may not send for this club.", errors=[FieldError("club_id", message)])
 
 
+def check_simulated(send: SendRequest) -> None:
+    """Check that all recipients of a test key's send are simulator recipients. Raises Problem with status 403 that
+    names the others, at most 20.
+    """
+    others = [index for index, user_id in enumerate(send.to_users) if not is_simulated(user_id)]
+    if others:  # guard: simulator.test_key
+        message = f"is no simulator recipient ({FIRST_ID} to {LAST_ID})"
+        errors = [FieldError(f"to_users[{index}]", message) for index in others[:20]]
+        raise Problem(403, "A test key may send to simulator recipients only.", errors=errors)
+
+
 def scopes_needed(send: SendRequest) -> list[Scope]:
     """Return the scopes that a request needs in addition to that of its route."""
     needed = [Scope.SEND_CRITICAL] if send.priority == Lane.CRITICAL else []
@@ -269,14 +301,9 @@ class RequestSend:
     codec: Codec
     producer: Producer
     clock: Clock
+    audit_log: AuditLog
     # The number of recipients in each chunk of a new send.
     chunk_size: int = CHUNK_SIZE
-
-    def request(self, send: SendRequest, came_with: traces.Trace | None = None) -> Accepted:
-        """Produce the chunks of a new send to send.api. `came_with` is the trace of the caller. Raises the errors of
-        `identify` and `produce`.
-        """
-        return self.produce(send, self.identify(send), came_with)
 
     def identify(self, send: SendRequest) -> SendIdentity:
         """Return the identity of a new send. Raises the errors of check_times."""
@@ -288,7 +315,7 @@ class RequestSend:
         """Return an identity with a new id and the present time."""
         return SendIdentity(send_id=str(uuid4()), requested_at_ms=self.clock.now_ms(), chunk_size=self.chunk_size)
 
-    def produce(self, send: SendRequest, identity: SendIdentity, came_with: traces.Trace | None = None) -> Accepted:
+    def produce(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> Accepted:
         """Produce the chunks of a send to send.api, and return when the broker has all of them.
 
         A repeated call with the same identity produces the same records.
@@ -297,14 +324,40 @@ class RequestSend:
         Retry or Stop from the schema registry.
         """
         logs.note(send_id=identity.send_id)
-        self.produce_all([(send, identity)], came_with)
+        with self.audited([send], identity.send_id, caller):
+            self.produce_all([(send, identity)], caller)
         accepted = accepted_of(send, identity)
         logger.info("send accepted", requested=accepted.requested)
         return accepted
 
-    def produce_all(
-        self, sends: Sequence[tuple[SendRequest, SendIdentity]], came_with: traces.Trace | None = None
-    ) -> None:
+    @contextmanager
+    def audited(self, sends: Sequence[SendRequest], subject: str, caller: Caller) -> Iterator[None]:
+        """Record the request of these sends in the audit log of each of their clubs (tenants): failed if this context
+        ends with an error, because a part of the sends may be on Kafka.
+        """
+        try:
+            yield
+        except Exception:
+            self._audit(sends, subject, caller, Result.FAILED)
+            raise
+        self._audit(sends, subject, caller, Result.OK)
+
+    def _audit(self, sends: Sequence[SendRequest], subject: str, caller: Caller, result: Result) -> None:
+        for club_id in {send.club_id: None for send in sends}:
+            own = [send for send in sends if send.club_id == club_id]
+            what = own[0].type if len(own) == 1 else f"{len(own)} sends"
+            entry = audit_entry(
+                Action.SEND_REQUESTED,
+                club_id=club_id,
+                at_ms=self.clock.now_ms(),
+                principal=caller.principal,
+                subject=subject,
+                result=result,
+                detail=f"{what}, {sum(send.recipients for send in own)} recipients",
+            )
+            record_or_log(self.audit_log, entry, logger)  # guard: audit.requested_send
+
+    def produce_all(self, sends: Sequence[tuple[SendRequest, SendIdentity]], caller: Caller = ANONYMOUS) -> None:
         """Produce the chunks of several sends, and return when the broker has all of them. Raises the errors of
         `produce`.
         """
@@ -312,7 +365,7 @@ class RequestSend:
         spans = [
             traces.begin(
                 "send_handler",
-                came_with or traces.begun_by(identity.send_id),
+                caller.trace or traces.begun_by(identity.send_id),
                 send_id=identity.send_id,
                 club_id=send.club_id,
             )
@@ -320,7 +373,7 @@ class RequestSend:
         ]
         try:
             for (send, identity), span in zip(sends, spans, strict=True):
-                self._queue(send, identity, span.trace.headers, errors)
+                self._queue(send, identity, caller, span.trace.headers, errors)
             self.producer.flush(SEND_FLUSH_S)
             if errors:
                 _refuse(errors, sends[0][1].send_id)
@@ -332,20 +385,30 @@ class RequestSend:
             traces.end(span)
         metrics.add(RECIPIENTS[Status.ACCEPTED], sum(accepted_of(*each).requested for each in sends))
 
-    def _queue(self, send: SendRequest, identity: SendIdentity, headers: Headers, errors: list[Exception]) -> None:
+    def _queue(
+        self, send: SendRequest, identity: SendIdentity, caller: Caller, headers: Headers, errors: list[Exception]
+    ) -> None:
         """Queue the chunks of a send to be produced. Errors of their delivery are added to `errors`."""
         users = list(dict.fromkeys(send.to_users))
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         chunks = list(batched(users, identity.chunk_size, strict=False))
         encoded = [
-            self._encoded(send, identity, topic, index, len(chunks), chunk) for index, chunk in enumerate(chunks)
+            self._encoded(send, identity, caller, topic, index, len(chunks), chunk)
+            for index, chunk in enumerate(chunks)
         ]
         for index, value in enumerate(encoded):
             key = chunk_id(identity.send_id, index).encode()
             self.producer.produce(topic, key, value, headers, _collect(errors))
 
     def _encoded(
-        self, send: SendRequest, identity: SendIdentity, topic: str, index: int, count: int, users: Sequence[int]
+        self,
+        send: SendRequest,
+        identity: SendIdentity,
+        caller: Caller,
+        topic: str,
+        index: int,
+        count: int,
+        users: Sequence[int],
     ) -> bytes:
         record = SendRequested(
             type=send.type,
@@ -364,6 +427,7 @@ class RequestSend:
             send_at=_ms(send.send_at),
             collapse_key=send.collapse_key,
             reference=send.reference,
+            principal=caller.principal or None,
         )
         return self.codec.encode(topic, "SendRequested", record.to_avro())
 
@@ -384,7 +448,7 @@ def _time_errors(times: Mapping[str, int | None], now_ms: int) -> list[FieldErro
 
 def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:
     """Return the counts of an accepted send."""
-    users = len(set(send.to_users))
+    users = send.recipients
     return Accepted(
         send_id=identity.send_id,
         requested=users * len(resolve_channels(send.type, send.channels)),

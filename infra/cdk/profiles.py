@@ -84,7 +84,7 @@ ERASURE_REQUESTS = (
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
-CANCELLED = "cancelled_sends"
+CANCELLED, USAGE, AUDIT = "cancelled_sends", "key_usage", "audit_log"
 # The table of API keys, which only the authorizer uses.
 API_KEYS = "api_keys"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
@@ -180,7 +180,7 @@ PROFILES = {
         tables_read=(LEDGER,),
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
     ),
-    "send_handler": Profile(warmth=Warmth.PROVISIONED, tables=(KEYS,)),
-    "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(CANCELLED,)),
-    "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS,)),
+    "send_handler": Profile(warmth=Warmth.PROVISIONED, tables=(KEYS, USAGE, AUDIT)),
+    "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(CANCELLED, USAGE, AUDIT)),
+    "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS, USAGE)),
 }

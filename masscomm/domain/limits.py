@@ -98,5 +98,6 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "send_at": FieldLimit(ahead_ms=MAX_AHEAD_MS),
         "collapse_key": FieldLimit(characters=64),
         "reference": FieldLimit(characters=255),
+        "principal": FieldLimit(characters=255),
     }
 )

@@ -125,6 +125,8 @@ class SendRequested(ContentFields):
     channels: list[str] = field(default_factory=list)
     priority: str | None = None
     send_at: int | None = None
+    # The principal that requested the send over REST: the id of its API key.
+    principal: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

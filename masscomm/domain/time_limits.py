@@ -148,6 +148,8 @@ QUEUE_LEASES_KEPT_S = 7 * _DAY_S
 IDEMPOTENCY_KEPT_S = _DAY_S
 # How long the cancellation of a send is kept: longer than any record of the send, whose send_at may be a year ahead.
 CANCELLATIONS_KEPT_S = 450 * _DAY_S
+# How long an entry of the audit log is kept.
+AUDIT_KEPT_S = 400 * _DAY_S
 # How long expired slots of polls are kept; DynamoDB deletes them later.
 POLL_SLOTS_KEPT_S = _HOUR_S
 # How long sent messages are kept for receipts: twice the longest delay of a receipt from a carrier or a mail server.

@@ -1,6 +1,6 @@
 """Errors over HTTP as RFC 9457 problem details, the same for every function behind the gateway."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NotRequired, TypedDict
@@ -43,6 +43,7 @@ class Problem(Exception):
         title: The short title, by default the standard phrase of the HTTP status.
         errors: The invalid fields.
         retry_after_s: Seconds after which the caller may retry, for 409, 429 and 503.
+        headers: Further headers of the response.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Problem(Exception):
         title: str | None = None,
         errors: Sequence[FieldError] = (),
         retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -60,6 +62,7 @@ class Problem(Exception):
         self.detail = detail
         self.errors = tuple(errors)
         self.retry_after_s = retry_after_s
+        self.headers = dict(headers or {})
 
     def body(self) -> ProblemBody:
         """Return the JSON members type, title, status and detail, and for invalid fields errors: [{field, message}]."""

@@ -20,19 +20,23 @@ Source: AWS documentation, "Lambda proxy integrations in API Gateway".
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 from aws_lambda_powertools import Logger
 
+from masscomm.domain.key_limits import REQUESTS, Limit
 from masscomm.errors import Retry, Stop
 from masscomm.http.problem import CONTENT_TYPE, Problem
+from masscomm.http.rate_limits import RateLimiter, joined, maximum_of
 from masscomm.http.scopes import ROUTE_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import Clubs, clubs_of
 from masscomm.lambda_context import LambdaContext
 from masscomm.untrusted import mask
 
 JSON = "application/json"
+# The routes with an effect that a test key may call; they check its recipients.
+_SENDS = {("POST", "/v1/sends"), ("POST", "/v1/sends/batch")}
 
 
 class Links(TypedDict):
@@ -77,12 +81,12 @@ class Request:
     @property
     def clubs(self) -> Clubs:
         """Return the clubs (tenants) whose data the caller may see."""
-        return clubs_of((self.event.get("requestContext") or {}).get("authorizer"))
+        return clubs_of(self.authorizer)
 
     @property
     def scopes(self) -> frozenset[Scope]:
         """Return the scopes (permissions) of the caller's API key."""
-        return scopes_of((self.event.get("requestContext") or {}).get("authorizer"))
+        return scopes_of(self.authorizer)
 
     def require(self, scope: Scope) -> None:
         """Check that the caller's API key has a scope (permission). Raises Problem with status 403."""
@@ -92,7 +96,17 @@ class Request:
     @property
     def principal(self) -> str:
         """Return the principal that the authorizer set, for log lines; "" if there is none."""
-        return str(((self.event.get("requestContext") or {}).get("authorizer") or {}).get("principalId") or "")
+        return str((self.authorizer or {}).get("principalId") or "")
+
+    @property
+    def is_test(self) -> bool:
+        """Return whether the caller's API key sends to simulator recipients only. A mode other than `live` does."""
+        return isinstance(self.authorizer, Mapping) and self.authorizer.get("mode", "live") != "live"
+
+    @property
+    def authorizer(self) -> Any:
+        """Return the authorizer's context; None if there is none."""
+        return (self.event.get("requestContext") or {}).get("authorizer")
 
     @property
     def caller(self) -> str:
@@ -139,11 +153,13 @@ class Api:
 
     Args:
         retry_after_s: Seconds after which a caller may retry while a dependency is down.
+        limiter: Returns the limiter of API keys. It is called for keys with limits only.
     """
 
-    def __init__(self, logger: Logger, *, retry_after_s: int) -> None:
+    def __init__(self, logger: Logger, *, retry_after_s: int, limiter: Callable[[], RateLimiter]) -> None:
         self._logger = logger
         self._retry_after_s = retry_after_s
+        self._limiter = limiter
         self._routes: dict[tuple[str, str], Route] = {}
 
     def get[R: Route](self, path: str) -> Callable[[R], R]:
@@ -187,8 +203,28 @@ class Api:
         for (method, path), route in self._routes.items():
             if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
                 request.require(ROUTE_SCOPES.get((method, path), Scope.ADMIN))
-                return route(request, **names)
+                # A test key could otherwise cancel a live send.
+                if request.is_test and method != "GET" and (method, path) not in _SENDS:  # guard: simulator.changes
+                    raise Problem(403, "A test key may only read, and send to simulator recipients.")
+                limits = self.take(request, REQUESTS, 1)
+                answered = route(request, **names)
+                return replace(answered, headers=joined(answered.headers, limits)) if limits else answered
         raise Problem(404, "this resource does not exist")
+
+    def take(self, request: Request, kind: Limit, amount: int, *, send_id: str | None = None) -> dict[str, str]:
+        """Count what a request uses of a limit of its key. Returns the headers of the response, {} for a key without
+        this limit.
+
+        Raises:
+            Problem: With status 429, if the amount is above what remains.
+            Retry, Stop: The store does not answer, or the limit or the key's id is malformed.
+        """
+        maximum = maximum_of(request.authorizer, kind)
+        if maximum is None:
+            return {}
+        if not request.principal:
+            raise Stop("the authorizer's context has a limit and no principal")
+        return self._limiter().take(kind, maximum, amount, key_id=request.principal, send_id=send_id)
 
     def _route[R: Route](self, method: str, path: str) -> Callable[[R], R]:
         def routed(route: R) -> R:
@@ -204,7 +240,7 @@ def problem_response(problem: Problem) -> Response:
     retry = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
     # The detail is masked, because it may quote the error of a dependency.
     body = json.dumps({**problem.body(), "detail": mask(problem.detail)}, ensure_ascii=False)
-    return Response(problem.status, CONTENT_TYPE, body, {"Cache-Control": "no-store", **retry})
+    return Response(problem.status, CONTENT_TYPE, body, {"Cache-Control": "no-store", **retry, **problem.headers})
 
 
 def _parameters(template: str, path: str) -> dict[str, str] | None:

@@ -22,7 +22,7 @@ class Scope(StrEnum):
     READ = "read"  # The key may read metrics and sends.
     USERS_READ = "users:read"  # The key may read the notifications of a single user.
     OPERATE = "operate"  # The key may repair: handle dead letters and suppressions.
-    ADMIN = "admin"  # The key may manage API keys.
+    ADMIN = "admin"  # The key may read the audit log.
 
 
 ALL_SCOPES = frozenset(Scope)
@@ -41,6 +41,7 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/metrics/trending"): Scope.READ,
         ("GET", "/v1/metrics/stream"): Scope.READ,
         ("GET", "/v1/users/{user_id}/notifications"): Scope.USERS_READ,
+        ("GET", "/v1/audit"): Scope.ADMIN,
     }
 )
 

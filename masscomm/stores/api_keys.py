@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.domain.key_limits import LIMITS
 from masscomm.errors import Retry
 
 if TYPE_CHECKING:
@@ -18,11 +19,13 @@ PREFIX = "mc_"
 _WHAT = "API keys"
 # The minimum number of seconds between two writes of a key's last use.
 _USE_RECORDED_S = 60
-_NUMBERS = ("created_at", "expires_at", "last_used_at")
+LIVE, TEST = "live", "test"
+LIMIT_SETTINGS = tuple(kind.setting for kind in LIMITS)
+_NUMBERS = ("created_at", "expires_at", "last_used_at", *LIMIT_SETTINGS)
 
 
-def new_key() -> str:
-    return PREFIX + secrets.token_urlsafe(32)
+def new_key(mode: str = LIVE) -> str:
+    return PREFIX + ("" if mode == LIVE else f"{mode}_") + secrets.token_urlsafe(32)
 
 
 def digest_of(key: str) -> str:
@@ -45,6 +48,11 @@ class ApiKey:
     expires_at: int | None = None
     # The time of the last use; None if the key was never used.
     last_used_at: int | None = None
+    # The maximum number of requests in a minute, and of recipients in a UTC day; None: no limit.
+    requests_a_minute: int | None = None
+    recipients_a_day: int | None = None
+    # `live`, or `test`: the key sends to simulator recipients only.
+    mode: str = LIVE
 
     @property
     def key_id(self) -> str:
@@ -61,7 +69,13 @@ class ApiKey:
     def context(self) -> dict[str, str]:
         """Return the context that an authorizer passes to the functions."""
         clubs = {"all_clubs": "true"} if self.clubs == "*" else {"club_ids": self.clubs}
-        return {**clubs, "scopes": self.scopes}
+        limits = {name: getattr(self, name) for name in LIMIT_SETTINGS}
+        return {
+            **clubs,
+            "scopes": self.scopes,
+            **({} if self.mode == LIVE else {"mode": self.mode}),
+            **{name: str(value) for name, value in limits.items() if value is not None},
+        }
 
 
 class ApiKeys:
@@ -75,6 +89,8 @@ class ApiKeys:
         texts = {"id": key.digest, "name": key.name, "clubs": key.clubs, "scopes": key.scopes}
         numbers = {name: getattr(key, name) for name in _NUMBERS}
         item = {name: {"S": text} for name, text in texts.items()}
+        # Items of live keys are as those of earlier versions.
+        item |= {} if key.mode == LIVE else {"mode": {"S": key.mode}}
         item |= {name: {"N": str(number)} for name, number in numbers.items() if number is not None}
         with answering(_WHAT):
             self._client.put_item(TableName=self._table, Item=item)
@@ -127,6 +143,9 @@ def _key(item: Mapping[str, Any]) -> ApiKey:
     try:
         numbers: dict[str, Any] = {name: int(item[name]["N"]) for name in _NUMBERS if name in item}
         texts: dict[str, Any] = {name: item[name]["S"] for name in ("name", "clubs", "scopes")}
-        return ApiKey(digest=item["id"]["S"], **texts, **numbers)
+        mode = item["mode"]["S"] if "mode" in item else LIVE
+        if mode not in (LIVE, TEST):
+            raise ValueError(f"mode {mode!r}")  # noqa: TRY301 - reported as any malformed value
+        return ApiKey(digest=item["id"]["S"], mode=mode, **texts, **numbers)
     except (KeyError, ValueError, TypeError) as error:
         raise Retry(f"the item of an API key is malformed: {error!r}") from error

@@ -36,6 +36,9 @@ NOTHING_PRINTED = "the cells print nothing"
 ANY_SIGNATURE = "the stand-ins for AWS accept any signature"
 REPLACED_GENERATION = "a generation of the directory is replaced while functions and connectors die"
 ONE_CANCELLATION = "the cells cancel one send on its way"
+LIMITED_KEYS = "the development key, which the cells use, has no limits"
+UNAUDITED = "the cells do not read the audit log"
+SIMULATED = "the cells send to users, with a live key"
 ONE_CALLER = "the cells repeat one request of one tenant"
 TEST_OF_EVERY_TOPIC = "a test of every topic is faster and as certain"
 
@@ -907,5 +910,97 @@ MUTANTS = (
         rule="Another tenant's send is handled as an unknown one.",
         change=Becomes("send is None"),
         no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="limits.own_key",
+        rule="Each key has its own use.",
+        change=Returns('f"{self.kind.name}#{self.start_s}"'),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="limits.send_counted_once",
+        rule="The recipients of a repeated send are counted once.",
+        change=Becomes('"attribute_not_exists(absent)"'),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="limits.atomic_count",
+        rule="The use of a window does not pass the maximum.",
+        change=Becomes('"attribute_not_exists(used) OR used > :room OR used <= :room"'),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="limits.malformed",
+        rule="A key whose limit is malformed is refused.",
+        change=Replaced(
+            "if not isinstance(value, str) or not (value.isascii() and value.isdecimal()):\n    return None"
+        ),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="limits.refused",
+        rule="A request above a limit is refused.",
+        change=Never(),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="limits.recipients_of_a_send",
+        rule="A send above the key's recipients of the day is refused before its first record.",
+        change=Removed(),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="limits.recipients_of_a_batch",
+        rule="The sends of a batch are limited, too.",
+        change=Removed(),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="audit.requested_send",
+        rule="Each send over REST is in the audit log.",
+        change=Removed(),
+        no_cell=UNAUDITED,
+    ),
+    Mutant(
+        guard="audit.cancelled_send",
+        rule="Each cancellation is in the audit log.",
+        change=Removed(),
+        no_cell=UNAUDITED,
+    ),
+    Mutant(
+        guard="audit.own_entries",
+        rule="The entries of tenants are apart.",
+        change=Returns('"*"'),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.audit_log",
+        rule="A tenant reads its own audit log only.",
+        change=Becomes("() if club_id is None else (club_id,)"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="simulator.reserved_ids",
+        rule="Only the reserved ids are simulator recipients.",
+        change=Returns("user_id >= FIRST_ID"),
+        no_cell=SIMULATED,
+    ),
+    Mutant(
+        guard="simulator.never_published",
+        rule="Nothing is published to a simulator recipient.",
+        change=Never(),
+        no_cell=SIMULATED,
+    ),
+    Mutant(
+        guard="simulator.test_key",
+        rule="A test key sends to simulator recipients only.",
+        change=Never(),
+        no_cell=SIMULATED,
+    ),
+    Mutant(
+        guard="simulator.changes",
+        rule="A test key changes no live send.",
+        change=Never(),
+        no_cell=SIMULATED,
     ),
 )

@@ -21,7 +21,7 @@ from masscomm.clock import FixedClock, SystemClock
 from masscomm.errors import Retry, Stop
 from masscomm.http.scopes import ALL_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
-from masscomm.stores.api_keys import ApiKey, ApiKeys, digest_of, new_key
+from masscomm.stores.api_keys import TEST, ApiKey, ApiKeys, digest_of, new_key
 from tests.support.servers.dynamodb_table import new_table
 
 ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
@@ -36,7 +36,10 @@ class Setting:
         self.client, self.table = client, table
 
     def run(self, *arguments: str, status: int = 0) -> str:
-        found = CliRunner().invoke(app, ["keys", *arguments])
+        return self.masscomm("keys", *arguments, status=status)
+
+    def masscomm(self, *arguments: str, status: int = 0) -> str:
+        found = CliRunner().invoke(app, arguments)
         assert found.exit_code == status, found.output
         return found.stdout
 
@@ -63,7 +66,8 @@ def setting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
         client = boto3.client("dynamodb")
         table = new_table(client, "api_keys")
         monkeypatch.setenv("API_KEYS_TABLE", table)
-        chosen = Installation(kafka_bootstrap="", registry_url="", generation="", tables={"api_keys": table})
+        tables = {"api_keys": table, "audit_log": new_table(client, "audit_log")}
+        chosen = Installation(kafka_bootstrap="", registry_url="", generation="", tables=tables)
         monkeypatch.setattr(Installation, "chosen", classmethod(lambda _cls, *, deployed: chosen))  # noqa: ARG005
         yield Setting(client, table)
 
@@ -91,6 +95,24 @@ def test_a_key_created_without_scopes_reads(setting: Setting) -> None:
 def test_a_key_without_clubs_is_not_created(setting: Setting, arguments: tuple[str, ...]) -> None:
     setting.run("create", "--name", "shop", *arguments, status=1)
     assert setting.listed() == []
+
+
+def test_a_test_key_is_marked_in_its_context(setting: Setting) -> None:
+    made = setting.create("--club", "1", "--scope", "send", "--test")
+    assert made["key"].startswith("mc_test_")
+    assert setting.ask(made["key"])[1] == {"club_ids": "1", "scopes": "send", "mode": "test"}
+    rotated = json.loads(setting.run("rotate", made["id"], "--json"))
+    assert setting.ask(rotated["key"])[1]["mode"] == "test"
+    assert "mode" not in setting.ask(setting.create("--club", "1")["key"])[1]
+
+
+def test_the_limits_of_a_key_are_in_its_context(setting: Setting) -> None:
+    made = setting.create("--club", "1", "--recipients-a-day", "1000", "--requests-a-minute", "60")
+    limits = {"recipients_a_day": "1000", "requests_a_minute": "60"}
+    assert setting.ask(made["key"])[1] == {"club_ids": "1", "scopes": "read"} | limits
+    rotated = json.loads(setting.run("rotate", made["id"], "--json"))
+    assert rotated["recipients_a_day"] == 1000
+    assert setting.ask(rotated["key"]) == setting.ask(made["key"])
 
 
 def test_an_unknown_scope_is_refused(setting: Setting) -> None:
@@ -132,7 +154,16 @@ def test_an_unknown_key_of_the_table_is_denied(setting: Setting) -> None:
     assert setting.ask(new_key()) == ("Deny", {"club_ids": ""})
 
 
-@pytest.mark.parametrize("change", [{"clubs": {"N": "1"}}, {"scopes": {}}, {"expires_at": {"S": "x"}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clubs": {"N": "1"}},
+        {"scopes": {}},
+        {"expires_at": {"S": "x"}},
+        {"requests_a_minute": {"S": "x"}},
+        *({"mode": mode} for mode in ({"S": "Test"}, {"S": ""}, {"N": "1"})),
+    ],
+)
 def test_a_malformed_key_is_denied(setting: Setting, change: dict[str, Any]) -> None:
     made = setting.create("--club", "1")
     (item,) = setting.client.scan(TableName=setting.table)["Items"]
@@ -147,9 +178,14 @@ def test_the_local_gateway_authorizes_as_the_deployed_one(setting: Setting) -> N
     """The local and the deployed authorizer agree about keys that are valid, expired or unknown."""
     local = KeyAuthorizer(keys=setting.keys, clock=SystemClock())
     valid = ApiKey(digest="", name="n", clubs="1,2", scopes="send", created_at=1)
-    for text, key in (("mc_a", valid), ("mc_b", replace(valid, expires_at=2)), ("mc_c", replace(valid, clubs="*"))):
+    for text, key in (
+        ("mc_a", valid),
+        ("mc_b", replace(valid, expires_at=2)),
+        ("mc_c", replace(valid, clubs="*")),
+        ("mc_d", replace(valid, recipients_a_day=5, requests_a_minute=7, mode=TEST)),
+    ):
         setting.keys.put(replace(key, digest=digest_of(text)))
-    for text in ("mc_a", "mc_b", "mc_c", "mc_unknown"):
+    for text in ("mc_a", "mc_b", "mc_c", "mc_d", "mc_unknown"):
         effect, context = setting.ask(text)
         found = local(text)
         assert (found is not None) == (effect == "Allow")
@@ -201,3 +237,25 @@ def test_a_deleted_key_is_not_restored_by_its_use(setting: Setting) -> None:
     assert not setting.keys.record_use(digest_of("mc_a"), NOW)
     assert not setting.keys.end(digest_of("mc_a"), NOW)
     assert list(setting.keys.all()) == []
+
+
+@pytest.mark.guarantee("audit.commands")
+def test_commands_on_keys_are_in_the_audit_log(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry is in the log of each club of the key; no entry has the key."""
+    monkeypatch.setenv("LOGNAME", "ada")
+    made = setting.create("--club", "2", "--club", "1", "--scope", "send")
+    second = json.loads(setting.run("rotate", made["id"], "--json"))
+    setting.run("revoke", second["id"])
+    setting.create("--every-club")
+    logs = {
+        club: [json.loads(line) for line in setting.masscomm("audit", *club, "--json").splitlines()]
+        for club in ((), ("--club", "1"), ("--club", "2"), ("--club", "3"))
+    }
+    actions = {club: [each["action"] for each in entries] for club, entries in logs.items()}
+    of_a_club = ["key.revoked", "key.rotated", "key.created"]
+    assert list(actions.values()) == [["key.created"], of_a_club, of_a_club, []]
+    last = logs["--club", "1"][0]
+    assert (last["principal"], last["subject"], last["result"]) == ("operator:ada", second["id"], "ok")
+    assert made["id"] in logs["--club", "1"][1]["detail"]
+    assert not any(key["key"] in json.dumps(list(logs.values())) for key in (made, second))
+    assert "key.rotated" in setting.masscomm("audit", "--club", "1")

@@ -18,6 +18,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import logs
+from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
@@ -104,7 +105,9 @@ class Path(Chain):
 
     def __init__(self) -> None:
         super().__init__()
-        self.handler = RequestSend(codec=self.codec, producer=self.producer, clock=self.clock)
+        self.handler = RequestSend(
+            codec=self.codec, producer=self.producer, clock=self.clock, audit_log=InMemoryAuditLog()
+        )
         self.checker = CheckPreferences(
             directory=InMemoryDirectory(),
             clock=self.clock,
@@ -116,7 +119,8 @@ class Path(Chain):
     def accepted(self, request: dict[str, Any]) -> bool:
         try:
             with logs.about():
-                self.handler.request(parse_request(request, self.clock))
+                send = parse_request(request, self.clock)
+                self.handler.produce(send, self.handler.identify(send))
         except Problem as problem:
             if problem.status != 400:
                 raise

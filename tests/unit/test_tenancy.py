@@ -17,9 +17,11 @@ from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, 
 from functions.send_handler import handler as send_handler
 from infra.cdk.handlers import authorizer
 from masscomm.clock import FixedClock
+from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
 from masscomm.http.scopes import ALL_SCOPES, ROUTE_SCOPES
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
+from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from tests.support.harness.chain import Chain
@@ -63,7 +65,14 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     )
     rows = [(7, LogRow(LogKey(SENT_AT, "s", "push"), CLUB, "canary", "suppressed", "other_tenant"))]
     store = InMemoryMetricsStore([count], sends={"s": send}, watermark=SENT_AT, recipients=rows)
-    cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations())
+    audit_log = InMemoryAuditLog()
+    for club_id in (CLUB, None):
+        audit_log.record(
+            audit_entry(Action.SEND_REQUESTED, club_id=club_id, at_ms=1, principal="canary", subject=f"{CLUB}")
+        )
+    cases = metrics_handler.use_cases(
+        store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations(), audit_log
+    )
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
     requests = send_api_use_cases(chain, InMemoryIdempotencyKeys())
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
@@ -162,6 +171,30 @@ def test_another_tenants_send_and_user_are_as_unknown_ones() -> None:
     unknown = asked(metrics_handler, "GET", "/v1/users/9/notifications", other)
     assert (status, json.loads(body) | {"user_id": 9}) == (200, json.loads(unknown[2]))
     assert headers.keys() == unknown[1].keys()
+
+
+@pytest.mark.guarantee("simulator.test_key_changes_nothing")
+@pytest.mark.kills(guard="simulator.changes")
+@pytest.mark.parametrize("route", ROUTES, ids=names)
+def test_a_test_key_reads_and_changes_nothing(route: tuple[ModuleType, str, str], chain: Chain) -> None:
+    """A test key could otherwise cancel a live send. Its own sends go to simulator recipients only."""
+    status, _, body = asked(*route, EVERY_CLUB | {"mode": "test"})
+    # The result of each send of a batch is in the body.
+    assert status == (200 if route[1] == "GET" or route[2].endswith("/batch") else 403), body
+    assert chain.producer.produced == []
+
+
+@pytest.mark.guarantee("audit.own_tenant_only")
+@pytest.mark.kills(guard="tenancy.audit_log")
+def test_the_audit_log_of_another_tenant_is_refused() -> None:
+    other = {"club_ids": str(OTHER)}
+    status, _, body = asked(metrics_handler, "GET", "/v1/audit", other)
+    assert (status, json.loads(body)["rows"]) == (200, [])
+    event = get("/v1/audit", club_id=[str(CLUB)])
+    event["requestContext"]["authorizer"] = other
+    answer = metrics_handler.handler(event, lambda_context())
+    assert answer["statusCode"] == 403
+    assert "canary" not in answer["body"]
 
 
 def test_stored_reasons_of_other_tenants_read_as_unknown() -> None:

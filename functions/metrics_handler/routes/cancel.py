@@ -14,11 +14,16 @@ from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.routes.send import is_complete, known_send, published
 from functions.metrics_handler.store.port import MetricsStore
 from masscomm.clock import Clock
+from masscomm.domain.audit import Action, audit_entry
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
 from masscomm.json_reader import InvalidJson, read_json
+from masscomm.observability import logs
+from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.cancellations import Cancellation, Cancellations, SendKey
+
+logger = logs.logger("metrics_handler")
 
 
 class CancelBody(TypedDict):
@@ -37,9 +42,15 @@ class CancelRoute:
     store: MetricsStore
     cancellations: Cancellations
     clock: Clock
+    audit_log: AuditLog
 
     def answer(
-        self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs, content: str | None
+        self,
+        send_id: str,
+        parameters: Mapping[str, list[str]],
+        clubs: Clubs,
+        content: str | None,
+        principal: str = "",
     ) -> CancelBody:
         """Record the cancellation and return the response body.
 
@@ -59,6 +70,15 @@ class CancelRoute:
             cancellation = self.cancellations.record(
                 Cancellation(send=key, requested_at_ms=self.clock.now_ms(), published_before=published(send))
             )
+            entry = audit_entry(
+                Action.SEND_CANCELLED,
+                club_id=send.club_id,
+                at_ms=self.clock.now_ms(),
+                principal=principal,
+                subject=send_id,
+                detail=f"{cancellation.published_before} published before",
+            )
+            record_or_log(self.audit_log, entry, logger)  # guard: audit.cancelled_send
         return _body(cancellation)
 
 

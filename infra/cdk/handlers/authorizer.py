@@ -31,6 +31,8 @@ _USE_RECORDED_S = 60
 _HEADER = "x-api-key"
 _EXPIRES_AT = "expires_at"
 _PREFIX = "mc_"
+# The limits of masscomm/domain/key_limits.py.
+_LIMITS = ("requests_a_minute", "recipients_a_day")
 _log = logging.getLogger(__name__)
 _kept: tuple[float, dict[str, dict[str, str]]] | None = None
 
@@ -93,13 +95,15 @@ def _stored_context(digest: str) -> dict[str, str] | None:
     try:
         clubs, scopes = item["clubs"]["S"], item["scopes"]["S"]
         has_expired = "expires_at" in item and int(item["expires_at"]["N"]) <= now_s
+        limits = {name: str(int(item[name]["N"])) for name in _LIMITS if name in item}
+        mode = {"mode": item["mode"]["S"]} if "mode" in item else {}
     except (KeyError, ValueError):
         _log.exception("The item of an API key is malformed: the key is denied.")
         return None
-    if has_expired or not clubs:
+    if has_expired or not clubs or mode.get("mode", "live") not in ("live", "test"):
         return None
     _record_use(client, table, digest, now_s)
-    return _clubs(clubs) | {"scopes": scopes}
+    return _clubs(clubs) | {"scopes": scopes} | limits | mode
 
 
 def _record_use(client: Any, table: str, digest: str, now_s: int) -> None:

@@ -16,7 +16,10 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.dead_letters import dead_letter_headers
 from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.audit_log import InMemoryAuditLog
 from tests.support.harness.chain import NOW, send
+
+AUDIT_LOG = InMemoryAuditLog()
 
 
 @pytest.fixture
@@ -25,6 +28,8 @@ def reason(kafka: StackConfig, registry: StackConfig, monkeypatch: pytest.Monkey
     create_topics(kafka.kafka_bootstrap, topics.chain_topics())
     register_schemas(registry.registry_url, topics.chain_topics())
     monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(registry))
+    monkeypatch.setattr(Installation, "audit_log", lambda _: AUDIT_LOG)
+    AUDIT_LOG.entries.clear()
     codec = Codec(HttpSchemaRegistry(registry.registry_url))
     made = f"test-{uuid4()}"
     producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap, "broker.address.family": "v4"})
@@ -68,6 +73,11 @@ def test_letters_are_listed_shown_replayed_and_discarded(reason: str) -> None:
     assert statuses == ["replayed", "discarded"]
     (shown,) = _lines("show", str(second["place"]))
     assert shown["history"][0]["why"] == "noise"  # type: ignore[index]
+    assert [(entry.action, entry.subject, entry.result) for entry in AUDIT_LOG.entries] == [
+        ("dead_letter.replayed", first["place"], "ok"),
+        ("dead_letter.replayed", first["place"], "failed"),
+        ("dead_letter.discarded", second["place"], "ok"),
+    ]
 
 
 def test_command_without_a_filter_is_refused(reason: str) -> None:

@@ -16,15 +16,19 @@ from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain.ids import address_id
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX, Suppression
+from masscomm.stores.audit_log import InMemoryAuditLog
 from tests.support.servers.opensearch_client import TestClient
 
 NOW = 1_700_000_000_000
+AUDIT_LOG = InMemoryAuditLog()
 
 
 @pytest.fixture
 def client(opensearch: StackConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     create_indices(opensearch.opensearch_url, "g1")
     monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(opensearch))
+    monkeypatch.setattr(Installation, "audit_log", lambda _: AUDIT_LOG)
+    AUDIT_LOG.entries.clear()
     client = TestClient(opensearch.opensearch_url)
     yield client
     client.close()
@@ -60,6 +64,14 @@ def test_a_suppression_is_listed_and_removed(client: TestClient) -> None:
     run("remove", address_id(address), "--club", str(club))
     assert listed("--address", address) == []
     run("remove", address, "--club", str(club), status=1)
+    assert {(entry.action, entry.subject) for entry in AUDIT_LOG.entries} == {
+        ("suppression.removed", address_id(address))
+    }
+    assert [(entry.club_id, entry.detail) for entry in AUDIT_LOG.entries] == [
+        (club + 1, "0 removed"),
+        (club, "1 removed"),
+        (club, "0 removed"),
+    ]
 
 
 def test_an_earlier_versions_suppression_is_removed_when_named(client: TestClient) -> None:

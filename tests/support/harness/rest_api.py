@@ -18,7 +18,9 @@ from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.send_handler import handler as send_handler
 from masscomm.clock import FixedClock
+from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
+from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from openapi.document import APIS
@@ -52,7 +54,14 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     row = LogRow(LogKey(NOON, send_id, "push"), 1, "news", "sent", "")
     store = InMemoryMetricsStore(counts, sends={send_id: send}, watermark=NOON, recipients=[(42, row)])
     clock = FixedClock(int(NOON.timestamp() * 1000))
-    cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations())
+    audit_log = InMemoryAuditLog()
+    audit_log.record(
+        audit_entry(
+            Action.SEND_REQUESTED, club_id=1, at_ms=clock.now_ms(), principal="7d793037a0760186", subject=send_id
+        )
+    )
+    stores = (InMemoryPollSlots(), InMemoryCancellations(), audit_log)
+    cases = metrics_handler.use_cases(store, clock, timedelta(), *stores)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
     chain = Chain()
     requests = use_cases(chain, InMemoryIdempotencyKeys())

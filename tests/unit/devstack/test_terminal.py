@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import re
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,7 +30,9 @@ from devstack.progress import Progress
 from devstack.terminal import Terminal, print_lines
 from devstack.tracing.printing import print_trace
 from devstack.tracing.steps import Asked, Kind, Step, Trace
+from masscomm.domain.audit import Action, audit_entry
 from masscomm.errors import Retry
+from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.untrusted import visible, visible_json
 
 # Hostile text: colour, hyperlink, window title, cleared screen, C1 control, overwriting, right-to-left text, tags.
@@ -129,6 +132,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     installation = Installation(kafka_bootstrap="", registry_url="", generation="g1")
     monkeypatch.setattr(Installation, "chosen", lambda **_: installation)
     monkeypatch.setattr(Installation, "opensearch", lambda _: OpenSearch())
+    audit_log = InMemoryAuditLog()
+    for action in Action:
+        audit_log.record(
+            audit_entry(action, club_id=7, at_ms=2**40, principal=HOSTILE, subject=HOSTILE, detail=HOSTILE)
+        )
+    monkeypatch.setattr(Installation, "audit_log", lambda _: audit_log)
     monkeypatch.setattr(dead_letters, "_letters", lambda *_: iter([LETTER]))
     monkeypatch.setattr(dead_letters, "_marks", lambda _: {})
     desk = SimpleNamespace(
@@ -137,7 +146,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     )
     monkeypatch.setattr(dead_letters, "_desk", lambda _: desk)
     monkeypatch.setattr("devstack.tracing.gather", lambda *_: TRACE)
-    for module in (dead_letters, suppressions, cli):
+    for module in (dead_letters, suppressions, cli, sys.modules["devstack.audit"]):
         monkeypatch.setattr(module, "console", Terminal(width=4_000))
 
     def printed(*arguments: str) -> str:
@@ -156,6 +165,7 @@ COMMANDS = (
     ("dead-letters", "discard", "--all", "--why", "w"),
     ("trace", "an id"),
     ("suppressions", "list"),
+    ("audit", "--club", "7", "--hours", str(10**6)),
 )
 
 
@@ -171,6 +181,8 @@ def test_json_of_a_command_is_inert_and_keeps_the_text(run: Callable[..., str], 
     assert_inert(printed)
     if "dead-letters" in arguments:
         assert HOSTILE in json.loads(printed).values()
+    if "audit" in arguments:
+        assert all(HOSTILE in json.loads(line).values() for line in printed.splitlines())
 
 
 def test_an_errors_text_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:

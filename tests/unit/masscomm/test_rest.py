@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
 from masscomm.http.problem import FieldError, Problem
+from masscomm.http.rate_limits import RateLimiter, joined
 from masscomm.http.rest import JSON, Api, Request, Response
 from masscomm.http.tenant import NO_CLUBS
 from masscomm.observability import logs
+from masscomm.stores.key_usage import InMemoryKeyUsage
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
-api = Api(logs.logger("test"), retry_after_s=7)
+clock, usage = FixedClock(), InMemoryKeyUsage()
+api = Api(logs.logger("test"), retry_after_s=7, limiter=lambda: RateLimiter(usage=usage, clock=clock))
 
 
 @api.get("/v1/{kind}/{name}")
@@ -132,3 +136,63 @@ def test_own_fault_is_500_and_only_the_log_has_details(how: str, capsys: pytest.
     (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert line["level"] == "ERROR"
     assert {"stop": "X is not set", "fault": "KeyError"}[how] in json.dumps(line)
+
+
+LIMITED = {"principalId": "k1", "all_clubs": "true", "requests_a_minute": "2"}
+
+
+def limited(key_id: str = "k1", path: str = "/v1/things/count", **context: Any) -> tuple[int, dict[str, str], Any]:
+    event = get(path)
+    event["requestContext"]["authorizer"] = LIMITED | {"principalId": key_id} | context
+    return answered(event)
+
+
+@pytest.fixture
+def full_minute() -> None:
+    """Begin a new window, at its 10th second."""
+    usage.used.clear()
+    clock.advance(60 - clock.now_ms() // 1000 % 60 + 10)
+
+
+@pytest.mark.guarantee("limits.requests_a_minute")
+@pytest.mark.kills(guard="limits.refused")
+@pytest.mark.usefixtures("full_minute")
+def test_a_key_above_its_requests_gets_429() -> None:
+    policy = {"RateLimit-Policy": '"requests";q=2;w=60'}
+    assert limited()[:2] == (204, policy | {"RateLimit": '"requests";r=1;t=50'})
+    assert limited()[:2] == (204, policy | {"RateLimit": '"requests";r=0;t=50'})
+    status, headers, body = limited()
+    assert (status, body["status"], headers["Retry-After"]) == (429, 429, "50")
+    assert headers["RateLimit"] == '"requests";r=0;t=50'
+    assert limited("k2")[0] == 204
+    clock.advance(50)
+    assert limited()[0] == 204
+
+
+@pytest.mark.usefixtures("full_minute")
+def test_requests_of_an_unlimited_key_are_not_counted() -> None:
+    assert "RateLimit" not in answered(get("/v1/things/count"))[1]
+    assert usage.used == {}
+
+
+@pytest.mark.kills(guard="limits.malformed")
+@pytest.mark.parametrize("value", ["", "-1", "many", "٣", 5, None])
+def test_a_malformed_limit_is_refused(value: object) -> None:
+    """A key whose limit cannot be read is not an unlimited key; JSON null is no limit."""
+    assert limited(requests_a_minute=value)[0] == (204 if value is None else 500)
+
+
+def test_a_limit_without_a_key_is_refused() -> None:
+    assert limited("")[0] == 500
+
+
+@pytest.mark.guarantee("limits.store_down_refuses")
+def test_requests_are_refused_while_the_store_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "failing", Retry("DynamoDB is away"))
+    assert limited()[:1] == (503,)
+    assert answered(get("/v1/things/count"))[0] == 204
+
+
+@pytest.mark.usefixtures("full_minute")
+def test_limits_of_several_kinds_are_one_header() -> None:
+    assert joined({"RateLimit": "a", "X": "1"}, {"RateLimit": "b"}) == {"RateLimit": "a, b", "X": "1"}

@@ -11,6 +11,7 @@ from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
+from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.cancellations import InMemoryCancellations, SendKey
 
 OWN = Clubs(frozenset({7}))
@@ -25,7 +26,8 @@ class Api:
         self.cancellations = InMemoryCancellations()
         self.store = InMemoryMetricsStore(watermark=NOON)
         self.count(sent=40)
-        self.cancel_route = CancelRoute(self.store, self.cancellations, self.clock)
+        self.audit_log = InMemoryAuditLog()
+        self.cancel_route = CancelRoute(self.store, self.cancellations, self.clock, self.audit_log)
         self.send_route = SendRoute(self.store, self.cancellations, self.clock)
 
     def count(self, **by_status: int) -> None:
@@ -42,7 +44,7 @@ class Api:
         )
 
     def cancel(self, send_id: str = "s", *, clubs: Clubs = OWN, content: str | None = None) -> Any:
-        return self.cancel_route.answer(send_id, {}, clubs, content)
+        return self.cancel_route.answer(send_id, {}, clubs, content, "k1")
 
     def refusal(self, send_id: str = "s", **request: Any) -> tuple[int, str]:
         with pytest.raises(Problem) as raised:
@@ -116,3 +118,26 @@ def test_a_request_is_retried_while_the_store_is_down() -> None:
     api.cancellations.failing = Retry("DynamoDB does not answer")
     with pytest.raises(Retry):
         api.cancel()
+
+
+@pytest.mark.kills(guard="audit.cancelled_send")
+def test_a_cancellation_is_in_the_audit_log_once() -> None:
+    """A repeated or refused request is no action."""
+    api = Api()
+    api.cancel()
+    api.cancel()
+    api.refusal("unknown")
+    (entry,) = api.audit_log.entries
+    assert (entry.principal, entry.action, entry.subject, entry.club_id, entry.result) == (
+        "k1",
+        "send.cancelled",
+        "s",
+        7,
+        "ok",
+    )
+
+
+def test_a_send_is_cancelled_while_the_audit_log_is_down() -> None:
+    api = Api()
+    api.audit_log.failing = Retry("DynamoDB is away")
+    assert api.cancel()["status"] == "cancelling"

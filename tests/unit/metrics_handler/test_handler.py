@@ -12,6 +12,7 @@ from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
+from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.cancellations import InMemoryCancellations
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
@@ -38,7 +39,9 @@ def _nothing_is_kept() -> Iterator[None]:
 def answer(
     monkeypatch: pytest.MonkeyPatch, store: InMemoryMetricsStore, event: dict[str, Any]
 ) -> tuple[int, dict[str, list[str]], dict[str, Any]]:
-    cases = module.use_cases(store, FixedClock(), timedelta(), InMemoryPollSlots(), InMemoryCancellations())
+    cases = module.use_cases(
+        store, FixedClock(), timedelta(), InMemoryPollSlots(), InMemoryCancellations(), InMemoryAuditLog()
+    )
     monkeypatch.setattr(module, "bootstrap", lambda: cases)
     found = module.handler(event, lambda_context())
     return found["statusCode"], found["multiValueHeaders"], json.loads(found["body"])

@@ -17,6 +17,7 @@ from functions.metrics_handler.store.port import SendTotals
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.http.rest import Request
+from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.cancellations import InMemoryCancellations
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
@@ -34,7 +35,9 @@ class Api:
             send_id="s", club_id=2, type="news", requested_at=NOON, chunk_count=1, chunks=1, channels={}, watermark=None
         )
         self.slots = InMemoryPollSlots()
-        self.cases = module.use_cases(self.store, self.clock, timedelta(), self.slots, InMemoryCancellations(), 1)
+        self.cases = module.use_cases(
+            self.store, self.clock, timedelta(), self.slots, InMemoryCancellations(), InMemoryAuditLog(), 1
+        )
 
     def get(
         self,

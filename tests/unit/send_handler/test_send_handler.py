@@ -40,6 +40,7 @@ def test_accepted_send_is_on_its_topic(api: SendApi) -> None:
         priority="bulk",
         collapse_key="k",
         reference="r",
+        principal="operator",
     )
     assert body == {
         "send_id": record.send_id,

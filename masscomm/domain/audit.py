@@ -1,0 +1,76 @@
+"""The entries of the audit log: which principal did what, to which tenant, when, and with which result."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import uuid4
+
+from masscomm.domain.time_limits import AUDIT_KEPT_S
+
+
+class Action(StrEnum):
+    """An audited action."""
+
+    SEND_REQUESTED = "send.requested"
+    SEND_CANCELLED = "send.cancelled"
+    KEY_CREATED = "key.created"
+    KEY_ROTATED = "key.rotated"
+    KEY_REVOKED = "key.revoked"
+    DEAD_LETTER_REPLAYED = "dead_letter.replayed"
+    DEAD_LETTER_DISCARDED = "dead_letter.discarded"
+    SUPPRESSION_REMOVED = "suppression.removed"
+
+
+class Result(StrEnum):
+    """The result of an action."""
+
+    OK = "ok"
+    # The action failed, and may have had a part of its effect.
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditEntry:
+    """One action on one tenant."""
+
+    # The club (tenant); None for an action that concerns every club.
+    club_id: int | None
+    # The time in milliseconds since the epoch.
+    at_ms: int
+    # Distinguishes the entries of one millisecond.
+    id: str
+    # The id of the API key, or `operator:` and the name of the user who ran a command.
+    principal: str
+    action: str
+    # The id of the send or key, the position of the dead letter, or the digest of the address.
+    subject: str
+    result: str
+    # Further information for people, such as the number of recipients.
+    detail: str = ""
+
+    @property
+    def expires_at(self) -> int:
+        """Return the time after which the entry is deleted, in seconds since the epoch."""
+        return self.at_ms // 1000 + AUDIT_KEPT_S
+
+
+def audit_entry(
+    action: Action,
+    *,
+    club_id: int | None,
+    at_ms: int,
+    principal: str,
+    subject: str,
+    result: Result = Result.OK,
+    detail: str = "",
+) -> AuditEntry:
+    """Return a new entry."""
+    return AuditEntry(
+        club_id=club_id,
+        at_ms=at_ms,
+        id=str(uuid4()),
+        principal=principal,
+        action=action.value,
+        subject=subject,
+        result=result.value,
+        detail=detail,
+    )

@@ -1,0 +1,63 @@
+"""The limits that an API key may have: requests a minute and recipients a day (UTC), each in fixed windows."""
+
+from dataclasses import dataclass
+
+# How long the use of a window is kept after its end: longer than a request with an Idempotency-Key is repeated.
+_KEPT_S = 2 * 86_400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A kind of limit."""
+
+    # The name in the headers of responses.
+    name: str
+    # The name in the authorizer's context and in the table of API keys.
+    setting: str
+    window_s: int
+    # The text of the window in messages.
+    period: str
+
+
+REQUESTS = Limit(name="requests", setting="requests_a_minute", window_s=60, period="minute")
+RECIPIENTS = Limit(name="recipients", setting="recipients_a_day", window_s=86_400, period="UTC day")
+LIMITS = (REQUESTS, RECIPIENTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """One window of one limit of one key."""
+
+    key_id: str
+    kind: Limit
+    # The maximum that the key may use in the window.
+    maximum: int
+    # The beginning of the window, in seconds since the epoch.
+    start_s: int
+
+    @classmethod
+    def at(cls, now_s: int, *, key_id: str, kind: Limit, maximum: int) -> "Window":
+        return cls(key_id=key_id, kind=kind, maximum=maximum, start_s=now_s - now_s % kind.window_s)
+
+    @property
+    def id(self) -> str:
+        return f"{self.key_id}#{self.kind.name}#{self.start_s}"  # guard: limits.own_key
+
+    @property
+    def end_s(self) -> int:
+        return self.start_s + self.kind.window_s
+
+    @property
+    def expires_at(self) -> int:
+        """Return the time after which the use need not be kept, in seconds since the epoch."""
+        return self.end_s + _KEPT_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """The result of counting an amount."""
+
+    # Whether the amount was counted: all of it, or nothing.
+    counted: bool
+    # The use of the window afterwards.
+    used: int

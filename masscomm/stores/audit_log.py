@@ -1,0 +1,81 @@
+"""The interface of the audit log, and a log in memory."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from aws_lambda_powertools import Logger
+
+from masscomm.domain.audit import AuditEntry
+from masscomm.errors import MasscommError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditQuery:
+    """A page of the entries of one tenant, the latest first."""
+
+    # The club (tenant); None: the entries that concern every club.
+    club_id: int | None
+    # The times [start_ms, end_ms) in milliseconds since the epoch.
+    start_ms: int
+    end_ms: int
+    # The maximum number of entries.
+    limit: int
+    # Only entries before this one (time and id), as the last entry of the previous page has them.
+    before: tuple[int, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditPage:
+    entries: Sequence[AuditEntry]
+    # Whether earlier entries remain.
+    more: bool
+
+
+class AuditLog(Protocol):
+    """Methods raise Retry (down, slow), Stop (no table, no permission) or ItemRefused."""
+
+    def record(self, entry: AuditEntry) -> None:
+        """Store an entry. A repeated call stores it once."""
+        ...
+
+    def page(self, query: AuditQuery) -> AuditPage:
+        """Return the page of a query."""
+        ...
+
+
+def record_or_log(audit_log: AuditLog, entry: AuditEntry, logger: Logger) -> None:
+    """Record an entry of an action that has had its effect. An error of the audit log does not fail the action: the
+    entry is in the function's log then.
+    """
+    try:
+        audit_log.record(entry)
+    except MasscommError as error:
+        logger.exception("the audit log has no entry of this action", error=str(error), **asdict(entry))
+
+
+class InMemoryAuditLog:
+    """A log in a list, for unit tests."""
+
+    def __init__(self) -> None:
+        self.entries: list[AuditEntry] = []
+        # The error to raise, or None.
+        self.failing: BaseException | None = None
+
+    def record(self, entry: AuditEntry) -> None:
+        if self.failing is not None:
+            raise self.failing
+        if entry not in self.entries:
+            self.entries.append(entry)
+
+    def page(self, query: AuditQuery) -> AuditPage:
+        if self.failing is not None:
+            raise self.failing
+        found = [
+            entry
+            for entry in sorted(self.entries, key=lambda entry: (entry.at_ms, entry.id), reverse=True)
+            if entry.club_id == query.club_id
+            and query.start_ms <= entry.at_ms < query.end_ms
+            and (query.before is None or (entry.at_ms, entry.id) < query.before)
+        ]
+        return AuditPage(entries=found[: query.limit], more=len(found) > query.limit)

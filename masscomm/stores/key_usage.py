@@ -1,0 +1,30 @@
+"""Counts what API keys use of their limits; masscomm.http.rate_limits has the interface."""
+
+import threading
+
+from masscomm.domain.key_limits import Use, Window
+
+
+class InMemoryKeyUsage:
+    """A store in a dictionary, for unit tests. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, int] = {}
+        self.counted: set[str] = set()
+        # The error to raise, or None.
+        self.failing: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def take(self, window: Window, amount: int, *, send_id: str | None = None) -> Use:
+        if self.failing is not None:
+            raise self.failing
+        with self._lock:
+            used = self.used.get(window.id, 0)
+            if send_id is not None and send_id in self.counted:
+                return Use(counted=True, used=used)
+            if used + amount > window.maximum:
+                return Use(counted=False, used=used)
+            self.used[window.id] = used + amount
+            if send_id is not None:
+                self.counted.add(send_id)
+            return Use(counted=True, used=used + amount)
