@@ -176,7 +176,7 @@ def count_batch(
 
     def stage() -> None:
         send(rows, database_url, attempt.number, views=sink.views, recipients=sink.recipients)
-        if unknown := sink.not_learned(attempt):
+        if unknown := sink.unknown_schemas(attempt):
             sink.refuse_schemas(attempt, learn(unknown))
         if unstorable:
             sink.quarantine(attempt, unstorable)
@@ -205,7 +205,7 @@ def count_batch(
                         archive.write(above(whole, repeated.floor), attempt)
                 else:
                     rows = marked(rows, repeated.ids, repeated.twice)
-                sink.staged_again(attempt)
+                sink.delete_staged(attempt)
                 stage()
     timer.add("merge_ms")
     if not trial:

@@ -159,7 +159,7 @@ class Job:
         check_topics(counted, found, known)
         ends = self._wait.call("Kafka and its topics", lambda: self._broker.ends(topic_names()))
         begin = start_of(known, ends, may_be_lost=not self._settings.fail_on_data_loss)
-        self._wait.call("Postgres", lambda: self._sink.know_topics(found))
+        self._wait.call("Postgres", lambda: self._sink.store_topic_ids(found))
         return begin
 
     def _registered_writers(self, spark: SparkSession) -> KnownWriters:

@@ -176,10 +176,10 @@ class PostgresSink:
         """Return the ids of the topics whose records this database counts."""
         return dict(self.connected().execute("select topic, topic_id from stream_topics").fetchall())
 
-    def know_topics(self, topic_ids: Mapping[str, str]) -> None:
+    def store_topic_ids(self, topic_ids: Mapping[str, str]) -> None:
         """Store the ids of the counted topics. Raises Fenced."""
         with self.connected().transaction():
-            self._hold_the_stream(_WEAKLY)
+            self._lock_stream(_SHARED)
             self.connected().cursor().executemany(
                 "insert into stream_topics (topic, topic_id) values (%s, %s)"
                 " on conflict (topic) do update set topic_id = excluded.topic_id",
@@ -194,7 +194,7 @@ class PostgresSink:
         """
         connection = self.connected()
         with connection.transaction():
-            self._hold_the_stream(_WEAKLY)
+            self._lock_stream(_SHARED)
             for table in _STAGED:
                 connection.execute(f"delete from {table}".encode())  # noqa: S608 - our own names
             row = connection.execute(read_sql("begin_attempt")).fetchone()
@@ -220,7 +220,7 @@ class PostgresSink:
         counted.
         """
         with self.connected().transaction():
-            self._hold_the_stream(_WEAKLY)
+            self._lock_stream(_SHARED)
             uncounted = self.connected().execute(
                 "delete from archive_batches where committed_at is null returning batch"
             )
@@ -236,13 +236,13 @@ class PostgresSink:
         """Delete these uncounted batches from archive_batches, after their files were removed."""
         self.connected().execute("delete from archive_batches where batch = any(%s)", [list(batches)])
 
-    def staged_again(self, attempt: Attempt) -> None:
+    def delete_staged(self, attempt: Attempt) -> None:
         """Delete the staged rows of an attempt before its batch is staged again under the same number and time."""
         with self.connected().transaction():
             for table in ("staging_tasks", *TABLES):
                 self.connected().execute(_delete(table), [attempt.number])
 
-    def not_learned(self, attempt: Attempt) -> list[tuple[str, int]]:
+    def unknown_schemas(self, attempt: Attempt) -> list[tuple[str, int]]:
         """Return (kind, schema id) of staged records whose writer's schema the stream does not know."""
         rows = self.connected().execute(
             "select distinct source, schema_id from staging_problems where attempt = %s and problem = %s",
@@ -313,13 +313,13 @@ class PostgresSink:
             "queued": QUEUED,
         }
         with connection.transaction() as transaction:
-            self._hold_the_stream(_ALONE)
+            self._lock_stream(_EXCLUSIVE)
             connection.execute(_LOCK_TIMEOUT, [f"{self._tasks_end_s}s"])
             # guard: metrics.lost_staging
             if not connection.execute("delete from staging_attempts where attempt = %s", [attempt.number]).rowcount:
                 raise StagingLost(f"the staged rows of attempt {attempt.number} are gone")
             connection.execute(_LOCK_TIMEOUT, ["0"])
-            self._leave_one_run_a_task(connection, attempt)
+            self._keep_first_runs(connection, attempt)
             if floor := self.floor(attempt):
                 raise Repeated(floor, (), ())
             try:
@@ -346,7 +346,7 @@ class PostgresSink:
                 raise psycopg.Rollback(transaction)
         return merged
 
-    def _hold_the_stream(self, how: bytes) -> None:
+    def _lock_stream(self, how: bytes) -> None:
         """Lock the stream, so that no other driver can take it over before the transaction ends. Raises Fenced if one
         already has.
         """
@@ -354,7 +354,7 @@ class PostgresSink:
         if row is None or row[0] != self._epoch:
             raise Fenced(f"another driver has taken the stream over (epoch {row and row[0]}, ours {self._epoch})")
 
-    def _leave_one_run_a_task(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
+    def _keep_first_runs(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
         """Delete the rows of repeated task runs. Each run stages all rows of its task or none, and the first run
         counts.
         """
@@ -370,7 +370,7 @@ class PostgresSink:
         connection = self.connected()
         if not self._ids_loaded:
             with connection.transaction():
-                self._hold_the_stream(_ALONE)
+                self._lock_stream(_EXCLUSIVE)
                 counted_ids.load(connection)
             self._ids_loaded = True
 
@@ -385,7 +385,7 @@ class PostgresSink:
         Raises Fenced.
         """
         with self.connected().transaction():
-            self._hold_the_stream(_ALONE)
+            self._lock_stream(_EXCLUSIVE)
             before = attempt.counted_at - timedelta(seconds=self._window_s)
             self.connected().execute(_FORGOTTEN, [before, STREAM])
             return counted_ids.forget(self.connected(), before)
@@ -403,7 +403,7 @@ def _delete(table: str) -> bytes:
 # The strong lock excludes two merges, or a merge and a swap, at the same time. The weak lock, for staging, conflicts
 # only with a swap and with the start of another driver.
 _HELD = b"select epoch from stream_status where stream = %s "
-_ALONE, _WEAKLY = b"for no key update", b"for key share"  # guard: metrics.second_driver
+_EXCLUSIVE, _SHARED = b"for no key update", b"for key share"  # guard: metrics.second_driver
 
 _LOCK_TIMEOUT = "select set_config('lock_timeout', %s, true)"
 

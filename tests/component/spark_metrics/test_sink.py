@@ -139,7 +139,7 @@ def count(sink: PostgresSink, *records: Record, batch_id: int = 0) -> Merged:
                         if not r.problem:
                             seen |= {(r.source, r.record_id)} & set(repeated.twice)
                 rows = kept
-        sink.staged_again(attempt)
+        sink.delete_staged(attempt)
 
 
 @pytest.fixture
@@ -458,7 +458,7 @@ def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink) -> None:
     attempt = sink.begin()
     unknown: dict[str, Any] = {"source": "send", "topic": "send.api", "problem": Problem.NOT_LEARNED}
     stage(sink, attempt, [Record(0, schema_id=8, **unknown), Record(1, schema_id=9, **unknown)])
-    assert sorted(sink.not_learned(attempt)) == [("send", 8), ("send", 9)]
+    assert sorted(sink.unknown_schemas(attempt)) == [("send", 8), ("send", 9)]
     sink.refuse_schemas(attempt, {("send", 8), ("send", 9)})
     sink.merge(attempt, batch_id=0)
     assert [row[3] for row in served(sink)["quarantine"]] == ["unknown_schema", "unknown_schema"]
