@@ -77,10 +77,8 @@ from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.support.servers.metrics_database import metrics_database
 
-# JVM options of a cluster, because the devstack's heap and compilers are deliberately small. The scaled threshold
-# compiles the code that reads records, but not the planner's thousands of methods, which run only a few hundred times
-# per batch.
-JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods -XX:CompileThresholdScaling=8"
+# JVM options of a cluster, because the devstack's heap and compilers are deliberately small.
+JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods"
 SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in Grain}  # noqa: S608
 _MADE_AT_ONCE = 20_000
 _OUTCOME = fastavro.parse_schema(dict(own_schema("NotificationOutcome")))
