@@ -267,8 +267,7 @@ def numbers_of(text: str) -> set[int]:
 def test_every_response_to_a_send_is_documented() -> None:
     known = json.loads(text_of("docs/openapi/masscomm.json"))["paths"]["/v1/sends"]["post"]["responses"]
     documented = {status for row in table("docs/sending.md", "By REST") for status in row[0].split(", ")}
-    # API Gateway's own response to a request without the header of the authorizer.
-    assert documented == known.keys() | {"401"}
+    assert documented == known.keys()
 
 
 def test_limits_of_a_record_are_documented() -> None:

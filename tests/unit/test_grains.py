@@ -34,7 +34,7 @@ print(json.dumps({
     "revised": statements.revised(query).as_string(),
     "compared": {name: table.step_s for name, table in served.TABLES.items() if name.startswith("counts_")},
     "required": [name for name in job._TABLES if name.startswith("counts_")],
-    "merged": sink._MERGE,
+    "merged": b"".join(sink._MERGE_COUNTS).decode(),
 }))
 """
 

@@ -20,6 +20,7 @@ from functions.send_handler import handler as send_handler
 from masscomm.clock import FixedClock
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
+from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
@@ -77,7 +78,9 @@ def answer(event: Mapping[str, Any]) -> dict[str, Any]:
         for method, path in api.routes
         if Route(method=method, path=path, function="").match(event["httpMethod"], event["path"]) is not None
     )
-    return api.answer(event, lambda_context())
+    # The keys that a route adds to log lines end with the request.
+    with logs.about():
+        return api.answer(event, lambda_context())
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from devstack.config import ROOT
+from infra.cdk.code import staged_sources
 from infra.cdk.config import SparkConfig
 from infra.job_archive import write_archive
 
@@ -43,6 +45,12 @@ def test_the_jobs_sources_are_read_by_emrs_python() -> None:
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
             ast.parse(path.read_text(), filename=str(path), feature_version=(version[0], version[1]))
+
+
+def test_the_jobs_sources_hold_each_statement_that_it_reads() -> None:
+    sources = staged_sources(ROOMS) / "spark_metrics"
+    read = {name for path in sources.glob("*.py") for name in re.findall(r'read_sql\(\s*"(\w+)"', path.read_text())}
+    assert {path.stem for path in (sources / "sql").glob("*.sql")} == read
 
 
 def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
