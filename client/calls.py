@@ -1,0 +1,94 @@
+"""The requests of the client and their repetition, without input and output: both clients execute the same steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+
+from .errors import ApiError
+
+KEY = "Idempotency-Key"
+# Statuses after which the same request may succeed.
+_PASSING = frozenset({409, 429, 500, 502, 503, 504})
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request. Every request may be repeated: a send has an idempotency key, others change nothing twice."""
+
+    method: str
+    path: str
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of httpx' `request`."""
+        query = {name: value for name, value in self.query.items() if value is not None}
+        return {
+            "method": self.method,
+            "url": self.path,
+            "params": query,
+            "headers": dict(self.headers),
+            "json": self.body,
+        }
+
+
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
+# Yields requests and pauses, takes the response or the error of each request, and returns the body.
+type Steps = Generator[Call | Pause, httpx.Response | httpx.TransportError | None, Any]
+
+
+def execute(call: Call, attempts: int) -> Steps:
+    """Yield the steps of a call until it succeeds. A repetition has the same Idempotency-Key.
+
+    Raises ApiError, or httpx.TransportError if the last attempt got no response.
+    """
+    for attempt in range(1, attempts + 1):
+        answer = yield call
+        if isinstance(answer, httpx.Response) and answer.is_success:
+            return answer.json()
+        error = answer if isinstance(answer, httpx.TransportError) else None
+        if isinstance(answer, httpx.Response) and not _may_pass(call, answer):
+            raise ApiError.of(answer)
+        if attempt < attempts:
+            yield Pause(_pause_s(attempt, answer))
+        elif error is not None:
+            raise error
+        elif isinstance(answer, httpx.Response):
+            raise ApiError.of(answer)
+    raise ValueError("attempts must be at least 1")
+
+
+def send_call(path: str, body: Mapping[str, Any], key: str | None) -> Call:
+    """Return the call of a send or a batch, with a key of its own unless one is given."""
+    return Call("POST", path, body=dict(body), headers={KEY: key or str(uuid4())})
+
+
+def send_path(send_id: str, action: str = "") -> str:
+    return f"/v1/sends/{quote(send_id, safe='')}{action}"
+
+
+def _may_pass(call: Call, response: httpx.Response) -> bool:
+    """Return whether the same request may succeed later. Without a key a conflict (409) is final."""
+    return response.status_code in _PASSING and (response.status_code != 409 or KEY in call.headers)
+
+
+def _pause_s(attempt: int, answer: object) -> float:
+    """Return the pause before the next attempt: Retry-After, else a random time that doubles its bound."""
+    given = answer.headers.get("Retry-After", "") if isinstance(answer, httpx.Response) else ""
+    if given.isdecimal():
+        return min(float(given), _LONGEST_PAUSE_S)
+    return random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt))  # noqa: S311 - no secret

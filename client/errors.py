@@ -1,0 +1,37 @@
+"""The error of the client. Connection errors and time-outs are those of httpx."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+
+if TYPE_CHECKING:
+    from .types import FieldErrorBody
+
+
+class ApiError(Exception):
+    """The API refused a request, or could not execute it in any attempt.
+
+    Attributes:
+        status: The HTTP status.
+        detail: One sentence, as the API returned it.
+        errors: The invalid fields.
+    """
+
+    def __init__(self, status: int, detail: str, errors: list[FieldErrorBody]) -> None:
+        super().__init__(f"{status}: {detail}")
+        self.status = status
+        self.detail = detail
+        self.errors = errors
+
+    @classmethod
+    def of(cls, response: httpx.Response) -> ApiError:
+        """Return the error in a response."""
+        try:
+            problem = response.json()
+        except ValueError:
+            problem = None
+        if not isinstance(problem, dict):
+            problem = {"detail": response.text[:500]}
+        return cls(response.status_code, str(problem.get("detail", response.reason_phrase)), problem.get("errors", []))

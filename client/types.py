@@ -1,0 +1,343 @@
+"""The bodies of requests and responses.
+
+Generated: python -m openapi.client_types > client/types.py
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+
+class AcceptedBody(TypedDict):
+    """An accepted send."""
+
+    send_id: str
+    status: Literal["accepted"]
+    requested: int
+    """Distinct notifications: a user on a channel."""
+    duplicates: int
+    """Repeated users; they are not counted in `requested`."""
+    links: Links
+
+
+class BatchBody(TypedDict):
+    """The results of a batch."""
+
+    accepted: int
+    refused: int
+    results: list[BatchResult]
+
+
+class BatchRequest(TypedDict):
+    """The body of a request to POST /v1/sends/batch."""
+
+    sends: list[SmallSend]
+
+
+class BatchResult(TypedDict):
+    """The result of one send of the batch, in the order of the request."""
+
+    status: int
+    """202, or the status of the problem."""
+    send: AcceptedBody | None
+    problem: ProblemBody | None
+
+
+class CancelBody(TypedDict):
+    """The recorded cancellation of a send."""
+
+    send_id: str
+    status: Literal["cancelling"]
+    requested_at: str
+    published_before: int
+    """Notifications that were counted as published at the request."""
+    links: Links
+
+
+class CancellationOfSend(TypedDict):
+    """The cancellation of a send."""
+
+    requested_at: str
+    published_before: int
+    """Notifications that were counted as published at the request."""
+    published_since: int
+    """Notifications that were counted as published later."""
+
+
+class Chunks(TypedDict):
+    """Numbers of the send's chunks."""
+
+    expected: int | None
+    counted: int
+
+
+class Conservation(TypedDict):
+    """Whether all recipients are accounted for."""
+
+    terminal: int
+    """Notifications with a final status."""
+    in_flight: int
+    ok: bool
+    """False while the metrics job has counted the end of a notification before its beginning."""
+
+
+class CountedRow(TypedDict):
+    """A bucket with its count. Only the dimensions of the query are present."""
+
+    bucket: NotRequired[str]
+    club_id: NotRequired[int]
+    type: NotRequired[str]
+    channel: NotRequired[str]
+    measure: NotRequired[str]
+    count_total: NotRequired[int]
+
+
+type Dimension = Literal["club_id", "type", "channel", "measure"]
+
+
+class FieldErrorBody(TypedDict):
+    field: str
+    """The name as in the request, such as `to_users[3]`."""
+    message: str
+
+
+type Grain = Literal["minute", "hour", "day"]
+
+
+class Links(TypedDict):
+    """The paths of a resource."""
+
+    self: str
+
+
+class ListedSend(TypedDict):
+    """A send in the list, with numbers of notifications on all channels."""
+
+    send_id: str
+    club_id: int
+    type: str
+    requested_at: str
+    status: SendStatus
+    requested: int
+    published: int
+    """Notifications that a provider has accepted."""
+    cancelled: int
+    in_flight: int
+    """Requested notifications without a final status."""
+    links: Links
+
+
+class MetricsBody(TypedDict):
+    """Counts by bucket and dimensions."""
+
+    granularity: Grain
+    start: str
+    end: str
+    time_zone: str
+    dimensions: list[Dimension]
+    rows: list[CountedRow]
+    truncated: bool
+    """Whether there are more rows."""
+    next_cursor: str | None
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    """The time between the end of a bucket and its completeness."""
+    complete: bool
+    """Whether the watermark is later than the end of the last bucket by the grace."""
+    revised_at: str | None
+    revised: list[RevisedBucket]
+    generated_at: str
+
+
+class ProblemBody(TypedDict):
+    """Problem details (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: NotRequired[list[FieldErrorBody]]
+
+
+class RevisedBucket(TypedDict):
+    """A complete bucket that late records have changed."""
+
+    bucket: str
+    revised_at: str
+
+
+class SendBody(TypedDict):
+    """A send with its notifications by status."""
+
+    send_id: str
+    club_id: int
+    type: str
+    requested_at: str | None
+    chunks: Chunks
+    requested: int
+    duplicates: int
+    channels: dict[str, Totals]
+    totals: Totals
+    conservation: Conservation
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    complete: bool
+    """Whether all chunks are counted and each notification has a final status."""
+    cancellation: CancellationOfSend | None
+    generated_at: str
+
+
+class SendListBody(TypedDict):
+    """Sends, the latest first."""
+
+    rows: list[ListedSend]
+    truncated: bool
+    """Whether there are more sends."""
+    next_cursor: str | None
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    generated_at: str
+
+
+class SendRequest(TypedDict):
+    """The body of a request to POST /v1/sends."""
+
+    type: str
+    """The category, as in schemas/categories.yaml; a category that is not listed there has the file's default settings."""
+    club_id: int
+    """The tenant (club)."""
+    to_users: list[int]
+    """User ids by position; a repeated id counts once, at its first position."""
+    channels: NotRequired[list[Literal["push", "email"]]]
+    """The channels: push, email; if empty, those of the category."""
+    template: NotRequired[str | None]
+    """The type of the template, if it differs from the category."""
+    data: NotRequired[dict[str, str]]
+    """Variables for the template, the same for every recipient."""
+    locale: NotRequired[str | None]
+    """The locale (BCP 47); null: each user's own."""
+    priority: NotRequired[Literal["bulk", "critical"]]
+    """The lane of the send."""
+    expires_at: NotRequired[str | None]
+    """The time after which no message is published."""
+    send_at: NotRequired[str | None]
+    """The time before which no message is published."""
+    collapse_key: NotRequired[str | None]
+    """A later push with the same key replaces the earlier one on the device."""
+    reference: NotRequired[str | None]
+    """The producer's own id of the send; it is copied into derived records."""
+
+
+type SendStatus = Literal["in_progress", "cancelled", "ended"]
+
+
+class SmallSend(TypedDict):
+    """A send in a batch."""
+
+    type: str
+    club_id: int
+    to_users: list[int]
+    channels: NotRequired[list[Literal["push", "email"]]]
+    template: NotRequired[str | None]
+    data: NotRequired[dict[str, str]]
+    locale: NotRequired[str | None]
+    priority: NotRequired[Literal["bulk", "critical"]]
+    """The lane of the send."""
+    expires_at: NotRequired[str | None]
+    send_at: NotRequired[str | None]
+    collapse_key: NotRequired[str | None]
+    reference: NotRequired[str | None]
+
+
+class StreamBody(TypedDict):
+    """The state of counting, and the queried counts after a change."""
+
+    cursor: str
+    """The value of `since` in the next request."""
+    changed: bool
+    metrics: MetricsBody | None
+    """The body of GET /v1/metrics, if the request has its parameters and counts have changed."""
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    complete: bool
+    generated_at: str
+
+
+class Totals(TypedDict):
+    """Numbers of notifications by status."""
+
+    requested: int
+    duplicates: int
+    """Users that were named more than once in a chunk; they are not counted in `requested`."""
+    queued: int
+    """Notifications that were written for delivery, whatever their later status is."""
+    suppressed: dict[str, int]
+    """By reason."""
+    failed: dict[str, int]
+    """By reason."""
+    held: int
+    """Notifications that wait for the end of quiet hours."""
+    scheduled: int
+    cancelled: int
+    expired: int
+    sent: int
+    delivered: int
+    bounced: int
+    in_flight: int
+    """Requested notifications without a final status."""
+
+
+class TrendingRow(TypedDict):
+    """A category or a club with its counts."""
+
+    type: NotRequired[str]
+    club_id: NotRequired[int]
+    count_total: NotRequired[int]
+    before: NotRequired[int]
+    """The count of the previous window."""
+
+
+class TrendsBody(TypedDict):
+    """The categories or clubs with the most notifications in a window."""
+
+    by: Literal["type", "club_id"]
+    measure: str
+    start: str
+    end: str
+    rows: list[TrendingRow]
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    complete: bool
+    generated_at: str
+
+
+class UserNotification(TypedDict):
+    """A notification of the user, with its status."""
+
+    at: str
+    """The time at which the notification reached its status."""
+    send_id: str
+    channel: str
+    club_id: int
+    type: str
+    status: str
+    reason: str | None
+
+
+class UserNotificationsBody(TypedDict):
+    """A user's notifications, the latest first."""
+
+    user_id: int
+    rows: list[UserNotification]
+    truncated: bool
+    """Whether there are more notifications."""
+    next_cursor: str | None
+    since: str | None
+    """The beginning of the stored log; null: no notification is missing."""
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    complete: bool
+    generated_at: str

@@ -1,0 +1,71 @@
+"""Generates the types of the Python client from the OpenAPI document.
+
+python -m openapi.client_types > client/types.py
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from openapi.document import document
+
+_HEADER = '''"""The bodies of requests and responses.
+
+Generated: python -m openapi.client_types > client/types.py
+"""
+
+from __future__ import annotations
+
+from typing import {names}
+
+
+'''
+_SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+
+
+def client_types() -> str:
+    """Return the source of the module."""
+    components: Mapping[str, Any] = document()["components"]["schemas"]
+    types = "\n\n".join(_defined(name, components[name]) for name in sorted(components))
+    names = [name for name in ("Any", "Literal", "NotRequired", "TypedDict") if re.search(rf"\b{name}\b", types)]
+    return _HEADER.format(names=", ".join(names)) + types
+
+
+def _defined(name: str, schema: Mapping[str, Any]) -> str:
+    if "properties" not in schema:
+        return f"type {name} = {_type(schema)}\n"
+    lines = [f"class {name}(TypedDict):"]
+    if "description" in schema:
+        lines += [f'    """{schema["description"].strip().splitlines()[0]}"""', ""]
+    for field, value in schema["properties"].items():
+        annotation = _type(value)
+        required = field in schema.get("required", ())
+        lines.append(f"    {field}: {annotation if required else f'NotRequired[{annotation}]'}")
+        if "description" in value:
+            lines.append(f'    """{value["description"]}"""')
+    return "\n".join(lines) + "\n"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """Return the Python type of a schema."""
+    if "$ref" in schema:
+        return str(schema["$ref"].rpartition("/")[2])
+    if "anyOf" in schema:
+        return " | ".join(_type(each) for each in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return f"Literal[{', '.join(f'"{value}"' for value in values)}]"
+    match schema.get("type"):
+        case "array":
+            return f"list[{_type(schema['items'])}]"
+        case "object":
+            return f"dict[str, {_type(schema['additionalProperties'])}]"
+        case str() as name:
+            return _SIMPLE[name]
+        case _:
+            return "Any"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(client_types())

@@ -1,0 +1,209 @@
+"""Both clients, against the API in memory over HTTP and against prepared responses."""
+
+import asyncio
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import client
+from client import ApiError, AsyncClient, Client
+from client.calls import KEY
+from devstack.config import ROOT
+from openapi.client_types import client_types
+from tests.support.harness import rest_api
+from tests.support.harness.chain import Chain
+
+FOLDER = Path(client.__file__).parent
+SEND = {"type": "news", "club_id": 1, "to_users": [42, 42]}
+SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
+
+
+@dataclass
+class Caller:
+    """Calls one method of a client; iterators become lists."""
+
+    is_async: bool
+    url: str = "http://api.test"
+    transport: Any = None
+    pauses: list[float] = field(default_factory=list)
+
+    def __call__(self, method: str, *args: Any, **options: Any) -> Any:
+        return asyncio.run(self._async(method, args, options)) if self.is_async else self._sync(method, args, options)
+
+    def _sync(self, method: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        with Client(self.url, key=rest_api.KEY, transport=self.transport, sleep=self.pauses.append) as api:
+            found = getattr(api, method)(*args, **options)
+            return list(found) if hasattr(found, "__next__") else found
+
+    async def _async(self, method: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        async def sleep(seconds: float) -> None:
+            self.pauses.append(seconds)
+
+        async with AsyncClient(self.url, key=rest_api.KEY, transport=self.transport, sleep=sleep) as api:
+            found = getattr(api, method)(*args, **options)
+            return [each async for each in found] if hasattr(found, "__aiter__") else await found
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Caller:
+    return Caller(is_async=request.param)
+
+
+class Script:
+    """Answers requests in turn: a status, a response, or an error."""
+
+    def __init__(self, call: Caller, *answers: int | httpx.Response | Exception) -> None:
+        self.requests: list[httpx.Request] = []
+        self._answers = iter(answers)
+        call.transport = httpx.MockTransport(self._answer)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, httpx.Response) else httpx.Response(answer, json={"detail": "why"})
+
+    @property
+    def keys(self) -> set[str | None]:
+        return {request.headers.get(KEY) for request in self.requests}
+
+
+@pytest.fixture
+def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
+    return rest_api.build(monkeypatch)
+
+
+def test_every_method_works_against_the_api(call: Caller, chain: Chain) -> None:
+    with rest_api.serving() as call.url:
+        send = call("send", **SEND)
+        assert (send["requested"], send["duplicates"]) == (1, 1)
+        batch = call("send_batch", [SEND, SEND | {"to_users": []}])
+        assert [result["status"] for result in batch["results"]] == [202, 400]
+        assert call("get_send", SEND_ID)["totals"]["sent"] == 2
+        assert [row["send_id"] for row in call("sends", club_id=1, limit=1)] == [SEND_ID]
+        assert [row["send_id"] for row in call("user_notifications", 42)] == [SEND_ID]
+        query = {"granularity": "hour", "start": "2026-11-21T12:00:00Z", "end": "2026-11-21T13:00:00Z"}
+        assert [row["count_total"] for row in call("metrics", **query)["rows"]] == [2]
+        assert call("cancel", SEND_ID)["status"] == "cancelling"
+    assert len(chain.producer.produced) == 2
+
+
+def test_refused_request_raises_the_problem_at_once(call: Caller, chain: Chain) -> None:
+    with rest_api.serving() as call.url, pytest.raises(ApiError) as raised:
+        call("send", **SEND | {"to_users": ["x"]})
+    assert raised.value.status == 400
+    assert [error["field"] for error in raised.value.errors] == ["to_users[0]"]
+    assert (call.pauses, chain.producer.produced) == ([], [])
+
+
+def test_lost_answer_is_repeated_as_one_send(call: Caller, chain: Chain) -> None:
+    """The first request is executed, and its response never arrives."""
+    lost = iter([True])
+    with rest_api.serving() as url, httpx.Client(base_url=url, trust_env=False) as http:
+
+        def forward(request: httpx.Request) -> httpx.Response:
+            answer = http.request(request.method, request.url.path, content=request.content, headers=request.headers)
+            if next(lost, False):
+                raise httpx.ReadTimeout("lost")
+            return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
+
+        call.transport = httpx.MockTransport(forward)
+        call("send", **SEND)
+    assert len(chain.producer.produced) == 1
+
+
+def test_each_attempt_has_the_same_key(call: Caller) -> None:
+    script = Script(
+        call,
+        httpx.ConnectError("refused"),
+        httpx.Response(503, headers={"Retry-After": "2"}),
+        httpx.Response(409, headers={"Retry-After": "1000"}),
+        httpx.Response(202, json={}),
+    )
+    call("send", **SEND)
+    assert len(script.requests) == 4
+    assert (len(script.keys), None in script.keys) == (1, False)
+    assert call.pauses[1:] == [2, 30]
+
+
+def test_given_key_is_sent(call: Caller) -> None:
+    script = Script(call, httpx.Response(202, json={}))
+    call("send", idempotency_key="order-4711", **SEND)
+    assert script.keys == {"order-4711"}
+
+
+@pytest.mark.parametrize("answer", [500, httpx.ReadTimeout("slow")])
+def test_last_attempt_raises_its_error(call: Caller, answer: Any) -> None:
+    script = Script(call, *[answer] * 4)
+    with pytest.raises((ApiError, httpx.ReadTimeout), match=r"slow|500: why"):
+        call("send", **SEND)
+    assert len(script.requests) == 4
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
+def test_final_status_is_not_repeated(call: Caller, status: int) -> None:
+    script = Script(call, status)
+    with pytest.raises(ApiError):
+        call("cancel", "s")
+    assert len(script.requests) == 1
+
+
+def test_rows_come_from_all_pages(call: Caller) -> None:
+    def page(rows: list[int], cursor: str | None) -> httpx.Response:
+        return httpx.Response(200, json={"rows": rows, "next_cursor": cursor})
+
+    script = Script(call, page([1, 2], "c"), 503, page([3], None))
+    assert call("sends", club_id=[1, 2], status=None) == [1, 2, 3]
+    assert [str(request.url.query, "ascii") for request in script.requests] == [
+        "club_id=1&club_id=2",
+        *["club_id=1&club_id=2&cursor=c"] * 2,
+    ]
+
+
+def test_send_is_followed_to_its_end(call: Caller) -> None:
+    def read(*, complete: bool) -> httpx.Response:
+        return httpx.Response(200, json={"complete": complete})
+
+    Script(call, 404, read(complete=False), read(complete=True))
+    assert [send["complete"] for send in call("follow", "s", poll_s=7)] == [False, True]
+    assert call.pauses == [7, 7]
+
+
+def test_following_ends_at_its_time_limit(call: Caller) -> None:
+    Script(call, 404)
+    with pytest.raises(TimeoutError, match="s has not ended"):
+        call("follow", "s", timeout_s=0)
+
+
+def test_names_in_a_path_are_quoted(call: Caller) -> None:
+    script = Script(call, httpx.Response(200, json={}))
+    call("get_send", "a/b?c")
+    assert script.requests[0].url.raw_path == b"/v1/sends/a%2Fb%3Fc"
+
+
+def test_types_are_generated_from_the_document() -> None:
+    assert (FOLDER / "types.py").read_text() == client_types(), "python -m openapi.client_types > client/types.py"
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    def methods(kind: Callable[..., Any]) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert methods(Client) == methods(AsyncClient)
+
+
+def test_package_needs_httpx_only() -> None:
+    project = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]
+    assert [requirement.partition(">")[0] for requirement in project["dependencies"]] == ["httpx"]
+    script = "import sys; sys.path.insert(0, sys.argv[1]); import client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not {"masscomm", "functions", "openapi", "pydantic", "aiohttp", "boto3"} & imported
