@@ -346,8 +346,7 @@ def _reach(build: BuildRequested, user: User | None) -> User | Decision:
     return user if CHANNELS[build.channel].reaches(user) else _NO_ADDRESS
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(NamedTuple):
     """The messages of recipients at positions [start, end)."""
 
     start: int
@@ -357,8 +356,7 @@ class Part:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """The messages and decisions of a record before they are compared with the decision log."""
 
     item: Item[BuildRequested]

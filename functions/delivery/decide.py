@@ -6,7 +6,6 @@ deferred   a row may still be missing in the directory, or an endpoint of a new 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import NamedTuple
@@ -34,12 +33,11 @@ class Wait(Enum):
     ENDPOINT = "an endpoint from the device registrar"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DirectoryView:
+class DirectoryView(NamedTuple):
     """The directory's rows about the users of a record, and the state of its send, at one moment."""
 
     settings: Mapping[int, UserSettings]
-    devices: Mapping[int, Sequence[Device]] = field(default_factory=dict)
+    devices: Mapping[int, Sequence[Device]] = {}
     # The current rows of the users of a delayed record, which may have changed since it was built; None for any other
     # record.
     users: Mapping[int, User] | None = None
@@ -47,7 +45,7 @@ class DirectoryView:
     suppressed: Collection[str] = ()
     # The decisions for users in quiet hours: held until quiet hours end, or expired if the notification expires before
     # that.
-    quiet: Mapping[int, Decision] = field(default_factory=dict)
+    quiet: Mapping[int, Decision] = {}
     # Whether the directory is complete up to the send's time, so that a row that is absent now does not arrive later.
     absence_is_confirmed: bool = False
     # Whether the send of the record is cancelled.
@@ -123,8 +121,7 @@ def endpoint_due_s(devices: Sequence[Device], now_ms: int) -> float:
     return max(changed_ms, default=0) / 1000 + REGISTRAR_WAIT_S - now_ms / 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rules:
+class _Rules(NamedTuple):
     delivery: DeliveryRequested
     view: DirectoryView
     now_ms: int

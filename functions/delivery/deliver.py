@@ -278,7 +278,7 @@ class Deliver:
                 rows.append(row)
         return RecordDelivery(
             item=item,
-            question=replace(_question(item), rows=rows),
+            question=_question(item)._replace(rows=rows),
             lease=RenewingLease(self.ledger, self.clock, item.value.record_id, lease),
             done=done,
             invocation_s=batch.remaining_s,
@@ -335,7 +335,7 @@ class Deliver:
                     confirmation.confirm(min(record.delivery.timestamp, self.clock.now_ms()))
                 except Retry as error:
                     record.errors.add(str(error))
-        questions = [replace(record.question, rows=rows) for record, rows in records.items()]
+        questions = [record.question._replace(rows=rows) for record, rows in records.items()]
         try:
             views = self._directory_look_up.views(questions)
             views = self._with_endpoints(list(records), questions, views)
@@ -364,7 +364,7 @@ class Deliver:
                 break
             self.clock.sleep(REGISTRAR_POLL_S)
             devices |= self.directory.devices(pending)
-        return [replace(view, devices=devices, awaits_endpoints=False) for view in views]
+        return [view._replace(devices=devices, awaits_endpoints=False) for view in views]
 
     def _finish(
         self,

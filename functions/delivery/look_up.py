@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from functions.delivery.decide import DirectoryView, address_of
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S, quiet_decisions, users_to_recheck
@@ -16,8 +17,7 @@ from masscomm.stores.cancellations import Cancellations, send_of
 from masscomm.stores.retry_schedule import RetrySchedule
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(NamedTuple):
     """A record, and the indices of its recipients to look up."""
 
     delivery: DeliveryRequested

@@ -2,7 +2,7 @@
 the decisions, produce.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from functions.preference_checker import plan
@@ -49,7 +49,7 @@ class CheckPreferences:
         cancelled = self.cancellations.cancelled({send_of(item.value.request) for item in items})
         for item in items:
             if send_of(item.value.request) in cancelled:
-                item.value = replace(item.value, cancelled=True)
+                item.value = item.value._replace(cancelled=True)
             batch.attempt(item, partial(self._admit, batch, item, pending))
         for item, view in LookUp(directory=self.directory, clock=self.clock).views(pending, batch.remaining_s):
             batch.attempt(item, partial(self._check, batch, item, view))

@@ -1,8 +1,9 @@
 """Reads the request (recipients to decide about) in a consumed record."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
+from typing import NamedTuple
 
 from masscomm.chain.chunks import SEND_AT, chunk_of, fault_of_send, lane_of_send, recheck_of
 from masscomm.domain.ids import others_id
@@ -21,8 +22,7 @@ from masscomm.observability.metric_names import REPEATED_RECIPIENTS
 _CONTENT = tuple(name for name in CARRIED if name not in ("timestamp", "expires_at"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
+class Chunk(NamedTuple):
     """The request in a consumed record: the recipients of a send's chunk, or of a recheck record."""
 
     request: RecheckRequested
@@ -47,9 +47,8 @@ class Chunk:
         """Return the chunk under another id, because decisions about other users are already recorded under its own
         id.
         """
-        return replace(
-            self, request=replace(self.request, record_id=others_id(self.request.record_id, self.request.user_ids))
-        )
+        record_id = others_id(self.request.record_id, self.request.user_ids)
+        return self._replace(request=replace(self.request, record_id=record_id))
 
 
 def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:

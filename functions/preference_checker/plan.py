@@ -6,7 +6,7 @@ All functions are pure: none reads a clock, a store or a topic.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -48,8 +48,7 @@ class Recipient(NamedTuple):
     unconfirmed: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class DirectoryView:
+class DirectoryView(NamedTuple):
     """The directory's rows for the users of a request. `unconfirmed` has the users with a missing row that may still
     arrive.
     """
@@ -117,8 +116,7 @@ class RangeOutcomes(NamedTuple):
     outcomes: Sequence[RecipientOutcome]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """The records that follow from a request.
 
     Delayed parts are stored before any record is produced, so that a crash in between loses no recipient.
@@ -140,7 +138,7 @@ def continue_at_send_at(chunk: Chunk, now_ms: int) -> Chunk:
     if not _is_due(chunk, now_ms) or chunk.send_at is None:
         return chunk
     parts = after_send_at(chunk.request, chunk.send_at)
-    return replace(chunk, request=parts[0], send_at=None) if len(parts) == 1 else chunk
+    return chunk._replace(request=parts[0], send_at=None) if len(parts) == 1 else chunk
 
 
 def plan_without_look_up(chunk: Chunk, now_ms: int) -> Plan | None:

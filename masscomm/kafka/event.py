@@ -6,12 +6,10 @@ Source: AWS Lambda developer guide, "Using Lambda with Amazon MSK" and "Partial 
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True)
-class KafkaRecord:
+class KafkaRecord(NamedTuple):
     """One record of a topic, with its original bytes."""
 
     topic: str
@@ -21,7 +19,7 @@ class KafkaRecord:
     key: bytes | None = None
     # The bytes of the value; None in a tombstone.
     value: bytes | None = None
-    headers: tuple[tuple[str, bytes], ...] = field(default=())
+    headers: tuple[tuple[str, bytes], ...] = ()
 
     def header(self, name: str) -> bytes | None:
         """Return the value of the last header with that name, as Kafka's lastHeader does; None if there is none."""

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import batched
-from typing import Any
+from typing import Any, NamedTuple
 
 from masscomm import environment, fast_json
 from masscomm.untrusted import mask, masked
@@ -41,8 +41,7 @@ _DAEMON = "127.0.0.1:2000"
 type Headers = Iterable[tuple[str, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """A position in a trace: the trace, and the parent of the next span."""
 
     # The id of the trace: 32 hexadecimal digits.

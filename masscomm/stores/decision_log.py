@@ -14,9 +14,8 @@ is recorded. The delivery ledger detects a producer that reused such a record's 
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.preferences import Decision
@@ -24,8 +23,7 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decisions:
+class Decisions(NamedTuple):
     """The decisions about the recipients of one record."""
 
     # The positions (indices in the send's list of users) and the user ids of all recipients.
@@ -111,7 +109,7 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
             for position, place in zip(now.positions, index, strict=True)
             if place
         }
-    return replace(now, by_channel=by_channel, parts=tuple((start, end) for start, end in document["parts"]))
+    return now._replace(by_channel=by_channel, parts=tuple((start, end) for start, end in document["parts"]))
 
 
 def _decision(text: Sequence[Any], version: int | None) -> Decision:

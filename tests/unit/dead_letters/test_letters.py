@@ -82,7 +82,7 @@ def test_replay_keeps_first_position_and_the_producers_headers() -> None:
     assert [name for name, _ in replayed if "source" not in name] == ["trace", REPLAYED]
     twice = replay_headers(dead_letter_headers(repeat, Bad("invalid", "bad"), "builder"), "dead-letter-0@30")
     assert [value for name, value in twice if name == REPLAYED] == [b"dead-letter-0@30"]
-    assert original_position(replace(repeat, headers=tuple(twice))) == ("send.api", 2, 9, 77)
+    assert original_position(repeat._replace(headers=tuple(twice))) == ("send.api", 2, 9, 77)
 
 
 def test_a_payload_is_decoded_once_its_schema_is_known() -> None:
