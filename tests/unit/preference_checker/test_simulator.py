@@ -5,11 +5,11 @@ import pytest
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, RESULTS, is_simulated, simulate
 from masscomm.domain.statuses import TERMINAL
-from masscomm.domain.users import User, UserSettings
+from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from tests.support.harness.chain import NOW, results_of, send
 from tests.support.harness.preference_checker import Checker
-from tests.unit.preference_checker.test_check_preferences import BEHIND
 
+BEHIND = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
 DELIVERED, OPTED_OUT, ABSENT, BOUNCED, UNUSED = (FIRST_ID + number for number in (1, 10, 12, 30, 999))
 
 
