@@ -117,7 +117,8 @@ def post_batch(request: rest.Request) -> Response:
     requests = use_cases.requests
     batch = parse_batch(document, requests.clock, lambda send: _check(request, send))
     if batch.club_id is None:  # No send is accepted, so there is no request to repeat.
-        return Response(HTTPStatus.OK, JSON, json.dumps(batch.body(requests.new_identity())))
+        refused = json.dumps(batch.body(requests.new_identity()), ensure_ascii=False)
+        return Response(HTTPStatus.OK, JSON, refused)
     logs.note(club_id=batch.club_id)
     caller, limits = _caller(request), dict[str, str]()
 
@@ -138,7 +139,8 @@ def post_batch(request: rest.Request) -> Response:
             execute=execute,
         )
     )
-    return Response(HTTPStatus.OK, JSON, json.dumps(batch.body(answer.identity)), limits | _replayed(answer))
+    body = json.dumps(batch.body(answer.identity), ensure_ascii=False)
+    return Response(HTTPStatus.OK, JSON, body, limits | _replayed(answer))
 
 
 def _check(request: rest.Request, send: "SendRequest") -> None:

@@ -27,10 +27,14 @@ from functions.send_handler.request_send import (
 from masscomm.clock import Clock
 from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
-from masscomm.http.problem import Problem, ProblemBody
+from masscomm.http.problem import FieldError, Problem, ProblemBody
 from masscomm.observability import logs
 
 logger = logs.logger("send_handler")
+
+# Bounds of the problem of one send, so that the response to the worst batch is below Lambda's limit of 6 MB.
+_ERRORS_A_SEND = 5
+_LONGEST_NAME = 100
 
 
 class SmallSend(SendRequest):
@@ -134,8 +138,13 @@ def _checked(document: Any, clock: Clock, check: Callable[[SendRequest], None]) 
         send = parse_request(document, clock, SmallSend)
         check(send)
     except Problem as problem:
-        return problem
+        return _shortened(problem)
     return send
+
+
+def _shortened(problem: Problem) -> Problem:
+    errors = [FieldError(each.field[:_LONGEST_NAME], each.message) for each in problem.errors[:_ERRORS_A_SEND]]
+    return Problem(problem.status, problem.detail[: 2 * _LONGEST_NAME], errors=errors)
 
 
 def _at(send: SendRequest, identity: SendIdentity, index: int) -> tuple[SendRequest, SendIdentity] | Problem:

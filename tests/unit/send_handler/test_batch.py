@@ -140,3 +140,14 @@ def test_the_largest_batch_is_accepted(api: SendApi) -> None:
     _, body, _ = post(api, *[VALID | {"to_users": [user]} for user in range(1, BATCH_SENDS + 1)])
     assert (body["accepted"], len(set(ids(body)))) == (BATCH_SENDS, BATCH_SENDS)
     assert len(api.sends()) == BATCH_SENDS
+
+
+def test_response_to_the_worst_batch_fits_into_lambdas_limit(api: SendApi) -> None:
+    """Each send has as many errors as are reported, with names in the characters that take the most bytes."""
+    worst = VALID | {"to_users": ["x"] * BATCH_RECIPIENTS} | {"\U0001f600" * 200 + str(n): 1 for n in range(5)}
+    _, body, _ = post(api, *[worst] * BATCH_SENDS)
+    assert body["refused"] == BATCH_SENDS
+    assert len(json.dumps(body, ensure_ascii=False).encode()) < 5_000_000
+    names = {f"\U0001f600{n}" * 50: 1 for n in range(10)}
+    _, body, _ = post(api, *[names] * BATCH_SENDS)
+    assert len(json.dumps(body, ensure_ascii=False).encode()) < 5_000_000
