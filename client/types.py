@@ -20,6 +20,32 @@ class AcceptedBody(TypedDict):
     links: Links
 
 
+class AuditBody(TypedDict):
+    """Entries of the audit log, the latest first."""
+
+    rows: list[AuditRow]
+    truncated: bool
+    """Whether there are more entries."""
+    next_cursor: str | None
+    generated_at: str
+
+
+class AuditRow(TypedDict):
+    """An action of a principal."""
+
+    at: str
+    club_id: int | None
+    """null: every club."""
+    principal: str
+    """The id of an API key, or `operator:` and a name."""
+    action: str
+    subject: str
+    """The id of the send or key, the position of the dead letter, or the digest of the address."""
+    result: str
+    """ok, or failed: the action may have had a part of its effect."""
+    detail: str
+
+
 class BatchBody(TypedDict):
     """The results of a batch."""
 
