@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from devstack.config import ROOT
+from openapi.document import OPERATIONS
 from tests.support.harness import rest_api
 
 DOCUMENT = ROOT / "docs" / "openapi" / "masscomm.json"
@@ -43,4 +44,4 @@ def test_no_response_differs_from_the_document(
             check=False,
         )
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
-    assert "9/9" in done.stdout
+    assert f"Tested: {len(OPERATIONS)}" in done.stdout
