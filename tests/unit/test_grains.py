@@ -63,7 +63,7 @@ def test_an_added_grain_is_counted_and_compared(lists: dict[str, Any]) -> None:
     assert lists["required"] == tables
     assert lists["compared"] == dict(zip(tables, (60, 900, 3_600, 86_400), strict=True))
     assert re.findall(r"insert into (counts_\w+)", lists["merged"]) == tables
-    assert "date_bin('900 seconds'" in lists["merged"]
+    assert "minute_s / 900 * 900" in lists["merged"]
 
 
 def test_each_grain_has_a_table() -> None:
