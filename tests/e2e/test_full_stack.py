@@ -165,7 +165,7 @@ def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, 
     assert f"    .venv/bin/{FIRST_COMMAND}\n" in page
     assert FIRST_COMMAND in (ROOT / "README.md").read_text()
     shown = masscomm(config, *shlex.split(FIRST_COMMAND)[1:])
-    assert "push to user 42, device 420" in shown
+    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d push to user 42, device 420", shown, re.MULTILINE), shown
     assert re.search(r"^  Hello\n  It works\.$", shown, re.MULTILINE), shown
 
     inbox = masscomm(config, "inbox", "--user", "42")
