@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check faults nightly spark-next faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
+.PHONY: help setup browser run demo test check faults nightly spark-next faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
@@ -27,8 +27,12 @@ check: setup ## lint, format, types, layers, prose
 
 # One worker runs the tests with a whole stack and waits for servers half of its time; two processors can run two more.
 TEST_WORKERS ?= 3
-test: check infra/cdk/node_modules/.package-lock.json ## every check and every test, servers included
+test: check browser infra/cdk/node_modules/.package-lock.json ## every check and every test, servers included
+	npm test --prefix web --silent
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
+
+browser: setup
+	@$(PYTHON) devstack/setup.py --browser
 
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short

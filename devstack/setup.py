@@ -30,6 +30,9 @@ CLASSES = os.path.join(WORK, "classes")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
 # The plug-in for MSK Connect: Debezium, and the configuration provider with which its workers read a secret.
 CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
+# The web console, and the folder of its built files.
+WEB = os.path.join(ROOT, "web")
+CONSOLE = os.path.join(WEB, "dist")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 NODE_MAJOR = 20
@@ -106,7 +109,7 @@ def find_node() -> str:
 
 
 def check_prerequisites() -> "dict[str, str]":
-    """Return the paths of the prerequisites: python, java_home, node, mvn, make. Raises SetupError with a line for
+    """Return the paths of the prerequisites: python, java_home, node, npm, mvn, make. Raises SetupError with a line for
     each problem.
     """
     problems = []
@@ -116,7 +119,7 @@ def check_prerequisites() -> "dict[str, str]":
             found[name] = finder()
         except SetupError as error:
             problems.append(str(error))
-    for tool, title in (("mvn", "Maven"), ("make", "make")):
+    for tool, title in (("npm", "npm (of Node.js)"), ("mvn", "Maven"), ("make", "make")):
         path = shutil.which(tool)
         if path:
             found[tool] = path
@@ -367,6 +370,44 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
     return True
 
 
+def make_console(steps: Steps, npm: str) -> bool:
+    """Build the web console. Return whether anything had to be done."""
+    sources = [os.path.join(WEB, name) for name in sorted(os.listdir(WEB)) if os.path.isfile(os.path.join(WEB, name))]
+    for folder in ("src", "public"):
+        for path, folders, names in os.walk(os.path.join(WEB, folder)):
+            folders.sort()
+            # schema.ts is generated from the API's description.
+            sources += [os.path.join(path, name) for name in sorted(names) if name != "schema.ts"]
+    stamp = digest(os.path.join(ROOT, "docs", "openapi", "masscomm.json"), *sources)
+    if fresh(CONSOLE, stamp):
+        return False
+    steps.report("console: building")
+    lock = digest(os.path.join(WEB, "package-lock.json"))
+    modules = os.path.join(WEB, "node_modules")
+    if not fresh(modules, lock):
+        install = [npm, "ci", "--prefix", WEB, "--no-audit", "--no-fund", "--loglevel=error"]
+        steps.run("console", install, dict(os.environ))
+        write_stamp(modules, lock)
+    steps.run("console", [npm, "run", "build", "--prefix", WEB], dict(os.environ))
+    write_stamp(CONSOLE, stamp)
+    return True
+
+
+def make_browser(steps: Steps) -> bool:
+    """Install Debian's Chromium for the browser tests, if there is no browser and this user may install packages.
+    Return whether it was installed.
+    """
+    if os.environ.get("CHROME_PATH") or shutil.which("chromium"):
+        return False
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise SetupError("Chromium is needed by the tests of the console: install it, or set CHROME_PATH.")
+    steps.report("browser: installing Debian's chromium")
+    steps.run("browser", ["apt-get", "update"], dict(os.environ))
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    steps.run("browser", ["apt-get", "install", "-y", "--no-install-recommends", "chromium"], environment)
+    return True
+
+
 def main() -> int:
     """Check the prerequisites, then build the missing parts. Return exit status 0, or 1 after printing the problem."""
     try:
@@ -404,7 +445,14 @@ def main() -> int:
             steps.together(*[maker(folder, lock) for folder, lock in wanted])
             return False
 
-        steps.together(("jars", jars), ("environments", environments))
+        wanted_steps = [
+            ("jars", jars),
+            ("environments", environments),
+            ("console", lambda: make_console(steps, found["npm"])),
+        ]
+        if "--browser" in sys.argv:
+            wanted_steps.append(("browser", lambda: make_browser(steps)))
+        steps.together(*wanted_steps)
         install_project()
     except SetupError as error:
         print(error, file=sys.stderr)

@@ -40,6 +40,15 @@ MAX_IN_FLIGHT = 200
 ACCOUNT = "000000000000"
 API_ID = "local"
 STAGE = "local"
+# The headers of the console's files. Its scripts and styles are files of its own, and it calls this API only.
+CONSOLE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+        " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
 # Headers of the connection, which only the HTTP server of this process may set.
 HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
@@ -130,6 +139,7 @@ class Gateway:
         timeout_s: The seconds that the gateway waits for a function. The invocation itself continues after that, as in
             Lambda.
         max_in_flight: The maximum number of concurrent requests; further requests are throttled.
+        console: The folder of the built console, which is served at `/`; None: there is no console.
     """
 
     def __init__(
@@ -143,6 +153,7 @@ class Gateway:
         metrics: Callable[[], tuple[bytes, str]] | None = None,
         timeout_s: float = INTEGRATION_TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
+        console: Path | None = None,
     ) -> None:
         self._routes = sorted(routes, key=lambda route: route.weight)
         self._invoke = invoke
@@ -152,6 +163,7 @@ class Gateway:
         self._authorize = authorize
         self._timeout_s = timeout_s
         self._max_in_flight = max_in_flight
+        self._console = console
         self._in_flight = 0
         self._running: set[asyncio.Task[InvocationResponse]] = set()
         self._runner: web.AppRunner | None = None
@@ -169,6 +181,11 @@ class Gateway:
             application.router.add_get("/-/api", self._serve_page)
         if self._metrics is not None:
             application.router.add_get("/metrics", partial(self._serve_metrics, self._metrics))
+        if self._console is not None:
+            application.router.add_get("/", partial(self._serve_console, self._console / "index.html"))
+            application.router.add_get("/icon.svg", partial(self._serve_console, self._console / "icon.svg"))
+            application.router.add_static("/assets", self._console / "assets")
+            application.on_response_prepare.append(_add_console_headers)
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(
             application, access_log=None, max_line_size=_READ_HEAD_BYTES, max_field_size=_READ_HEAD_BYTES
@@ -205,6 +222,11 @@ class Gateway:
     async def _serve_metrics(metrics: Callable[[], tuple[bytes, str]], _request: web.Request) -> web.Response:
         page, content_type = await asyncio.to_thread(metrics)
         return web.Response(body=page, headers={"Content-Type": content_type})
+
+    @staticmethod
+    async def _serve_console(file: Path, _request: web.Request) -> web.FileResponse:
+        # The page names the files of this build, so a browser must ask for it each time.
+        return web.FileResponse(file, headers={"Cache-Control": "no-cache"})
 
     async def _serve(self, request: web.Request) -> web.Response:
         if len(request.raw_path) + sum(len(value) for value in request.headers.values()) > MAX_HEAD_BYTES:
@@ -265,6 +287,11 @@ class Gateway:
         if not task.cancelled():
             # Reading the exception prevents asyncio from logging it as unhandled.
             task.exception()
+
+
+async def _add_console_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    if isinstance(response, web.FileResponse):
+        response.headers.update(CONSOLE_HEADERS)
 
 
 def proxy_event(

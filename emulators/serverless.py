@@ -15,6 +15,7 @@ The configuration is a JSON file:
     bulk_nice           optional: niceness of the bulk functions' processes; 0 as in Lambda, where each function has a
                         share of a processor of its own
     development_key     optional: the SHA-256, in hex, of an API key that has every club and scope
+    console             optional: the folder of the built web console
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, DirectoryPath, Field
 
 from emulators.event_source import EventSourceMapping
 from emulators.event_source.kafka import KafkaDestination, KafkaSource
@@ -66,6 +67,7 @@ class ServerlessConfig(BaseModel):
     schedule_s: float | None = Field(default=None, gt=0)
     bulk_nice: int = Field(default=0, ge=0, le=19)
     development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    console: DirectoryPath | None = None
 
 
 def key_authorizer(config: ServerlessConfig) -> KeyAuthorizer:
@@ -107,6 +109,7 @@ class Serverless:
             status=self.status,
             metrics=self.metrics,
             authorize=key_authorizer(config),
+            console=config.console,
         )
         self._lines = FunctionLines(config.log_dir)
         self._scraping = threading.Lock()

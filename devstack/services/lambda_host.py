@@ -9,6 +9,8 @@ from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import Service, answers, function_environment
 from masscomm.stores.api_keys import digest_of
 
+# The built web console (devstack/setup.py).
+CONSOLE = ROOT / "web" / "dist"
 # The interval of the schedule in seconds. EventBridge's shortest interval is a minute, which is long for trials on one
 # machine.
 SCHEDULE_S = 15.0
@@ -29,6 +31,7 @@ def service(config: StackConfig) -> Service:
         "schedule_s": SCHEDULE_S,
         "bulk_nice": config.bulk_nice,
         "development_key": digest_of(config.api_key),
+        "console": str(CONSOLE),
         "log_dir": str(config.state_dir / "logs" / "functions"),
     }
     return Service(

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import httpx
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
+from playwright.sync_api import expect
 
 from devstack import process
 from devstack.cli import FIRST_COMMAND
@@ -30,6 +32,7 @@ from devstack.loopback import exposed
 from devstack.services import all_services
 from devstack.state import RunState
 from devstack.terminal import Terminal
+from tests.support.harness.console import PATIENCE_MS, open_console
 from tests.support.servers.localstack_client import localstack_client
 
 MEMORY_LIMIT_MB = 4096
@@ -182,6 +185,74 @@ def test_ended_send_is_listed_and_cannot_be_cancelled(config: StackConfig) -> No
     assert json.loads(masscomm(config, "sends", "show", send_id))["totals"]["in_flight"] == 0
     assert "in flight" in masscomm(config, "sends", "watch", send_id)
     assert "409" in masscomm(config, "sends", "cancel", send_id, status=1)
+
+
+def test_console_sends_once_and_follows_the_send_to_its_end(config: StackConfig) -> None:
+    """Runs after the demo, which seeds the users. The last of them is unknown."""
+    with open_console(config.gateway_url, config.api_key) as console:
+        assert config.api_key not in console.page.url
+        console.compose("42 1-20 999999999", title="From the console", body="Seen in a browser.")
+        console.page.get_by_role("button", name="Send to 21 recipients").dblclick()
+        send_id = console.accepted()
+        console.wait_for_state("Ended")
+        posts = [each for each in console.requests if each.method == "POST"]
+        assert len({each.headers["idempotency-key"] for each in posts}) == 1
+        assert console.page.get_by_test_id("sum").get_attribute("data-sum") == "21"
+        totals = json.loads(masscomm(config, "sends", "show", send_id))["totals"]
+        assert console.count("sent") + console.count("delivered") == totals["sent"] + totals["delivered"] > 0
+        assert console.count("suppressed") == sum(totals["suppressed"].values()) > 0
+        expect(console.page.get_by_text("The user is not known")).to_be_visible()
+        assert "Seen in a browser." in masscomm(config, "inbox", "--user", "42")
+        assert console.errors == []
+        assert console.violations() == []
+
+
+def test_console_cancels_a_scheduled_send(config: StackConfig) -> None:
+    with open_console(config.gateway_url, config.api_key) as console:
+        page = console.page
+        page.get_by_label("Later").check()
+        page.get_by_label("Time", exact=True).fill(f"{datetime.now() + timedelta(hours=3):%Y-%m-%dT%H:%M}")  # noqa: DTZ005 - local
+        console_zone = page.get_by_label("Time zone").input_value()
+        assert console_zone
+        page.get_by_label("Title").fill("Later")
+        page.get_by_label("Text").fill("Never published.")
+        page.get_by_role("textbox", name="Recipients").fill("1-5")
+        page.get_by_role("button", name="Review").click()
+        page.get_by_role("button", name="Send to 5 recipients").click()
+        console.accepted()
+        console.wait_for_state("Live")
+        page.get_by_role("button", name="Cancel this send").click()
+        page.get_by_role("button", name="Cancel the send").click()
+        expect(page.get_by_test_id("cancellation")).to_be_visible(timeout=PATIENCE_MS)
+        assert console.errors == []
+
+
+def test_console_shows_each_page_without_serious_violations(config: StackConfig) -> None:
+    """Runs after the demo, which has requested sends of club 1."""
+    with open_console(config.gateway_url, config.api_key, dark=True) as console:
+        for path, ready in (
+            ("#/", console.page.get_by_role("button", name="Review")),
+            ("#/sends", console.page.get_by_role("table")),
+            ("#/metrics", console.page.get_by_role("table")),
+            ("#/users/42", console.page.get_by_role("table")),
+        ):
+            console.page.goto(f"{console.url}/{path}")
+            expect(ready).to_be_visible(timeout=PATIENCE_MS)
+            assert console.violations() == [], path
+        assert console.errors == []
+
+
+def test_console_hides_the_sends_of_another_tenant(config: StackConfig) -> None:
+    """Runs after the demo, which has requested sends of club 1."""
+    output = masscomm(config, "keys", "create", "--name", "console", "--club", "2", "--scope", "read")
+    (key,) = re.findall(r"mc_[a-z0-9]+", output)
+    (foreign,) = json_lines(masscomm(config, "sends", "list", "--club", "1", "-n", "1", "--json"))
+    with open_console(config.gateway_url, key) as console:
+        console.page.goto(f"{console.url}/#/sends/{foreign['send_id']}")
+        expect(console.page.get_by_text("There is no send with this id.")).to_be_visible(timeout=PATIENCE_MS)
+        console.page.goto(f"{console.url}/#/sends?club=1")
+        expect(console.page.get_by_role("alert")).to_contain_text("403", timeout=PATIENCE_MS)
+        assert foreign["send_id"] not in console.page.content()
 
 
 def json_lines(text: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from tests.support import prose
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
 # Paths that commands create; the repository does not have them.
-MADE = ("infra/package", "infra/cdk/node_modules")
+MADE = ("infra/package", "infra/cdk/node_modules", "web/node_modules", "web/dist")
 # The name of a secret, which looks like a path.
 NO_PATHS = {"masscomm/monolith"}
 FOLDERS = sorted({name.split("/")[0] for name in prose.files_of_repository() if "/" in name and name[0] != "."})

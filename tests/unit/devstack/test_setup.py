@@ -24,6 +24,7 @@ def tools(tmp_path: Path) -> Tools:
         javac: bool = True,
         maven: bool = True,
         node: str | None = "v20.0.0",
+        npm: bool = True,
     ) -> Path:
         # The layout of a JDK: its home is the parent of java's folder.
         folder = tmp_path / "jdk" / "bin"
@@ -43,6 +44,8 @@ def tools(tmp_path: Path) -> Tools:
             program("mvn", "exit 0")
         if node:
             program("node", f"echo {node}")
+        if npm:
+            program("npm", "exit 0")
         return folder
 
     return make
@@ -74,6 +77,7 @@ def test_complete_setup_prints_nothing(tools: Tools) -> None:
         ({"java": "1.8.0_402"}, "JDK 17 is needed and the java of PATH is 8:"),
         ({"java": None}, "JDK 17 is needed and no java is on PATH"),
         ({"javac": False}, "has no javac"),
+        ({"npm": False}, "npm (of Node.js) is needed and npm is not on PATH"),
         ({"maven": False}, "Maven is needed and mvn is not on PATH"),
         ({"node": None}, "Node.js 20 or newer is needed and no node is on PATH"),
         ({"node": "v18.20.4"}, "Node.js 20 or newer is needed and the node of PATH is 18:"),
@@ -133,6 +137,8 @@ def test_no_lock_file_or_pom_names_a_registry() -> None:
     assert locks
     assert poms
     assert [lock.name for lock in locks if "://" in lock.read_text()] == []
+    # npm's lock files also have addresses at which authors accept donations.
+    assert '"resolved"' not in (ROOT / "web" / "package-lock.json").read_text()
     named = [
         pom for pom in poms if any(tag in pom.read_text() for tag in ("<repository>", "<pluginRepository>", "<url>"))
     ]

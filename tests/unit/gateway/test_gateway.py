@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -73,6 +74,33 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+async def test_gateway_serves_the_console_without_a_key(tmp_path: Path) -> None:
+    (tmp_path / "assets").mkdir()
+    for name in ("index.html", "icon.svg", "assets/index-1.js"):
+        (tmp_path / name).write_text(name)
+    function = Function({"statusCode": 200, "body": "of the function"})
+    async with serving(function, console=tmp_path) as client:
+        page = await client.get("/", headers={"x-api-key": ""})
+        script = await client.get("/assets/index-1.js")
+        assert (page.text, script.text) == ("index.html", "assets/index-1.js")
+        for response in (page, script):
+            policy = response.headers["content-security-policy"]
+            assert "script-src 'self';" in policy
+            assert "unsafe" not in policy
+            assert response.headers["x-content-type-options"] == "nosniff"
+        assert (page.headers["content-type"], page.headers["cache-control"]) == ("text/html", "no-cache")
+        for outside in ("/assets/../../secret", "/assets/%2e%2e/%2e%2e/secret", "/assets/"):
+            assert (await client.get(outside)).status_code in (403, 404)
+        api = await client.get("/v1/sends/7")
+        assert api.text == "of the function"
+        assert "content-security-policy" not in api.headers
+
+
+async def test_without_a_console_the_root_is_no_route() -> None:
+    async with serving(Function()) as client:
+        assert (await client.get("/")).json() == MISSING_TOKEN
 
 
 async def test_the_event_is_a_rest_proxy_event() -> None:

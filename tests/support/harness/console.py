@@ -1,0 +1,87 @@
+"""The web console in a real Chromium, driven by Playwright."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from playwright.sync_api import ConsoleMessage, Page, Request, expect, sync_playwright
+
+from devstack.config import ROOT
+
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+# The time for the metrics job to count a batch on a loaded machine, in milliseconds.
+PATIENCE_MS = 60_000
+_SERIOUS = ("serious", "critical")
+
+
+@dataclass
+class Console:
+    """One tab of a browser, and what it requested and logged."""
+
+    page: Page
+    url: str
+    # The errors that the page logged, violations of its Content-Security-Policy included.
+    errors: list[str] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+
+    def compose(self, recipients: str, *, title: str, body: str, type: str = "announcement") -> None:
+        """Fill in a send and go to its review."""
+        self.page.goto(f"{self.url}/#/")
+        self.page.get_by_label("Category").fill(type)
+        self.page.get_by_label("Title").fill(title)
+        self.page.get_by_label("Text").fill(body)
+        self.page.get_by_role("textbox", name="Recipients").fill(recipients)
+        self.page.get_by_role("button", name="Review").click()
+
+    def accepted(self) -> str:
+        """Wait for the page of the send that was accepted. Returns the send's id."""
+        self.page.wait_for_url(re.compile(r"#/sends/"), timeout=PATIENCE_MS)
+        return self.page.get_by_test_id("send-id").inner_text()
+
+    def count(self, status: str) -> int:
+        """Return the number of notifications that the bar shows in a status."""
+        return int(self.page.locator(f"li[data-status={status}]").get_attribute("data-count") or "")
+
+    def wait_for_state(self, text: str) -> None:
+        expect(self.page.get_by_test_id("state")).to_have_text(text, timeout=PATIENCE_MS)
+
+    def violations(self) -> list[str]:
+        """Return the serious violations of accessibility rules on this page, as axe-core finds them."""
+        self.page.evaluate(AXE.read_text())
+        found = self.page.evaluate("axe.run().then(result => result.violations)")
+        return [
+            f"{each['id']}: {each['help']}: {node['html'][:200]}"
+            for each in found
+            if each["impact"] in _SERIOUS
+            for node in each["nodes"]
+        ]
+
+
+@contextmanager
+def open_console(url: str, key: str, *, dark: bool = False, locale: str = "en-GB") -> Iterator[Console]:
+    """Open the console in a new browser, with an API key in the address, as `make run` prints it."""
+    executable = os.environ.get("CHROME_PATH") or shutil.which("chromium")
+    assert executable, "no browser: install chromium, or set CHROME_PATH"
+    with sync_playwright() as playwright:
+        # Chromium's sandbox does not start for root.
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        context = browser.new_context(locale=locale, color_scheme="dark" if dark else "light")
+        page = context.new_page()
+        console = Console(page, url)
+
+        def log(message: ConsoleMessage) -> None:
+            if message.type == "error":
+                console.errors.append(message.text)
+
+        page.on("console", log)
+        page.on("pageerror", lambda error: console.errors.append(str(error)))
+        page.on("request", lambda request: console.requests.append(request))
+        page.goto(f"{url}/#key={key}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        try:
+            yield console
+        finally:
+            browser.close()

@@ -1,0 +1,103 @@
+import { Problem, queryText, Unreachable, type Query } from "./http";
+import { apiKey } from "./key";
+import type {
+  AcceptedSend,
+  Metrics,
+  ProblemBody,
+  Send,
+  SendList,
+  SendRequest,
+  StreamPosition,
+  Trends,
+  UserNotifications,
+} from "./types";
+
+interface Options {
+  method?: "GET" | "POST";
+  query?: Query;
+  body?: unknown;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+}
+
+async function fetched(path: string, options: Options): Promise<Response> {
+  const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
+  if (apiKey.value) headers["x-api-key"] = apiKey.value;
+  if (options.body !== undefined) headers["Content-Type"] = "application/json";
+  const settings: RequestInit = { method: options.method ?? "GET", headers, credentials: "omit", cache: "no-cache" };
+  if (options.body !== undefined) settings.body = JSON.stringify(options.body);
+  if (options.signal) settings.signal = options.signal;
+  let response: Response;
+  try {
+    response = await fetch(path + queryText(options.query ?? {}), settings);
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Unreachable(String(error));
+  }
+  if (!response.ok) throw await problemOf(response);
+  return response;
+}
+
+async function problemOf(response: Response): Promise<Problem> {
+  const retryAfter = Number(response.headers.get("Retry-After"));
+  let body: Partial<ProblemBody> = {};
+  try {
+    body = (await response.json()) as typeof body;
+  } catch {
+    // The response of a proxy may have no problem details; its status says enough.
+  }
+  return new Problem(
+    response.status,
+    body.detail ?? body.title ?? `HTTP ${response.status}`,
+    body.errors ?? [],
+    retryAfter > 0 ? retryAfter : null,
+  );
+}
+
+async function json<T>(path: string, options: Options = {}): Promise<T> {
+  const response = await fetched(path, options);
+  try {
+    return (await response.json()) as T;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Unreachable(String(error));
+  }
+}
+
+/** Request a send. A repeated call with the same idempotency key makes no second send. */
+export function requestSend(body: SendRequest, idempotencyKey: string): Promise<AcceptedSend> {
+  return json("/v1/sends", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
+}
+
+export function cancelSend(sendId: string): Promise<unknown> {
+  return json(`/v1/sends/${encodeURIComponent(sendId)}/cancel`, { method: "POST", body: {} });
+}
+
+export function listSends(query: Query, signal?: AbortSignal): Promise<SendList> {
+  return json("/v1/sends", { query, ...(signal && { signal }) });
+}
+
+export function getSend(sendId: string, signal?: AbortSignal): Promise<Send> {
+  return json(`/v1/sends/${encodeURIComponent(sendId)}`, { ...(signal && { signal }) });
+}
+
+export function getMetrics(query: Query, signal?: AbortSignal): Promise<Metrics> {
+  return json("/v1/metrics", { query, ...(signal && { signal }) });
+}
+
+export async function getMetricsCsv(query: Query): Promise<string> {
+  return (await fetched("/v1/metrics", { query, headers: { Accept: "text/csv" } })).text();
+}
+
+export function getTrends(query: Query, signal?: AbortSignal): Promise<Trends> {
+  return json("/v1/metrics/trending", { query, ...(signal && { signal }) });
+}
+
+export function getUserNotifications(userId: string, query: Query, signal?: AbortSignal): Promise<UserNotifications> {
+  return json(`/v1/users/${encodeURIComponent(userId)}/notifications`, { query, ...(signal && { signal }) });
+}
+
+/** Wait until a batch was counted after the position `since`, at most `waitS` seconds. */
+export function awaitCounts(since: string | null, waitS: number, signal: AbortSignal): Promise<StreamPosition> {
+  return json("/v1/metrics/stream", { query: { since, wait: waitS }, signal });
+}

@@ -1,0 +1,32 @@
+/** The shapes of requests and responses, generated from docs/openapi/masscomm.json by `npm run types`. */
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+
+export type SendRequest = Schemas["SendRequest"];
+export type AcceptedSend = Schemas["AcceptedBody"];
+export type Totals = Schemas["Totals"];
+export type Send = Schemas["SendBody"];
+export type SendRow = Schemas["ListedSend"];
+export type SendList = Schemas["SendListBody"];
+export type Metrics = Schemas["MetricsBody"];
+export type Trends = Schemas["TrendsBody"];
+export type StreamPosition = Schemas["StreamBody"];
+export type UserNotifications = Schemas["UserNotificationsBody"];
+export type ProblemBody = Schemas["ProblemBody"];
+export type FieldError = Schemas["FieldErrorBody"];
+
+/** The states of a notification, in the order of the bar. Each requested notification is in exactly one of them. */
+export const STATUSES = [
+  "delivered",
+  "sent",
+  "in_flight",
+  "scheduled",
+  "held",
+  "suppressed",
+  "cancelled",
+  "expired",
+  "bounced",
+  "failed",
+] as const;
+export type StatusName = (typeof STATUSES)[number];

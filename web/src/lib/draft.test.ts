@@ -1,0 +1,53 @@
+import { expect, test } from "vitest";
+import { errorsOf, newDraft, requestOf, type Draft } from "./draft";
+import { parseRecipients } from "./recipients";
+
+const NOW = Date.parse("2026-11-23T12:00:00Z");
+
+function draft(changes: Partial<Draft> = {}): Draft {
+  return { ...newDraft("1"), title: "Hello", body: "It works.", recipients: "42", zone: "Europe/Madrid", ...changes };
+}
+
+const errors = (made: Draft) => errorsOf(made, parseRecipients(made.recipients), NOW);
+
+test("a complete draft has no errors", () => {
+  expect(errors(draft())).toEqual({});
+});
+
+test("each missing field is named", () => {
+  expect(Object.keys(errors(draft({ type: "", club: "", title: " ", body: "", recipients: "" }))).sort()).toEqual([
+    "body",
+    "club_id",
+    "title",
+    "to_users",
+    "type",
+  ]);
+});
+
+test("one part that is no user id refuses the list", () => {
+  expect(errors(draft({ recipients: "42 x" })).to_users).toBe("compose.invalid");
+});
+
+test("a past time and a time that does not exist are refused", () => {
+  expect(errors(draft({ later: true, at: "2026-11-23T12:59" })).send_at).toBe("compose.past");
+  expect(errors(draft({ later: true, at: "2027-03-28T02:30" })).send_at).toBe("compose.gap");
+  expect(errors(draft({ later: true, at: "2026-11-23T13:01" }))).toEqual({});
+});
+
+test("own words become title and body", () => {
+  expect(requestOf(draft())).toEqual({
+    type: "announcement", club_id: 1, to_users: [42], priority: "bulk", data: { title: "Hello", body: "It works." },
+  });
+});
+
+test("a template has its data and not the words", () => {
+  const request = requestOf(
+    draft({ mode: "template", template: "goal", data: [{ name: "team", value: "Reds" }, { name: "", value: "x" }], channels: ["push"] }),
+  );
+  expect(request).toMatchObject({ template: "goal", data: { team: "Reds" }, channels: ["push"] });
+});
+
+test("times are sent in UTC; a time that is switched off is not sent", () => {
+  expect(requestOf(draft({ later: true, at: "2026-11-24T09:30" })).send_at).toBe("2026-11-24T08:30:00Z");
+  expect(requestOf(draft({ later: false, at: "2026-11-24T09:30" })).send_at).toBeUndefined();
+});

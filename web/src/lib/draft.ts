@@ -1,0 +1,91 @@
+import { reactive } from "vue";
+import type { SendRequest } from "../api/types";
+import { parseRecipients, type Recipients } from "./recipients";
+import { instantOf, ownZone } from "./zones";
+
+/** A send as the form has it. Every field is the text that the person entered. */
+export interface Draft {
+  type: string;
+  club: string;
+  mode: "words" | "template";
+  title: string;
+  body: string;
+  template: string;
+  data: { name: string; value: string }[];
+  locale: string;
+  channels: NonNullable<SendRequest["channels"]>;
+  recipients: string;
+  later: boolean;
+  at: string;
+  zone: string;
+  expires: string;
+  priority: "bulk" | "critical";
+  reference: string;
+}
+
+/** An error that the form found; the value is the key of a message. */
+export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "title" | "body" | "send_at" | "expires_at", string>>;
+
+export const newDraft = (club: string): Draft =>
+  reactive({
+    type: "announcement",
+    club,
+    mode: "words",
+    title: "",
+    body: "",
+    template: "",
+    data: [{ name: "", value: "" }],
+    locale: "",
+    channels: [],
+    recipients: "",
+    later: false,
+    at: "",
+    zone: ownZone(),
+    expires: "",
+    priority: "bulk",
+    reference: "",
+  });
+
+/** Return what is missing or wrong in a draft. The API checks everything again. */
+export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): DraftErrors {
+  const errors: DraftErrors = {};
+  if (!draft.type.trim()) errors.type = "compose.required";
+  if (!/^[1-9]\d{0,14}$/.test(draft.club.trim())) errors.club_id = "compose.required";
+  if (recipients.ids.length === 0) errors.to_users = "compose.required";
+  else if (recipients.invalid.length) errors.to_users = "compose.invalid";
+  else if (recipients.tooMany) errors.to_users = "compose.tooMany";
+  if (draft.mode === "words" && !draft.title.trim()) errors.title = "compose.required";
+  if (draft.mode === "words" && !draft.body.trim()) errors.body = "compose.required";
+  const time = (name: "send_at" | "expires_at", local: string): void => {
+    const instant = instantOf(local, draft.zone);
+    if (instant === null) errors[name] = local ? "compose.gap" : "compose.required";
+    else if (Date.parse(instant) <= nowMs) errors[name] = "compose.past";
+  };
+  if (draft.later) time("send_at", draft.at);
+  if (draft.expires) time("expires_at", draft.expires);
+  return errors;
+}
+
+/** Return the request of a draft without errors. */
+export function requestOf(draft: Draft): SendRequest {
+  const request: SendRequest = {
+    type: draft.type.trim(),
+    club_id: Number(draft.club),
+    to_users: parseRecipients(draft.recipients).ids,
+    priority: draft.priority,
+  };
+  if (draft.mode === "words") {
+    request.data = { title: draft.title, body: draft.body };
+  } else {
+    if (draft.template.trim()) request.template = draft.template.trim();
+    request.data = Object.fromEntries(draft.data.filter((each) => each.name).map((each) => [each.name, each.value]));
+  }
+  if (draft.channels.length) request.channels = [...draft.channels];
+  if (draft.locale.trim()) request.locale = draft.locale.trim();
+  if (draft.reference.trim()) request.reference = draft.reference.trim();
+  const sendAt = draft.later ? instantOf(draft.at, draft.zone) : null;
+  const expiresAt = draft.expires ? instantOf(draft.expires, draft.zone) : null;
+  if (sendAt) request.send_at = sendAt;
+  if (expiresAt) request.expires_at = expiresAt;
+  return request;
+}

@@ -1,0 +1,19 @@
+import { createRouter, createWebHashHistory } from "vue-router";
+// First: it takes the API key out of the address, which the router reads.
+import "./api/key";
+import ComposePage from "./pages/ComposePage.vue";
+import SendPage from "./pages/SendPage.vue";
+import SendsPage from "./pages/SendsPage.vue";
+
+// The path is behind a #, so that a file server needs no rules for the pages.
+export const router = createRouter({
+  history: createWebHashHistory(),
+  routes: [
+    { path: "/", name: "compose", component: ComposePage },
+    { path: "/sends", name: "sends", component: SendsPage },
+    { path: "/sends/:sendId", name: "send", component: SendPage, props: true },
+    { path: "/metrics", name: "metrics", component: () => import("./pages/MetricsPage.vue") },
+    { path: "/users/:userId?", name: "person", component: () => import("./pages/PersonPage.vue") },
+    { path: "/:other(.*)*", redirect: "/" },
+  ],
+});
