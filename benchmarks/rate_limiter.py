@@ -43,10 +43,10 @@ from masscomm.domain.users import Device, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import delivery, entry
 
 APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"
@@ -94,7 +94,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
     os.environ |= {"AWS_ENDPOINT_URL_SNS": url}
     use_case = Deliver(
         directory=DirectoryWithDevices(),
-        cancellations=InMemoryCancellations(),
+        controls=InMemorySendControls(),
         ledger=InMemoryDeliveryLedger(clock=clock),
         gateway=ProviderGateway(clock=clock, rate_limiters={"push": RateLimiter(clock, per_s=per_s)}),
         caller=Caller(

@@ -60,11 +60,11 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import Headers, KafkaProducer, Report
-from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
@@ -124,7 +124,7 @@ class Chain:
                 clock=clock,
                 delay_store=InMemoryDelayStore(),
                 decision_log=decisions,
-                cancellations=DynamoDbCancellations(),
+                controls=DynamoDbSendControls(),
             ),
         )
         self.build = self._step(
@@ -135,7 +135,7 @@ class Chain:
                 templates=TemplateCache(self.directory, clock),
                 clock=clock,
                 decision_log=decisions,
-                cancellations=DynamoDbCancellations(),
+                controls=DynamoDbSendControls(),
             ),
         )
         self.deliver = self._step(
@@ -143,7 +143,7 @@ class Chain:
             topics.DELIVERY,
             Deliver(
                 directory=self.directory,
-                cancellations=DynamoDbCancellations(),
+                controls=DynamoDbSendControls(),
                 ledger=DynamoDbDeliveryLedger(table="delivery_ledger", owner=str(uuid4()), clock=clock),
                 gateway=ProviderGateway(
                     clock=clock,

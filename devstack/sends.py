@@ -1,4 +1,4 @@
-"""The commands `masscomm sends`: they list, show, watch and cancel sends through the REST API."""
+"""The commands `masscomm sends`: they list, show, watch and control sends through the REST API."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from devstack.send import follow
 from devstack.stack import StackError
 from devstack.terminal import Terminal, print_json
 
-app = typer.Typer(help="Sends: list, show, watch and cancel them.", no_args_is_help=True)
+app = typer.Typer(help="Sends: list, show, watch and control them.", no_args_is_help=True)
 console = Terminal()
 
 # The largest number of sends on one page of GET /v1/sends.
@@ -78,7 +78,7 @@ def list_sends(
 @given(api=rest_api)
 def show(send_id: SendIdArgument, *, api: Api) -> None:
     """Print the results of a send as the API returns them, in JSON."""
-    print_json(_called(api, lambda: api.get(f"/v1/sends/{quote(send_id, safe='')}")), indent=2)
+    print_json(_called(api, lambda: api.get(_path(send_id))), indent=2)
 
 
 @app.command()
@@ -97,7 +97,7 @@ def watch(
 @given(api=rest_api)
 def cancel(send_id: SendIdArgument, *, api: Api, as_json: JsonOption = False) -> None:
     """Cancel the notifications of a send that are not published yet. It cannot be undone."""
-    answer = _called(api, lambda: api.post(f"/v1/sends/{quote(send_id, safe='')}/cancel"))
+    answer = _called(api, lambda: api.post(f"{_path(send_id)}/cancel"))
     if as_json:
         print_json(answer)
     else:
@@ -105,12 +105,86 @@ def cancel(send_id: SendIdArgument, *, api: Api, as_json: JsonOption = False) ->
         console.print(f"Send {send_id} is being cancelled; {published}.")
 
 
-def _first(api: Api, filters: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    """Return the latest sends, from as many pages as needed."""
+@app.command()
+@given(api=rest_api)
+def pause(send_id: SendIdArgument, *, api: Api, as_json: JsonOption = False) -> None:
+    """Hold the notifications of a send that are not published yet, until it is resumed or cancelled."""
+    answer = _called(api, lambda: api.post(f"{_path(send_id)}/pause"))
+    if as_json:
+        print_json(answer)
+    else:
+        published = f"{answer['published_before']:,} notifications are published"
+        console.print(f"Send {send_id} is paused since {answer['paused_at']}; {published}.")
+
+
+@app.command()
+@given(api=rest_api)
+def resume(send_id: SendIdArgument, *, api: Api, as_json: JsonOption = False) -> None:
+    """Continue a paused send."""
+    answer = _called(api, lambda: api.post(f"{_path(send_id)}/resume"))
+    if as_json:
+        print_json(answer)
+    else:
+        console.print(f"Send {send_id} is resumed; its held notifications continue within a minute.")
+
+
+@app.command()
+@given(api=rest_api)
+def move(
+    send_id: SendIdArgument,
+    send_at: Annotated[str, typer.Argument(metavar="TIME", help="The new time, e.g. 2026-11-24T18:00:00+01:00.")],
+    *,
+    api: Api,
+    as_json: JsonOption = False,
+) -> None:
+    """Move a scheduled send to another time."""
+    answer = _called(api, lambda: api.patch(_path(send_id), send_at=send_at))
+    if as_json:
+        print_json(answer)
+    else:
+        console.print(f"Send {send_id} is scheduled for {answer['send_at']}.")
+
+
+@app.command()
+@given(api=rest_api)
+def recipients(
+    send_id: SendIdArgument,
+    *,
+    api: Api,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="Only this status, such as sent. May be repeated.")
+    ] = None,
+    channel: Annotated[list[str] | None, typer.Option("--channel", help="Only this channel. May be repeated.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of rows.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the notifications of a send with their statuses. It needs the log of recipients."""
+    filters = {"status": status or [], "channel": channel or []}
+    rows = _called(api, lambda: _first(api, filters, limit, path=f"{_path(send_id)}/recipients"))
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    table = Table(title=f"{len(rows)} notifications", title_justify="left", box=None)
+    for name in ("user", "channel", "status", "at"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("decision", overflow="fold")
+    for row in rows:
+        at = str(row["at"])[:19].replace("T", " ")
+        table.add_row(str(row["user_id"]), row["channel"], row["status"], at, row["decision"])
+    console.print(table)
+
+
+def _path(send_id: str) -> str:
+    return f"/v1/sends/{quote(send_id, safe='')}"
+
+
+def _first(api: Api, filters: dict[str, Any], limit: int, path: str = "/v1/sends") -> list[dict[str, Any]]:
+    """Return the first rows of a list, from as many pages as needed."""
     rows: list[dict[str, Any]] = []
     cursor: dict[str, str] = {}
     while True:
-        page = api.get("/v1/sends", **filters, limit=min(limit - len(rows), _PAGE), **cursor)
+        page = api.get(path, **filters, limit=min(limit - len(rows), _PAGE), **cursor)
         rows += page["rows"]
         if len(rows) >= limit or page["next_cursor"] is None:
             return rows

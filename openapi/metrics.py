@@ -4,13 +4,19 @@ from dataclasses import replace
 from typing import Any
 
 from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.routes import audit, metrics, sends, stream, trending, user_notifications
+from functions.metrics_handler.routes import audit, metrics, recipients, sends, stream, trending, user_notifications
 from functions.metrics_handler.routes.cancel import CancelBody
+from functions.metrics_handler.routes.notification import NotificationBody
+from functions.metrics_handler.routes.pause import PauseBody, ResumeBody
+from functions.metrics_handler.routes.reschedule import RescheduleBody, RescheduleRequest
 from functions.metrics_handler.routes.send import SendBody
+from functions.metrics_handler.routes.words import STATUS_WORDS
 from functions.metrics_handler.store import buckets
 from functions.metrics_handler.store.port import Dimension, Order, SendStatus
 from masscomm.domain.grains import EVERY_GRAIN, Grain
+from masscomm.domain.ids import notification_id
 from masscomm.domain.measures import MEASURES
+from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import STREAM_WAIT_S
 from masscomm.http.tenant import parse_club_id
 from openapi.operation import DATE_TIME, ID, Operation, Parameter, number, several
@@ -218,6 +224,7 @@ OPERATIONS = {
             "conservation": {"terminal": 3, "in_flight": 0, "ok": True},
             "watermark": _ONE,
             "complete": True,
+            "control": None,
             "cancellation": None,
             "generated_at": _ONE,
         },
@@ -240,6 +247,119 @@ OPERATIONS = {
             "links": {"self": f"/v1/sends/{_SEND_ID}"},
         },
         problems=_NOT_FOUND | {409: "The send has ended"},
+    ),
+    ("POST", "/v1/sends/{send_id}/pause"): Operation(
+        tag="Sends",
+        parameters=(_SEND_IN_PATH,),
+        response=PauseBody,
+        status=202,
+        success="The pause is recorded; it takes effect with the next batches",
+        headers={"Location": "The path of the send"},
+        example={
+            "send_id": _SEND_ID,
+            "status": "paused",
+            "paused_at": _NOON,
+            "published_before": 2,
+            "links": {"self": f"/v1/sends/{_SEND_ID}"},
+        },
+        problems=_NOT_FOUND | {409: "The send has ended or is cancelled"},
+    ),
+    ("POST", "/v1/sends/{send_id}/resume"): Operation(
+        tag="Sends",
+        parameters=(_SEND_IN_PATH,),
+        response=ResumeBody,
+        status=202,
+        success="The end of the pause is recorded; held notifications continue within a minute",
+        headers={"Location": "The path of the send"},
+        example={
+            "send_id": _SEND_ID,
+            "status": "resumed",
+            "resumed_at": _NOON,
+            "links": {"self": f"/v1/sends/{_SEND_ID}"},
+        },
+        problems=_NOT_FOUND | {409: "The send is not paused, or is cancelled"},
+    ),
+    ("PATCH", "/v1/sends/{send_id}"): Operation(
+        tag="Sends",
+        parameters=(_SEND_IN_PATH,),
+        request=RescheduleRequest,
+        requests={"later": {"send_at": "2027-06-01T18:00:00+02:00"}},
+        response=RescheduleBody,
+        example={
+            "send_id": _SEND_ID,
+            "status": "scheduled",
+            "send_at": "2027-06-01T16:00:00Z",
+            "links": {"self": f"/v1/sends/{_SEND_ID}"},
+        },
+        problems=_NOT_FOUND | {409: "The send is not scheduled, is released, or is cancelled"},
+    ),
+    ("GET", "/v1/sends/{send_id}/recipients"): Operation(
+        tag="Sends",
+        parameters=(
+            _SEND_IN_PATH,
+            _parameter(
+                "status", recipients.notification_status.__doc__, several({"enum": list(Status)}), [Status.SENT.value]
+            ),
+            _CHANNEL,
+            _limit(recipients.DEFAULT_LIMIT, recipients.MAX_LIMIT),
+            _CURSOR,
+        ),
+        response=recipients.RecipientsBody,
+        example={
+            "send_id": _SEND_ID,
+            "rows": [
+                {
+                    "user_id": 42,
+                    "channel": "push",
+                    "status": "sent",
+                    "reason": None,
+                    "decision": STATUS_WORDS[Status.SENT],
+                    "at": _NOON,
+                    "links": {"self": f"/v1/notifications/{_SEND_ID}.42.push"},
+                }
+            ],
+            "truncated": False,
+            "next_cursor": None,
+            "since": None,
+            "watermark": _ONE,
+            "generated_at": _ONE,
+        },
+        headers=_HEADERS,
+        problems={404: "The send is unknown, none of its records is counted yet, or the log of recipients is off"},
+        revalidated=True,
+    ),
+    ("GET", "/v1/notifications/{notification}"): Operation(
+        tag="Sends",
+        parameters=(
+            Parameter(
+                name="notification",
+                location="path",
+                description="The notification: `<send_id>.<user_id>.<channel>`",
+                schema={"type": "string", "minLength": 1},
+                example=f"{_SEND_ID}.42.push",
+            ),
+        ),
+        response=NotificationBody,
+        example={
+            "notification": f"{_SEND_ID}.42.push",
+            "notification_id": notification_id(_SEND_ID, 42, "push"),
+            "send_id": _SEND_ID,
+            "user_id": 42,
+            "channel": "push",
+            "club_id": 1,
+            "type": "news",
+            "requested_at": _NOON,
+            "status": "sent",
+            "reason": None,
+            "decision": STATUS_WORDS[Status.SENT],
+            "timeline": [{"at": _NOON, "status": "sent", "reason": None, "decision": STATUS_WORDS[Status.SENT]}],
+            "since": None,
+            "watermark": _ONE,
+            "generated_at": _ONE,
+        },
+        headers=_HEADERS,
+        problems={404: "No outcome of the notification is counted, or the log of recipients is off"},
+        revalidated=True,
     ),
     ("GET", "/v1/users/{user_id}/notifications"): Operation(
         tag="Users",

@@ -50,6 +50,10 @@ class Api:
         """Call a POST route that has no body; return the body of its response."""
         return _body(self._client.post(path))
 
+    def patch(self, path: str, **body: Any) -> dict[str, Any]:
+        """Call a PATCH route; return the body of its response."""
+        return _body(self._client.patch(path, json=body))
+
     def send(self, **body: Any) -> str:
         """Call POST /v1/sends; return the id of the new send."""
         answer = self._client.post("/v1/sends", json=body)

@@ -1,7 +1,7 @@
 """Renders the messages of a batch of build records. Equal texts are rendered once."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,8 +34,8 @@ from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.cancellations import Cancellations, SendKey, send_of
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
+from masscomm.stores.send_controls import SendControl, SendControls, SendKey, send_of
 
 # The size limit of the texts in a delivery record, below the maximum record size of the topics, with room for the
 # record's other fields.
@@ -85,7 +85,7 @@ class BuildMessages:
     templates: TemplateCache
     clock: Clock
     decision_log: DecisionLog
-    cancellations: Cancellations
+    controls: SendControls
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS))
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
@@ -99,13 +99,14 @@ class BuildMessages:
         items = batch.active()
         if not items:
             return
-        users, templates, cancelled = self._look_up([item.value for item in items])
+        users, templates, controls = self._look_up([item.value for item in items])
+        now_ms = self.clock.now_ms()
         confirmation = Confirmation(directory=self.directory, remaining_s=batch.remaining_s)
         drafts: list[Draft] = []
         for item in items:
             # A cancelled notification of a single recipient continues: the decision log has no entry for it, so only
             # the delivery function can end it.
-            if send_of(item.value) in cancelled and len(item.value.positions) > 1:
+            if controls[send_of(item.value)].is_cancelled(now_ms) and len(item.value.positions) > 1:
                 written = Written(decisions=dict.fromkeys(item.value.positions, CANCELLED))
                 drafts.append(Draft(item=item, written=written, parts=[]))
                 continue
@@ -115,15 +116,15 @@ class BuildMessages:
 
     def _look_up(
         self, builds: Sequence[BuildRequested]
-    ) -> tuple[dict[int, User], dict[tuple[int, str, str], list[Template]], Collection[SendKey]]:
-        """Look up users, templates and cancelled sends in parallel: round trips add to one-time-password latency.
+    ) -> tuple[dict[int, User], dict[tuple[int, str, str], list[Template]], Mapping[SendKey, SendControl]]:
+        """Look up users, templates and controls of sends in parallel: round trips add to one-time-password latency.
 
         Raises Retry.
         """
-        cancelled = self.pool.submit(self.cancellations.cancelled, {send_of(build) for build in builds})
+        controls = self.pool.submit(self.controls.read, {send_of(build) for build in builds})
         templates = self.pool.submit(self.templates.load, [_key(build) for build in builds])
         users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
-        return users, templates.result(), cancelled.result()
+        return users, templates.result(), controls.result()
 
     def dead_lettered(self, batch: Batch[BuildRequested], item: Item[BuildRequested], why: DeadLetter) -> None:  # noqa: ARG002
         """Produce outcome records with the status failed for all recipients of a dead-lettered record."""

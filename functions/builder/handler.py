@@ -12,8 +12,8 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
+from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 if TYPE_CHECKING:
     from functions.builder.build_messages import BuildMessages
@@ -33,7 +33,7 @@ def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
         templates=TemplateCache(directory, clock),
         clock=clock,
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
-        cancellations=DynamoDbCancellations.from_environment(),
+        controls=DynamoDbSendControls.from_environment(),
     )
 
 

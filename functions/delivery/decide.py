@@ -19,6 +19,7 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import REGISTRAR_WAIT_S
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.stores.delivery_ledger import CallResult, accepted_before_delay
+from masscomm.stores.send_controls import SendControl
 
 NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
 ADDRESS_SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")
@@ -50,6 +51,8 @@ class DirectoryView(NamedTuple):
     absence_is_confirmed: bool = False
     # Whether the send of the record is cancelled.
     is_cancelled: bool = False
+    # The control of the send if the send is paused.
+    paused: SendControl | None = None
     # Whether recipients may wait for the SNS endpoints of new devices.
     awaits_endpoints: bool = True
 

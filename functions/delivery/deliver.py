@@ -21,9 +21,11 @@ from functions.delivery.outcomes import Outcomes
 from functions.delivery.publish import UNRECORDED, Addressed, Publishing
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from functions.delivery.record_delivery import RecordDelivery
-from functions.delivery.retry_scheduler import RetryScheduler
+from functions.delivery.retry_scheduler import RetryScheduler, carried_headers
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
+from masscomm.chain.delayer import Delayer
+from masscomm.chain.pausing import since_resumed
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
@@ -42,7 +44,6 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DUPLICATES_REFUSED
-from masscomm.stores.cancellations import Cancellations
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER
 from masscomm.stores.delivery_ledger import (
     DeliveryLedger,
@@ -53,6 +54,7 @@ from masscomm.stores.delivery_ledger import (
     final_results,
     results_for_recipients,
 )
+from masscomm.stores.send_controls import SendControl, SendControls
 
 _STATUSES = frozenset(Status)
 _REASONS = frozenset({None, *Reason})
@@ -76,7 +78,7 @@ class Deliver:
     """The use case of the delivery function. Each function environment has one instance."""
 
     directory: Directory
-    cancellations: Cancellations
+    controls: SendControls
     ledger: DeliveryLedger
     gateway: ProviderGateway
     caller: Caller
@@ -93,6 +95,7 @@ class Deliver:
     def decode(self, record: KafkaRecord, codec: Codec) -> DeliveryRequested:
         """Return the delivery record in a Kafka record. Raises DeadLetter or Retry."""
         delivery = checked(DeliveryRequested.from_avro(codec.decode("DeliveryRequested", record.value)))
+        delivery = since_resumed(delivery, record)
         channel = CHANNELS.get(delivery.channel)
         if channel is None or not (channel.to_devices or len(delivery.addresses) == len(delivery.positions)):
             raise DeadLetter("invalid", f"no delivery record: channel {delivery.channel!r}")
@@ -221,7 +224,7 @@ class Deliver:
     def _directory_look_up(self) -> LookUp:
         return LookUp(
             directory=self.directory,
-            cancellations=self.cancellations,
+            controls=self.controls,
             clock=self.clock,
             retry_schedule=self.retry_scheduler.retry_schedule,
             pool=self.pool,
@@ -249,6 +252,9 @@ class Deliver:
                 raise start
             if isinstance(start, MasscommError):
                 item.error = start
+            elif isinstance(start, _Begun) and start.lease is not None and (control := self._held_by(item, view)):
+                batch.attempt(item, partial(self._hold, batch, item, control))
+                self._release([item.value.record_id])
             elif isinstance(start, _Begun):
                 metrics.add(DUPLICATES_REFUSED, len(start.done))
                 finished.append((item, start.done))
@@ -264,6 +270,18 @@ class Deliver:
         self._release(record.delivery.record_id for record in records if not record.is_complete)
         for item, done in finished:
             batch.attempt(item, partial(self._finish, batch, item, done))
+
+    def _held_by(self, item: Item[DeliveryRequested], view: DirectoryView) -> SendControl | None:
+        """Return the control that holds the record of a paused send; None if the record is processed now."""
+        expires_at = item.value.expires_at
+        if expires_at is not None and expires_at <= self.clock.now_ms():
+            return None
+        return view.paused  # guard: send_controls.paused_delivery
+
+    def _hold(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], control: SendControl) -> None:
+        """Put the record into the delay store. Its recorded results stay in the ledger until the record continues."""
+        delayer = Delayer(store=self.retry_scheduler.store, clock=self.clock)
+        delayer.hold(batch.codec, item.record.topic, item.value, control, carried_headers(item))
 
     def _record(
         self,

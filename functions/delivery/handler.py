@@ -28,10 +28,10 @@ from masscomm.errors import Stop
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 logger = logs.logger("delivery")
 
@@ -50,7 +50,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
     http = os.environ.get("PROVIDER_HTTP", "own")
     use_case = Deliver(
         directory=OpenSearchDirectory.from_environment(),
-        cancellations=DynamoDbCancellations.from_environment(),
+        controls=DynamoDbSendControls.from_environment(),
         ledger=DynamoDbDeliveryLedger(
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
         ),

@@ -13,8 +13,8 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import User
-from masscomm.stores.cancellations import Cancellations, send_of
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import SendControls, send_of
 
 
 class Question(NamedTuple):
@@ -37,7 +37,7 @@ class LookUp:
     """Looks up the directory's rows for the records of a batch. Each function environment has one instance."""
 
     directory: Directory
-    cancellations: Cancellations
+    controls: SendControls
     clock: Clock
     retry_schedule: RetrySchedule
     # The threads in which up to three requests are sent concurrently.
@@ -48,7 +48,7 @@ class LookUp:
     def views(self, questions: Sequence[Question]) -> list[DirectoryView]:
         """Return the view of each record. All records share the same round trips.
 
-        Raises Retry if the directory or the store of cancellations does not respond.
+        Raises Retry if the directory or the store of controls does not respond.
         """
         now_ms = self.clock.now_ms()
         # The confirmation is read before the look-up: a row that arrived in between would otherwise be confirmed as
@@ -57,7 +57,7 @@ class LookUp:
         pushed = _user_ids(each for each in questions if CHANNELS[each.delivery.channel].to_devices)
         direct = _user_ids(each for each in questions if not each.is_delayed)
         delayed = _user_ids(each for each in questions if each.is_delayed)
-        sends_cancelled = self.pool.submit(self.cancellations.cancelled, {send_of(each.delivery) for each in questions})
+        sends_controlled = self.pool.submit(self.controls.read, {send_of(each.delivery) for each in questions})
         # The requests run concurrently, because round trips add to the latency of one-time passwords.
         direct_settings = self.pool.submit(self.directory.user_settings, direct) if direct else None
         of_delayed = self.pool.submit(self.directory.users_and_settings, delayed) if delayed else None
@@ -71,9 +71,10 @@ class LookUp:
         ]
         resting = list(dict.fromkeys(user_id for some in to_recheck for user_id in some))
         in_zones = self.directory.users(resting) if resting else {}
-        cancelled = sends_cancelled.result()
+        controls = sends_controlled.result()
         views = []
         for each, is_confirmed, some in zip(questions, confirmed, to_recheck, strict=True):
+            control = controls[send_of(each.delivery)]
             quiet = quiet_decisions(  # guard: quiet_hours.recheck
                 each.delivery,
                 {user_id: in_zones[user_id] for user_id in some if user_id in in_zones},
@@ -89,7 +90,8 @@ class LookUp:
                     suppressed=suppressed.get(each.delivery.club_id, ()),
                     quiet=quiet,
                     absence_is_confirmed=is_confirmed,
-                    is_cancelled=send_of(each.delivery) in cancelled,
+                    is_cancelled=control.is_cancelled(now_ms),
+                    paused=control if control.is_paused(now_ms) else None,
                 )
             )
         return views

@@ -24,6 +24,7 @@ from masscomm.observability import traces
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 from masscomm.stores.delivery_ledger import RecipientResult
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import send_of
 
 DELAY_REASON = "back_off"
 # The size limit of a retry record in bytes, with room for the headers.
@@ -76,7 +77,8 @@ class RetryScheduler:
                         topic=topic,
                         value=value,
                         delay_reason=delay_reason,
-                        headers=_carried(item),
+                        headers=carried_headers(item),
+                        send=send_of(delivery),
                     ),
                     self.clock.now_ms(),
                 )
@@ -100,7 +102,7 @@ def _parts(delayed: Mapping[int, RecipientResult]) -> dict[tuple[int, str], set[
     return parts
 
 
-def _carried(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
+def carried_headers(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
     """Return the headers to copy: those of other producers, and the trace with the span of this function."""
     theirs = tuple(header for header in item.record.headers if not header[0].startswith(_OURS))
     return theirs if item.span is None else traces.replaced(theirs, item.span.trace)

@@ -1,5 +1,5 @@
 """The metrics_handler function: it serves metrics, trends, the stream of changes, sends and users' notifications
-over HTTP, and cancels sends.
+over HTTP, and cancels, pauses, resumes and moves sends.
 """
 
 import json
@@ -12,7 +12,12 @@ from typing import Any
 from functions.metrics_handler.http.request import CSV, Request, uncached
 from functions.metrics_handler.routes.audit import AuditRoute
 from functions.metrics_handler.routes.cancel import CancelRoute
+from functions.metrics_handler.routes.controllable import Control
 from functions.metrics_handler.routes.metrics import MetricsRoute
+from functions.metrics_handler.routes.notification import NotificationRoute
+from functions.metrics_handler.routes.pause import PauseRoute, ResumeRoute
+from functions.metrics_handler.routes.recipients import RecipientsRoute
+from functions.metrics_handler.routes.reschedule import RescheduleRoute
 from functions.metrics_handler.routes.send import SendRoute
 from functions.metrics_handler.routes.sends import SendsRoute
 from functions.metrics_handler.routes.stream import OPEN_POLLS, StreamRoute
@@ -30,7 +35,8 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
 from masscomm.stores.audit_log import AuditLog
-from masscomm.stores.cancellations import Cancellations
+from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.send_controls import SendControls
 
 logger = logs.logger("metrics_handler")
 
@@ -53,6 +59,11 @@ class UseCases:
     send_route: SendRoute
     sends_route: SendsRoute
     cancel_route: CancelRoute
+    pause_route: PauseRoute
+    resume_route: ResumeRoute
+    reschedule_route: RescheduleRoute
+    recipients_route: RecipientsRoute
+    notification_route: NotificationRoute
     user_notifications_route: UserNotificationsRoute
     audit_route: AuditRoute
 
@@ -62,7 +73,8 @@ def bootstrap() -> UseCases:
     from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
     from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
-    from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
+    from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+    from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
     store = PostgresMetricsStore(connection_pool(database_url(environment.required("METRICS_DATABASE_URL"))))
     return use_cases(
@@ -70,7 +82,8 @@ def bootstrap() -> UseCases:
         SystemClock(),
         timedelta(seconds=environment.number("METRICS_GRACE_S", 5)),
         DynamoDbPollSlots.from_environment(),
-        DynamoDbCancellations.from_environment(),
+        DynamoDbSendControls.from_environment(),
+        DynamoDbDelayStore.from_environment(),
         DynamoDbAuditLog.from_environment(),
         int(environment.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
     )
@@ -81,19 +94,26 @@ def use_cases(
     clock: Clock,
     grace: timedelta,
     slots: PollSlots,
-    cancellations: Cancellations,
+    controls: SendControls,
+    delay_store: DelayStore,
     audit_log: AuditLog,
     open_polls: int = OPEN_POLLS,
 ) -> UseCases:
     """Return the use cases over one metrics store. `slots` and `open_polls` limit the long polls."""
     metrics_route = MetricsRoute(store, clock, grace)
+    control = Control(store, controls, delay_store, clock, audit_log)
     return UseCases(
         metrics_route,
         TrendingRoute(store, clock, grace),
         StreamRoute(store, clock, metrics_route, slots, open_polls),
-        SendRoute(store, cancellations, clock),
+        SendRoute(store, controls, clock),
         SendsRoute(store, clock),
-        CancelRoute(store, cancellations, clock, audit_log),
+        CancelRoute(control),
+        PauseRoute(control),
+        ResumeRoute(control),
+        RescheduleRoute(control),
+        RecipientsRoute(store, clock),
+        NotificationRoute(store, clock),
         UserNotificationsRoute(store, clock, grace),
         AuditRoute(audit_log, clock),
     )
@@ -145,6 +165,47 @@ def post_cancel(asked: rest.Request, send_id: str) -> Response:
     body = bootstrap().cancel_route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
     logger.info("send cancelled", principal=asked.principal)
     return Response(HTTPStatus.ACCEPTED, JSON, json.dumps(body), {"Location": body["links"]["self"]})
+
+
+@api.post("/v1/sends/{send_id}/pause")
+def post_pause(asked: rest.Request, send_id: str) -> Response:
+    """Pause a send: its notifications that are not published yet are held until it is resumed or cancelled."""
+    logs.note(send_id=send_id)
+    body = bootstrap().pause_route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
+    logger.info("send paused", principal=asked.principal)
+    return Response(HTTPStatus.ACCEPTED, JSON, json.dumps(body), {"Location": body["links"]["self"]})
+
+
+@api.post("/v1/sends/{send_id}/resume")
+def post_resume(asked: rest.Request, send_id: str) -> Response:
+    """Resume a paused send: its held notifications continue within a minute."""
+    logs.note(send_id=send_id)
+    body = bootstrap().resume_route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
+    logger.info("send resumed", principal=asked.principal)
+    return Response(HTTPStatus.ACCEPTED, JSON, json.dumps(body), {"Location": body["links"]["self"]})
+
+
+@api.patch("/v1/sends/{send_id}")
+def patch_send(asked: rest.Request, send_id: str) -> Response:
+    """Move a scheduled send to another time."""
+    logs.note(send_id=send_id)
+    body = bootstrap().reschedule_route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
+    logger.info("send moved", principal=asked.principal, send_at=body["send_at"])
+    return Response(HTTPStatus.OK, JSON, json.dumps(body))
+
+
+@api.get("/v1/sends/{send_id}/recipients")
+def get_recipients(asked: rest.Request, send_id: str) -> Response:
+    """A send's notifications, each with its status and the decision in words."""
+    request = Request.of(asked, JSON)
+    return request.answer(bootstrap().recipients_route.answer(send_id, request.parameters, request.clubs))
+
+
+@api.get("/v1/notifications/{notification}")
+def get_notification(asked: rest.Request, notification: str) -> Response:
+    """A notification with the times of its statuses, each explained in words."""
+    request = Request.of(asked, JSON)
+    return request.answer(bootstrap().notification_route.answer(notification, request.parameters, request.clubs))
 
 
 @api.get("/v1/users/{user_id}/notifications")

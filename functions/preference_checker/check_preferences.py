@@ -11,17 +11,20 @@ from functions.preference_checker.look_up import LookUp
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.plan_emitter import PlanEmitter
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.chunks import SEND_AT
+from masscomm.chain.delayer import Delayer
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
+from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.cancellations import Cancellations, send_of
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
 from masscomm.stores.delayed_records import DelayStore
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import SendControl, SendControls, send_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +35,7 @@ class CheckPreferences:
     clock: Clock
     delay_store: DelayStore
     decision_log: DecisionLog
-    cancellations: Cancellations
+    controls: SendControls
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     lanes: OutputLanes = field(default_factory=OutputLanes)
 
@@ -46,11 +49,12 @@ class CheckPreferences:
         pending: list[Item[Chunk]] = []
         # Records are produced while the batch runs: small sends must not wait for the broadcasts in their batch.
         items = sorted(batch.active(), key=_priority)
-        cancelled = self.cancellations.cancelled({send_of(item.value.request) for item in items})
+        # A send that is due at this time cannot be moved to another time any more by a later request.
+        read_ms = self.clock.now_ms()
+        controls = self.controls.read({send_of(item.value.request) for item in items})
         for item in items:
-            if send_of(item.value.request) in cancelled:
-                item.value = item.value._replace(cancelled=True)
-            batch.attempt(item, partial(self._admit, batch, item, pending))
+            item.value = item.value.under(controls[send_of(item.value.request)], read_ms)
+            batch.attempt(item, partial(self._admit, batch, item, pending, read_ms))
         for item, view in LookUp(directory=self.directory, clock=self.clock).views(pending, batch.remaining_s):
             batch.attempt(item, partial(self._check, batch, item, view))
 
@@ -62,18 +66,37 @@ class CheckPreferences:
             item.value = item.value.with_others_id()
         self._emit(batch, item, plan.Plan(outcomes=plan.outcomes_for_all(item.value.request, DEAD_LETTERED)))
 
-    def _admit(self, batch: Batch[Chunk], item: Item[Chunk], pending: list[Item[Chunk]]) -> None:
-        """Finish a request that needs no look-up, or append it to `pending`."""
+    def _admit(self, batch: Batch[Chunk], item: Item[Chunk], pending: list[Item[Chunk]], read_ms: int) -> None:
+        """Finish a request that needs no look-up, or append it to `pending`. The controls were read at `read_ms`."""
         if item.value.fault is not None:
             raise item.value.fault
         now_ms = self.clock.now_ms()
-        item.value = plan.continue_at_send_at(item.value, now_ms)
-        if (planned := plan.plan_without_look_up(item.value, now_ms)) is not None:
+        item.value = plan.continue_at_send_at(item.value, read_ms)
+        if (planned := plan.plan_without_look_up(item.value, read_ms)) is not None:
             self._emit(batch, item, planned)
+        elif (control := plan.held_by(item.value, now_ms)) is not None:
+            self._hold(batch, item, control)
         elif (decisions := plan.decide_without_look_up(item.value, now_ms)) is not None:
             self._record(batch, item, decisions)
         else:
             pending.append(item)
+
+    def _hold(self, batch: Batch[Chunk], item: Item[Chunk], control: SendControl) -> None:
+        """Put the request of a paused send, or of one that was moved to another time, into the delay store."""
+        chunk, delayer = item.value, Delayer(store=self.delay_store, clock=self.clock)
+        topic = topics.in_lane(topics.RECHECK, chunk.lane)
+        if chunk.rescheduled is None:
+            delayer.hold(batch.codec, topic, chunk.request, control, item.trace_headers)
+        else:
+            delayer.delay(
+                batch.codec,
+                topic,
+                chunk.request,
+                control.send_at_ms or 0,
+                delay_reason=SEND_AT,
+                attempt=control.revision,
+                headers=item.trace_headers,
+            )
 
     def _check(self, batch: Batch[Chunk], item: Item[Chunk], view: plan.DirectoryView) -> None:
         request, now_ms = item.value.request, self.clock.now_ms()

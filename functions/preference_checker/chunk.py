@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from masscomm.chain.chunks import SEND_AT, chunk_of, fault_of_send, lane_of_send, recheck_of
+from masscomm.chain.pausing import since_resumed
 from masscomm.domain.ids import others_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import DELAY_REASON as QUIET_HOURS
@@ -16,6 +17,8 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import REPEATED_RECIPIENTS
+from masscomm.stores.delayed_records import RESUMED_AT_HEADER
+from masscomm.stores.send_controls import SendControl
 
 # The fields that make up the content of a request. A producer that repeats a chunk of a send may set its times anew;
 # the content is still the same.
@@ -35,6 +38,10 @@ class Chunk(NamedTuple):
     send_at: int | None = None
     # Whether the send of these recipients is cancelled.
     cancelled: bool = False
+    # The control of the send if the send is paused.
+    paused: SendControl | None = None
+    # The control of the send if the request waits for a send_at that replaces the one in its record.
+    rescheduled: SendControl | None = None
     # The reason why the record is dead-lettered; None if it is valid.
     fault: DeadLetter | None = None
 
@@ -42,6 +49,24 @@ class Chunk(NamedTuple):
     def about(self) -> RecheckRequested:
         """Return the record of these recipients, whose ids log lines contain."""
         return self.request
+
+    def under(self, control: SendControl, now_ms: int) -> "Chunk":
+        """Return the chunk with what the control of its send says at a time."""
+        if not control.cancelled and control.revision == 0:
+            return self  # Copying the chunk takes longer than the rest of this function.
+        cancelled = control.is_cancelled(now_ms)
+        chunk = self._replace(cancelled=cancelled, paused=control if control.is_paused(now_ms) else None)
+        if control.send_at_ms is None:
+            return chunk
+        if self.send_at is not None:
+            return chunk._replace(send_at=control.send_at_ms)
+        if self.request.why != SEND_AT:
+            return chunk
+        waits = control.send_at_ms > now_ms and not cancelled  # guard: send_controls.moved_send
+        return chunk._replace(
+            request=replace(self.request, waited_until=control.send_at_ms),
+            rescheduled=control if waits else None,
+        )
 
     def with_others_id(self) -> "Chunk":
         """Return the chunk under another id, because decisions about other users are already recorded under its own
@@ -54,10 +79,10 @@ class Chunk(NamedTuple):
 def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
     """Return the recipients to decide about in a record of the topics send.* or recheck. Raises DeadLetter or Retry."""
     if topics.base_of(record.topic) == topics.RECHECK:
-        request = recheck_of(codec.decode("RecheckRequested", record.value))
+        request = since_resumed(recheck_of(codec.decode("RecheckRequested", record.value)), record)
         # Many delayed records may be due at the same time, and the tenant's queue may now be leased to another tenant,
         # so the queue is assigned again.
-        queued = request.why not in (SEND_AT, QUIET_HOURS)
+        queued = request.why not in (SEND_AT, QUIET_HOURS) and record.header(RESUMED_AT_HEADER) is None
         return Chunk(request=request, lane=topics.lane_of(record.topic), queued=queued)
     send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
     request = chunk_of(send, record)

@@ -18,10 +18,10 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 logger = logs.logger("preference_checker")
 
@@ -35,7 +35,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         delay_store=DynamoDbDelayStore.from_environment(),
         retry_schedule=RetrySchedule.from_environment(),
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
-        cancellations=DynamoDbCancellations.from_environment(),
+        controls=DynamoDbSendControls.from_environment(),
         lanes=OutputLanes(
             small_sends=SmallSends(
                 per_s=environment.number("SMALL_SENDS_PER_S", PER_S),

@@ -24,6 +24,7 @@ from masscomm.domain.simulator import is_simulated, simulate
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import User, UserSettings
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import SendControl
 
 _DIRECTORY = "directory"
 # The decision for a recipient whose row may still be missing. It is recorded like any other, so that a redelivery
@@ -172,6 +173,16 @@ def _is_due(chunk: Chunk, now_ms: int) -> bool:
     if chunk.send_at is None or (expires_at is not None and expires_at <= chunk.send_at):
         return False
     return chunk.cancelled or chunk.send_at <= now_ms
+
+
+def held_by(chunk: Chunk, now_ms: int) -> SendControl | None:
+    """Return the control that holds a request which is not expired: its send is paused, or was moved to a later
+    time.
+    """
+    expires_at = chunk.request.expires_at
+    if not chunk.request.positions or (expires_at is not None and expires_at <= now_ms):
+        return None
+    return chunk.rescheduled or chunk.paused  # guard: send_controls.paused_request
 
 
 def outcomes_for_all(request: RecheckRequested, decision: Decision) -> list[RangeOutcomes]:

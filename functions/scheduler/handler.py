@@ -20,6 +20,7 @@ from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 logger = logs.logger("scheduler")
 
@@ -29,7 +30,12 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
     driver = batch_driver("scheduler", logger)
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     release_due_records = ReleaseDueRecords(
-        store=store, producer=driver.producer, clock=clock, logger=logger, codec=driver.codec
+        store=store,
+        controls=DynamoDbSendControls.from_environment(),
+        producer=driver.producer,
+        clock=clock,
+        logger=logger,
+        codec=driver.codec,
     )
     reschedule_records = RescheduleRecords(
         store=store,

@@ -1,22 +1,37 @@
-"""Releases due records: each is produced to its topic, then deleted from the delay store."""
+"""Releases due records: each is produced to its topic, then deleted from the delay store.
 
-from collections.abc import Callable, Iterable
+After a send was cancelled, resumed or moved to another time, its records are released before they are due. The
+functions that consume them read the control of the send, and end, process or delay them again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import batched, chain
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from masscomm.chain.chunks import SEND_AT
 from masscomm.clock import Clock
-from masscomm.domain.time_limits import SWEEP_FLUSH_S, SWEEP_RESERVE_S
+from masscomm.domain.time_limits import CONTROL_SWEPT_S, SWEEP_FLUSH_S, SWEEP_RESERVE_S
 from masscomm.errors import MasscommError
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
-from masscomm.stores.delayed_records import DELAY_REASON_HEADER, DelayedRecord, DelayStore, UnreadableRecord, releasable
+from masscomm.stores.delayed_records import (
+    DELAY_REASON_HEADER,
+    PAUSED,
+    RESUMED_AT_HEADER,
+    ControlledSend,
+    DelayedRecord,
+    DelayStore,
+    UnreadableRecord,
+    releasable,
+)
+from masscomm.stores.send_controls import SendControls
 
 # The number of records that are claimed, produced and flushed together: few round trips, and little repeated work after
 # a crash.
@@ -29,7 +44,7 @@ class SweepResult:
     another sweep.
 
     Attributes:
-        complete: Whether every due record was handled.
+        complete: Whether every due record, and every controlled send, was handled.
         unreadable: The number of damaged records, which stay until an operator acts or they expire.
     """
 
@@ -39,6 +54,15 @@ class SweepResult:
     unreadable: int = 0
     complete: bool = True
 
+    def __add__(self, other: "SweepResult") -> "SweepResult":
+        return SweepResult(
+            released=self.released + other.released,
+            failed=self.failed + other.failed,
+            claimed_by_others=self.claimed_by_others + other.claimed_by_others,
+            unreadable=self.unreadable + other.unreadable,
+            complete=self.complete and other.complete,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseDueRecords:
@@ -47,6 +71,7 @@ class ReleaseDueRecords:
     """
 
     store: DelayStore
+    controls: SendControls
     producer: Producer
     clock: Clock
     logger: Logger
@@ -57,50 +82,76 @@ class ReleaseDueRecords:
 
         A sweep may end early, and two sweeps may run concurrently. Raises Retry or Stop.
         """
-        released = failed = claimed_by_others = remaining = unreadable = 0
-        complete = True
+        swept, remaining = SweepResult(), 0
         began_ms = oldest_ms = self.clock.now_ms()
         # guard: delay_store.critical_first
         lanes = (batched(self.store.due(began_ms, critical=lane), _AT_ONCE, strict=False) for lane in (True, False))
         for found in chain.from_iterable(lanes):
             group = [item for item in found if isinstance(item, DelayedRecord)]
-            unreadable += self._log_unreadable(found)
+            swept += self._log_unreadable(found)
             oldest_ms = min([oldest_ms, *(item.due_ms for item in group)])
             if remaining_s() < SWEEP_RESERVE_S:
-                complete, remaining = False, len(group)
+                swept, remaining = replace(swept, complete=False), len(group)
                 break
-            # guard: delay_store.one_sweep
-            claimed = [
-                item for item in group if self._is_releasable(item) and self.store.claim(item, self.clock.now_ms())
-            ]
-            released_records = self._produce(claimed)
-            for item in released_records:
-                self.store.done(item)
-            released += len(released_records)
-            failed += len(claimed) - len(released_records)
-            claimed_by_others += len(group) - len(claimed)
-        metrics.add(RELEASED, released)
-        metrics.add(NOT_RELEASED, failed)
-        metrics.add(BACKLOG, failed + claimed_by_others + remaining)
+            swept += self._release(group)
+        for controlled in self.store.controlled() if swept.complete else ():
+            swept += self._release_controlled(controlled, remaining_s)
+            if not swept.complete:
+                break
+        metrics.add(RELEASED, swept.released)
+        metrics.add(NOT_RELEASED, swept.failed)
+        metrics.add(BACKLOG, swept.failed + swept.claimed_by_others + remaining)
         metrics.add(OLDEST_DUE, (began_ms - oldest_ms) / 1000)
-        metrics.add(UNREADABLE, unreadable)
-        swept = SweepResult(
-            released=released,
-            failed=failed,
-            claimed_by_others=claimed_by_others,
-            unreadable=unreadable,
-            complete=complete,
-        )
+        metrics.add(UNREADABLE, swept.unreadable)
         self.logger.info("swept", **asdict(swept))
         return swept
 
-    def _log_unreadable(self, found: Iterable[DelayedRecord | UnreadableRecord]) -> int:
-        """Log the records that cannot be read, and return their number."""
+    def _release(self, group: Iterable[DelayedRecord]) -> SweepResult:
+        """Claim, produce and delete records."""
+        group = list(group)
+        # guard: delay_store.one_sweep
+        claimed = [item for item in group if self._is_releasable(item) and self.store.claim(item, self.clock.now_ms())]
+        released = self._produce(claimed)
+        for item in released:
+            self.store.done(item)
+        return SweepResult(
+            released=len(released), failed=len(claimed) - len(released), claimed_by_others=len(group) - len(claimed)
+        )
+
+    def _release_controlled(self, controlled: ControlledSend, remaining_s: Callable[[], float]) -> SweepResult:
+        """Release the records of a send that are due because its control changed. Raises Retry or Stop."""
+        swept = SweepResult()
+        for found in batched(self._due_by_control(controlled), _AT_ONCE, strict=False):
+            swept += self._log_unreadable(found)
+            if remaining_s() < SWEEP_RESERVE_S:
+                return replace(swept, complete=False)
+            swept += self._release(item for item in found if isinstance(item, DelayedRecord))
+        # guard: send_controls.late_record
+        is_over = self.clock.now_ms() >= controlled.changed_at_ms + CONTROL_SWEPT_S * 1000
+        if is_over and swept.released == swept.failed == swept.claimed_by_others == 0:
+            self.store.done_controlled(controlled)
+        return swept
+
+    def _due_by_control(self, controlled: ControlledSend) -> Iterator[DelayedRecord | UnreadableRecord]:
+        """Yield the delayed records of a send that do not wait any longer under its present control."""
+        control, now_ms = self.controls.read([controlled.send])[controlled.send], self.clock.now_ms()
+        if control.is_cancelled(now_ms):
+            yield from self.store.of_send(controlled.send)
+            return
+        if not control.is_paused(now_ms):  # guard: send_controls.paused_again
+            yield from self.store.of_send(controlled.send, PAUSED)
+        if control.send_at_ms is not None:
+            for item in self.store.of_send(controlled.send, SEND_AT):
+                if isinstance(item, UnreadableRecord) or item.due_ms != control.send_at_ms:
+                    yield item
+
+    def _log_unreadable(self, found: Iterable[DelayedRecord | UnreadableRecord]) -> SweepResult:
+        """Log and count the records that cannot be read."""
         unreadable = [item for item in found if isinstance(item, UnreadableRecord)]
         for item in unreadable:
             bucket, key = item.key
             self.logger.error("a delayed record cannot be read", due_bucket=bucket, id=key, error=item.error)
-        return len(unreadable)
+        return SweepResult(unreadable=len(unreadable))
 
     def _is_releasable(self, item: DelayedRecord) -> bool:
         """Return whether delayed records may be released to the topic; log an error otherwise."""
@@ -143,6 +194,8 @@ class ReleaseDueRecords:
             span = None if above is None else traces.begin("scheduler", above, record_id=item.id, why=item.delay_reason)
             carried = item.headers if span is None else traces.replaced(item.headers, span.trace)
             headers = [*carried, (DELAY_REASON_HEADER, item.delay_reason.encode())]
+            if item.delay_reason == PAUSED:
+                headers.append((RESUMED_AT_HEADER, str(self.clock.now_ms()).encode()))
             self.producer.produce(item.topic, item.id.encode(), item.value, headers, report_for(item, span))
         self.producer.flush(SWEEP_FLUSH_S)
         return released_records

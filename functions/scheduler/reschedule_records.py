@@ -31,6 +31,7 @@ from masscomm.chain.chunks import (
 )
 from masscomm.chain.delayer import Delayer
 from masscomm.chain.outcome_emitter import OutcomeEmitter
+from masscomm.chain.pausing import since_resumed
 from masscomm.clock import Clock
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, RecipientOutcome
@@ -48,6 +49,7 @@ from masscomm.observability.traces import Headers
 from masscomm.stores.delayed_records import DelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger, final_results
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import send_of
 
 DELAY_REASON = "on_failure"
 # Headers with two counts: how often the record was rescheduled, and how often its last invocation had crashed.
@@ -153,9 +155,12 @@ class RescheduleRecords:
             )
         return OnFailureRecord(
             parents=[
-                recheck_of(value)
-                if issubclass(record_type, RecheckRequested)
-                else checked(record_type.from_avro(value))
+                since_resumed(
+                    recheck_of(value)
+                    if issubclass(record_type, RecheckRequested)
+                    else checked(record_type.from_avro(value)),
+                    failed,
+                )
             ],
             lane=topics.lane_of(failed.topic),
             not_before=0,
@@ -278,6 +283,7 @@ class RescheduleRecords:
                 value,
                 partial(self._due_ms, on_failure, parent, now_ms),
                 delay_reason=DELAY_REASON,
+                send=send_of(parent),
                 attempt=on_failure.returned,
                 headers=headers,
             )

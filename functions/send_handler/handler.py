@@ -47,6 +47,7 @@ class UseCases:
 
 @cache
 def bootstrap() -> UseCases:
+    from functions.send_handler.accepted_sends import DynamoDbAcceptedSends
     from functions.send_handler.request_once import RequestOnce
     from functions.send_handler.request_send import RequestSend
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
@@ -60,6 +61,7 @@ def bootstrap() -> UseCases:
             producer=KafkaProducer.from_environment(),
             clock=clock,
             audit_log=DynamoDbAuditLog.from_environment(),
+            controls=DynamoDbAcceptedSends.from_environment(),
             chunk_size=int(environment.number("SEND_CHUNK_SIZE", CHUNK_SIZE)),
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
@@ -175,6 +177,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
     logger,
     ahead=(
         *ON_KAFKA,
+        "functions.send_handler.accepted_sends",
         "functions.send_handler.request_once",
         "functions.send_handler.request_batch",
         "masscomm.stores.audit_log_dynamodb",

@@ -21,6 +21,7 @@ from pydantic import (
     field_validator,
 )
 
+from masscomm.chain.chunks import SMALL_SEND
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, Result, audit_entry
 from masscomm.domain.categories import category, resolve_channels
@@ -32,7 +33,7 @@ from masscomm.domain.records import SendRequested
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
-from masscomm.errors import DeadLetter
+from masscomm.errors import DeadLetter, MasscommError
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rest import JSON, Links, Request
 from masscomm.http.scopes import Scope
@@ -44,6 +45,7 @@ from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS
 from masscomm.stores.audit_log import AuditLog, record_or_log
+from masscomm.stores.send_controls import AcceptedSend, SendControls, SendKey
 
 logger = logs.logger("send_handler")
 
@@ -302,6 +304,7 @@ class RequestSend:
     producer: Producer
     clock: Clock
     audit_log: AuditLog
+    controls: SendControls
     # The number of recipients in each chunk of a new send.
     chunk_size: int = CHUNK_SIZE
 
@@ -324,11 +327,31 @@ class RequestSend:
         Retry or Stop from the schema registry.
         """
         logs.note(send_id=identity.send_id)
+        if send.send_at is not None or len(send.to_users) > SMALL_SEND:
+            self._record(send, identity)
         with self.audited([send], identity.send_id, caller):
             self.produce_all([(send, identity)], caller)
         accepted = accepted_of(send, identity)
         logger.info("send accepted", requested=accepted.requested)
         return accepted
+
+    def _record(self, send: SendRequest, identity: SendIdentity) -> None:
+        """Record the send, so that it can be cancelled, paused and moved before metrics have counted it. It is recorded
+        before it is produced, because the broker may accept a part of it only.
+
+        A small send without send_at is not recorded: it is published within about a second, and its response does not
+        wait for another store.
+        """
+        accepted = AcceptedSend(
+            send=SendKey(send.club_id, identity.send_id),
+            accepted_at_ms=identity.requested_at_ms,
+            send_at_ms=_ms(send.send_at),
+            expires_at_ms=_ms(send.expires_at),
+        )
+        try:
+            self.controls.accept(accepted)
+        except MasscommError as error:
+            logger.warning("the send can be controlled only after it is counted", error=str(error))
 
     @contextmanager
     def audited(self, sends: Sequence[SendRequest], subject: str, caller: Caller) -> Iterator[None]:

@@ -84,7 +84,9 @@ ERASURE_REQUESTS = (
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
-CANCELLED, USAGE, AUDIT = "cancelled_sends", "key_usage", "audit_log"
+CONTROLS, USAGE, AUDIT = "cancelled_sends", "key_usage", "audit_log"
+# The index of the delayed records by their sends.
+BY_SEND = "by_send"
 # The table of API keys, which only the authorizer uses.
 API_KEYS = "api_keys"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
@@ -108,6 +110,8 @@ class Profile:
     tables: tuple[str, ...] = ()
     # The tables of schemas/dynamodb that the function only reads.
     tables_read: tuple[str, ...] = ()
+    # Whether the function looks for the delayed records of a send.
+    finds_delayed_records: bool = False
     # The topics that the function reads in all lanes (kinds of sends), in addition to those of its event source
     # mappings.
     reads: tuple[str, ...] = ()
@@ -131,7 +135,7 @@ PROFILES = {
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(WAITING, DECISIONS, QUEUES),
-        tables_read=(CANCELLED,),
+        tables_read=(CONTROLS,),
         asks_cdc=True,
     ),
     "builder": Profile(
@@ -139,7 +143,7 @@ PROFILES = {
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(DECISIONS,),
-        tables_read=(CANCELLED,),
+        tables_read=(CONTROLS,),
         asks_cdc=True,
     ),
     "delivery": Profile(
@@ -147,7 +151,7 @@ PROFILES = {
         indices=(*DIRECTORY, "suppressions"),
         requests=_LOOK_UPS,
         tables=(LEDGER, WAITING),
-        tables_read=(CANCELLED,),
+        tables_read=(CONTROLS,),
         asks_cdc=True,
         push=True,
         email=True,
@@ -177,10 +181,16 @@ PROFILES = {
     "scheduler": Profile(
         warmth=Warmth.NOTHING,
         tables=(WAITING,),
-        tables_read=(LEDGER,),
+        tables_read=(LEDGER, CONTROLS),
+        finds_delayed_records=True,
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
     ),
-    "send_handler": Profile(warmth=Warmth.PROVISIONED, tables=(KEYS, USAGE, AUDIT)),
-    "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(CANCELLED, USAGE, AUDIT)),
+    "send_handler": Profile(warmth=Warmth.PROVISIONED, tables=(KEYS, CONTROLS, USAGE, AUDIT)),
+    "metrics_handler": Profile(
+        warmth=Warmth.SNAPSTART,
+        database=METRICS_READER,
+        tables=(CONTROLS, WAITING, USAGE, AUDIT),
+        finds_delayed_records=True,
+    ),
     "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS, USAGE)),
 }

@@ -8,7 +8,8 @@ from masscomm.domain.ids import envelope_id
 from masscomm.domain.records import BuildRequested, DeliveryRequested, ReceiptReceived, RecheckRequested
 from masscomm.kafka.avro import Codec
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+from masscomm.stores.delayed_records import PAUSED, DelayedRecord, DelayStore
+from masscomm.stores.send_controls import SendControl, SendKey, send_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +30,44 @@ class Delayer:
         due_ms: int,
         *,
         delay_reason: str,
+        attempt: int = 0,
         headers: Headers = (),
     ) -> None:
         """Store a record until due_ms (ms since the epoch). Raises Retry or Stop."""
         value = codec.encode(topic, type(record).__name__, record.to_avro())
-        self.delay_value(topic, record.record_id, value, lambda _: due_ms, delay_reason=delay_reason, headers=headers)
+        self.delay_value(
+            topic,
+            record.record_id,
+            value,
+            lambda _: due_ms,
+            delay_reason=delay_reason,
+            send=None if isinstance(record, ReceiptReceived) else send_of(record),
+            attempt=attempt,
+            headers=headers,
+        )
+
+    def hold(
+        self,
+        codec: Codec,
+        topic: str,
+        record: RecheckRequested | DeliveryRequested,
+        control: SendControl,
+        headers: Headers,
+    ) -> None:
+        """Store a record of a paused send until the send is resumed or cancelled, or the record or the pause expires.
+
+        Each pause stores a copy of its own: the scheduler deletes the copy of an earlier pause after releasing it.
+        Raises Retry or Stop.
+        """
+        self.delay(
+            codec,
+            topic,
+            record,
+            control.held_until_ms(record.expires_at, self.clock.now_ms()),
+            delay_reason=PAUSED,
+            attempt=control.revision,  # guard: send_controls.copy_of_a_pause
+            headers=headers,
+        )
 
     def delay_value(
         self,
@@ -43,6 +77,7 @@ class Delayer:
         due_ms_of: Callable[[str], int],
         *,
         delay_reason: str,
+        send: SendKey | None,
         attempt: int = 0,
         headers: Headers = (),
     ) -> None:
@@ -54,6 +89,7 @@ class Delayer:
             value: The encoded record as it is produced later.
             due_ms_of: Returns the time of the release (ms since the epoch) for the id of the delayed record.
             delay_reason: The reason of the delay, such as quiet hours.
+            send: The send of the record, if it belongs to one.
             attempt: The number of the delay, if the same value is delayed repeatedly.
             headers: The headers of the record when it is released.
         """
@@ -65,5 +101,6 @@ class Delayer:
             value=value,
             delay_reason=delay_reason,
             headers=tuple(headers),
+            send=send,
         )
         self.store.put(item, self.clock.now_ms())

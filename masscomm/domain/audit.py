@@ -12,6 +12,9 @@ class Action(StrEnum):
 
     SEND_REQUESTED = "send.requested"
     SEND_CANCELLED = "send.cancelled"
+    SEND_PAUSED = "send.paused"
+    SEND_RESUMED = "send.resumed"
+    SEND_MOVED = "send.moved"
     KEY_CREATED = "key.created"
     KEY_ROTATED = "key.rotated"
     KEY_REVOKED = "key.revoked"

@@ -21,6 +21,8 @@ SEND_FLUSH_S = 20.0
 # The time limit of one call to the store of idempotency keys, with all its attempts. A request makes at most three
 # calls.
 IDEMPOTENCY_CALL_S = 2.0
+# The time limit of recording an accepted send, with all its attempts.
+ACCEPTED_CALL_S = 2.0
 # Two limits of the scheduler's sweep of due records: the time limit of the flush, and the time reserved for the flush
 # and the writes to the store.
 SWEEP_FLUSH_S = 15.0
@@ -106,6 +108,13 @@ RETRY_LIFETIME_S = 3 * _DAY_S
 CLAIM_S = 90
 # Minutes after which no function writes to a bucket of due records any more.
 DELAY_BUCKET_CLOSED_MIN = 10
+# A pause that lasts this long cancels the send: the control that holds its records is not kept for ever.
+PAUSE_LIMIT_S = 30 * _DAY_S
+# How long sweeps look for delayed records of a send after its control changed: a function that read the earlier control
+# may still store one.
+CONTROL_SWEPT_S = 600
+# A scheduled send can be moved until this long before its send_at, which another function's clock may have reached.
+RESCHEDULE_MARGIN_S = 10
 # The delays before a receipt whose message is unknown is looked up again. If the message is still unknown after the
 # last delay, its outcome record was lost (docs/decisions/031), or another application of the account sent it.
 RECEIPT_RETRY_DELAYS_S = (60, 300, 1_800)
@@ -152,6 +161,8 @@ CANCELLATIONS_KEPT_S = 450 * _DAY_S
 AUDIT_KEPT_S = 400 * _DAY_S
 # How long expired slots of polls are kept; DynamoDB deletes them later.
 POLL_SLOTS_KEPT_S = _HOUR_S
+# How long an accepted send is kept for requests that control it; metrics count it seconds after it was accepted.
+ACCEPTED_SENDS_KEPT_S = 8 * _DAY_S
 # How long sent messages are kept for receipts: twice the longest delay of a receipt from a carrier or a mail server.
 SENT_MESSAGES_KEPT_S = 7 * _DAY_S
 SENT_MESSAGES_PURGE_S = float(_HOUR_S)
@@ -165,7 +176,9 @@ RULES: Mapping[str, str] = {
     "INGEST_RESERVE_S <= FLUSH_RESERVE_S < PRODUCER_MESSAGE_S": "a flush ends in the time that is reserved for it",
     "PRODUCER_MESSAGE_S + FLUSH_RESERVE_S < CHAIN_TIMEOUT_S": "every report arrives before the function ends",
     "PRODUCER_MESSAGE_S < SEND_FLUSH_S < timeout_s('send_handler')": "a request is answered by Kafka's reports",
-    "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S < timeout_s('send_handler')": "a request with a key is answered, too",
+    "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S + ACCEPTED_CALL_S < timeout_s('send_handler')": (
+        "a request with a key is answered, too"
+    ),
     "timeout_s('send_handler') < IDEMPOTENCY_KEPT_S": "a key is kept while its request is executed",
     "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < min(LEDGER_KEPT_S, DECISIONS_KEPT_S)": (
         "the chain knows the records that a repeated request produces again"
@@ -176,6 +189,12 @@ RULES: Mapping[str, str] = {
     "(366 + 3) * 86_400 + RETRY_LIFETIME_S + DELAYED_KEPT_S + kept_s('dead-letter') < CANCELLATIONS_KEPT_S": (
         "a cancelled send's last record finds the cancellation: after send_at, quiet hours, retries and a replay"
     ),
+    "CLAIM_S + timeout_s('scheduler') + CHAIN_TIMEOUT_S < CONTROL_SWEPT_S": (
+        "no record is stored under the earlier control after the last sweep for the send"
+    ),
+    "PAUSE_LIMIT_S + RETRY_LIFETIME_S + DELAYED_KEPT_S < CANCELLATIONS_KEPT_S": "a pause reaches its limit",
+    "CLOCK_SKEW_S < RESCHEDULE_MARGIN_S": "a send that can be moved is not released yet",
+    "kept_s('send.api') <= ACCEPTED_SENDS_KEPT_S": "a send is known until it is counted",
     "CANCELLATIONS_KEPT_S < 2 * 366 * 86_400": "the table does not grow for ever",
     "timeout_s('scheduler') < CLAIM_S": "no second sweep claims a record while the first still releases it",
     "CLAIM_S + timeout_s('scheduler') < DELAY_BUCKET_CLOSED_MIN * 60": "no function writes to a closed bucket",

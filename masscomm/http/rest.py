@@ -170,6 +170,10 @@ class Api:
         """Register a POST route. It is called with the request, and with the path's `{names}` as keywords."""
         return self._route("POST", path)
 
+    def patch[R: Route](self, path: str) -> Callable[[R], R]:
+        """Register a PATCH route. It is called with the request, and with the path's `{names}` as keywords."""
+        return self._route("PATCH", path)
+
     @property
     def routes(self) -> Mapping[tuple[str, str], Route]:
         return self._routes

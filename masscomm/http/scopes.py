@@ -14,7 +14,7 @@ SCOPES = "scopes"
 class Scope(StrEnum):
     """A permission of an API key."""
 
-    SEND = "send"  # The key may request and cancel sends.
+    SEND = "send"  # The key may request and control sends.
     SEND_CRITICAL = "send:critical"  # The key may request sends in the critical lane.
     # The key may send texts of its own in a mandatory category, which bypasses opt-outs.
     SEND_MANDATORY = "send:mandatory"
@@ -35,11 +35,16 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("POST", "/v1/sends"): Scope.SEND,
         ("POST", "/v1/sends/batch"): Scope.SEND,
         ("POST", "/v1/sends/{send_id}/cancel"): Scope.SEND,
+        ("POST", "/v1/sends/{send_id}/pause"): Scope.SEND,
+        ("POST", "/v1/sends/{send_id}/resume"): Scope.SEND,
+        ("PATCH", "/v1/sends/{send_id}"): Scope.SEND,
         ("GET", "/v1/sends"): Scope.READ,
         ("GET", "/v1/sends/{send_id}"): Scope.READ,
         ("GET", "/v1/metrics"): Scope.READ,
         ("GET", "/v1/metrics/trending"): Scope.READ,
         ("GET", "/v1/metrics/stream"): Scope.READ,
+        ("GET", "/v1/sends/{send_id}/recipients"): Scope.USERS_READ,
+        ("GET", "/v1/notifications/{notification}"): Scope.USERS_READ,
         ("GET", "/v1/users/{user_id}/notifications"): Scope.USERS_READ,
         ("GET", "/v1/audit"): Scope.ADMIN,
     }

@@ -10,16 +10,21 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.kafka import topics
+from masscomm.stores.send_controls import SendKey
 
 # The header of a released record with the reason of its delay.
 DELAY_REASON_HEADER = "masscomm.released"
+# The delay reason of the records of a paused send, and the header of a released one with the time of its release (ms
+# since the epoch), from which its retries are counted.
+PAUSED = "paused"
+RESUMED_AT_HEADER = "masscomm.resumed_at"
 MINUTE_MS = 60_000
 # The number of partitions (shards) for one minute, so that popular times such as 08:00 do not make a hot partition.
 SHARDS = 8
@@ -47,6 +52,7 @@ class DelayedRecord:
         topic: The topic's name with the suffix of its lane.
         value: The value as it is produced.
         delay_reason: The reason of the delay, which becomes a header of the released record.
+        send: The send of the record, by which its copies are found when the send is controlled.
         key: The store's key of this copy; the store sets it when it reads the copy.
 
     Raises:
@@ -59,6 +65,7 @@ class DelayedRecord:
     value: bytes
     delay_reason: str
     headers: tuple[tuple[str, bytes], ...] = ()
+    send: SendKey | None = None
     key: StoreKey | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +86,13 @@ class UnreadableRecord:
 
     key: StoreKey
     error: str
+
+
+class ControlledSend(NamedTuple):
+    """A send whose control changed at a time (ms since the epoch), so that some of its delayed records are due."""
+
+    send: SendKey
+    changed_at_ms: int
 
 
 def is_critical(topic: str) -> bool:
@@ -137,6 +151,24 @@ class DelayStore(Protocol):
         """Remove the copy."""
         ...
 
+    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableRecord]:
+        """Yield the copies of a send, due or not, which the store has had for some seconds. With a delay reason, yield
+        only those with this reason.
+        """
+        ...
+
+    def put_controlled(self, controlled: ControlledSend) -> None:
+        """Store that the control of a send changes."""
+        ...
+
+    def controlled(self) -> Iterator[ControlledSend]:
+        """Yield the stored sends, each with the time of its last change."""
+        ...
+
+    def done_controlled(self, controlled: ControlledSend) -> None:
+        """Remove a stored send, unless its control has changed again."""
+        ...
+
 
 class InMemoryDelayStore:
     """A delay store in a dictionary, for unit tests.
@@ -150,6 +182,7 @@ class InMemoryDelayStore:
     def __init__(self) -> None:
         self.items: dict[StoreKey, DelayedRecord] = {}
         self.unreadable: set[StoreKey] = set()
+        self.changed: dict[SendKey, int] = {}
         self.failing: Exception | None = None
         self._claimed_until: dict[StoreKey, float] = {}
         self._lock = Lock()
@@ -179,6 +212,25 @@ class InMemoryDelayStore:
         key = item.key or key_of(item)
         self.items.pop(key, None)
         self._claimed_until.pop(key, None)
+
+    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableRecord]:
+        self._answer()
+        for key, item in sorted(self.items.items()):
+            if item.send == send and delay_reason in (None, item.delay_reason):
+                yield UnreadableRecord(key=key, error="damaged") if key in self.unreadable else item
+
+    def put_controlled(self, controlled: ControlledSend) -> None:
+        self._answer()
+        self.changed[controlled.send] = controlled.changed_at_ms
+
+    def controlled(self) -> Iterator[ControlledSend]:
+        self._answer()
+        yield from [ControlledSend(send, changed_at_ms) for send, changed_at_ms in sorted(self.changed.items())]
+
+    def done_controlled(self, controlled: ControlledSend) -> None:
+        self._answer()
+        if self.changed.get(controlled.send) == controlled.changed_at_ms:
+            del self.changed[controlled.send]
 
     def _answer(self) -> None:
         if self.failing is not None:

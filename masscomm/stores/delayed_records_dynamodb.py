@@ -10,6 +10,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -20,6 +21,7 @@ from masscomm.aws.request import Limits
 from masscomm.domain.time_limits import CLAIM_S, DELAY_BUCKET_CLOSED_MIN, DELAYED_KEPT_S
 from masscomm.stores.delayed_records import (
     MINUTE_MS,
+    ControlledSend,
     DelayedRecord,
     StoreKey,
     UnreadableRecord,
@@ -27,6 +29,7 @@ from masscomm.stores.delayed_records import (
     key_of,
     lane_key,
 )
+from masscomm.stores.send_controls import SendKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 TABLE = "waiting"
 _WHAT = "delayed records"
 _MARKS = "minutes"
+_CONTROLLED = "controlled"
+# The index of the copies by their send. Its reads are behind the table by milliseconds, in an outage by seconds.
+_BY_SEND = "by_send"
 # The size limit of one item into which a large record is split. A DynamoDB item has at most 400 kB, attribute names
 # included.
 _PART_BYTES = 350_000
@@ -84,6 +90,7 @@ class DynamoDbDelayStore:
                         "parts": {"N": str(len(parts))},
                         "copy": {"S": copy},
                         "why": {"S": item.delay_reason},
+                        **_send(item),
                         "expires_at": expires,
                     },
                     ConditionExpression="attribute_not_exists(id)",
@@ -161,6 +168,45 @@ class DynamoDbDelayStore:
         if "copy" in row:
             self._delete_parts(row["copy"]["S"], int(row["parts"]["N"]))
 
+    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableRecord]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "IndexName": _BY_SEND,
+            "KeyConditionExpression": "send = :send",
+            "ExpressionAttributeValues": {":send": {"S": send.text}},
+        }
+        if delay_reason is not None:
+            request["FilterExpression"] = "why = :why"
+            request["ExpressionAttributeValues"][":why"] = {"S": delay_reason}
+        for found in self._pages(request):
+            # The index may still have a copy that was released.
+            if (row := self._get((found["due_bucket"]["S"], found["id"]["S"]))) is not None:
+                yield from self._read(row)
+
+    def put_controlled(self, controlled: ControlledSend) -> None:
+        with answering(_WHAT):
+            self._client.put_item(
+                TableName=self._table,
+                Item={
+                    **_primary_key((_CONTROLLED, controlled.send.text)),
+                    "changed_at_ms": {"N": str(controlled.changed_at_ms)},
+                },
+            )
+
+    def controlled(self) -> Iterator[ControlledSend]:
+        for row in self._query(_CONTROLLED):
+            yield ControlledSend(SendKey.of_text(row["id"]["S"]), _number(row, "changed_at_ms"))
+
+    def done_controlled(self, controlled: ControlledSend) -> None:
+        with suppress(ConditionFailed), answering(_WHAT):
+            self._client.delete_item(
+                TableName=self._table,
+                Key=_primary_key((_CONTROLLED, controlled.send.text)),
+                # guard: send_controls.changed_again
+                ConditionExpression="changed_at_ms = :changed",
+                ExpressionAttributeValues={":changed": {"N": str(controlled.changed_at_ms)}},
+            )
+
     def _mark(self, bucket: str, *, critical: bool, now_ms: int) -> None:
         mark = (_marks(critical=critical), bucket)
         if mark in self._marked:
@@ -208,6 +254,10 @@ class DynamoDbDelayStore:
         if containing is not None:
             request["FilterExpression"] = "contains(topic, :containing)"
             request["ExpressionAttributeValues"][":containing"] = {"S": containing}
+        yield from self._pages(request)
+
+    def _pages(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of all pages of a query."""
         while True:
             with answering(_WHAT):
                 page = self._client.query(**request)
@@ -296,8 +346,16 @@ def _unpacked(row: dict[str, Any], packed: bytes, key: StoreKey) -> DelayedRecor
         value=value,
         delay_reason=row["why"]["S"],
         headers=tuple((name, bytes.fromhex(each)) for name, each in json.loads(headers)),
+        send=SendKey.of_text(row["send"]["S"]) if "send" in row else None,
         key=key,
     )
+
+
+def _send(item: DelayedRecord) -> dict[str, Any]:
+    """Return the attribute by which the index finds the copies of a send. A hostile id may be longer than a key."""
+    if item.send is None or not item.send.is_valid:  # guard: send_controls.hostile_delayed_record
+        return {}
+    return {"send": {"S": item.send.text}}
 
 
 def _text(row: dict[str, Any], name: str) -> str:

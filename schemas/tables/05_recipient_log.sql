@@ -18,6 +18,8 @@ create table if not exists recipient_log (
     counted_at timestamptz not null
 ) partition by range (counted_at);
 create index if not exists recipient_log_user on recipient_log (user_id);
+-- The list of a send's recipients, by user.
+create index if not exists recipient_log_send on recipient_log (send_id, user_id);
 
 -- Staged rows: a row a record and result, with its users.
 create unlogged table if not exists staging_recipients (

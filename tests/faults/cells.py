@@ -109,6 +109,11 @@ CELLS = (
         ci=True,
         timeout_s=60.0,
     ),
+    Cell(
+        name="a send is paused while delivery and the scheduler are killed",
+        fault=requesting.paused_while_killed,
+        timeout_s=60.0,
+    ),
     # --- tenants ---
     Cell(
         name="a tenant's broadcast behind another tenant's larger one",

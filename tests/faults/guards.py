@@ -878,7 +878,7 @@ MUTANTS = (
     Mutant(
         guard="cancellations.hostile_send_id",
         rule="An id that no send has stops no batch.",
-        change=Becomes("{_id(send): send for send in sends}"),
+        change=Becomes("list(asked)"),
         no_cell=ONE_CANCELLATION,
     ),
     Mutant(
@@ -891,6 +891,78 @@ MUTANTS = (
         guard="cancellations.unread_key",
         rule="A send whose cancellation was not read is not published.",
         change=Replaced("return found"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.previous_revision",
+        rule="Of two concurrent changes of a control the second is refused.",
+        change=Becomes('"attribute_not_exists(id)" if control.revision == 1 else "revision >= :previous"'),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.hostile_delayed_record",
+        rule="A delayed record with an id that no send has is stored.",
+        change=Never(),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.changed_again",
+        rule="A send whose control changed during a sweep is swept again.",
+        change=Becomes('"changed_at_ms >= :changed OR changed_at_ms < :changed"'),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.late_record",
+        rule="A record that is stored under an earlier control is released, too.",
+        change=Becomes("True"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.paused_again",
+        rule="The records of a send that is paused again are held.",
+        change=Always(),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.copy_of_a_pause",
+        rule="A record held again is not deleted with the copy of the earlier pause.",
+        change=Becomes("0"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.moved_send",
+        rule="A released record of a send that was moved to a later time waits for it.",
+        change=Becomes("False"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.paused_request",
+        rule="preference_checker holds the requests of a paused send.",
+        change=Returns("None"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.paused_delivery",
+        rule="Nothing of a paused send is published.",
+        change=Returns("None"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.pause_of_an_ended_send",
+        rule="A send that has ended is not paused.",
+        change=Never(),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.released_send",
+        rule="A send is not moved once its records may be released.",
+        change=Never(),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="tenancy.controlled_send",
+        rule="A tenant controls its own sends only.",
+        change=Never(),
         no_cell=ONE_CANCELLATION,
     ),
     Mutant(
@@ -962,7 +1034,7 @@ MUTANTS = (
         no_cell=UNAUDITED,
     ),
     Mutant(
-        guard="audit.cancelled_send",
+        guard="audit.controlled_send",
         rule="Each cancellation is in the audit log.",
         change=Removed(),
         no_cell=UNAUDITED,

@@ -8,11 +8,15 @@ from emulators.sns_stand_in import Rule
 from functions.delivery.publish import UNRECORDED
 from masscomm.domain.statuses import Status
 from masscomm.kafka import topics
+from masscomm.stores.delayed_records import PAUSED
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.send_controls import SendKey
 from tests.faults.moments import received
 from tests.support.fault_stack.bench import Bench, tail
 from tests.support.fault_stack.cell import Send
 from tests.support.fault_stack.population import CATEGORIES, CLUB
 from tests.support.fault_stack.proxy import Hold, produce_to
+from tests.support.servers import dynamodb_table
 from tests.support.until import until
 
 CHUNK_SIZE, CHUNKS = 50, 8
@@ -115,3 +119,30 @@ def cancelled_while_killed(bench: Bench, send: Send) -> None:
     assert cancellation["published_before"] + cancellation["published_since"] == body["totals"]["sent"] > 0
     again = httpx.post(f"{url}/cancel", timeout=30, trust_env=False)
     assert (again.status_code, again.json()) == (first.status_code, first.json())
+
+
+def paused_while_killed(bench: Bench, send: Send) -> None:
+    """Pause a send that is being published, kill delivery, then resume the send and kill the scheduler: nothing is
+    published during the pause, and every recipient afterwards.
+    """
+    bench.stack.sns.answer(Rule(code="slow", delay_s=3.0))
+    send()
+    [sent] = bench.sends
+    bench.await_requested(sent)
+    until("a slice is recorded", lambda: len(received(bench)) > 2 * UNRECORDED, every_s=0.1)
+    url = f"{bench.stack.config.gateway_url}/v1/sends/{sent.send_id}"
+    paused = httpx.post(f"{url}/pause", timeout=30, trust_env=False)
+    assert paused.status_code == httpx.codes.ACCEPTED, paused.text
+    bench.kill("delivery")
+    published = received(bench)
+    store = DynamoDbDelayStore(client=dynamodb_table.dynamodb(bench.stack.config))
+    key = SendKey(CLUB, sent.send_id)
+    until("its records are held", lambda: any(store.of_send(key, PAUSED)), every_s=0.2)
+    until("the chain's topics are consumed", bench.at_rest, every_s=0.2)
+    assert received(bench) == published, "a paused send was published"
+    bench.stack.sns.clear()
+    resumed = httpx.post(f"{url}/resume", timeout=30, trust_env=False)
+    assert resumed.status_code == httpx.codes.ACCEPTED, resumed.text
+    bench.kill("scheduler")
+    bench.settle()
+    assert list(store.of_send(key)) == []

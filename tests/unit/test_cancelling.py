@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from functions.builder import build_messages
 from functions.preference_checker import look_up, plan
 from masscomm.chain import chunks
-from masscomm.domain.records import NotificationOutcome, RecheckRequested, Taken
-from masscomm.domain.statuses import TERMINAL, Reason, Status, merge
+from masscomm.domain.records import RecheckRequested, Taken
+from masscomm.domain.statuses import Reason, Status, merge
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry, Stop
 from masscomm.kafka import topics
-from masscomm.stores.cancellations import Cancellation, SendKey
+from masscomm.stores.send_controls import Cancellation, SendKey
 from tests.support.harness.builder import Builder
-from tests.support.harness.chain import NOW, SEND_ID, build, delivery, recheck, results_of, send
+from tests.support.harness.chain import NOW, SEND_ID, build, delivery, ends, recheck, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.whole_chain import CHANNELS, USERS, WholeChain
@@ -30,17 +30,6 @@ KEY = SendKey(7, SEND_ID)
 CANCELLATION = Cancellation(send=KEY, requested_at_ms=NOW, published_before=0)
 ENDED = ("cancelled", "cancelled")
 HOUR = 3_600_000
-
-
-def ends(outcomes: list[NotificationOutcome]) -> dict[tuple[int, str], Counter[str]]:
-    """(position, channel) → its terminal statuses; as in the metrics, each outcome id counts once."""
-    found: dict[tuple[int, str], Counter[str]] = {}
-    for outcome in {each.record_id: each for each in reversed(outcomes)}.values():
-        for position, place in zip(outcome.positions, outcome.result_index, strict=True):
-            status = outcome.results[place].status
-            if status in TERMINAL:
-                found.setdefault((position, outcome.channel), Counter())[status] += 1
-    return found
 
 
 @pytest.mark.guarantee("cancelling.each_notification_ends_once", "cancelling.redelivery_publishes_nothing")
@@ -100,13 +89,13 @@ def test_chunks_that_arrive_after_the_cancellation_end() -> None:
 @pytest.fixture
 def checker() -> Checker:
     made = Checker()
-    made.cancellations.record(CANCELLATION)
+    made.controls.record(CANCELLATION)
     return made
 
 
 def test_one_read_serves_all_records_of_a_batch(checker: Checker) -> None:
     checker.check(send([1, 2]), send([1, 2], send_id="other"), send([1, 2, 3], chunk_index=1, chunk_count=2))
-    assert checker.cancellations.reads == [{KEY, SendKey(7, "other")}]
+    assert checker.controls.reads == [{KEY, SendKey(7, "other")}]
     assert {each.send_id for each in checker.builds()} == {"other"}
 
 
@@ -117,9 +106,9 @@ def test_a_scheduled_send_does_not_wait_for_its_time(checker: Checker) -> None:
 
 
 def test_a_scheduled_part_is_cancelled_when_it_is_released(checker: Checker) -> None:
-    checker.cancellations.recorded.clear()
+    checker.controls.recorded.clear()
     assert checker.check(send([1, 2], send_at=NOW + HOUR)) == []
-    checker.cancellations.record(CANCELLATION)
+    checker.controls.record(CANCELLATION)
     checker.forget()
     checker.clock.advance(3_600)
     (item,) = checker.delay_store.items.values()
@@ -133,10 +122,10 @@ def test_a_scheduled_part_is_cancelled_when_it_is_released(checker: Checker) -> 
 
 def test_recorded_decisions_count_after_the_cancellation(checker: Checker) -> None:
     """The first delivery allowed both users: the second produces the same build record, and delivery cancels it."""
-    checker.cancellations.recorded.clear()
+    checker.controls.recorded.clear()
     checker.check(send([1, 2]))
     first = checker.builds()
-    checker.cancellations.record(CANCELLATION)
+    checker.controls.record(CANCELLATION)
     checker.check(send([1, 2]))
     assert checker.builds() == first * 2
     assert checker.outcomes() == []
@@ -161,13 +150,13 @@ def test_records_are_redelivered_while_the_store_is_down(error: Exception) -> No
     """While the store is down it is unknown whether the send is cancelled, so the records are redelivered."""
     checker, builder, deliverer = Checker(), Builder(), Delivery()
     for chain in (checker, builder, deliverer):
-        chain.cancellations.failing = error
+        chain.controls.failing = error
     assert checker.check(send([1, 2])) == [0]
     assert builder.build(build([1, 2])) == [0]
     assert deliverer.deliver(delivery([1, 2])) == [0]
     assert checker.produced() == builder.produced() == deliverer.produced() == []
     assert deliverer.push.published == []
-    deliverer.cancellations.failing = None
+    deliverer.controls.failing = None
     assert deliverer.deliver(delivery([1, 2])) == []
     assert len(deliverer.push.published) == 2
 
@@ -183,7 +172,7 @@ def builder() -> Builder:
 
 
 def test_a_build_record_of_a_cancelled_send_is_not_rendered(builder: Builder) -> None:
-    builder.cancellations.record(CANCELLATION)
+    builder.controls.record(CANCELLATION)
     assert builder.build(build([1, 2])) == []
     assert builder.deliveries() == []
     assert results_of(builder.outcomes()) == {(user_id, "push"): ENDED for user_id in (1, 2)}
@@ -197,7 +186,7 @@ def test_messages_written_before_the_cancellation_are_withdrawn(builder: Builder
     builder.build(build([1, 2]))
     (first,) = builder.deliveries()
     builder.forget()
-    builder.cancellations.record(CANCELLATION)
+    builder.controls.record(CANCELLATION)
     builder.build(build([1, 2]))
     (second,) = builder.deliveries()
     assert (second.record_id, second.positions) == (first.record_id, first.positions)
@@ -209,7 +198,7 @@ def test_messages_written_before_the_cancellation_are_withdrawn(builder: Builder
 
 
 def test_a_single_recipients_message_is_left_to_delivery(builder: Builder) -> None:
-    builder.cancellations.record(CANCELLATION)
+    builder.controls.record(CANCELLATION)
     builder.build(build([1]))
     assert [each.user_ids for each in builder.deliveries()] == [[1]]
 
@@ -224,7 +213,7 @@ def deliverer() -> Delivery:
 
 @pytest.mark.guarantee("cancelling.nothing_is_published_afterwards")
 def test_a_delivery_record_of_a_cancelled_send_is_not_published(deliverer: Delivery) -> None:
-    deliverer.cancellations.record(CANCELLATION)
+    deliverer.controls.record(CANCELLATION)
     other = replace(delivery([3]), record_id="other", send_id="other")
     assert deliverer.deliver(delivery([1, 2]), other) == []
     assert deliverer.published_arns() == ["arn-3"]
@@ -233,7 +222,7 @@ def test_a_delivery_record_of_a_cancelled_send_is_not_published(deliverer: Deliv
         (2, "push"): ENDED,
         (3, "push"): ("sent", None),
     }
-    assert len(deliverer.cancellations.reads) == 1
+    assert len(deliverer.controls.reads) == 1
 
 
 def test_published_notifications_stay_sent(deliverer: Delivery) -> None:
@@ -243,7 +232,7 @@ def test_published_notifications_stay_sent(deliverer: Delivery) -> None:
     assert deliverer.deliver(delivery([1, 2]), environment=environment) == [0]
     deliverer.producer.fail = lambda *_: None
     deliverer.forget()
-    deliverer.cancellations.record(CANCELLATION)
+    deliverer.controls.record(CANCELLATION)
     assert deliverer.deliver(delivery([1, 2])) == []
     assert deliverer.published_arns() == ["arn-1", "arn-2"]
     assert results_of(deliverer.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("sent", None)}
@@ -253,7 +242,7 @@ def test_a_partly_published_notification_stays_sent(deliverer: Delivery) -> None
     """The provider accepted the message for one of the first user's two devices before the record was delayed."""
     deliverer.put_device(11, 1)
     deliverer.put_user(2)
-    deliverer.cancellations.record(CANCELLATION)
+    deliverer.controls.record(CANCELLATION)
     delayed = delivery([1, 2], waits=1, taken=[Taken(position=0, target="11", message_id="m")])
     assert deliverer.deliver(delayed) == []
     assert deliverer.push.published == []

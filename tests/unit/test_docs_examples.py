@@ -59,7 +59,7 @@ from masscomm.http.tenant import ALL_CLUBS
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support import prose
 from tests.support.harness.send_api import SendApi
 from tests.support.servers.registry_server import ConfluentRegistry, serving
@@ -479,7 +479,7 @@ def totals_of(totals: ChannelTotals) -> dict[str, Any]:
         channels={"push": totals},
         watermark=at,
     )
-    route = SendRoute(InMemoryMetricsStore(sends={"s": send}, watermark=at), InMemoryCancellations(), FixedClock())
+    route = SendRoute(InMemoryMetricsStore(sends={"s": send}, watermark=at), InMemorySendControls(), FixedClock())
     answer = route.answer("s", {}, ALL_CLUBS)
     assert answer["complete"]
     return dict(answer["totals"])

@@ -19,9 +19,9 @@ from masscomm.kafka.avro import own_schema
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Chain, entry
 
 VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1]}
@@ -106,14 +106,18 @@ class Path(Chain):
     def __init__(self) -> None:
         super().__init__()
         self.handler = RequestSend(
-            codec=self.codec, producer=self.producer, clock=self.clock, audit_log=InMemoryAuditLog()
+            codec=self.codec,
+            producer=self.producer,
+            clock=self.clock,
+            audit_log=InMemoryAuditLog(),
+            controls=InMemorySendControls(),
         )
         self.checker = CheckPreferences(
             directory=InMemoryDirectory(),
             clock=self.clock,
             delay_store=InMemoryDelayStore(),
             decision_log=InMemoryDecisionLog(),
-            cancellations=InMemoryCancellations(),
+            controls=InMemorySendControls(),
         )
 
     def accepted(self, request: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from functions.metrics_handler import handler as metrics_handler
+from functions.metrics_handler.http.parameters import rfc3339
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
@@ -22,8 +23,9 @@ from masscomm.domain.grains import Grain
 from masscomm.http.scopes import ALL_SCOPES, ROUTE_SCOPES
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
 from tests.support.harness.chain import Chain
 from tests.support.harness.send_api import use_cases as send_api_use_cases
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, get, lambda_context
@@ -36,6 +38,7 @@ CLUB, OTHER = 8_471, 8_472
 SENT_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 COUNTED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
 PARAMETERS = {("GET", "/v1/metrics"): COUNTED, ("GET", "/v1/sends"): {"club_id": [str(CLUB)]}}
+TOMORROW = rfc3339(datetime.fromtimestamp(FixedClock().now_ms() / 1000 + 86_400, UTC))
 SECRETS = (str(CLUB), "canary")
 
 
@@ -70,8 +73,12 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         audit_log.record(
             audit_entry(Action.SEND_REQUESTED, club_id=club_id, at_ms=1, principal="canary", subject=f"{CLUB}")
         )
+    controls, key = InMemorySendControls(), SendKey(CLUB, "s")
+    # The send can be moved and resumed.
+    send_at_ms = clock.now_ms() + 3_600_000
+    controls.controls[key] = SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=send_at_ms, revision=1)
     cases = metrics_handler.use_cases(
-        store, clock, timedelta(), InMemoryPollSlots(), InMemoryCancellations(), audit_log
+        store, clock, timedelta(), InMemoryPollSlots(), controls, InMemoryDelayStore(), audit_log
     )
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
     requests = send_api_use_cases(chain, InMemoryIdempotencyKeys())
@@ -81,14 +88,18 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
 
 def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tuple[int, dict[str, Any], str]:
     """(status, headers, body) of a request that succeeds if the caller may see the club."""
-    names = {"{send_id}": "s", "{user_id}": "7"}
+    names = {"{send_id}": "s", "{user_id}": "7", "{notification}": "s.7.push"}
     for name, value in names.items():
         path = path.replace(name, value)
     event = get(path, **PARAMETERS.get((method, path), {}))
     event["httpMethod"] = event["requestContext"]["httpMethod"] = method
     send = {"type": "news", "club_id": CLUB, "to_users": [7]}
-    bodies = {"/v1/sends": send, "/v1/sends/batch": {"sends": [send]}}
-    event["body"] = json.dumps(bodies[path]) if method == "POST" and path in bodies else None
+    bodies = {
+        ("POST", "/v1/sends"): send,
+        ("POST", "/v1/sends/batch"): {"sends": [send]},
+        ("PATCH", "/v1/sends/s"): {"send_at": TOMORROW},
+    }
+    event["body"] = json.dumps(bodies[method, path]) if (method, path) in bodies else None
     event["multiValueHeaders"] = {"Idempotency-Key": ["key"]}
     event["requestContext"]["authorizer"] = authorizer
     if authorizer is ABSENT:

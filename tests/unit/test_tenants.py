@@ -26,8 +26,8 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers, Report
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Context, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.event_source import ENVELOPE, FunctionResponse, until
@@ -54,7 +54,7 @@ class DeliveryToTenants(Delivery):
                 clock=self.clock,
                 delay_store=self.delay_store,
                 decision_log=log,
-                cancellations=InMemoryCancellations(),
+                controls=InMemorySendControls(),
                 lanes=OutputLanes(small_sends=SmallSends(burst=burst)),
             ),
             "builder": BuildMessages(
@@ -62,7 +62,7 @@ class DeliveryToTenants(Delivery):
                 templates=TemplateCache(self.directory, self.clock),
                 clock=self.clock,
                 decision_log=log,
-                cancellations=InMemoryCancellations(),
+                controls=InMemorySendControls(),
             ),
             "delivery": self.use_case,
         }

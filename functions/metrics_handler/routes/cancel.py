@@ -1,29 +1,21 @@
 """POST /v1/sends/{send_id}/cancel: cancel the notifications of a send that are not published yet.
 
-The cancellation is recorded; preference_checker, builder and delivery read it with each batch. Notifications that an
+The cancellation is recorded; preference_checker, builder and delivery read it with each batch, and the scheduler
+releases the send's delayed records, so that they end, too. Notifications that an
 invocation publishes meanwhile count as sent: GET /v1/sends/{send_id} has their number. A repeated request gets the same
 response.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal, TypedDict
 
-from functions.metrics_handler.http.parameters import Reader, rfc3339
-from functions.metrics_handler.routes.send import is_complete, known_send, published
-from functions.metrics_handler.store.port import MetricsStore
-from masscomm.clock import Clock
-from masscomm.domain.audit import Action, audit_entry
-from masscomm.http.problem import FieldError, Problem
+from functions.metrics_handler.routes.controllable import Control, check_empty, time_of
+from masscomm.domain.audit import Action
+from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.json_reader import InvalidJson, read_json
-from masscomm.observability import logs
-from masscomm.stores.audit_log import AuditLog, record_or_log
-from masscomm.stores.cancellations import Cancellation, Cancellations, SendKey
-
-logger = logs.logger("metrics_handler")
+from masscomm.stores.send_controls import Cancellation
 
 
 class CancelBody(TypedDict):
@@ -39,10 +31,7 @@ class CancelBody(TypedDict):
 
 @dataclass(frozen=True)
 class CancelRoute:
-    store: MetricsStore
-    cancellations: Cancellations
-    clock: Clock
-    audit_log: AuditLog
+    control: Control
 
     def answer(
         self,
@@ -56,47 +45,29 @@ class CancelRoute:
 
         Raises Problem (400 for a parameter or content, 404, 409 for a send that has ended) or Retry.
         """
-        read = Reader(parameters, ())
-        if read.errors:
-            raise read.problem()
-        _check_empty(content)
-        send = known_send(self.store, send_id, clubs)
-        key = SendKey(send.club_id, send_id)
-        cancellation = self.cancellations.find(key)
+        check_empty(content)
+        send = self.control.send(send_id, parameters, clubs)
+        cancellation = self.control.controls.find(send.key)
         if cancellation is None:
-            # A send with an invalid id was dead-lettered, so that no notification of it can be published.
-            if is_complete(send) or not key.is_valid:  # guard: cancellations.ended_send
+            if send.has_ended:  # guard: cancellations.ended_send
                 raise Problem(409, "The send has ended: there is nothing to cancel.")
-            cancellation = self.cancellations.record(
-                Cancellation(send=key, requested_at_ms=self.clock.now_ms(), published_before=published(send))
+            self.control.release_records(send.key)
+            cancellation = self.control.controls.record(
+                Cancellation(
+                    send=send.key, requested_at_ms=self.control.clock.now_ms(), published_before=send.published
+                )
             )
-            entry = audit_entry(
-                Action.SEND_CANCELLED,
-                club_id=send.club_id,
-                at_ms=self.clock.now_ms(),
-                principal=principal,
-                subject=send_id,
-                detail=f"{cancellation.published_before} published before",
+            self.control.audit(
+                Action.SEND_CANCELLED, send, principal, detail=f"{cancellation.published_before} published before"
             )
-            record_or_log(self.audit_log, entry, logger)  # guard: audit.cancelled_send
         return _body(cancellation)
-
-
-def _check_empty(content: str | None) -> None:
-    """Check that a request has no fields. Raises Problem with status 400."""
-    try:
-        fields = read_json(content) if content and content.strip() else {}
-    except InvalidJson as error:
-        raise Problem(400, f"the body is not JSON: {error}", errors=[FieldError("", "must be empty")]) from error
-    if fields != {}:
-        raise Problem(400, "The request has no fields.", errors=[FieldError("", "must be empty, or {}")])
 
 
 def _body(cancellation: Cancellation) -> CancelBody:
     return {
         "send_id": cancellation.send.send_id,
         "status": "cancelling",
-        "requested_at": rfc3339(datetime.fromtimestamp(cancellation.requested_at_ms / 1000, UTC)),
+        "requested_at": time_of(cancellation.requested_at_ms),
         "published_before": cancellation.published_before,
         "links": {"self": f"/v1/sends/{cancellation.send.send_id}"},
     }

@@ -5,6 +5,7 @@ queued       notifications that were written for delivery, whatever their later 
 held, scheduled   deferred notifications; one that was held and then sent counts as sent only
 suppressed, failed   by reason; like cancelled, expired, sent, delivered and bounced, these statuses are final
 in_flight    requested notifications without a final status
+control      of a send that was paused or moved to another time
 cancellation   of a cancelled send: the time, and how many notifications were published before and after it
 """
 
@@ -20,7 +21,7 @@ from masscomm.clock import Clock
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.stores.cancellations import Cancellation, Cancellations, SendKey
+from masscomm.stores.send_controls import Cancellation, SendControl, SendControls, SendKey
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -86,6 +87,17 @@ class CancellationOfSend(TypedDict):
     """Notifications that were counted as published later."""
 
 
+class ControlOfSend(TypedDict):
+    """The control of a send."""
+
+    paused_at: str | None
+    """The beginning of the present pause."""
+    resumed_at: str | None
+    """The end of the last pause."""
+    send_at: str | None
+    """The time to which the send was moved."""
+
+
 class SendBody(TypedDict):
     """A send with its notifications by status."""
 
@@ -103,6 +115,7 @@ class SendBody(TypedDict):
     """The counts include all records that were in the topics at this time."""
     complete: bool
     """Whether all chunks are counted and each notification has a final status."""
+    control: ControlOfSend | None
     cancellation: CancellationOfSend | None
     generated_at: str
 
@@ -110,7 +123,7 @@ class SendBody(TypedDict):
 @dataclass(frozen=True)
 class SendRoute:
     store: MetricsStore
-    cancellations: Cancellations
+    controls: SendControls
     clock: Clock
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendBody:
@@ -119,9 +132,12 @@ class SendRoute:
         if read.errors:
             raise read.problem()
         send = known_send(self.store, send_id, clubs)
-        return self._body(send, self.cancellations.find(SendKey(send.club_id, send_id)))
+        key = SendKey(send.club_id, send_id)
+        control = self.controls.read([key])[key]
+        # A pause that has reached its limit has no cancellation of its own.
+        return self._body(send, control, self.controls.find(key) if control.cancelled else None)
 
-    def _body(self, send: SendTotals, cancellation: Cancellation | None) -> SendBody:
+    def _body(self, send: SendTotals, control: SendControl, cancellation: Cancellation | None) -> SendBody:
         channels = {name: _statuses(totals) for name, totals in send.channels.items()}
         totals = _statuses(_together(send))
         requested, terminal = totals["requested"], _terminal(_together(send))
@@ -144,6 +160,7 @@ class SendRoute:
             },
             "watermark": rfc3339(send.watermark),
             "complete": is_complete(send),
+            "control": None if control.revision == 0 else _control(control),
             "cancellation": None
             if cancellation is None
             else {
@@ -160,8 +177,23 @@ def known_send(store: MetricsStore, send_id: str, clubs: Clubs) -> SendTotals:
     send = store.send(send_id)
     # A send of another club and an unknown send have the same response, so that guessed ids reveal nothing.
     if send is None or send.club_id not in clubs:  # guard: tenancy.other_tenants_send
-        raise Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
+        raise not_found()
     return send
+
+
+def not_found() -> Problem:
+    return Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
+
+
+def _control(control: SendControl) -> ControlOfSend:
+    def time_of(moment_ms: int | None) -> str | None:
+        return None if moment_ms is None else rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC))
+
+    return {
+        "paused_at": time_of(control.paused_at_ms),
+        "resumed_at": time_of(control.resumed_at_ms),
+        "send_at": time_of(control.send_at_ms),
+    }
 
 
 def is_complete(send: SendTotals) -> bool:

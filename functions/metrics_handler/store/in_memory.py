@@ -19,6 +19,10 @@ from functions.metrics_handler.store.port import (
     LogRow,
     MetricsQuery,
     Order,
+    RecipientKey,
+    RecipientQuery,
+    RecipientRow,
+    Recipients,
     SendList,
     SendListKey,
     SendListQuery,
@@ -121,6 +125,35 @@ class InMemoryMetricsStore:
         rows = [row for row in known.values() if _in_log(row, query)]
         rows.sort(key=lambda row: row.key, reverse=True)
         return Log(rows[: query.limit], len(rows) > query.limit, self.watermark, grace=self.grace)
+
+    def list_recipients(self, query: RecipientQuery) -> Recipients | None:
+        if self.recipients is None:
+            return None
+        known: dict[RecipientKey, LogRow] = {}
+        for user_id, row in self.recipients:
+            if (row.key.send_id, row.club_id) == (query.send_id, query.club_id):
+                key = RecipientKey(user_id, row.key.channel)
+                known[key] = max(known.get(key, row), row, key=_rank)
+        rows = [
+            RecipientRow(key, row.status, row.reason, row.key.at)
+            for key, row in sorted(known.items())
+            if (query.after is None or key > query.after)
+            and row.status in (query.status or [row.status])
+            and key.channel in (query.channel or [key.channel])
+        ]
+        return Recipients(rows[: query.limit], len(rows) > query.limit, self.watermark)
+
+    def timeline(self, send_id: str, club_id: int, key: RecipientKey) -> Log | None:
+        if self.recipients is None:
+            return None
+        wanted = (key.user_id, send_id, key.channel, club_id)
+        rows = [
+            row
+            for user_id, row in self.recipients
+            if (user_id, row.key.send_id, row.key.channel, row.club_id) == wanted
+        ]
+        rows.sort(key=lambda row: (row.key.at, row.status, row.reason))
+        return Log(rows, more=False, watermark=self.watermark)
 
     def send(self, send_id: str) -> SendTotals | None:
         known = self.sends.get(send_id)

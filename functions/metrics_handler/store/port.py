@@ -282,6 +282,50 @@ class Log:
     grace: timedelta = timedelta(0)
 
 
+@dataclass(frozen=True, order=True)
+class RecipientKey:
+    """The sort key of a notification in the list of a send's recipients."""
+
+    user_id: int
+    channel: str
+
+
+@dataclass(frozen=True)
+class RecipientRow:
+    """A notification of a send with its status, and the time at which it reached it. The reason is '' if the status
+    needs none.
+    """
+
+    key: RecipientKey
+    status: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipientQuery:
+    """A query for the notifications of a club's send, in the order of their keys. An empty filter matches
+    everything.
+    """
+
+    send_id: str
+    club_id: int
+    status: tuple[str, ...] = ()
+    channel: tuple[str, ...] = ()
+    after: RecipientKey | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True)
+class Recipients:
+    rows: Sequence[RecipientRow]
+    # Whether the log has more rows than these.
+    more: bool
+    watermark: datetime | None
+    # The beginning of the stored log; None: the log is complete.
+    since: datetime | None = None
+
+
 class MetricsStore(Protocol):
     """The interface that reads the tables written by spark_metrics. Every method raises Retry if the store is
     unavailable.
@@ -301,6 +345,14 @@ class MetricsStore(Protocol):
 
     def log(self, query: LogQuery) -> Log | None:
         """Return a user's notifications; None if the log of recipients is disabled."""
+        ...
+
+    def list_recipients(self, query: RecipientQuery) -> Recipients | None:
+        """Return the notifications of a send; None if the log of recipients is disabled."""
+        ...
+
+    def timeline(self, send_id: str, club_id: int, key: RecipientKey) -> Log | None:
+        """Return the rows of one notification, one for each status; None if the log of recipients is disabled."""
         ...
 
     def send(self, send_id: str) -> SendTotals | None:

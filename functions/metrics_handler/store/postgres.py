@@ -22,6 +22,10 @@ from functions.metrics_handler.store.port import (
     LogQuery,
     LogRow,
     MetricsQuery,
+    RecipientKey,
+    RecipientQuery,
+    RecipientRow,
+    Recipients,
     SendList,
     SendListKey,
     SendListQuery,
@@ -141,6 +145,38 @@ class PostgresMetricsStore:
             watermark, grace = _watermark(connection)
         rows = [LogRow(LogKey(at, send_id, channel), *rest) for at, send_id, channel, *rest in found]
         return Log(rows[: query.limit], len(rows) > query.limit, watermark, switched_on[0], grace)
+
+    def list_recipients(self, query: RecipientQuery) -> Recipients | None:
+        key = query.after
+        values = {
+            "send_id": query.send_id,
+            "club_id": query.club_id,
+            "status": list(query.status) or None,
+            "channel": list(query.channel) or None,
+            "user_id": key and key.user_id,
+            "after_channel": key and key.channel,
+            "limit": query.limit + 1,
+            "by_rank": sorted(RANK, key=lambda status: RANK[status]),
+        }
+        with self._connection() as connection:
+            switched_on = connection.execute(_LOG_SINCE).fetchone()
+            if switched_on is None:
+                return None
+            found = connection.execute(_RECIPIENTS, values).fetchall()
+            watermark, _ = _watermark(connection)
+        rows = [RecipientRow(RecipientKey(user_id, channel), *rest) for user_id, channel, *rest in found]
+        return Recipients(rows[: query.limit], len(rows) > query.limit, watermark, switched_on[0])
+
+    def timeline(self, send_id: str, club_id: int, key: RecipientKey) -> Log | None:
+        values = {"send_id": send_id, "club_id": club_id, "user_id": key.user_id, "channel": key.channel}
+        with self._connection() as connection:
+            switched_on = connection.execute(_LOG_SINCE).fetchone()
+            if switched_on is None:
+                return None
+            found = connection.execute(_TIMELINE, values).fetchall() if _is_text(key.channel) else []
+            watermark, grace = _watermark(connection)
+        rows = [LogRow(LogKey(at, send_id, channel), *rest) for at, send_id, channel, *rest in found]
+        return Log(rows, more=False, watermark=watermark, since=switched_on[0], grace=grace)
 
     def send(self, send_id: str) -> SendTotals | None:
         if not _is_text(send_id):
@@ -285,6 +321,35 @@ where (%(start)s::timestamptz is null or at >= %(start)s)
     )
 order by at desc, send_id collate "C" desc, channel collate "C" desc
 limit %(limit)s
+"""
+
+# The index of a send's rows returns them by user, so that a page reads no earlier user.
+_RECIPIENTS = """
+with notifications as (
+    select distinct on (user_id, channel collate "C") user_id, channel, status, reason, at
+    from recipient_log
+    where send_id = %(send_id)s
+        and club_id = %(club_id)s
+        and (%(channel)s::text[] is null or channel = any(%(channel)s))
+        and (%(user_id)s::bigint is null or user_id >= %(user_id)s)
+    order by user_id, channel collate "C", array_position(%(by_rank)s::text[], status) desc nulls last, at, reason
+)
+select user_id, channel, status, reason, at
+from notifications
+where (%(status)s::text[] is null or status = any(%(status)s))
+    and (
+        %(user_id)s::bigint is null
+        or (user_id, channel collate "C") > (%(user_id)s, %(after_channel)s::text)
+    )
+order by user_id, channel collate "C"
+limit %(limit)s
+"""
+
+_TIMELINE = """
+select at, send_id, channel, club_id, type, status, reason
+from recipient_log
+where send_id = %(send_id)s and user_id = %(user_id)s and club_id = %(club_id)s and channel = %(channel)s
+order by at, status, reason
 """
 
 # For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other

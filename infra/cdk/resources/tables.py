@@ -36,7 +36,7 @@ class Tables(Construct):
                 name=each["AttributeName"], type=_TYPES[each["AttributeType"]]
             )
         keys = {each["KeyType"]: attributes[each["AttributeName"]] for each in table["KeySchema"]}
-        return dynamodb.Table(
+        made = dynamodb.Table(
             self,
             name,
             table_name=f"{environment.prefix}-{name}",
@@ -52,6 +52,16 @@ class Tables(Construct):
             deletion_protection=environment.protected,
             removal_policy=removal(environment),
         )
+        for index in table.get("GlobalSecondaryIndexes", ()):
+            keys = {each["KeyType"]: attributes[each["AttributeName"]] for each in index["KeySchema"]}
+            made.add_global_secondary_index(
+                index_name=index["IndexName"],
+                partition_key=keys["HASH"],
+                sort_key=keys.get("RANGE"),
+                projection_type=dynamodb.ProjectionType[index["Projection"]["ProjectionType"]],
+                non_key_attributes=index["Projection"]["NonKeyAttributes"],
+            )
+        return made
 
 
 _TYPES = {

@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
-from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES, Profile
+from infra.cdk.profiles import BY_SEND, CONNECT_OFFSETS_TOPIC, PROFILES, WAITING, Profile
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
@@ -108,6 +108,15 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
             )
             for actions, of in ((_TABLE_ACTIONS, tables), (_TABLE_READS, read))
             if of
+        ),
+        *(
+            [
+                iam.PolicyStatement(
+                    actions=["dynamodb:Query"], resources=[f"{data.tables[WAITING].table_arn}/index/{BY_SEND}"]
+                )
+            ]
+            if profile.finds_delayed_records
+            else []
         ),
         iam.PolicyStatement(
             actions=["kms:Decrypt", "kms:DescribeKey"],

@@ -34,9 +34,9 @@ from masscomm.kafka.dead_letters import REPLAYED, dead_letter_headers
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import KafkaProducer
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
 
@@ -152,7 +152,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
         clock=FixedClock(NOW),
         delay_store=InMemoryDelayStore(),
         decision_log=InMemoryDecisionLog(),
-        cancellations=InMemoryCancellations(),
+        controls=InMemorySendControls(),
     )
 
     def dead_letter(coming: int) -> DeadLetter:

@@ -20,9 +20,9 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry, own_schema
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Context, entry, event, failed_offsets, send
 from tests.support.servers.kafka_topics import make_topic, messages_of
 
@@ -92,7 +92,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
         clock=clock,
         delay_store=InMemoryDelayStore(),
         decision_log=InMemoryDecisionLog(),
-        cancellations=InMemoryCancellations(),
+        controls=InMemorySendControls(),
     )
     assert failed_offsets(driver.run(batch, Context(clock), use_case)) == []
 

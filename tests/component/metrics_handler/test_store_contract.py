@@ -21,6 +21,10 @@ from functions.metrics_handler.store.port import (
     MetricsQuery,
     MetricsStore,
     Order,
+    RecipientKey,
+    RecipientQuery,
+    RecipientRow,
+    Recipients,
     SendTotals,
     StreamPosition,
     TooMuch,
@@ -386,6 +390,8 @@ def test_disabled_recipient_log_has_no_answer(postgres: StackConfig) -> None:
     ):
         store = PostgresMetricsStore(pool)
         assert store.log(LogQuery(user_id=7)) is None
+        assert store.list_recipients(RecipientQuery(send_id="a", club_id=1)) is None
+        assert store.timeline("a", 1, RecipientKey(7, "push")) is None
         connection.execute("insert into stream_views values ('recipient_log', %s, '-infinity')", [NOON])
         assert store.log(LogQuery(user_id=7)) == Log([], more=False, watermark=None, since=NOON)
         connection.execute("update stream_views set kept_since = %s", [NEXT])
@@ -412,6 +418,41 @@ def test_a_log_is_filtered(logged: MetricsStore) -> None:
         found = logged.log(query)
         assert found is not None
         assert found.rows == [RECIPIENTS[place][1] for place in places]
+
+
+def test_recipients_of_a_send_are_in_pages_by_user(logged: MetricsStore) -> None:
+    query = RecipientQuery(send_id="b", club_id=2)
+    found = logged.list_recipients(query)
+    rows = [RecipientRow(RecipientKey(7, channel), "sent", "", NEXT) for channel in ("email", "push")]
+    assert found == Recipients(rows, more=False, watermark=None)
+    first = logged.list_recipients(replace(query, limit=1))
+    assert first == Recipients(rows[:1], more=True, watermark=None)
+    rest = logged.list_recipients(replace(query, limit=1, after=rows[0].key))
+    assert rest == Recipients(rows[1:], more=False, watermark=None)
+
+
+def test_recipients_are_filtered_by_their_present_status(logged: MetricsStore) -> None:
+    """The notification was held and failed on one device; its highest status counts."""
+    for values, users in [
+        ({"send_id": "a", "club_id": 1}, [7]),
+        ({"send_id": "a", "club_id": 1, "status": ("sent", "delivered")}, [7]),
+        ({"send_id": "a", "club_id": 1, "status": ("held", "failed")}, []),
+        ({"send_id": "a", "club_id": 1, "channel": ("email",)}, []),
+        ({"send_id": "a", "club_id": 2}, []),
+        ({"send_id": "c", "club_id": 1, "after": RecipientKey(-(2**63), "")}, [8]),
+    ]:
+        found = logged.list_recipients(RecipientQuery(**values))  # type: ignore[arg-type]
+        assert found is not None
+        assert [row.key.user_id for row in found.rows] == users
+
+
+def test_a_notification_has_all_of_its_rows(logged: MetricsStore) -> None:
+    found = logged.timeline("a", 1, RecipientKey(7, "push"))
+    assert found is not None
+    assert len(found.rows) == 4
+    assert [row.key.at for row in found.rows] == sorted(row.key.at for row in found.rows)
+    for send_id, club_id, key in [("a", 2, (7, "push")), ("a", 1, (8, "push")), ("a", 1, (7, "x\0"))]:
+        assert logged.timeline(send_id, club_id, RecipientKey(*key)) == Log([], more=False, watermark=None)
 
 
 def test_a_send_is_found_by_its_id(store: MetricsStore) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 from masscomm.domain.time_limits import CLAIM_S
-from masscomm.stores.delayed_records import DelayedRecord, DelayStore, UnreadableRecord
+from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, DelayStore, UnreadableRecord
+from masscomm.stores.send_controls import SendKey
 from tests.support.harness.chain import NOW
 
 HOUR = 3_600_000
@@ -177,6 +178,44 @@ class DelayStoreContract(ABC):
         for item in items:
             store.put(item, NOW)
         assert set(ids(due(store, NOW))) == {item.id for item in items}
+
+    def test_copies_of_a_send_are_found_before_they_are_due(self, store: DelayStore) -> None:
+        send, other = SendKey(7, "s"), SendKey(8, "s")
+        waiting = delayed_record(NOW + 24 * HOUR, send=send, value=incompressible("waiting"))
+        paused = delayed_record(NOW + HOUR, send=send, delay_reason="paused", topic="delivery.critical")
+        for item in (waiting, paused, delayed_record(NOW, send=other), delayed_record(NOW)):
+            store.put(item, NOW)
+        assert sorted(ids(store.of_send(send))) == sorted([waiting.id, paused.id])
+        assert list(store.of_send(send, "paused")) == [paused]
+        [found] = store.of_send(send, "send_at")
+        assert found == waiting
+        assert isinstance(found, DelayedRecord)
+        assert store.claim(found, NOW)
+        store.done(found)
+        assert ids(store.of_send(send)) == [paused.id]
+        assert ids(due(store, NOW + 24 * HOUR)).count(waiting.id) == 0
+
+    @pytest.mark.kills(guard="send_controls.hostile_delayed_record")
+    @pytest.mark.parametrize("send_id", ["", "i" * 3_000])
+    def test_a_record_of_a_hostile_send_is_stored(self, store: DelayStore, send_id: str) -> None:
+        item = delayed_record(NOW, send=SendKey(7, send_id))
+        store.put(item, NOW)
+        assert ids(due(store, NOW)) == [item.id]
+
+    @pytest.mark.kills(guard="send_controls.changed_again")
+    def test_a_controlled_send_is_kept_until_it_is_done(self, store: DelayStore) -> None:
+        """A sweep does not remove a send whose control has changed again meanwhile."""
+        first, again = ControlledSend(SendKey(7, "s"), NOW), ControlledSend(SendKey(7, "s"), NOW + 1)
+        other = ControlledSend(SendKey(77, "s"), NOW)
+        assert list(store.controlled()) == []
+        for each in (first, other, again):
+            store.put_controlled(each)
+        store.done_controlled(first)
+        assert set(store.controlled()) == {again, other}
+        store.done_controlled(again)
+        store.done_controlled(again)
+        assert list(store.controlled()) == [other]
+        assert due(store, NOW + HOUR) == []
 
 
 @pytest.mark.parametrize("item_id", ["", "é" * MAX_RECORD_ID_BYTES], ids=["empty", "long"])

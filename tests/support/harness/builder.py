@@ -7,8 +7,8 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import AvroRecord, DeliveryRequested
 from masscomm.domain.users import Template, User
 from masscomm.kafka import topics
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain
 
 TEMPLATE_ERROR = ("failed", "template_error")
@@ -21,13 +21,13 @@ class Builder(Chain):
         super().__init__()
         self.directory = InMemoryDirectory()
         self.log = InMemoryDecisionLog()
-        self.cancellations = InMemoryCancellations()
+        self.controls = InMemorySendControls()
         self.use_case = BuildMessages(
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
             decision_log=self.log,
-            cancellations=self.cancellations,
+            controls=self.controls,
         )
         for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
             self.put_user(user_id, first_name=name)

@@ -1,6 +1,7 @@
 """Events as Lambda passes them to functions, and a batch driver with in-memory adapters."""
 
 import base64
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from masscomm.domain.records import (
     RecheckRequested,
     SendRequested,
 )
+from masscomm.domain.statuses import TERMINAL
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.denied_ids import DeniedIds
@@ -146,6 +148,17 @@ class Chain:
 
     def _decoded[R: AvroRecord](self, kind: type[R], topic: str, lane: Lane | None = None) -> list[R]:
         return [kind.from_avro(self.codec.decode(kind.__name__, value)) for value in self.values(topic, lane)]
+
+
+def ends(outcomes: list[NotificationOutcome]) -> dict[tuple[int, str], Counter[str]]:
+    """(position, channel) → its terminal statuses; as in the metrics, each outcome id counts once."""
+    found: dict[tuple[int, str], Counter[str]] = {}
+    for outcome in {each.record_id: each for each in reversed(outcomes)}.values():
+        for position, place in zip(outcome.positions, outcome.result_index, strict=True):
+            status = outcome.results[place].status
+            if status in TERMINAL:
+                found.setdefault((position, outcome.channel), Counter())[status] += 1
+    return found
 
 
 def results_of(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str], tuple[str, str | None]]:

@@ -18,11 +18,11 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain, delivery, entry
 
 
@@ -62,7 +62,7 @@ class Delivery(Chain):
         self.push = InMemoryPush()
         self.email = InMemoryEmail()
         self.unsubscribe_url = unsubscribe_url
-        self.cancellations = InMemoryCancellations()
+        self.controls = InMemorySendControls()
         self.table = LedgerTable()
         self.delay_store = InMemoryDelayStore()
         self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=self.table)
@@ -75,7 +75,7 @@ class Delivery(Chain):
     ) -> Deliver:
         return Deliver(
             directory=directory or self.directory,
-            cancellations=self.cancellations,
+            controls=self.controls,
             ledger=ledger,
             gateway=gateway(self.clock, workers=workers),
             caller=Caller(

@@ -8,9 +8,9 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import AvroRecord
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain
 
 
@@ -22,7 +22,7 @@ class Checker(Chain):
         self.directory = InMemoryDirectory()
         self.delay_store = InMemoryDelayStore()
         self.log = InMemoryDecisionLog()
-        self.cancellations = InMemoryCancellations()
+        self.controls = InMemorySendControls()
         self.use_case = self.environment(self.directory)
         self.put_users(range(1, 4))
 
@@ -32,7 +32,7 @@ class Checker(Chain):
             clock=self.clock,
             delay_store=self.delay_store,
             decision_log=self.log,
-            cancellations=self.cancellations,
+            controls=self.controls,
         )
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:

@@ -22,8 +22,9 @@ from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
 from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
 from openapi.document import APIS
 from tests.support.harness.chain import Chain
 from tests.support.harness.send_api import use_cases
@@ -61,7 +62,11 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
             Action.SEND_REQUESTED, club_id=1, at_ms=clock.now_ms(), principal="7d793037a0760186", subject=send_id
         )
     )
-    stores = (InMemoryPollSlots(), InMemoryCancellations(), audit_log)
+    controls, key = InMemorySendControls(), SendKey(1, send_id)
+    # The send can be moved and resumed.
+    later_ms = clock.now_ms() + 86_400_000
+    controls.controls[key] = SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=later_ms, revision=1)
+    stores = (InMemoryPollSlots(), controls, InMemoryDelayStore(), audit_log)
     cases = metrics_handler.use_cases(store, clock, timedelta(), *stores)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
     chain = Chain()

@@ -12,6 +12,7 @@ from masscomm.kafka import topics
 from masscomm.stores.audit_log import AuditLog, InMemoryAuditLog
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain, Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
@@ -22,10 +23,19 @@ TIMEOUT_S = 29.0
 type Answered = tuple[int, dict[str, Any], dict[str, Any]]
 
 
-def use_cases(chain: Chain, keys: InMemoryIdempotencyKeys, audit_log: AuditLog | None = None) -> module.UseCases:
+def use_cases(
+    chain: Chain,
+    keys: InMemoryIdempotencyKeys,
+    audit_log: AuditLog | None = None,
+    controls: InMemorySendControls | None = None,
+) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
-        codec=chain.codec, producer=chain.producer, clock=chain.clock, audit_log=audit_log or InMemoryAuditLog()
+        codec=chain.codec,
+        producer=chain.producer,
+        clock=chain.clock,
+        controls=controls or InMemorySendControls(),
+        audit_log=audit_log or InMemoryAuditLog(),
     )
     return module.UseCases(requests=requests, once=RequestOnce(keys=keys, clock=chain.clock))
 
@@ -34,8 +44,9 @@ class SendApi(Chain):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self.keys = InMemoryIdempotencyKeys()
+        self.controls = InMemorySendControls()
         self.audit_log = InMemoryAuditLog()
-        self.use_cases = use_cases(self, self.keys, self.audit_log)
+        self.use_cases = use_cases(self, self.keys, self.audit_log, self.controls)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)

@@ -1,7 +1,7 @@
 """All functions from a send to the provider, in memory. Settings, users and templates change between redeliveries."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +22,9 @@ from masscomm.domain.records import SendRequested
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.cancellations import Cancellation, SendKey
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.delayed_records import PAUSED, ControlledSend, InMemoryDelayStore
+from masscomm.stores.send_controls import Cancellation, SendControl, SendKey, change
 from tests.support.harness.chain import SEND_ID, entry, send
 from tests.support.harness.delivery import Delivery
 
@@ -65,14 +65,14 @@ class ThreeSteps(Delivery):
             clock=self.clock,
             delay_store=self.delay_store,
             decision_log=self.log,
-            cancellations=self.cancellations,
+            controls=self.controls,
         )
         self.builder = BuildMessages(
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
             decision_log=self.log,
-            cancellations=self.cancellations,
+            controls=self.controls,
         )
 
     def drive(self, record: SendRequested, topic: str) -> list[int]:
@@ -89,18 +89,22 @@ class ThreeSteps(Delivery):
 class WholeChain(ThreeSteps):
     """The three functions with random lanes, and the scheduler."""
 
-    def __init__(self, rng: random.Random, *, growing: bool, cancelling: bool = False) -> None:
+    def __init__(self, rng: random.Random, *, growing: bool, cancelling: bool = False, pausing: bool = False) -> None:
         """Create the functions.
 
         Args:
             rng: Chooses all faults and changes.
             growing: Whether texts may grow between deliveries.
             cancelling: Whether the send is cancelled at a random moment.
+            pausing: Whether the send is paused and resumed at random moments.
         """
         super().__init__()
         self.rng = rng
         self.growing = growing
         self.cancelling = cancelling
+        self.pausing = pausing
+        # the number of messages that were published before the present pause
+        self.published_before_pause: int | None = None
         # set when the send is cancelled: the messages that were published before
         self.published_before: int | None = None
         self.checker_delay_store = InMemoryDelayStore()
@@ -110,7 +114,9 @@ class WholeChain(ThreeSteps):
             lanes=OutputLanes(small_sends=RandomLane(rng=rng), queues=RandomQueue(rng, *BROADCASTS)),
         )
         self.scheduler, self.delivery_scheduler = (
-            ReleaseDueRecords(store=store, producer=self.producer, clock=self.clock, logger=Logger())
+            ReleaseDueRecords(
+                store=store, controls=self.controls, producer=self.producer, clock=self.clock, logger=Logger()
+            )
             for store in (self.checker_delay_store, self.delay_store)
         )
         for user_id in USERS:
@@ -143,7 +149,25 @@ class WholeChain(ThreeSteps):
     def cancel(self) -> None:
         self.published_before = self.published
         key = SendKey(7, SEND_ID)
-        self.cancellations.record(Cancellation(send=key, requested_at_ms=self.clock.now_ms(), published_before=0))
+        self.controls.record(Cancellation(send=key, requested_at_ms=self.clock.now_ms(), published_before=0))
+        self._control_changed()
+
+    def pause(self) -> None:
+        self.published_before_pause = self.published
+        self._change(lambda control: replace(control, paused_at_ms=self.clock.now_ms()))
+
+    def resume(self) -> None:
+        assert self.published == self.published_before_pause, "published during a pause"
+        self.published_before_pause = None
+        self._change(lambda control: replace(control, paused_at_ms=None, resumed_at_ms=self.clock.now_ms()))
+
+    def _change(self, make: Callable[[SendControl], SendControl]) -> None:
+        change(self.controls, SendKey(7, SEND_ID), make, now_ms=self.clock.now_ms())
+        self._control_changed()
+
+    def _control_changed(self) -> None:
+        for store in (self.checker_delay_store, self.delay_store):
+            store.put_controlled(ControlledSend(SendKey(7, SEND_ID), self.clock.now_ms()))
 
     @property
     def published(self) -> int:
@@ -179,8 +203,21 @@ class WholeChain(ThreeSteps):
         elif rng.random() < 0.5:
             self.put_template(number, CHANNELS[number], rng.randint(1, 300) if self.growing else rng.choice([10, 60]))
         self.clock.advance(rng.choice([0, 1, 10, 3_000]))
+        if self.pausing and rng.random() < 0.2:
+            if self.published_before_pause is None:
+                self.pause()
+            else:
+                self.resume()
         if self.cancelling and self.published_before is None and rng.random() < 0.1:
             self.cancel()
+
+    def _await_due(self, store: InMemoryDelayStore) -> None:
+        """Resume the send and advance the clock to the next release, which may be at once."""
+        if self.published_before_pause is not None:
+            self.resume()
+        now_ms = self.clock.now_ms()
+        due_ms = min(now_ms if item.delay_reason == PAUSED else item.due_ms for item in store.items.values())
+        self.clock.advance(max(0, due_ms - now_ms) / 1000)
 
     def step(self, use_case: UseCase[Any], entries: Sequence[Mapping[str, Any]]) -> None:
         """Invoke a use case with batches of records. Each invocation is interrupted several times, then completed."""
@@ -210,8 +247,7 @@ class WholeChain(ThreeSteps):
         known = self.consume(topics.RECHECK)
         self.step(self.checker, known)
         while self.checker_delay_store.items:
-            due_ms = min(item.due_ms for item in self.checker_delay_store.items.values())
-            self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)
+            self._await_due(self.checker_delay_store)
             assert self.scheduler.sweep(lambda: 60).released
             released = self.consume(topics.RECHECK)[len(known) :]
             known += released
@@ -225,8 +261,7 @@ class WholeChain(ThreeSteps):
         self.step(self.use_case, built)
         # Quiet hours delay some recipients; the delayed part and its parent record may be redelivered.
         while self.delay_store.items:
-            due_ms = min(item.due_ms for item in self.delay_store.items.values())
-            self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)
+            self._await_due(self.delay_store)
             assert self.delivery_scheduler.sweep(lambda: 60).released
             released = self.consume(topics.DELIVERY)[len(known) :]
             known = known + released

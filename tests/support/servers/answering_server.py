@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_PUT = do_DELETE = _any
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any
 
     def log_message(self, *_: Any) -> None: ...
 

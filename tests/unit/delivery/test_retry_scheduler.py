@@ -25,6 +25,7 @@ from masscomm.observability import traces
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger import RecipientResult, from_document, to_document
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.chain import NOW, delivery, entry, results_of
 from tests.support.harness.delivery import Delivery, by_email
@@ -338,7 +339,11 @@ class KillableDelivery(Delivery):
                 else:
                     self.clock.advance(60)
                     sweep = ReleaseDueRecords(
-                        store=self.delay_store, producer=self.producer, clock=self.clock, logger=logger
+                        store=self.delay_store,
+                        controls=InMemorySendControls(),
+                        producer=self.producer,
+                        clock=self.clock,
+                        logger=logger,
                     )
                     sweep.sweep(lambda: 60)
             except KilledError:

@@ -77,7 +77,45 @@ def test_cancel_posts_once_and_an_id_cannot_name_another_route(server: Answering
     assert server.asked == [("POST", "/v1/sends/a%2F..%2Fb%3Fc/cancel", KEY)]
 
 
-@pytest.mark.parametrize("command", ["show", "cancel", "watch"])
+def test_pause_resume_and_move_call_their_routes(server: AnsweringServer) -> None:
+    server.answers = [
+        (202, b'{"paused_at": "2026-11-21T12:00:00Z", "published_before": 1200}'),
+        (202, b'{"resumed_at": "2026-11-21T12:00:00Z"}'),
+        (200, b'{"send_at": "2026-11-24T17:00:00Z"}'),
+    ]
+    assert "1,200 notifications are published" in run("pause", "a")
+    assert json.loads(run("resume", "a", "--json")) == {"resumed_at": "2026-11-21T12:00:00Z"}
+    assert "2026-11-24T17:00:00Z" in run("move", "a/b", "2026-11-24T18:00:00+01:00")
+    assert server.asked == [
+        ("POST", "/v1/sends/a/pause", KEY),
+        ("POST", "/v1/sends/a/resume", KEY),
+        ("PATCH", "/v1/sends/a%2Fb", KEY),
+    ]
+
+
+def test_recipients_are_read_in_pages(server: AnsweringServer) -> None:
+    rows = [
+        {
+            "user_id": number,
+            "channel": "push",
+            "status": "sent",
+            "at": "2026-11-21T12:00:00Z",
+            "decision": "It was sent.",
+        }
+        for number in (1, 2)
+    ]
+    pages = [{"rows": rows[:1], "next_cursor": "c"}, {"rows": rows[1:], "next_cursor": None}]
+    server.answers = [(200, json.dumps(each).encode()) for each in pages]
+    shown = run("recipients", "a", "--status", "sent")
+    assert "2 notifications" in shown
+    assert "It was sent." in shown
+    assert server.asked == [
+        ("GET", "/v1/sends/a/recipients?status=sent&limit=100", KEY),
+        ("GET", "/v1/sends/a/recipients?status=sent&limit=99&cursor=c", KEY),
+    ]
+
+
+@pytest.mark.parametrize("command", ["show", "cancel", "watch", "pause", "resume", "recipients"])
 def test_refusal_is_an_error_with_the_reason_of_the_api(server: AnsweringServer, command: str) -> None:
     server.answers = [(403, b'{"detail": "These credentials may see no club."}')]
     with pytest.raises(StackError, match="may see no club"):

@@ -13,7 +13,8 @@ from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
 ASKED = {"granularity": ["day"], "start": ["2026-11-21T00:00:00Z"], "end": ["2026-11-22T00:00:00Z"]}
@@ -40,7 +41,13 @@ def answer(
     monkeypatch: pytest.MonkeyPatch, store: InMemoryMetricsStore, event: dict[str, Any]
 ) -> tuple[int, dict[str, list[str]], dict[str, Any]]:
     cases = module.use_cases(
-        store, FixedClock(), timedelta(), InMemoryPollSlots(), InMemoryCancellations(), InMemoryAuditLog()
+        store,
+        FixedClock(),
+        timedelta(),
+        InMemoryPollSlots(),
+        InMemorySendControls(),
+        InMemoryDelayStore(),
+        InMemoryAuditLog(),
     )
     monkeypatch.setattr(module, "bootstrap", lambda: cases)
     found = module.handler(event, lambda_context())

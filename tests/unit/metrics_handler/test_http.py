@@ -18,7 +18,8 @@ from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.http.rest import Request
 from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -36,7 +37,14 @@ class Api:
         )
         self.slots = InMemoryPollSlots()
         self.cases = module.use_cases(
-            self.store, self.clock, timedelta(), self.slots, InMemoryCancellations(), InMemoryAuditLog(), 1
+            self.store,
+            self.clock,
+            timedelta(),
+            self.slots,
+            InMemorySendControls(),
+            InMemoryDelayStore(),
+            InMemoryAuditLog(),
+            1,
         )
 
     def get(

@@ -9,13 +9,13 @@ from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
-from masscomm.stores.cancellations import InMemoryCancellations
+from masscomm.stores.send_controls import InMemorySendControls
 
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 
 
 def route_of(store: InMemoryMetricsStore) -> SendRoute:
-    return SendRoute(store, InMemoryCancellations(), FixedClock())
+    return SendRoute(store, InMemorySendControls(), FixedClock())
 
 
 def answer_of(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> Any:

@@ -16,9 +16,9 @@ from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import DelayedRecord
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, Chain, entry, results_of, send
 
@@ -75,13 +75,15 @@ class DelayingChecker(Chain):
             clock=self.clock,
             delay_store=self.store,
             decision_log=self.log,
-            cancellations=InMemoryCancellations(),
+            controls=InMemorySendControls(),
         )
 
     def released(self) -> list[dict[str, object]]:
         self.clock.advance(60)
         before = len(self.producer.produced)
-        ReleaseDueRecords(store=self.store, producer=self.producer, clock=self.clock, logger=Logger()).sweep(lambda: 60)
+        ReleaseDueRecords(
+            store=self.store, controls=InMemorySendControls(), producer=self.producer, clock=self.clock, logger=Logger()
+        ).sweep(lambda: 60)
         new = self.producer.produced[before:]
         return [
             entry(value, topic=topic, offset=100)

@@ -18,6 +18,7 @@ from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, entry, results_of, send
 from tests.support.harness.preference_checker import Checker
@@ -57,7 +58,13 @@ class QuietHoursChecker(Checker):
 
     def released(self) -> list[dict[str, Any]]:
         before = len(self.producer.produced)
-        scheduler = ReleaseDueRecords(store=self.delay_store, producer=self.producer, clock=self.clock, logger=Logger())
+        scheduler = ReleaseDueRecords(
+            store=self.delay_store,
+            controls=InMemorySendControls(),
+            producer=self.producer,
+            clock=self.clock,
+            logger=Logger(),
+        )
         scheduler.sweep(lambda: 60)
         return [
             entry(value, topic=topic, offset=100 + place, headers=headers)

@@ -24,6 +24,7 @@ from masscomm.stores.delayed_records import (
     key_of,
     releasable,
 )
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.contracts.delay_store import DelayStoreContract, delayed_record
 from tests.support.harness.chain import NOW, Chain, delivery
 
@@ -42,7 +43,9 @@ class Scheduler:
         self.clock = FixedClock(NOW)
         self.store = InMemoryDelayStore()
         self.producer = InMemoryProducer()
-        self.use_case = ReleaseDueRecords(store=self.store, producer=self.producer, clock=self.clock, logger=Logger())
+        self.use_case = ReleaseDueRecords(
+            store=self.store, controls=InMemorySendControls(), producer=self.producer, clock=self.clock, logger=Logger()
+        )
 
     def put(self, *items: DelayedRecord) -> None:
         for item in items:
@@ -74,7 +77,11 @@ def test_concurrent_sweeps_release_a_record_once() -> None:
     scheduler.put(item)
     other = Scheduler()
     other.use_case = ReleaseDueRecords(
-        store=scheduler.store, producer=other.producer, clock=scheduler.clock, logger=Logger()
+        store=scheduler.store,
+        controls=InMemorySendControls(),
+        producer=other.producer,
+        clock=scheduler.clock,
+        logger=Logger(),
     )
 
     class Meanwhile(InMemoryProducer):
@@ -85,7 +92,13 @@ def test_concurrent_sweeps_release_a_record_once() -> None:
             super().flush(timeout_s)
 
     producer = Meanwhile()
-    mine = ReleaseDueRecords(store=scheduler.store, producer=producer, clock=scheduler.clock, logger=Logger())
+    mine = ReleaseDueRecords(
+        store=scheduler.store,
+        controls=InMemorySendControls(),
+        producer=producer,
+        clock=scheduler.clock,
+        logger=Logger(),
+    )
     assert mine.sweep(lambda: 60) == SweepResult(released=1)
     assert len(producer.produced) + len(other.producer.produced) == 1
 

@@ -21,10 +21,10 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.cancellations import InMemoryCancellations
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
 from tests.support.harness.reschedule_records import PARTIAL, Headers, Rescheduler
 from tests.support.inputs.invalid_sends import INVALID_SENDS, UNCOUNTABLE_SENDS
@@ -42,7 +42,7 @@ def _checker(rescheduler: Rescheduler) -> CheckPreferences:
         clock=rescheduler.clock,
         delay_store=rescheduler.store,
         decision_log=InMemoryDecisionLog(),
-        cancellations=InMemoryCancellations(),
+        controls=InMemorySendControls(),
     )
 
 

@@ -13,6 +13,7 @@ from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.domain.records import SendRequested
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.observability import traces
+from masscomm.stores.send_controls import AcceptedSend, SendKey
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import VALID, SendApi
 
@@ -359,3 +360,30 @@ def test_log_keys_of_a_request_end_with_it(api: SendApi, capsys: pytest.CaptureF
     (counted,) = (line for line in lines if "RecipientsAccepted" in line)
     assert counted["RecipientsAccepted"] == 3
     assert not {"send_id", "club_id"} & counted.keys()
+
+
+@pytest.mark.parametrize(
+    ("values", "is_recorded"),
+    [
+        ({"to_users": list(range(1, 102))}, True),
+        ({"send_at": "2023-11-15T00:00:00Z", "expires_at": "2023-11-16T00:00:00Z"}, True),
+        ({"to_users": list(range(1, 101))}, False),
+    ],
+)
+def test_a_send_that_can_be_controlled_is_recorded(api: SendApi, values: dict[str, Any], is_recorded: bool) -> None:
+    """A small send is published at once: its response does not wait for another store."""
+    _, body, _ = api.post(**values)
+    accepted = api.controls.accepted(body["send_id"])
+    assert (accepted is not None) is is_recorded
+    if accepted is not None and "send_at" in values:
+        assert accepted == AcceptedSend(
+            send=SendKey(7, body["send_id"]),
+            accepted_at_ms=NOW,
+            send_at_ms=1_700_006_400_000,
+            expires_at_ms=1_700_092_800_000,
+        )
+
+
+def test_a_send_is_accepted_while_the_store_of_controls_is_down(api: SendApi) -> None:
+    api.controls.failing = Retry("DynamoDB does not answer")
+    assert api.post(to_users=list(range(1, 102)))[0] == 202

@@ -1,4 +1,4 @@
-"""The stores of cancellations keep their contract, also with responses of DynamoDB that moto never returns."""
+"""The stores of controls keep their contract, also with responses of DynamoDB that moto never returns."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,26 +10,26 @@ from moto import mock_aws
 from devstack.service import AWS_CREDENTIALS
 from emulators.local import REGION
 from masscomm.errors import Retry
-from masscomm.stores.cancellations import Cancellations, InMemoryCancellations
-from masscomm.stores.cancellations_dynamodb import DynamoDbCancellations
-from tests.support.contracts.cancellations import CANCELLED, SEND, CancellationsContract
+from masscomm.stores.send_controls import InMemorySendControls, SendControls
+from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from tests.support.contracts.send_control_store import CANCELLED, SEND, SendControlsContract
 from tests.support.servers.dynamodb_table import new_table
 
 
-class TestInMemoryCancellations(CancellationsContract):
+class TestInMemorySendControls(SendControlsContract):
     @pytest.fixture
-    def cancellations(self) -> Cancellations:
-        return InMemoryCancellations()
+    def controls(self) -> SendControls:
+        return InMemorySendControls()
 
 
-class TestMotoCancellations(CancellationsContract):
+class TestMotoSendControls(SendControlsContract):
     @pytest.fixture
-    def cancellations(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cancellations]:
+    def controls(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[SendControls]:
         for name, value in AWS_CREDENTIALS.items():
             monkeypatch.setenv(name, value)
         with mock_aws():
             client = boto3.client("dynamodb", region_name=REGION)
-            yield DynamoDbCancellations(table=new_table(client, "cancelled_sends"), client=client)
+            yield DynamoDbSendControls(table=new_table(client, "cancelled_sends"), client=client)
 
 
 class UnprocessingClient:
@@ -46,14 +46,14 @@ class UnprocessingClient:
         return {"Responses": {"t": [{"id": {"S": f"{SEND.club_id}#{SEND.send_id}"}}]}}
 
 
-def _store(client: Any) -> DynamoDbCancellations:
-    return DynamoDbCancellations(table="t", client=client)
+def _store(client: Any) -> DynamoDbSendControls:
+    return DynamoDbSendControls(table="t", client=client)
 
 
 @pytest.mark.kills(guard="cancellations.consistent_read")
 def test_unprocessed_keys_are_read_again() -> None:
     client = UnprocessingClient(2)
-    assert set(_store(client).cancelled([SEND])) == {SEND}
+    assert set(_store(client).read([SEND])) == {SEND}
     assert [request["t"]["ConsistentRead"] for request in client.requests] == [True] * 3
 
 
@@ -61,7 +61,7 @@ def test_unprocessed_keys_are_read_again() -> None:
 def test_a_key_that_is_never_read_is_retried() -> None:
     """A send whose cancellation is unknown must not be published."""
     with pytest.raises(Retry):
-        _store(UnprocessingClient(100)).cancelled([SEND])
+        _store(UnprocessingClient(100)).read([SEND])
 
 
 def test_a_cancellation_outlives_a_send_of_next_year() -> None:

@@ -1,0 +1,126 @@
+"""GET /v1/notifications/{notification}: one notification with the times of its statuses, each explained in words.
+
+A notification is named by its send, user and channel: `<send_id>.<user_id>.<channel>`. The route reads the log of
+recipients, which spark_metrics writes only if it is enabled.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypedDict
+
+from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.routes.recipients import log_is_off
+from functions.metrics_handler.routes.send import known_send
+from functions.metrics_handler.routes.words import in_words
+from functions.metrics_handler.store.port import LogRow, MetricsStore, RecipientKey
+from masscomm.clock import Clock
+from masscomm.domain.ids import notification_id
+from masscomm.domain.statuses import RANK, Status, read_reason
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import Clubs
+
+_NOTIFICATION = re.compile(r"([A-Za-z0-9-]{1,64})\.(-?[0-9]{1,19})\.([^.]{1,200})")
+
+
+class StepBody(TypedDict):
+    """A status that a notification reached."""
+
+    at: str | None
+    status: str
+    reason: str | None
+    decision: str
+    """The status and its reason in words."""
+
+
+class NotificationBody(TypedDict):
+    """A notification with its statuses."""
+
+    notification: str
+    notification_id: str
+    """The id in the message."""
+    send_id: str
+    user_id: int
+    channel: str
+    club_id: int
+    type: str
+    requested_at: str | None
+    status: str
+    reason: str | None
+    decision: str
+    """The status and its reason in words."""
+    timeline: list[StepBody]
+    """The statuses in the order of their times. A repeated status of a redelivered record occurs once."""
+    since: str | None
+    """The beginning of the stored log; null: no status is missing."""
+    watermark: str | None
+    generated_at: str | None
+
+
+@dataclass(frozen=True)
+class NotificationRoute:
+    store: MetricsStore
+    clock: Clock
+
+    def answer(self, notification: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> NotificationBody:
+        """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
+        read = Reader(parameters, ())
+        if read.errors:
+            raise read.problem()
+        named = _NOTIFICATION.fullmatch(notification)
+        if named is None or not -(2**63) <= int(named[2]) < 2**63:
+            raise _not_found()
+        send_id, key = named[1], RecipientKey(int(named[2]), named[3])
+        send = known_send(self.store, send_id, clubs)
+        found = self.store.timeline(send_id, send.club_id, key)
+        if found is None:
+            raise log_is_off()
+        if not found.rows:
+            raise _not_found()
+        present = max(found.rows, key=_rank)
+        reason = read_reason(present.reason) or None
+        return {
+            "notification": notification,
+            "notification_id": notification_id(send_id, key.user_id, key.channel),
+            "send_id": send_id,
+            "user_id": key.user_id,
+            "channel": key.channel,
+            "club_id": present.club_id,
+            "type": present.type,
+            "requested_at": rfc3339(send.requested_at),
+            "status": present.status,
+            "reason": reason,
+            "decision": in_words(present.status, reason),
+            "timeline": _timeline(found.rows),
+            "since": rfc3339(found.since),
+            "watermark": rfc3339(found.watermark),
+            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+        }
+
+
+def _timeline(rows: Iterable[LogRow]) -> list[StepBody]:
+    first = {(row.status, row.reason): row for row in sorted(rows, key=lambda row: row.key, reverse=True)}
+    steps = sorted(first.values(), key=lambda row: (row.key.at, _rank_of(row.status)))
+    return [
+        {
+            "at": rfc3339(row.key.at),
+            "status": row.status,
+            "reason": (reason := read_reason(row.reason) or None),
+            "decision": in_words(row.status, reason),
+        }
+        for row in steps
+    ]
+
+
+def _rank(row: LogRow) -> tuple[int, datetime]:
+    return _rank_of(row.status), row.key.at
+
+
+def _rank_of(status: str) -> int:
+    """Return the rank of a status; -1 for one that a later version recorded."""
+    return RANK[Status(status)] if status in RANK else -1
+
+
+def _not_found() -> Problem:
+    return Problem(404, "No outcome of a notification with this name has been counted: <send_id>.<user_id>.<channel>.")

@@ -1,0 +1,112 @@
+"""PATCH /v1/sends/{send_id}: move a scheduled send to another time.
+
+The new time replaces the send_at of the send's records: preference_checker reads it with each batch, and the scheduler
+releases the records that wait for the previous time, so that they are delayed until the new one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal, TypedDict
+
+from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.routes.controllable import Control, read_fields, time_of
+from masscomm.chain.chunks import SEND_AT
+from masscomm.domain.audit import Action
+from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
+from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.rest import Links
+from masscomm.http.tenant import Clubs
+from masscomm.stores.delayed_records import DelayedRecord
+from masscomm.stores.send_controls import SendControl, SendKey, change
+
+
+class RescheduleRequest(TypedDict):
+    """The body of a request to move a scheduled send."""
+
+    send_at: str
+    """The new time, in RFC 3339 with an offset."""
+
+
+class RescheduleBody(TypedDict):
+    """A scheduled send after its move."""
+
+    send_id: str
+    status: Literal["scheduled"]
+    send_at: str
+    links: Links
+
+
+@dataclass(frozen=True)
+class RescheduleRoute:
+    control: Control
+
+    def answer(
+        self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs, content: str | None, principal: str = ""
+    ) -> RescheduleBody:
+        """Record the new time and return the response body.
+
+        Raises Problem (400 for an invalid time, 404, 409 for a send that is not scheduled, is cancelled, or is released
+        already or within seconds) or Retry.
+        """
+        send_at_ms = round(_send_at(content).timestamp() * 1000)
+        send = self.control.send(send_id, parameters, clubs)
+        if send.has_ended:
+            raise Problem(409, "The send has ended.")
+        accepted = self.control.controls.accepted(send_id)
+        self._check_time(send_at_ms, None if accepted is None else accepted.expires_at_ms)
+        first_ms = self._stored_send_at_ms(send.key) if accepted is None else accepted.send_at_ms
+
+        def moved(stored: SendControl) -> SendControl:
+            self.control.check_not_cancelled(stored)
+            previous_ms = first_ms if stored.send_at_ms is None else stored.send_at_ms
+            if previous_ms is None:
+                raise Problem(409, "The send is not scheduled.")
+            # guard: send_controls.released_send
+            if previous_ms < self.control.clock.now_ms() + RESCHEDULE_MARGIN_S * 1000:
+                raise Problem(409, f"The send is released: its send_at was {time_of(previous_ms)}.")
+            return replace(stored, send_at_ms=send_at_ms)
+
+        if send.key.is_valid:
+            self.control.release_records(send.key)
+        change(self.control.controls, send.key, moved, now_ms=self.control.clock.now_ms())
+        self.control.audit(Action.SEND_MOVED, send, principal, detail=time_of(send_at_ms))
+        return {
+            "send_id": send_id,
+            "status": "scheduled",
+            "send_at": time_of(send_at_ms),
+            "links": {"self": f"/v1/sends/{send_id}"},
+        }
+
+    def _check_time(self, send_at_ms: int, expires_at_ms: int | None) -> None:
+        if not self.control.clock.now_ms() < send_at_ms <= self.control.clock.now_ms() + MAX_REQUEST_AHEAD_MS:
+            problem = f"must lie ahead, and not more than {MAX_REQUEST_AHEAD_MS // 86_400_000} days"
+        elif expires_at_ms is not None and expires_at_ms <= send_at_ms:
+            problem = f"must come before expires_at, which is {time_of(expires_at_ms)}"
+        else:
+            return
+        raise _invalid(problem)
+
+    def _stored_send_at_ms(self, key: SendKey) -> int | None:
+        """Return the time for which the records of a send wait that send_handler did not accept."""
+        waiting = self.control.delay_store.of_send(key, SEND_AT)
+        return next((item.due_ms for item in waiting if isinstance(item, DelayedRecord)), None)
+
+
+def _send_at(content: str | None) -> datetime:
+    """Return the time in a body. Raises Problem with status 400."""
+    fields = read_fields(content)
+    if not isinstance(fields, dict):
+        raise Problem(400, "The body is no JSON object.", errors=[FieldError("", "must be a JSON object")])
+    if unknown := fields.keys() - {"send_at"}:
+        errors = [FieldError(name[:100], "is not a field; allowed is send_at") for name in sorted(unknown)]
+        raise Problem(400, "The request has unknown fields.", errors=errors)
+    try:
+        return parse.time(fields["send_at"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _invalid(f"must be {parse.time.__doc__}") from error
+
+
+def _invalid(problem: str) -> Problem:
+    return Problem(400, f"send_at: {problem}", errors=[FieldError("send_at", problem)])

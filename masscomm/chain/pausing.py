@@ -1,0 +1,21 @@
+"""Continues the records of a paused send that the scheduler has released."""
+
+from dataclasses import replace
+
+from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
+from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.delayed_records import RESUMED_AT_HEADER
+
+
+def since_resumed[R: RecheckRequested | BuildRequested | DeliveryRequested](request: R, record: KafkaRecord) -> R:
+    """Return the request as its first attempt was at the end of the pause, so that a long pause uses up no retries.
+
+    A request that was not held is returned unchanged.
+    """
+    text = record.header(RESUMED_AT_HEADER) or b""
+    if not (text.isdigit() and len(text) < 15):  # Any producer can set a header.
+        return request
+    resumed_at = int(text)
+    if isinstance(request, DeliveryRequested):
+        return replace(request, built_at=max(resumed_at, request.built_at))
+    return replace(request, waited_until=max(resumed_at, request.waited_until or 0))

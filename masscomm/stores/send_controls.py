@@ -1,0 +1,215 @@
+"""The controls of sends: cancelled, paused, moved to another time. The functions read them once for each batch, before
+they decide about recipients.
+
+A control is stored under the tenant and the send, so that it has no effect on a send of another tenant. Of several
+requests to cancel a send the first is recorded; it is never withdrawn.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from masscomm.domain.limits import SEND_ID_PATTERN
+from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
+from masscomm.domain.time_limits import ACCEPTED_SENDS_KEPT_S, CANCELLATIONS_KEPT_S, PAUSE_LIMIT_S
+from masscomm.errors import Retry
+
+_SEND_ID = re.compile(SEND_ID_PATTERN)
+# The attempts to store a change while other requests change the same control.
+_CHANGE_ATTEMPTS = 5
+
+
+class SendKey(NamedTuple):
+    """Identifies a send: the tenant and the send's id."""
+
+    club_id: int
+    send_id: str
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether a send can have this id. Other ids occur only in hostile records, and are not looked up."""
+        return _SEND_ID.fullmatch(self.send_id) is not None
+
+    @property
+    def text(self) -> str:
+        """Return the key as text: `<club_id>#<send_id>`."""
+        return f"{self.club_id}#{self.send_id}"  # guard: cancellations.tenants_send
+
+    @classmethod
+    def of_text(cls, text: str) -> "SendKey":
+        """Return the key in a text. Raises ValueError."""
+        club_id, _, send_id = text.partition("#")
+        return cls(int(club_id), send_id)
+
+
+def send_of(record: RecheckRequested | BuildRequested | DeliveryRequested) -> SendKey:
+    """Return the identification of the send that a record belongs to."""
+    return SendKey(record.club_id, record.send_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancellation:
+    send: SendKey
+    # The time of the first request to cancel the send, in milliseconds since the epoch.
+    requested_at_ms: int
+    # The number of notifications that were counted as published at that time.
+    published_before: int
+
+    @property
+    def expires_at(self) -> int:
+        """Return the time at which the cancellation is no longer needed, in seconds since the epoch."""
+        return self.requested_at_ms // 1000 + CANCELLATIONS_KEPT_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendControl:
+    """The control of a send. The default is the control of a send that was never controlled. Times are in milliseconds
+    since the epoch.
+    """
+
+    send: SendKey
+    cancelled: bool = False
+    # The beginning of the present pause; None if the send is not paused.
+    paused_at_ms: int | None = None
+    # The end of the last pause.
+    resumed_at_ms: int | None = None
+    # The send_at that replaces the one in the send's records.
+    send_at_ms: int | None = None
+    # The number of changes of this control. Cancelling changes another item.
+    revision: int = 0
+
+    def is_cancelled(self, now_ms: int) -> bool:
+        """Return whether the send is cancelled. A pause that has reached its limit cancels the send, too: a control is
+        not kept for ever, and the send must not continue by itself.
+        """
+        return self.cancelled or (self.paused_at_ms is not None and now_ms >= self._pause_limit_ms)
+
+    def is_paused(self, now_ms: int) -> bool:
+        return self.paused_at_ms is not None and not self.is_cancelled(now_ms)
+
+    def held_until_ms(self, expires_at: int | None, now_ms: int) -> int:
+        """Return the time at which a held record of the paused send is released even if the send is not resumed, so
+        that it expires or is cancelled.
+        """
+        limit_ms = self._pause_limit_ms if expires_at is None else min(expires_at, self._pause_limit_ms)
+        # The clock of the scheduler, which released the record at its limit, may be ahead of this one. The minute makes
+        # the next copy another one than the released copy, which the scheduler is about to delete.
+        return max(limit_ms, now_ms + 60_000)
+
+    @property
+    def _pause_limit_ms(self) -> int:
+        return (self.paused_at_ms or 0) + PAUSE_LIMIT_S * 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceptedSend:
+    """A send that send_handler has accepted, for requests that control it before metrics have counted it."""
+
+    send: SendKey
+    accepted_at_ms: int
+    send_at_ms: int | None = None
+    expires_at_ms: int | None = None
+
+    @property
+    def expires_at(self) -> int:
+        """Return the time at which the entry is no longer needed, in seconds since the epoch."""
+        return max(self.accepted_at_ms, self.send_at_ms or 0) // 1000 + ACCEPTED_SENDS_KEPT_S
+
+
+class SendControls(Protocol):
+    """The interface of the store of controls. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
+
+    def read(self, sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
+        """Return the control of each of the given sends, in one consistent read for up to 50 sends."""
+        ...
+
+    def find(self, send: SendKey) -> Cancellation | None:
+        """Return the cancellation of a send; None if it is not cancelled."""
+        ...
+
+    def record(self, cancellation: Cancellation) -> Cancellation:
+        """Record a cancellation unless the send already has one. Return the recorded one."""
+        ...
+
+    def replace(self, control: SendControl, *, now_ms: int) -> bool:
+        """Store a control in the place of the previous revision. Return False if that is not the stored one.
+
+        The field `cancelled` is not stored: `record` does this.
+        """
+        ...
+
+    def accept(self, accepted: AcceptedSend) -> None:
+        """Record an accepted send, unless a send with this id is already recorded."""
+        ...
+
+    def accepted(self, send_id: str) -> AcceptedSend | None:
+        """Return the accepted send with this id; None if it is unknown."""
+        ...
+
+
+def change(
+    controls: SendControls, send: SendKey, make: Callable[[SendControl], SendControl], *, now_ms: int
+) -> SendControl:
+    """Store a changed control, and return it. `make` returns the new control, or the given one if nothing changes; its
+    errors are raised. Raises Retry if other requests keep changing the control.
+    """
+    for _ in range(_CHANGE_ATTEMPTS):
+        stored = controls.read([send])[send]
+        wanted = make(stored)
+        if wanted == stored:
+            return stored
+        wanted = replace(wanted, revision=stored.revision + 1)
+        if controls.replace(wanted, now_ms=now_ms):
+            return wanted
+    raise Retry("other requests are changing the control of the send")
+
+
+class InMemorySendControls:
+    """A store of controls in dictionaries, for unit tests."""
+
+    def __init__(self) -> None:
+        self.recorded: dict[SendKey, Cancellation] = {}
+        self.controls: dict[SendKey, SendControl] = {}
+        self.sends: dict[str, AcceptedSend] = {}
+        # An error that every call raises; None: calls succeed.
+        self.failing: Exception | None = None
+        # The sends of each call of `read`.
+        self.reads: list[frozenset[SendKey]] = []
+
+    def read(self, sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
+        asked = frozenset(sends)
+        self.reads.append(asked)
+        self._answer()
+        return {
+            send: replace(self.controls.get(send, SendControl(send=send)), cancelled=send in self.recorded)
+            for send in asked
+        }
+
+    def find(self, send: SendKey) -> Cancellation | None:
+        self._answer()
+        return self.recorded.get(send)
+
+    def record(self, cancellation: Cancellation) -> Cancellation:
+        self._answer()
+        return self.recorded.setdefault(cancellation.send, cancellation)
+
+    def replace(self, control: SendControl, *, now_ms: int) -> bool:  # noqa: ARG002
+        self._answer()
+        stored = self.controls.get(control.send)
+        if (0 if stored is None else stored.revision) != control.revision - 1:
+            return False
+        self.controls[control.send] = control
+        return True
+
+    def accept(self, accepted: AcceptedSend) -> None:
+        self._answer()
+        self.sends.setdefault(accepted.send.send_id, accepted)
+
+    def accepted(self, send_id: str) -> AcceptedSend | None:
+        self._answer()
+        return self.sends.get(send_id)
+
+    def _answer(self) -> None:
+        if self.failing is not None:
+            raise self.failing

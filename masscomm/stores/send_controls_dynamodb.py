@@ -1,0 +1,178 @@
+"""The controls of sends in DynamoDB, in the table of schemas/dynamodb/cancelled_sends.json.
+
+A cancellation is an item of its own, in the form that earlier versions of the functions read: they take each item under
+the key of a send for a cancellation. The other controls of a send are in a second item.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import batched, chain
+from typing import Any
+
+from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.request import Limits
+from masscomm.aws.table import TableAdapter
+from masscomm.domain.time_limits import CANCELLATIONS_KEPT_S
+from masscomm.errors import Retry
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControl, SendKey
+
+_WHAT = "controls of sends"
+# DynamoDB's limit of keys in one BatchGetItem is 100, and a send has two keys. Our attempts to read the keys that it
+# leaves unprocessed.
+_SENDS_A_READ = 50
+_ATTEMPTS = 3
+# The attributes of SendControl, and of AcceptedSend, that an item may lack.
+_TIMES = ("paused_at_ms", "resumed_at_ms", "send_at_ms")
+_SEND_TIMES = ("send_at_ms", "expires_at_ms")
+
+
+class DynamoDbSendControls(TableAdapter):
+    """The store of controls in DynamoDB."""
+
+    TABLE, SETTING = "cancelled_sends", "CANCELLED_SENDS_TABLE"
+    LIMITS = Limits(connections=2, connect_s=1, read_s=2, attempts=2)
+
+    def read(self, sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
+        asked = set(sends)
+        valid = [send for send in asked if send.is_valid]  # guard: cancellations.hostile_send_id
+        items: dict[str, Mapping[str, Any]] = {}
+        for some in batched(valid, _SENDS_A_READ, strict=False):
+            ids = chain.from_iterable((send.text, _control_id(send)) for send in some)
+            items |= {item["id"]["S"]: item for item in self._existing(ids)}
+        return {
+            send: _control(send, items.get(_control_id(send), {}), cancelled=send.text in items)
+            if send.is_valid
+            else SendControl(send=send)
+            for send in asked
+        }
+
+    def _existing(self, ids: Iterable[str]) -> Iterable[Mapping[str, Any]]:
+        """Return the items that exist. Raises Retry if DynamoDB leaves keys unread."""
+        # guard: cancellations.consistent_read
+        request: Any = {self._table: {"Keys": [{"id": {"S": id_}} for id_ in ids], "ConsistentRead": True}}
+        found: list[Mapping[str, Any]] = []
+        for _ in range(_ATTEMPTS):
+            with answering(_WHAT):
+                answer = self._client.batch_get_item(RequestItems=request)
+            found += answer.get("Responses", {}).get(self._table, [])
+            request = answer.get("UnprocessedKeys")
+            if not request:
+                return found
+        # The sends of unread keys may be cancelled.
+        raise Retry("DynamoDB has not read all controls of sends")  # guard: cancellations.unread_key
+
+    def find(self, send: SendKey) -> Cancellation | None:
+        item = self._get(send.text) if send.is_valid else None
+        return None if item is None else _cancellation(item)
+
+    def record(self, cancellation: Cancellation) -> Cancellation:
+        try:
+            with answering(_WHAT):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={
+                        "id": {"S": cancellation.send.text},
+                        "club_id": {"N": str(cancellation.send.club_id)},
+                        "send_id": {"S": cancellation.send.send_id},
+                        "requested_at_ms": {"N": str(cancellation.requested_at_ms)},
+                        "published_before": {"N": str(cancellation.published_before)},
+                        "expires_at": {"N": str(cancellation.expires_at)},
+                    },
+                    ConditionExpression="attribute_not_exists(id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            return _cancellation(failed.item)
+        return cancellation
+
+    def replace(self, control: SendControl, *, now_ms: int) -> bool:
+        kept_from_ms = max(now_ms, control.send_at_ms or 0)
+        times = {name: {"N": str(value)} for name in _TIMES if (value := getattr(control, name)) is not None}
+        # guard: send_controls.previous_revision
+        condition = "attribute_not_exists(id)" if control.revision == 1 else "revision = :previous"
+        values = {} if control.revision == 1 else {":previous": {"N": str(control.revision - 1)}}
+        try:
+            with answering(_WHAT):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={
+                        "id": {"S": _control_id(control.send)},
+                        **times,
+                        "revision": {"N": str(control.revision)},
+                        "expires_at": {"N": str(kept_from_ms // 1000 + CANCELLATIONS_KEPT_S)},
+                    },
+                    ConditionExpression=condition,
+                    **({"ExpressionAttributeValues": values} if values else {}),
+                )
+        except ConditionFailed:
+            return False
+        return True
+
+    def accept(self, accepted: AcceptedSend) -> None:
+        times = {name: {"N": str(value)} for name in _SEND_TIMES if (value := getattr(accepted, name)) is not None}
+        try:
+            with answering(_WHAT):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={
+                        "id": {"S": _accepted_id(accepted.send.send_id)},
+                        "club_id": {"N": str(accepted.send.club_id)},
+                        "accepted_at_ms": {"N": str(accepted.accepted_at_ms)},
+                        **times,
+                        "expires_at": {"N": str(accepted.expires_at)},
+                    },
+                    ConditionExpression="attribute_not_exists(id)",
+                )
+        except ConditionFailed:
+            return
+
+    def accepted(self, send_id: str) -> AcceptedSend | None:
+        if not SendKey(0, send_id).is_valid or (item := self._get(_accepted_id(send_id))) is None:
+            return None
+        try:
+            return AcceptedSend(
+                send=SendKey(int(item["club_id"]["N"]), send_id),
+                accepted_at_ms=int(item["accepted_at_ms"]["N"]),
+                **{name: int(item[name]["N"]) for name in _SEND_TIMES if name in item},
+            )
+        except (KeyError, ValueError) as error:
+            raise Retry(f"the item of an accepted send is malformed: {error!r}") from error
+
+    def _get(self, id_: str) -> Mapping[str, Any] | None:
+        with answering(_WHAT):
+            item: Mapping[str, Any] | None = self._client.get_item(
+                TableName=self._table, Key={"id": {"S": id_}}, ConsistentRead=True
+            ).get("Item")
+        return item
+
+
+def _control_id(send: SendKey) -> str:
+    return f"{send.text}#control"  # No send's id contains the sign #.
+
+
+def _accepted_id(send_id: str) -> str:
+    return f"accepted#{send_id}"
+
+
+def _control(send: SendKey, item: Mapping[str, Any], *, cancelled: bool) -> SendControl:
+    """Return the control in an item, which is empty if there is none. Raises Retry if the item is malformed."""
+    try:
+        return SendControl(
+            send=send,
+            cancelled=cancelled,
+            revision=int(item["revision"]["N"]) if item else 0,
+            **{name: int(item[name]["N"]) for name in _TIMES if name in item},
+        )
+    except (KeyError, ValueError) as error:
+        raise Retry(f"the control of a send is malformed: {error!r}") from error
+
+
+def _cancellation(item: Mapping[str, Any]) -> Cancellation:
+    """Return the cancellation in an item. Raises Retry if the item is malformed."""
+    try:
+        return Cancellation(
+            send=SendKey(int(item["club_id"]["N"]), item["send_id"]["S"]),
+            requested_at_ms=int(item["requested_at_ms"]["N"]),
+            published_before=int(item["published_before"]["N"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise Retry(f"the item of a cancelled send is malformed: {error!r}") from error

@@ -1,0 +1,95 @@
+"""The tests that every store of controls must pass, in memory and real."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from masscomm.stores.send_controls import (
+    AcceptedSend,
+    Cancellation,
+    SendControl,
+    SendControls,
+    SendKey,
+    change,
+)
+
+NOW = 1_700_000_000_500
+SEND = SendKey(7, "8a6e0804-2bd0-4672-b79d-d97027f9071a")
+CANCELLED = Cancellation(send=SEND, requested_at_ms=NOW, published_before=3)
+
+
+def _cancelled(controls: SendControls, sends: Iterable[SendKey]) -> set[SendKey]:
+    return {send for send, control in controls.read(sends).items() if control.cancelled}
+
+
+class SendControlsContract:
+    """Subclasses define the fixture `controls`, an empty store."""
+
+    def test_first_cancellation_is_kept(self, controls: SendControls) -> None:
+        assert controls.find(SEND) is None
+        assert controls.record(CANCELLED) == CANCELLED
+        assert controls.record(replace(CANCELLED, requested_at_ms=NOW + 1, published_before=9)) == CANCELLED
+        assert controls.find(SEND) == CANCELLED
+
+    def test_cancelled_sends_are_found_among_others(self, controls: SendControls) -> None:
+        """150 sends need more than one read of DynamoDB."""
+        sends = [SendKey(7, f"s-{number}") for number in range(150)]
+        for each in sends[::30]:
+            controls.record(replace(CANCELLED, send=each))
+        assert _cancelled(controls, sends) == set(sends[::30])
+        assert _cancelled(controls, []) == set()
+
+    @pytest.mark.guarantee("cancelling.only_the_tenants_own_send")
+    @pytest.mark.kills(guard="cancellations.tenants_send")
+    def test_another_tenants_send_is_not_cancelled(self, controls: SendControls) -> None:
+        """Two tenants may use the same id, and club 7 with id "7x" is not club 77 with id "x"."""
+        controls.record(CANCELLED)
+        others = [SendKey(8, SEND.send_id), SendKey(77, SEND.send_id), SendKey(7, f"{SEND.send_id}0")]
+        assert _cancelled(controls, [SEND, *others]) == {SEND}
+        assert [controls.find(other) for other in others] == [None] * 3
+
+    @pytest.mark.kills(guard="cancellations.hostile_send_id")
+    @pytest.mark.parametrize("send_id", ["", "i" * 3_000, "a#b", "a\n"], ids=["empty", "long", "sign", "line"])
+    def test_an_id_that_no_send_has_hides_no_other(self, controls: SendControls, send_id: str) -> None:
+        """Any producer can write an id that is no valid key; the other records of its batch must be processed."""
+        controls.record(CANCELLED)
+        assert _cancelled(controls, [SendKey(7, send_id), SEND]) == {SEND}
+        assert controls.find(SendKey(7, send_id)) is None
+        assert controls.read([SendKey(7, send_id)]) == {SendKey(7, send_id): SendControl(send=SendKey(7, send_id))}
+
+    def test_a_control_has_every_field_again(self, controls: SendControls) -> None:
+        assert controls.read([SEND]) == {SEND: SendControl(send=SEND)}
+        paused = SendControl(send=SEND, paused_at_ms=NOW, resumed_at_ms=NOW - 1, send_at_ms=NOW + 1, revision=1)
+        assert controls.replace(paused, now_ms=NOW)
+        assert controls.read([SEND, SendKey(8, SEND.send_id)]) == {
+            SEND: paused,
+            SendKey(8, SEND.send_id): SendControl(send=SendKey(8, SEND.send_id)),
+        }
+        controls.record(CANCELLED)
+        assert controls.read([SEND])[SEND] == replace(paused, cancelled=True)
+
+    @pytest.mark.kills(guard="send_controls.previous_revision")
+    def test_of_concurrent_changes_one_is_stored(self, controls: SendControls) -> None:
+        first = SendControl(send=SEND, paused_at_ms=NOW, revision=1)
+        assert controls.replace(first, now_ms=NOW)
+        assert not controls.replace(replace(first, paused_at_ms=NOW + 1), now_ms=NOW)
+        resumed = replace(first, paused_at_ms=None, resumed_at_ms=NOW + 2, revision=2)
+        assert controls.replace(resumed, now_ms=NOW)
+        assert not controls.replace(replace(resumed, send_at_ms=NOW + 3), now_ms=NOW)
+        assert controls.read([SEND])[SEND] == resumed
+
+    def test_a_change_continues_from_the_stored_control(self, controls: SendControls) -> None:
+        paused = change(controls, SEND, lambda stored: replace(stored, paused_at_ms=NOW), now_ms=NOW)
+        assert change(controls, SEND, lambda stored: stored, now_ms=NOW) == paused
+        moved = change(controls, SEND, lambda stored: replace(stored, send_at_ms=NOW), now_ms=NOW)
+        assert moved == replace(paused, send_at_ms=NOW, revision=2)
+
+    def test_an_accepted_send_is_found_by_its_id(self, controls: SendControls) -> None:
+        """Another tenant's send with the same id does not replace it."""
+        accepted = AcceptedSend(send=SEND, accepted_at_ms=NOW, send_at_ms=NOW + 5, expires_at_ms=NOW + 9)
+        controls.accept(accepted)
+        controls.accept(AcceptedSend(send=SendKey(8, SEND.send_id), accepted_at_ms=NOW))
+        assert controls.accepted(SEND.send_id) == accepted
+        assert controls.accepted("unknown") is None
+        assert controls.read([SEND]) == {SEND: SendControl(send=SEND)}

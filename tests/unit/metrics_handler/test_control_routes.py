@@ -1,0 +1,225 @@
+"""Cancel, pause, resume and move a send over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from functions.metrics_handler.routes.controllable import time_of
+from masscomm.domain.time_limits import PAUSE_LIMIT_S
+from masscomm.errors import Retry
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import Clubs
+from masscomm.stores.send_controls import AcceptedSend, SendKey
+from tests.support.contracts.delay_store import delayed_record
+from tests.support.harness.control_api import OWN, ControlApi
+
+KEY, NEW = SendKey(7, "s"), SendKey(7, "new")
+OTHER = Clubs(frozenset({8}))
+AT = "2023-11-14T22:13:20Z"
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def api() -> ControlApi:
+    return ControlApi()
+
+
+def accept(api: ControlApi, **values: Any) -> None:
+    """Accept the send `new`, which metrics have not counted."""
+    api.controls.accept(AcceptedSend(send=NEW, accepted_at_ms=api.clock.now_ms(), **values))
+
+
+def pause(api: ControlApi, send_id: str = "s", clubs: Clubs = OWN, content: str | None = None) -> Any:
+    return api.pause_route.answer(send_id, {}, clubs, content)
+
+
+def resume(api: ControlApi, send_id: str = "s", clubs: Clubs = OWN) -> Any:
+    return api.resume_route.answer(send_id, {}, clubs, None)
+
+
+def move(api: ControlApi, content: str | None, send_id: str = "new", clubs: Clubs = OWN) -> Any:
+    return api.reschedule_route.answer(send_id, {}, clubs, content)
+
+
+def refused(call: Any, *arguments: Any, **named: Any) -> tuple[int, str]:
+    with pytest.raises(Problem) as raised:
+        call(*arguments, **named)
+    return raised.value.status, raised.value.detail
+
+
+def at(api: ControlApi, after_ms: int) -> str:
+    """Return a body with a time, relative to now."""
+    return f'{{"send_at": "{time_of(api.clock.now_ms() + after_ms)}"}}'
+
+
+# --- sends that are not counted yet -----------------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee("cancelling.accepted_send_is_cancelled")
+def test_an_accepted_send_is_cancelled_before_it_is_counted(api: ControlApi) -> None:
+    accept(api)
+    body = api.cancel("new")
+    assert (body["status"], body["published_before"]) == ("cancelling", 0)
+    assert api.controls.read([NEW])[NEW].cancelled
+    assert [each.send for each in api.delay_store.controlled()] == [NEW]
+
+
+@pytest.mark.kills(guard="tenancy.controlled_send")
+def test_another_tenants_send_is_not_controlled(api: ControlApi) -> None:
+    accept(api, send_at_ms=api.clock.now_ms() + HOUR)
+    unknown = refused(api.cancel, "unknown")
+    assert unknown[0] == 404
+    for send_id in ("s", "new"):
+        assert refused(api.cancel, send_id, clubs=OTHER) == unknown
+        assert refused(pause, api, send_id, OTHER) == unknown
+        assert refused(resume, api, send_id, OTHER) == unknown
+        assert refused(move, api, at(api, HOUR), send_id, OTHER) == unknown
+    assert (api.controls.recorded, api.controls.controls, api.delay_store.changed) == ({}, {}, {})
+
+
+# --- pause and resume -------------------------------------------------------------------------------------------------
+
+
+def test_a_send_is_paused_and_resumed(api: ControlApi) -> None:
+    body = pause(api)
+    assert body == {
+        "send_id": "s",
+        "status": "paused",
+        "paused_at": AT,
+        "published_before": 40,
+        "links": {"self": "/v1/sends/s"},
+    }
+    assert api.controls.read([KEY])[KEY].is_paused(api.clock.now_ms())
+    assert list(api.delay_store.controlled()) == []
+    api.clock.advance(60)
+    assert pause(api) == body
+    assert api.send_route.answer("s", {}, OWN)["control"] == {"paused_at": AT, "resumed_at": None, "send_at": None}
+    resumed = resume(api)
+    assert (resumed["status"], resumed["resumed_at"]) == ("resumed", "2023-11-14T22:14:20Z")
+    assert [each.send for each in api.delay_store.controlled()] == [KEY]
+    api.clock.advance(60)
+    assert resume(api) == resumed
+    assert not api.controls.read([KEY])[KEY].is_paused(api.clock.now_ms())
+    assert pause(api)["paused_at"] == "2023-11-14T22:15:20Z"
+
+
+def test_controls_are_in_the_audit_log_once(api: ControlApi) -> None:
+    accept(api, send_at_ms=api.clock.now_ms() + HOUR)
+    move(api, at(api, 2 * HOUR))
+    for _ in range(2):
+        pause(api)
+        api.clock.advance(1)
+    for _ in range(2):
+        resume(api)
+        api.clock.advance(1)
+    assert [(entry.action, entry.subject) for entry in api.audit_log.entries] == [
+        ("send.moved", "new"),
+        ("send.paused", "s"),
+        ("send.resumed", "s"),
+    ]
+
+
+def test_a_send_that_was_never_paused_is_not_resumed(api: ControlApi) -> None:
+    assert refused(resume, api) == (409, "The send is not paused.")
+
+
+@pytest.mark.kills(guard="send_controls.pause_of_an_ended_send")
+def test_an_ended_send_is_not_paused(api: ControlApi) -> None:
+    api.count(sent=100)
+    assert refused(pause, api)[0] == 409
+    assert api.controls.controls == {}
+
+
+def test_a_cancelled_send_is_not_controlled_further(api: ControlApi) -> None:
+    accept(api, send_at_ms=api.clock.now_ms() + HOUR)
+    api.cancel()
+    api.cancel("new")
+    for refusal in (refused(pause, api), refused(resume, api), refused(move, api, at(api, 2 * HOUR))):
+        assert refusal == (409, "The send is cancelled.")
+
+
+def test_a_pause_at_its_limit_is_not_resumed(api: ControlApi) -> None:
+    pause(api)
+    api.clock.advance(PAUSE_LIMIT_S)
+    assert refused(resume, api)[0] == 409
+
+
+def test_a_paused_send_is_cancelled(api: ControlApi) -> None:
+    pause(api)
+    api.cancel()
+    assert api.controls.read([KEY])[KEY].is_cancelled(api.clock.now_ms())
+    assert api.delay_store.changed
+
+
+@pytest.mark.parametrize("content", ["[]", '{"reason": "x"}', "{"])
+def test_a_pause_with_content_is_refused(api: ControlApi, content: str) -> None:
+    assert refused(pause, api, content=content)[0] == 400
+
+
+def test_the_scheduler_is_informed_before_the_control_is_stored(api: ControlApi) -> None:
+    """After a crash in between, no record is left in the store without a sweep."""
+    pause(api)
+    accept(api, send_at_ms=api.clock.now_ms() + HOUR)
+    api.delay_store.failing = Retry("DynamoDB does not answer")
+    with pytest.raises(Retry):
+        resume(api)
+    with pytest.raises(Retry):
+        api.cancel()
+    with pytest.raises(Retry):
+        move(api, at(api, 2 * HOUR))
+    control = api.controls.read([KEY])[KEY]
+    assert (control.is_paused(api.clock.now_ms()), control.cancelled) == (True, False)
+    assert api.controls.read([NEW])[NEW].send_at_ms is None
+
+
+# --- another send_at --------------------------------------------------------------------------------------------------
+
+
+def test_a_scheduled_send_is_moved(api: ControlApi) -> None:
+    accept(api, send_at_ms=api.clock.now_ms() + HOUR)
+    body = move(api, at(api, 3 * HOUR))
+    assert (body["status"], body["send_at"]) == ("scheduled", "2023-11-15T01:13:20Z")
+    assert api.controls.read([NEW])[NEW].send_at_ms == api.clock.now_ms() + 3 * HOUR
+    assert [each.send for each in api.delay_store.controlled()] == [NEW]
+    assert move(api, at(api, HOUR // 2))["send_at"] == "2023-11-14T22:43:20Z"
+
+
+def test_a_scheduled_send_of_the_monolith_is_moved(api: ControlApi) -> None:
+    """send_handler did not accept it; its records in the delay store have its send_at."""
+    assert refused(move, api, at(api, HOUR), "s") == (409, "The send is not scheduled.")
+    api.delay_store.put(delayed_record(api.clock.now_ms() + HOUR, send=KEY), api.clock.now_ms())
+    assert move(api, at(api, 2 * HOUR), "s")["status"] == "scheduled"
+
+
+@pytest.mark.kills(guard="send_controls.released_send")
+@pytest.mark.parametrize("after_s", [3_600, 3_591])
+def test_a_released_send_is_not_moved(api: ControlApi, after_s: int) -> None:
+    """Another function's clock may be ahead of this one."""
+    accept(api, send_at_ms=api.clock.now_ms() + HOUR)
+    api.clock.advance(after_s)
+    assert refused(move, api, at(api, HOUR)) == (409, "The send is released: its send_at was 2023-11-14T23:13:20Z.")
+
+
+def test_a_send_without_send_at_is_not_moved(api: ControlApi) -> None:
+    accept(api)
+    assert refused(move, api, at(api, HOUR)) == (409, "The send is not scheduled.")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "[]", "{}", '{"send_at": 1}', '{"send_at": "noon"}', '{"send_at": null}', '{"send_at": "2023-'],
+)
+def test_a_body_without_a_time_is_refused(api: ControlApi, content: str | None) -> None:
+    accept(api, send_at_ms=api.clock.now_ms() + HOUR)
+    assert refused(move, api, content)[0] == 400
+
+
+def test_an_invalid_time_is_refused(api: ControlApi) -> None:
+    now_ms = api.clock.now_ms()
+    accept(api, send_at_ms=now_ms + HOUR, expires_at_ms=now_ms + 2 * HOUR)
+    for after_ms in (-1_000, 0, 2 * HOUR, 400 * 24 * HOUR):
+        status, detail = refused(move, api, at(api, after_ms))
+        assert (status, detail.startswith("send_at: must")) == (400, True)
+    extra = '{"send_at": "2023-11-14T23:13:20Z", "x": 1}'
+    assert refused(move, api, extra) == (400, "The request has unknown fields.")
+    assert api.controls.controls == {}

@@ -1,0 +1,356 @@
+"""A paused send: nothing is published during the pause, and each notification ends once after it."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from aws_lambda_powertools import Logger
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from functions.builder import build_messages
+from functions.preference_checker import look_up, plan
+from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResult
+from masscomm.chain import chunks
+from masscomm.domain.records import RecheckRequested
+from masscomm.domain.time_limits import CONTROL_SWEPT_S, PAUSE_LIMIT_S, RETRY_LIFETIME_S
+from masscomm.errors import Retry
+from masscomm.kafka import topics
+from masscomm.kafka.event import parse
+from masscomm.stores.delayed_records import PAUSED, RESUMED_AT_HEADER, ControlledSend
+from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.send_controls import Cancellation, SendControl, SendKey, change
+from tests.support.contracts.delay_store import delayed_record
+from tests.support.harness.chain import NOW, SEND_ID, delivery, ends, entry, event, recheck, results_of, send
+from tests.support.harness.delivery import Delivery
+from tests.support.harness.preference_checker import Checker
+from tests.support.harness.whole_chain import CHANNELS, USERS, WholeChain
+
+KEY = SendKey(7, SEND_ID)
+HOUR = 3_600_000
+
+
+def pause(chain: Checker | Delivery) -> SendControl:
+    now_ms = chain.clock.now_ms()
+    return change(chain.controls, KEY, lambda control: replace(control, paused_at_ms=now_ms), now_ms=now_ms)
+
+
+def resume(chain: Checker | Delivery) -> None:
+    now_ms = chain.clock.now_ms()
+    change(
+        chain.controls,
+        KEY,
+        lambda control: replace(control, paused_at_ms=None, resumed_at_ms=now_ms),
+        now_ms=now_ms,
+    )
+    chain.delay_store.put_controlled(ControlledSend(KEY, now_ms))
+
+
+def cancel(chain: Checker | Delivery) -> None:
+    chain.controls.record(Cancellation(send=KEY, requested_at_ms=NOW, published_before=0))
+    chain.delay_store.put_controlled(ControlledSend(KEY, chain.clock.now_ms()))
+
+
+def move(chain: Checker, send_at_ms: int) -> None:
+    now_ms = chain.clock.now_ms()
+    change(chain.controls, KEY, lambda control: replace(control, send_at_ms=send_at_ms), now_ms=now_ms)
+    chain.delay_store.put_controlled(ControlledSend(KEY, now_ms))
+
+
+def sweep(chain: Checker | Delivery) -> SweepResult:
+    scheduler = ReleaseDueRecords(
+        store=chain.delay_store, controls=chain.controls, producer=chain.producer, clock=chain.clock, logger=Logger()
+    )
+    return scheduler.sweep(lambda: 60)
+
+
+def released(chain: Checker | Delivery) -> list[dict[str, object]]:
+    """Release the records that are due, and return the event entries of the released records."""
+    before = len(chain.producer.produced)
+    sweep(chain)
+    return [
+        entry(value, topic=topic, offset=500 + place, headers=headers)
+        for place, (topic, _, value, headers) in enumerate(chain.producer.produced[before:])
+    ]
+
+
+@pytest.mark.guarantee("pausing.nothing_is_published_meanwhile", "pausing.each_notification_ends_once")
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.booleans())
+def test_a_send_paused_at_any_moment_ends_once(seed: int, cancelling: bool) -> None:
+    """It is paused and resumed repeatedly, while deliveries are killed and users, settings and templates change."""
+    rng = random.Random(seed)  # noqa: S311 - nothing secret
+    chain = WholeChain(rng, growing=False, cancelling=cancelling, pausing=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "RANGE_SIZE", 3)
+        patch.setattr(chunks, "PART_SIZE", 6)
+        patch.setattr(build_messages, "MAX_CONTENT_BYTES", 190)
+        patch.setattr(build_messages, "_MAX_GROWN_BYTES", 400)
+        split_above = rng.choice([8, len(USERS)])
+        patch.setattr(plan, "SPLIT_ABOVE", split_above)
+        patch.setattr(look_up, "SPLIT_ABOVE", split_above)
+        chain.send(None, rng.choice([None, NOW + HOUR]))
+    counted = ends(chain.outcomes())
+    assert counted.keys() == {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}
+    assert all(statuses["cancelled"] <= 1 and statuses["sent"] <= 1 for statuses in counted.values())
+    assert sum(statuses["sent"] for statuses in counted.values()) == chain.published
+    assert (chain.checker_delay_store.items, chain.delay_store.items) == ({}, {})
+
+
+# --- preference_checker -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checker() -> Checker:
+    return Checker()
+
+
+@pytest.mark.kills(guard="send_controls.paused_request")
+@pytest.mark.parametrize("topic", [topics.SEND_MONOLITH, f"{topics.SEND_MONOLITH}.critical"])
+def test_a_request_is_held_until_the_send_is_resumed(checker: Checker, topic: str) -> None:
+    """No outcome is produced, so that the notifications stay in flight. The critical lane is held, too."""
+    pause(checker)
+    assert checker.check(send([1, 2]), topic=topic) == []
+    assert checker.produced() == []
+    [item] = checker.delay_store.items.values()
+    assert (item.delay_reason, item.send, item.critical) == (PAUSED, KEY, topic.endswith("critical"))
+    assert released(checker) == []
+    checker.clock.advance(60)
+    resume(checker)
+    [again] = released(checker)
+    assert checker.run(checker.use_case, again) == []
+    assert [each.user_ids for each in checker.builds()] == [[1, 2]]
+    assert checker.delay_store.items == {}
+
+
+def test_a_redelivered_request_is_held_once(checker: Checker) -> None:
+    pause(checker)
+    checker.check(send([1, 2]))
+    checker.clock.advance(60)
+    checker.check(send([1, 2]))
+    assert len(checker.delay_store.items) == 1
+
+
+@pytest.mark.kills(guard="send_controls.copy_of_a_pause")
+def test_a_record_held_again_during_its_release_is_kept(checker: Checker) -> None:
+    """The send is paused again before the sweep has deleted the copy that it has released."""
+    pause(checker)
+    expiring = recheck([1, 2], expires_at=NOW + HOUR)
+    checker.check(expiring, topic=topics.RECHECK)
+    [copy] = checker.delay_store.items.values()
+    resume(checker)
+    pause(checker)
+    checker.check(expiring, topic=topics.RECHECK)
+    checker.delay_store.done(copy)
+    assert [item.due_ms for item in checker.delay_store.items.values()] == [NOW + HOUR]
+
+
+def test_a_cancelled_pause_ends_the_held_requests(checker: Checker) -> None:
+    pause(checker)
+    checker.check(send([1, 2]))
+    cancel(checker)
+    [again] = released(checker)
+    assert checker.run(checker.use_case, again) == []
+    assert set(results_of(checker.outcomes()).values()) == {("cancelled", "cancelled")}
+
+
+def test_a_held_request_expires_at_its_time(checker: Checker) -> None:
+    pause(checker)
+    checker.check(recheck([1, 2], expires_at=NOW + HOUR), topic=topics.RECHECK)
+    checker.clock.advance(3_600)
+    [again] = released(checker)
+    assert checker.run(checker.use_case, again) == []
+    assert set(results_of(checker.outcomes()).values()) == {("expired", "expired")}
+
+
+def test_a_pause_at_its_limit_cancels(checker: Checker) -> None:
+    """The control is not kept for ever: the send must not continue when it is gone."""
+    pause(checker)
+    checker.check(send([1, 2]))
+    checker.clock.advance(PAUSE_LIMIT_S)
+    [again] = released(checker)
+    assert checker.run(checker.use_case, again) == []
+    assert set(results_of(checker.outcomes()).values()) == {("cancelled", "cancelled")}
+
+
+def test_a_held_record_released_by_a_fast_clock_is_kept(checker: Checker) -> None:
+    """The scheduler's clock is ahead, so it releases the record before this clock reaches the end of the pause."""
+    control = pause(checker)
+    due_ms = control.held_until_ms(None, NOW)
+    assert control.held_until_ms(None, due_ms - 1) > due_ms
+
+
+def test_a_scheduled_send_is_held_at_its_time(checker: Checker) -> None:
+    """A pause before send_at changes nothing until then."""
+    pause(checker)
+    checker.check(send([1, 2], send_at=NOW + HOUR))
+    [item] = checker.delay_store.items.values()
+    assert (item.delay_reason, item.due_ms) == ("send_at", NOW + HOUR)
+    checker.forget()
+    checker.clock.advance(3_600)
+    assert checker.run(checker.use_case, *released(checker)) == []
+    assert checker.builds() == []
+    [item] = checker.delay_store.items.values()
+    assert item.delay_reason == PAUSED
+
+
+def test_retries_are_counted_from_the_end_of_the_pause(checker: Checker) -> None:
+    held = recheck([1, 2])
+    at = NOW + 20 * 24 * HOUR
+    value = checker.codec.encode(topics.RECHECK, "RecheckRequested", held.to_avro())
+    headers = [(RESUMED_AT_HEADER, str(at).encode())]
+    record = entry(value, topic=topics.RECHECK, headers=headers)
+    decoded = checker.use_case.decode(parse(event(record))[0], checker.codec).request
+    assert RetrySchedule().deadline_ms(since_ms=decoded.since_ms, expires_at=None) == at + RETRY_LIFETIME_S * 1000
+    assert replace(decoded, waited_until=held.waited_until) == held
+
+
+# --- delivery ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.kills(guard="send_controls.paused_delivery")
+def test_a_delivery_record_is_held_without_a_lease() -> None:
+    chain = Delivery()
+    pause(chain)
+    other = replace(delivery([3]), record_id="other", send_id="other")
+    assert chain.deliver(delivery([1, 2]), other) == []
+    assert chain.published_arns() == ["arn-3"]
+    resume(chain)
+    [again] = released(chain)
+    assert chain.run(chain.use_case, again) == []
+    assert chain.published_arns() == ["arn-1", "arn-2", "arn-3"]
+    assert results_of(chain.outcomes()) == {(user_id, "push"): ("sent", None) for user_id in (1, 2, 3)}
+
+
+def test_a_published_record_is_not_held() -> None:
+    """The first delivery was killed before its outcome: the recorded results are emitted during the pause."""
+    chain = Delivery()
+    chain.producer.fail = lambda *_: Retry("killed")
+    assert chain.deliver(delivery([1, 2])) == [0]
+    chain.producer.fail = lambda *_: None
+    chain.forget()
+    pause(chain)
+    assert chain.deliver(delivery([1, 2])) == []
+    assert chain.published_arns() == ["arn-1", "arn-2"]
+    assert results_of(chain.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("sent", None)}
+
+
+def test_an_expired_delivery_record_is_not_held() -> None:
+    chain = Delivery()
+    pause(chain)
+    assert chain.deliver(delivery([1, 2], expires_at=NOW)) == []
+    assert set(results_of(chain.outcomes()).values()) == {("expired", "expired")}
+
+
+def test_a_record_is_redelivered_if_it_cannot_be_held() -> None:
+    chain = Delivery()
+    pause(chain)
+    chain.delay_store.failing = Retry("DynamoDB does not answer")
+    assert chain.deliver(delivery([1, 2])) == [0]
+    assert chain.push.published == []
+    chain.delay_store.failing = None
+    assert chain.deliver(delivery([1, 2])) == []
+    assert len(chain.delay_store.items) == 1
+
+
+# --- scheduler --------------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_scheduled_send_ends_before_its_time(checker: Checker) -> None:
+    checker.check(send([1, 2], send_at=NOW + 24 * HOUR))
+    checker.forget()
+    cancel(checker)
+    assert checker.run(checker.use_case, *released(checker)) == []
+    assert checker.delay_store.items == {}
+    assert set(results_of(checker.outcomes()).values()) == {("cancelled", "cancelled")}
+
+
+@pytest.mark.kills(guard="send_controls.late_record")
+def test_a_record_stored_under_the_earlier_control_is_released(checker: Checker) -> None:
+    """An invocation read the control before the request, and stores a scheduled record after the first sweep."""
+    cancel(checker)
+    assert sweep(checker) == SweepResult()
+    late = delayed_record(NOW + 24 * HOUR, send=KEY)
+    checker.delay_store.put(late, NOW)
+    checker.clock.advance(60)
+    assert sweep(checker) == SweepResult(released=1)
+    checker.clock.advance(CONTROL_SWEPT_S)
+    assert sweep(checker) == SweepResult()
+    assert list(checker.delay_store.controlled()) == []
+
+
+@pytest.mark.kills(guard="send_controls.paused_again")
+def test_a_send_paused_again_keeps_its_held_records(checker: Checker) -> None:
+    pause(checker)
+    checker.check(send([1, 2]))
+    resume(checker)
+    pause(checker)
+    assert sweep(checker) == SweepResult()
+    assert len(checker.delay_store.items) == 1
+
+
+def test_a_sweep_out_of_time_continues_later(checker: Checker) -> None:
+    pause(checker)
+    checker.check(send([1, 2]))
+    resume(checker)
+    scheduler = ReleaseDueRecords(
+        store=checker.delay_store,
+        controls=checker.controls,
+        producer=checker.producer,
+        clock=checker.clock,
+        logger=Logger(),
+    )
+    assert scheduler.sweep(lambda: 1) == SweepResult(complete=False)
+    assert scheduler.sweep(lambda: 60) == SweepResult(released=1)
+
+
+# --- another send_at --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.kills(guard="send_controls.moved_send")
+@pytest.mark.parametrize("send_at_ms", [NOW + HOUR // 2, NOW + 48 * HOUR])
+def test_a_moved_send_is_sent_at_its_new_time(checker: Checker, send_at_ms: int) -> None:
+    checker.check(send([1, 2], send_at=NOW + HOUR))
+    move(checker, send_at_ms)
+    checker.forget()
+    for _ in range(2):
+        assert checker.run(checker.use_case, *released(checker)) == []
+    [item] = checker.delay_store.items.values()
+    assert (item.due_ms, item.delay_reason) == (send_at_ms, "send_at")
+    assert (checker.builds(), checker.outcomes()) == ([], [])
+    checker.clock.advance((send_at_ms - NOW) / 1000)
+    assert checker.run(checker.use_case, *released(checker)) == []
+    [build] = checker.builds()
+    assert (build.user_ids, build.waited_until) == ([1, 2], send_at_ms)
+
+
+def test_chunks_that_arrive_later_wait_for_the_new_time(checker: Checker) -> None:
+    move(checker, NOW + 48 * HOUR)
+    checker.check(send([1, 2], send_at=NOW + HOUR))
+    assert [item.due_ms for item in checker.delay_store.items.values()] == [NOW + 48 * HOUR]
+
+
+def test_a_send_moved_back_and_forth_loses_no_record(checker: Checker) -> None:
+    """It is moved back to the time of a copy that a sweep has released and not deleted yet."""
+    checker.check(send([1, 2], send_at=NOW + HOUR))
+    [copy] = checker.delay_store.items.values()
+    move(checker, NOW + 2 * HOUR)
+    move(checker, NOW + HOUR)
+    part = RecheckRequested.from_avro(checker.codec.decode("RecheckRequested", copy.value))
+    checker.check(part, topic=topics.RECHECK)
+    checker.delay_store.done(copy)
+    assert [item.due_ms for item in checker.delay_store.items.values()] == [NOW + HOUR]
+
+
+def test_a_send_without_send_at_is_not_moved(checker: Checker) -> None:
+    move(checker, NOW + HOUR)
+    checker.check(send([1, 2]))
+    checker.check(recheck([3], why="directory"), topic=topics.RECHECK)
+    assert checker.delay_store.items == {}
+
+
+def test_another_tenants_records_are_not_released(checker: Checker) -> None:
+    checker.delay_store.put(delayed_record(NOW + HOUR, send=SendKey(8, SEND_ID)), NOW)
+    cancel(checker)
+    assert sweep(checker) == SweepResult()
+    assert len(checker.delay_store.items) == 1
