@@ -1,7 +1,7 @@
 """Reads and writes JSON by orjson, in a fifth of the time of Python's json module.
 
-orjson refuses some values that json accepts, such as half of a surrogate pair or an integer beyond 64 bits. Such values
-are read and written by json. masscomm.json_reader parses JSON from producers.
+orjson refuses some values that json accepts, such as half of a surrogate pair: json reads and writes such values.
+masscomm.json_reader parses JSON from producers.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def parsed(text: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8. Raises ValueError."""
+    """Return the value of a JSON text in UTF-8; an integer beyond 64 bits becomes a float. Raises ValueError."""
     import orjson
 
     try:

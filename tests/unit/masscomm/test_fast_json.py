@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from masscomm import fast_json
 
 TEXTS = st.text(st.characters(), max_size=20)  # Halves of surrogate pairs, too.
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+INTEGERS = st.integers(-(2**63), 2**64 - 1)
+SCALARS = st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXTS, inner, max_size=5), max_leaves=20
 )
 
 
-@given(VALUES)
+@given(VALUES | st.integers())
 def test_encoded_value_is_read_as_the_same_value(value: Any) -> None:
     assert json.loads(fast_json.encoded(value)) == value
 
