@@ -3,7 +3,9 @@ import { apiKey } from "./key";
 import type {
   AcceptedSend,
   Metrics,
+  Notification,
   ProblemBody,
+  Recipients,
   Send,
   SendList,
   SendRequest,
@@ -71,6 +73,23 @@ export function requestSend(body: SendRequest, idempotencyKey: string): Promise<
 
 export function cancelSend(sendId: string): Promise<unknown> {
   return json(`/v1/sends/${encodeURIComponent(sendId)}/cancel`, { method: "POST", body: {} });
+}
+
+export function pauseSend(sendId: string): Promise<unknown> {
+  return json(`/v1/sends/${encodeURIComponent(sendId)}/pause`, { method: "POST", body: {} });
+}
+
+export function resumeSend(sendId: string): Promise<unknown> {
+  return json(`/v1/sends/${encodeURIComponent(sendId)}/resume`, { method: "POST", body: {} });
+}
+
+export function getRecipients(sendId: string, query: Query, signal?: AbortSignal): Promise<Recipients> {
+  return json(`/v1/sends/${encodeURIComponent(sendId)}/recipients`, { query, ...(signal && { signal }) });
+}
+
+/** Return a notification with its timeline. `path` is the link of a recipient. */
+export function getNotification(path: string): Promise<Notification> {
+  return json(path);
 }
 
 export function listSends(query: Query, signal?: AbortSignal): Promise<SendList> {

@@ -13,6 +13,9 @@ export type Metrics = Schemas["MetricsBody"];
 export type Trends = Schemas["TrendsBody"];
 export type StreamPosition = Schemas["StreamBody"];
 export type UserNotifications = Schemas["UserNotificationsBody"];
+export type Recipients = Schemas["RecipientsBody"];
+export type Recipient = Schemas["RecipientBody"];
+export type Notification = Schemas["NotificationBody"];
 export type ProblemBody = Schemas["ProblemBody"];
 export type FieldError = Schemas["FieldErrorBody"];
 
