@@ -182,6 +182,8 @@ class FaultStack:
             "import runpy, sys; sys.path[0] = sys.argv[1]; runpy.run_module('spark_metrics.job', run_name='__main__')"
         )
         command = [sys.executable, "-c", start, str(self.code)]
+        # The executors' processes import the code by these variables, and not from their working directory.
+        environment |= {"PYTHONPATH": str(self.code), "PYTHONSAFEPATH": "1"}
         return dataclasses.replace(service, command=command, environment=environment)
 
     def _broker(self, service: Service) -> Service:
