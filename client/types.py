@@ -107,6 +107,17 @@ class Conservation(TypedDict):
     """False while the metrics job has counted the end of a notification before its beginning."""
 
 
+class ControlOfSend(TypedDict):
+    """The control of a send."""
+
+    paused_at: str | None
+    """The beginning of the present pause."""
+    resumed_at: str | None
+    """The end of the last pause."""
+    send_at: str | None
+    """The time to which the send was moved."""
+
+
 class CountedRow(TypedDict):
     """A bucket with its count. Only the dimensions of the query are present."""
 
@@ -176,6 +187,41 @@ class MetricsBody(TypedDict):
     generated_at: str
 
 
+class NotificationBody(TypedDict):
+    """A notification with its statuses."""
+
+    notification: str
+    notification_id: str
+    """The id in the message."""
+    send_id: str
+    user_id: int
+    channel: str
+    club_id: int
+    type: str
+    requested_at: str | None
+    status: str
+    reason: str | None
+    decision: str
+    """The status and its reason in words."""
+    timeline: list[StepBody]
+    """The statuses in the order of their times. A repeated status of a redelivered record occurs once."""
+    since: str | None
+    """The beginning of the stored log; null: no status is missing."""
+    watermark: str | None
+    generated_at: str | None
+
+
+class PauseBody(TypedDict):
+    """The pause of a send."""
+
+    send_id: str
+    status: Literal["paused"]
+    paused_at: str
+    published_before: int
+    """Notifications that are counted as published now."""
+    links: Links
+
+
 class ProblemBody(TypedDict):
     """Problem details (RFC 9457)."""
 
@@ -184,6 +230,58 @@ class ProblemBody(TypedDict):
     status: int
     detail: str
     errors: NotRequired[list[FieldErrorBody]]
+
+
+class RecipientBody(TypedDict):
+    """A notification of a send."""
+
+    user_id: int
+    channel: str
+    status: str
+    reason: str | None
+    decision: str
+    """The status and its reason in words."""
+    at: str | None
+    """The time of the status."""
+    links: Links
+
+
+class RecipientsBody(TypedDict):
+    """The notifications of a send."""
+
+    send_id: str
+    rows: list[RecipientBody]
+    truncated: bool
+    next_cursor: str | None
+    since: str | None
+    """The beginning of the stored log; null: no notification is missing."""
+    watermark: str | None
+    generated_at: str | None
+
+
+class RescheduleBody(TypedDict):
+    """A scheduled send after its move."""
+
+    send_id: str
+    status: Literal["scheduled"]
+    send_at: str
+    links: Links
+
+
+class RescheduleRequest(TypedDict):
+    """The body of a request to move a scheduled send."""
+
+    send_at: str
+    """The new time, in RFC 3339 with an offset."""
+
+
+class ResumeBody(TypedDict):
+    """The end of a send's pause."""
+
+    send_id: str
+    status: Literal["resumed"]
+    resumed_at: str
+    links: Links
 
 
 class RevisedBucket(TypedDict):
@@ -210,6 +308,7 @@ class SendBody(TypedDict):
     """The counts include all records that were in the topics at this time."""
     complete: bool
     """Whether all chunks are counted and each notification has a final status."""
+    control: ControlOfSend | None
     cancellation: CancellationOfSend | None
     generated_at: str
 
@@ -274,6 +373,16 @@ class SmallSend(TypedDict):
     send_at: NotRequired[str | None]
     collapse_key: NotRequired[str | None]
     reference: NotRequired[str | None]
+
+
+class StepBody(TypedDict):
+    """A status that a notification reached."""
+
+    at: str | None
+    status: str
+    reason: str | None
+    decision: str
+    """The status and its reason in words."""
 
 
 class StreamBody(TypedDict):

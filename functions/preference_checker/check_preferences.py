@@ -11,7 +11,6 @@ from functions.preference_checker.look_up import LookUp
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.plan_emitter import PlanEmitter
 from masscomm.chain.batch import Batch, Item
-from masscomm.chain.chunks import SEND_AT
 from masscomm.chain.delayer import Delayer
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
@@ -22,7 +21,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
-from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.delayed_records import SEND_AT, DelayStore
 from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import SendControl, SendControls, send_of
 

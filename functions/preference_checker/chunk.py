@@ -5,7 +5,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple
 
-from masscomm.chain.chunks import SEND_AT, chunk_of, fault_of_send, lane_of_send, recheck_of
+from masscomm.chain.chunks import chunk_of, fault_of_send, lane_of_send, recheck_of
 from masscomm.chain.pausing import since_resumed
 from masscomm.domain.ids import others_id
 from masscomm.domain.lanes import Lane
@@ -17,7 +17,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import REPEATED_RECIPIENTS
-from masscomm.stores.delayed_records import RESUMED_AT_HEADER
+from masscomm.stores.delayed_records import RESUMED_AT_HEADER, SEND_AT
 from masscomm.stores.send_controls import SendControl
 
 # The fields that make up the content of a request. A producer that repeats a chunk of a send may set its times anew;

@@ -12,7 +12,6 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from masscomm.chain.chunks import SEND_AT
 from masscomm.clock import Clock
 from masscomm.domain.time_limits import CONTROL_SWEPT_S, SWEEP_FLUSH_S, SWEEP_RESERVE_S
 from masscomm.errors import MasscommError
@@ -25,6 +24,7 @@ from masscomm.stores.delayed_records import (
     DELAY_REASON_HEADER,
     PAUSED,
     RESUMED_AT_HEADER,
+    SEND_AT,
     ControlledSend,
     DelayedRecord,
     DelayStore,

@@ -36,13 +36,13 @@ from masscomm.errors import DeadLetter
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import lane_of
+from masscomm.stores.delayed_records import SEND_AT
 
 # A record with more recipients than this is split into ranges of positions first, so that the time and memory of an
 # invocation are bounded.
 SPLIT_ABOVE = 10_000
 # The largest number of recipients in a part of a split record.
 PART_SIZE = 5_000
-SEND_AT = "send_at"
 # The largest number of recipients of a small send.
 SMALL_SEND = 100
 

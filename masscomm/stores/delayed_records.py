@@ -24,6 +24,8 @@ DELAY_REASON_HEADER = "masscomm.released"
 # The delay reason of the records of a paused send, and the header of a released one with the time of its release (ms
 # since the epoch), from which its retries are counted.
 PAUSED = "paused"
+# The delay reason of the records of a scheduled send.
+SEND_AT = "send_at"
 RESUMED_AT_HEADER = "masscomm.resumed_at"
 MINUTE_MS = 60_000
 # The number of partitions (shards) for one minute, so that popular times such as 08:00 do not make a hot partition.

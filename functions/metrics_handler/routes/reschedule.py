@@ -11,14 +11,13 @@ from typing import Literal, TypedDict
 
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.routes.controllable import Control, read_fields, time_of
-from masscomm.chain.chunks import SEND_AT
 from masscomm.domain.audit import Action
 from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
 from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.stores.delayed_records import DelayedRecord
+from masscomm.stores.delayed_records import SEND_AT, DelayedRecord
 from masscomm.stores.send_controls import SendControl, SendKey, change
 
 

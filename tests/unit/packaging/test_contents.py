@@ -5,7 +5,7 @@ from infra.packaging.contents import Contents, all_contents
 # botocore and urllib3 fetch the role's credentials (masscomm.aws.authentication).
 _EVERY = {"aws-lambda-powertools", "botocore", "orjson", "pyyaml", "urllib3"}
 _CHAIN = _EVERY | {"confluent-kafka", "fastavro"}
-_METRICS = _EVERY - {"pyyaml"} | {"psycopg", "psycopg-pool"}
+_METRICS = _EVERY | {"psycopg", "psycopg-pool"}
 
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
