@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-# How long the use of a window is kept after its end: longer than a request with an Idempotency-Key is repeated.
-_KEPT_S = 2 * 86_400
+from masscomm.domain.time_limits import KEY_USAGE_KEPT_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class Window:
     @property
     def expires_at(self) -> int:
         """Return the time after which the use need not be kept, in seconds since the epoch."""
-        return self.end_s + _KEPT_S
+        return self.end_s + KEY_USAGE_KEPT_S
 
 
 @dataclass(frozen=True, kw_only=True)

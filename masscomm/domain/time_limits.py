@@ -159,6 +159,8 @@ IDEMPOTENCY_KEPT_S = _DAY_S
 CANCELLATIONS_KEPT_S = 450 * _DAY_S
 # How long an entry of the audit log is kept.
 AUDIT_KEPT_S = 400 * _DAY_S
+# How long the use of a window of a key's limit is kept after its end: longer than a request with a key is repeated.
+KEY_USAGE_KEPT_S = 2 * _DAY_S
 # How long expired slots of polls are kept; DynamoDB deletes them later.
 POLL_SLOTS_KEPT_S = _HOUR_S
 # How long an accepted send is kept for requests that control it; metrics count it seconds after it was accepted.
@@ -196,6 +198,8 @@ RULES: Mapping[str, str] = {
     "CLOCK_SKEW_S < RESCHEDULE_MARGIN_S": "a send that can be moved is not released yet",
     "kept_s('send.api') <= ACCEPTED_SENDS_KEPT_S": "a send is known until it is counted",
     "CANCELLATIONS_KEPT_S < 2 * 366 * 86_400": "the table does not grow for ever",
+    "366 * 86_400 < AUDIT_KEPT_S < 2 * 366 * 86_400": "the log covers a year, and does not grow for ever",
+    "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < KEY_USAGE_KEPT_S": "a repeated request is not counted again",
     "timeout_s('scheduler') < CLAIM_S": "no second sweep claims a record while the first still releases it",
     "CLAIM_S + timeout_s('scheduler') < DELAY_BUCKET_CLOSED_MIN * 60": "no function writes to a closed bucket",
     "PROVIDER_CALL_S < LEASE_S": "no provider call outlives the lease",

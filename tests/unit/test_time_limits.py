@@ -33,6 +33,9 @@ OF_ONE_MODULE = {
     # Lifetimes of a connection and of a signer, each used in one module.
     "masscomm/aws/async_http.py": {"_FRESH_S"},
     "masscomm/aws/async_requests.py": {"_SIGNER_S"},
+    # The interval of writing a key's last use, and the pause after a conflict.
+    "masscomm/stores/api_keys.py": {"_USE_RECORDED_S"},
+    "masscomm/stores/key_usage_dynamodb.py": {"_PAUSE_S"},
     # Numbers of entries and rates, which only look like durations.
     "masscomm/kafka/avro.py": {"_DENIALS_KEPT"},
     "functions/preference_checker/small_sends.py": {"PER_S"},
