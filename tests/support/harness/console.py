@@ -73,7 +73,8 @@ def open_console(url: str, key: str, *, dark: bool = False, locale: str = "en-GB
         console = Console(page, url)
 
         def log(message: ConsoleMessage) -> None:
-            if message.type == "error":
+            # Chromium also logs each response with an error status, such as the 404 of a send that is not counted yet.
+            if message.type == "error" and not message.text.startswith("Failed to load resource"):
                 console.errors.append(message.text)
 
         page.on("console", log)
