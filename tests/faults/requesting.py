@@ -117,7 +117,7 @@ def cancelled_while_killed(bench: Bench, send: Send) -> None:
     assert body["totals"]["cancelled"] > 0
     cancellation = body["cancellation"]
     assert cancellation["published_before"] + cancellation["published_since"] == body["totals"]["sent"] > 0
-    again = httpx.post(f"{url}/cancel", timeout=30, trust_env=False)
+    again = httpx.post(f"{url}/cancel", headers=key, timeout=30, trust_env=False)
     assert (again.status_code, again.json()) == (first.status_code, first.json())
 
 
@@ -131,18 +131,19 @@ def paused_while_killed(bench: Bench, send: Send) -> None:
     bench.await_requested(sent)
     until("a slice is recorded", lambda: len(received(bench)) > 2 * UNRECORDED, every_s=0.1)
     url = f"{bench.stack.config.gateway_url}/v1/sends/{sent.send_id}"
-    paused = httpx.post(f"{url}/pause", timeout=30, trust_env=False)
+    key = {"x-api-key": bench.stack.config.api_key}
+    paused = httpx.post(f"{url}/pause", headers=key, timeout=30, trust_env=False)
     assert paused.status_code == httpx.codes.ACCEPTED, paused.text
     bench.kill("delivery")
     published = received(bench)
     store = DynamoDbDelayStore(client=dynamodb_table.dynamodb(bench.stack.config))
-    key = SendKey(CLUB, sent.send_id)
-    until("its records are held", lambda: any(store.of_send(key, PAUSED)), every_s=0.2)
+    held = SendKey(CLUB, sent.send_id)
+    until("its records are held", lambda: any(store.of_send(held, PAUSED)), every_s=0.2)
     until("the chain's topics are consumed", bench.at_rest, every_s=0.2)
     assert received(bench) == published, "a paused send was published"
     bench.stack.sns.clear()
-    resumed = httpx.post(f"{url}/resume", timeout=30, trust_env=False)
+    resumed = httpx.post(f"{url}/resume", headers=key, timeout=30, trust_env=False)
     assert resumed.status_code == httpx.codes.ACCEPTED, resumed.text
     bench.kill("scheduler")
     bench.settle()
-    assert list(store.of_send(key)) == []
+    assert list(store.of_send(held)) == []

@@ -10,7 +10,6 @@ SECOND = ROOT / "examples" / "crm"
 
 CAPTURED = """
 import json
-from dataclasses import asdict
 from pathlib import Path
 from devstack.config import StackConfig
 from masscomm.kafka.producer import InMemoryProducer
@@ -49,11 +48,11 @@ with RunningGeneration.made(config, Path("examples/crm/schema.sql")) as made, ma
     directory = made.directory()
     users, settings = directory.users_and_settings([1, 2, 3, 4, 5, 44])
     print(json.dumps({
-        "users": {number: asdict(user) for number, user in users.items()},
-        "settings": {number: asdict(each) for number, each in settings.items()},
+        "users": {number: user._asdict() for number, user in users.items()},
+        "settings": {number: each._asdict() for number, each in settings.items()},
         "settings_alone": sorted(directory.user_settings([1, 2, 3])),
-        "devices": [asdict(each) for each in directory.devices([1])[1]],
-        "templates": [asdict(each) for each in directory.templates([(3, "news", "push")])[3, "news", "push"]],
+        "devices": [each._asdict() for each in directory.devices([1])[1]],
+        "templates": [each._asdict() for each in directory.templates([(3, "news", "push")])[3, "news", "push"]],
         "dead_letters": [
             {name: value.decode() for name, value in headers} for _, _, _, headers in made.producer.produced
         ],

@@ -27,6 +27,7 @@ ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["
 def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Import the handler's module anew, as a cold start does; close its pool at the end."""
     module.bootstrap.cache_clear()
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
     yield monkeypatch
     if module.bootstrap.cache_info().currsize:
         store = module.bootstrap().send_route.store
