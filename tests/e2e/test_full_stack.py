@@ -201,7 +201,8 @@ def test_console_sends_once_and_follows_the_send_to_its_end(config: StackConfig)
         totals = json.loads(masscomm(config, "sends", "show", send_id))["totals"]
         assert console.count("sent") + console.count("delivered") == totals["sent"] + totals["delivered"] > 0
         assert console.count("suppressed") == sum(totals["suppressed"].values()) > 0
-        expect(console.page.get_by_text("The user is not known")).to_be_visible()
+        # In the table of reasons and in that of recipients.
+        expect(console.page.get_by_text("The user is not known").first).to_be_visible(timeout=PATIENCE_MS)
         assert "Seen in a browser." in masscomm(config, "inbox", "--user", "42")
         assert console.errors == []
         assert console.violations() == []

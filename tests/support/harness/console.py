@@ -81,7 +81,7 @@ def open_console(url: str, key: str, *, dark: bool = False, locale: str = "en-GB
         page.on("pageerror", lambda error: console.errors.append(str(error)))
         page.on("request", lambda request: console.requests.append(request))
         page.goto(f"{url}/#key={key}")
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=PATIENCE_MS)
         try:
             yield console
         finally:
