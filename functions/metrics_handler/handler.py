@@ -162,26 +162,29 @@ def get_send(asked: rest.Request, send_id: str) -> Response:
 def post_cancel(asked: rest.Request, send_id: str) -> Response:
     """Cancel a send: each notification that is not published yet gets the status cancelled."""
     logs.note(send_id=send_id)
-    body = bootstrap().cancel_route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
-    logger.info("send cancelled", principal=asked.principal)
-    return Response(HTTPStatus.ACCEPTED, JSON, json.dumps(body), {"Location": body["links"]["self"]})
+    return _controlled(asked, send_id, bootstrap().cancel_route, "send cancelled")
 
 
 @api.post("/v1/sends/{send_id}/pause")
 def post_pause(asked: rest.Request, send_id: str) -> Response:
     """Pause a send: its notifications that are not published yet are held until it is resumed or cancelled."""
     logs.note(send_id=send_id)
-    body = bootstrap().pause_route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
-    logger.info("send paused", principal=asked.principal)
-    return Response(HTTPStatus.ACCEPTED, JSON, json.dumps(body), {"Location": body["links"]["self"]})
+    return _controlled(asked, send_id, bootstrap().pause_route, "send paused")
 
 
 @api.post("/v1/sends/{send_id}/resume")
 def post_resume(asked: rest.Request, send_id: str) -> Response:
     """Resume a paused send: its held notifications continue within a minute."""
     logs.note(send_id=send_id)
-    body = bootstrap().resume_route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
-    logger.info("send resumed", principal=asked.principal)
+    return _controlled(asked, send_id, bootstrap().resume_route, "send resumed")
+
+
+def _controlled(
+    asked: rest.Request, send_id: str, route: CancelRoute | PauseRoute | ResumeRoute, message: str
+) -> Response:
+    """Return the response of a route that controls a send, and log `message` if it succeeds."""
+    body = route.answer(send_id, asked.parameters, asked.clubs, asked.text(), asked.principal)
+    logger.info(message, principal=asked.principal)
     return Response(HTTPStatus.ACCEPTED, JSON, json.dumps(body), {"Location": body["links"]["self"]})
 
 
