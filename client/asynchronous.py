@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 import httpx
 
-from .calls import Call, Pause, Steps, execute, send_call, send_path
+from . import routes
+from .calls import Call, Listing, Pause, execute, key_headers
 from .errors import ApiError
 from .types import (
     AcceptedBody,
@@ -18,6 +19,11 @@ from .types import (
     CancelBody,
     ListedSend,
     MetricsBody,
+    NotificationBody,
+    PauseBody,
+    RecipientBody,
+    RescheduleBody,
+    ResumeBody,
     SendBody,
     SendRequest,
     SmallSend,
@@ -30,7 +36,7 @@ class AsyncClient:
 
     Args:
         url: The base URL.
-        key: The API key.
+        key: The API key; None sends none.
         attempts: The maximum number of attempts of each request.
         timeout_s: The seconds that one attempt may take.
         transport: A transport of httpx, for tests.
@@ -41,14 +47,14 @@ class AsyncClient:
         self,
         url: str,
         *,
-        key: str,
+        key: str | None,
         attempts: int = 4,
         timeout_s: float = 30,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._http = httpx.AsyncClient(
-            base_url=url, headers={"x-api-key": key}, timeout=timeout_s, trust_env=False, transport=transport
+            base_url=url, headers=key_headers(key), timeout=timeout_s, trust_env=False, transport=transport
         )
         self._attempts = attempts
         self._sleep = sleep
@@ -66,32 +72,51 @@ class AsyncClient:
 
     async def send(self, *, idempotency_key: str | None = None, **fields: Unpack[SendRequest]) -> AcceptedBody:
         """Request a send. Without a key, one is made for the attempts of this call."""
-        return cast("AcceptedBody", await self._execute(send_call("/v1/sends", fields, idempotency_key)))
+        return await self._execute(routes.send(fields, idempotency_key))
 
     async def send_batch(self, sends: Iterable[SmallSend], *, idempotency_key: str | None = None) -> BatchBody:
         """Request up to 1,000 small sends, with a result for each."""
-        call = send_call("/v1/sends/batch", {"sends": list(sends)}, idempotency_key)
-        return cast("BatchBody", await self._execute(call))
+        return await self._execute(routes.send_batch(sends, idempotency_key))
 
     async def get_send(self, send_id: str) -> SendBody:
         """Return a send with its notifications by status. A new send is a 404 until a chunk of it is counted."""
-        return cast("SendBody", await self._execute(Call("GET", send_path(send_id))))
+        return await self._execute(routes.get_send(send_id))
 
     async def cancel(self, send_id: str) -> CancelBody:
         """Cancel the notifications of a send that are not published yet."""
-        return cast("CancelBody", await self._execute(Call("POST", send_path(send_id, "/cancel"))))
+        return await self._execute(routes.cancel(send_id))
+
+    async def pause(self, send_id: str) -> PauseBody:
+        """Hold the notifications of a send that are not published yet, until it is resumed or cancelled."""
+        return await self._execute(routes.pause(send_id))
+
+    async def resume(self, send_id: str) -> ResumeBody:
+        """Continue a paused send."""
+        return await self._execute(routes.resume(send_id))
+
+    async def reschedule(self, send_id: str, send_at: str) -> RescheduleBody:
+        """Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00."""
+        return await self._execute(routes.reschedule(send_id, send_at))
 
     def sends(self, **filters: Any) -> AsyncIterator[ListedSend]:
         """Yield the sends of the caller's clubs, the latest first, from all pages."""
-        return cast("AsyncIterator[ListedSend]", self._rows("/v1/sends", filters))
+        return self._rows(routes.sends(filters))
+
+    def recipients(self, send_id: str, **filters: Any) -> AsyncIterator[RecipientBody]:
+        """Yield the notifications of a send with their statuses, from all pages. It needs the log of recipients."""
+        return self._rows(routes.recipients(send_id, filters))
+
+    async def notification(self, name: str) -> NotificationBody:
+        """Return the timeline of a notification; a row of `recipients` has its name."""
+        return await self._execute(routes.notification(name))
 
     def user_notifications(self, user_id: int, **filters: Any) -> AsyncIterator[UserNotification]:
         """Yield a user's notifications, the latest first, from all pages."""
-        return cast("AsyncIterator[UserNotification]", self._rows(f"/v1/users/{user_id}/notifications", filters))
+        return self._rows(routes.user_notifications(user_id, filters))
 
     async def metrics(self, **query: Any) -> MetricsBody:
         """Return one page of counts by bucket."""
-        return cast("MetricsBody", await self._execute(Call("GET", "/v1/metrics", query)))
+        return await self._execute(routes.metrics(query))
 
     async def follow(self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1) -> AsyncIterator[SendBody]:
         """Yield a send each time that it is read, until each of its notifications has ended.
@@ -113,23 +138,24 @@ class AsyncClient:
                 raise TimeoutError(f"Send {send_id} has not ended after {timeout_s:.0f} s.")
             await self._sleep(poll_s)
 
-    async def _rows(self, path: str, query: dict[str, Any]) -> AsyncIterator[Any]:
+    async def _rows[Row](self, listing: Listing[Row]) -> AsyncIterator[Row]:
+        cursor: str | None = None
         while True:
-            page = await self._execute(Call("GET", path, query))
+            page = await self._execute(listing.page(cursor))
             for row in page["rows"]:
                 yield row
-            if page["next_cursor"] is None:
+            if (cursor := page["next_cursor"]) is None:
                 return
-            query = {**query, "cursor": page["next_cursor"]}
 
-    async def _execute(self, call: Call) -> Any:
-        steps: Steps = execute(call, self._attempts)
+    async def _execute[Body](self, call: Call[Body]) -> Body:
+        steps = execute(call, self._attempts)
         answer: httpx.Response | httpx.TransportError | None = None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration as done:
-                return done.value
+                body: Body = done.value
+                return body
             answer = None
             if isinstance(step, Pause):
                 await self._sleep(step.seconds)

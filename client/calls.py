@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import quote
-from uuid import uuid4
+from typing import Any, TypedDict
 
 import httpx
 
@@ -20,8 +18,11 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
 
 
 @dataclass(frozen=True)
-class Call:
-    """One request. Every request may be repeated: a send has an idempotency key, others change nothing twice."""
+class Call[Body]:
+    """One request, typed with the body of its response.
+
+    Every request may be repeated: a send has an idempotency key, others change nothing twice.
+    """
 
     method: str
     path: str
@@ -42,16 +43,34 @@ class Call:
         }
 
 
+class Page[Row](TypedDict):
+    """What the client reads of a page; the rows are those of the route."""
+
+    rows: list[Row]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True)
+class Listing[Row]:
+    """The requests of a list that is read page by page."""
+
+    path: str
+    filters: Mapping[str, Any]
+
+    def page(self, cursor: str | None) -> Call[Page[Row]]:
+        return Call("GET", self.path, {**self.filters, "cursor": cursor})
+
+
 @dataclass(frozen=True)
 class Pause:
     seconds: float
 
 
 # Yields requests and pauses, takes the response or the error of each request, and returns the body.
-type Steps = Generator[Call | Pause, httpx.Response | httpx.TransportError | None, Any]
+type Steps[Body] = Generator[Call[Body] | Pause, httpx.Response | httpx.TransportError | None, Body]
 
 
-def execute(call: Call, attempts: int) -> Steps:
+def execute[Body](call: Call[Body], attempts: int) -> Steps[Body]:
     """Yield the steps of a call until it succeeds. A repetition has the same Idempotency-Key.
 
     Raises ApiError, or httpx.TransportError if the last attempt got no response.
@@ -59,7 +78,8 @@ def execute(call: Call, attempts: int) -> Steps:
     for attempt in range(1, attempts + 1):
         answer = yield call
         if isinstance(answer, httpx.Response) and answer.is_success:
-            return answer.json()
+            body: Body = answer.json()
+            return body
         error = answer if isinstance(answer, httpx.TransportError) else None
         if isinstance(answer, httpx.Response) and not _may_pass(call, answer):
             raise ApiError.of(answer)
@@ -72,16 +92,11 @@ def execute(call: Call, attempts: int) -> Steps:
     raise ValueError("attempts must be at least 1")
 
 
-def send_call(path: str, body: Mapping[str, Any], key: str | None) -> Call:
-    """Return the call of a send or a batch, with a key of its own unless one is given."""
-    return Call("POST", path, body=dict(body), headers={KEY: key or str(uuid4())})
+def key_headers(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"x-api-key": key}
 
 
-def send_path(send_id: str, action: str = "") -> str:
-    return f"/v1/sends/{quote(send_id, safe='')}{action}"
-
-
-def _may_pass(call: Call, response: httpx.Response) -> bool:
+def _may_pass(call: Call[Any], response: httpx.Response) -> bool:
     """Return whether the same request may succeed later. Without a key a conflict (409) is final."""
     return response.status_code in _PASSING and (response.status_code != 409 or KEY in call.headers)
 

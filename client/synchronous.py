@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 import httpx
 
-from .calls import Call, Pause, Steps, execute, send_call, send_path
+from . import routes
+from .calls import Call, Listing, Pause, execute, key_headers
 from .errors import ApiError
 from .types import (
     AcceptedBody,
@@ -17,6 +18,11 @@ from .types import (
     CancelBody,
     ListedSend,
     MetricsBody,
+    NotificationBody,
+    PauseBody,
+    RecipientBody,
+    RescheduleBody,
+    ResumeBody,
     SendBody,
     SendRequest,
     SmallSend,
@@ -29,7 +35,7 @@ class Client:
 
     Args:
         url: The base URL.
-        key: The API key.
+        key: The API key; None sends none.
         attempts: The maximum number of attempts of each request.
         timeout_s: The seconds that one attempt may take.
         transport: A transport of httpx, for tests.
@@ -40,14 +46,14 @@ class Client:
         self,
         url: str,
         *,
-        key: str,
+        key: str | None,
         attempts: int = 4,
         timeout_s: float = 30,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._http = httpx.Client(
-            base_url=url, headers={"x-api-key": key}, timeout=timeout_s, trust_env=False, transport=transport
+            base_url=url, headers=key_headers(key), timeout=timeout_s, trust_env=False, transport=transport
         )
         self._attempts = attempts
         self._sleep = sleep
@@ -65,32 +71,51 @@ class Client:
 
     def send(self, *, idempotency_key: str | None = None, **fields: Unpack[SendRequest]) -> AcceptedBody:
         """Request a send. Without a key, one is made for the attempts of this call."""
-        return cast("AcceptedBody", self._execute(send_call("/v1/sends", fields, idempotency_key)))
+        return self._execute(routes.send(fields, idempotency_key))
 
     def send_batch(self, sends: Iterable[SmallSend], *, idempotency_key: str | None = None) -> BatchBody:
         """Request up to 1,000 small sends, with a result for each."""
-        call = send_call("/v1/sends/batch", {"sends": list(sends)}, idempotency_key)
-        return cast("BatchBody", self._execute(call))
+        return self._execute(routes.send_batch(sends, idempotency_key))
 
     def get_send(self, send_id: str) -> SendBody:
         """Return a send with its notifications by status. A new send is a 404 until a chunk of it is counted."""
-        return cast("SendBody", self._execute(Call("GET", send_path(send_id))))
+        return self._execute(routes.get_send(send_id))
 
     def cancel(self, send_id: str) -> CancelBody:
         """Cancel the notifications of a send that are not published yet."""
-        return cast("CancelBody", self._execute(Call("POST", send_path(send_id, "/cancel"))))
+        return self._execute(routes.cancel(send_id))
+
+    def pause(self, send_id: str) -> PauseBody:
+        """Hold the notifications of a send that are not published yet, until it is resumed or cancelled."""
+        return self._execute(routes.pause(send_id))
+
+    def resume(self, send_id: str) -> ResumeBody:
+        """Continue a paused send."""
+        return self._execute(routes.resume(send_id))
+
+    def reschedule(self, send_id: str, send_at: str) -> RescheduleBody:
+        """Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00."""
+        return self._execute(routes.reschedule(send_id, send_at))
 
     def sends(self, **filters: Any) -> Iterator[ListedSend]:
         """Yield the sends of the caller's clubs, the latest first, from all pages."""
-        return cast("Iterator[ListedSend]", self._rows("/v1/sends", filters))
+        return self._rows(routes.sends(filters))
+
+    def recipients(self, send_id: str, **filters: Any) -> Iterator[RecipientBody]:
+        """Yield the notifications of a send with their statuses, from all pages. It needs the log of recipients."""
+        return self._rows(routes.recipients(send_id, filters))
+
+    def notification(self, name: str) -> NotificationBody:
+        """Return the timeline of a notification; a row of `recipients` has its name."""
+        return self._execute(routes.notification(name))
 
     def user_notifications(self, user_id: int, **filters: Any) -> Iterator[UserNotification]:
         """Yield a user's notifications, the latest first, from all pages."""
-        return cast("Iterator[UserNotification]", self._rows(f"/v1/users/{user_id}/notifications", filters))
+        return self._rows(routes.user_notifications(user_id, filters))
 
     def metrics(self, **query: Any) -> MetricsBody:
         """Return one page of counts by bucket."""
-        return cast("MetricsBody", self._execute(Call("GET", "/v1/metrics", query)))
+        return self._execute(routes.metrics(query))
 
     def follow(self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1) -> Iterator[SendBody]:
         """Yield a send each time that it is read, until each of its notifications has ended.
@@ -112,22 +137,23 @@ class Client:
                 raise TimeoutError(f"Send {send_id} has not ended after {timeout_s:.0f} s.")
             self._sleep(poll_s)
 
-    def _rows(self, path: str, query: dict[str, Any]) -> Iterator[Any]:
+    def _rows[Row](self, listing: Listing[Row]) -> Iterator[Row]:
+        cursor: str | None = None
         while True:
-            page = self._execute(Call("GET", path, query))
+            page = self._execute(listing.page(cursor))
             yield from page["rows"]
-            if page["next_cursor"] is None:
+            if (cursor := page["next_cursor"]) is None:
                 return
-            query = {**query, "cursor": page["next_cursor"]}
 
-    def _execute(self, call: Call) -> Any:
-        steps: Steps = execute(call, self._attempts)
+    def _execute[Body](self, call: Call[Body]) -> Body:
+        steps = execute(call, self._attempts)
         answer: httpx.Response | httpx.TransportError | None = None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration as done:
-                return done.value
+                body: Body = done.value
+                return body
             answer = None
             if isinstance(step, Pause):
                 self._sleep(step.seconds)

@@ -1,7 +1,6 @@
 """Implements `masscomm send`: requests one send by REST or, as the monolith does, by Kafka, and shows its progress."""
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -10,8 +9,9 @@ import httpx
 from rich.live import Live
 from rich.table import Table
 
+from client import ApiError, Client
+from client.types import SendBody
 from devstack.client_log import KAFKA_LOGGER
-from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.handle import StackHandle
 from devstack.inbox import Inbox, Message
 from devstack.stack import StackError
@@ -80,10 +80,10 @@ def send(
     """
     console = console or Terminal()
     users, variables = recipients(to), pairs(data)
-    api = Api(stack.config.gateway_url, os.environ.get("MASSCOMM_API_KEY") or stack.config.api_key)
+    api = Client(stack.config.gateway_url, key=os.environ.get("MASSCOMM_API_KEY") or stack.config.api_key)
     try:
         if via == "rest":
-            send_id = api.send(**_body(type, club_id, users, channels, variables, critical=critical))
+            send_id = api.send(**_request(type, club_id, users, channels, variables, critical=critical))["send_id"]
         elif via == "kafka":
             with Emitter(stack.config.kafka_bootstrap, stack.config.registry_url, logger=KAFKA_LOGGER) as emitter:
                 send_id = emitter.send(type, club_id, users, critical=critical, channels=list(channels), data=variables)
@@ -103,20 +103,17 @@ def send(
     return send_id
 
 
-def follow(api: Api, send_id: str, console: Terminal, timeout_s: float = WAIT_S) -> None:
-    """Show the counts of a send until no notification of it is in flight. Raises StackError after timeout_s seconds."""
-    deadline = time.monotonic() + timeout_s
-    with Live(console=console, transient=not console.is_terminal) as live:
-        while True:
-            status = api.status(send_id)
-            live.update(_table(status))
-            if status is not None and status.requested and status.in_flight == 0:
-                break
-            if time.monotonic() > deadline:
-                raise StackError(f"Send {send_id} is still under way after {timeout_s:.0f} s.")
-            time.sleep(POLL_S)
+def follow(api: Client, send_id: str, console: Terminal, timeout_s: float = WAIT_S) -> None:
+    """Show the counts of a send until each of its notifications has ended. Raises StackError after timeout_s s."""
+    send: SendBody | None = None
+    with Live(_table(send), console=console, transient=not console.is_terminal) as live:
+        try:
+            for send in api.follow(send_id, timeout_s=timeout_s, poll_s=POLL_S):
+                live.update(_table(send))
+        except TimeoutError as error:
+            raise StackError(f"Send {send_id} is still under way after {timeout_s:.0f} s.") from error
     if not console.is_terminal:
-        console.print(_table(status))
+        console.print(_table(send))
 
 
 def show_messages(messages: Sequence[Message], console: Terminal) -> None:
@@ -127,25 +124,30 @@ def show_messages(messages: Sequence[Message], console: Terminal) -> None:
         console.print(message.rendered(), soft_wrap=True)
 
 
-def _body(
+def _request(
     type_: str, club_id: int, users: Sequence[int], channels: Sequence[str], data: Mapping[str, str], *, critical: bool
 ) -> dict[str, Any]:
-    body: dict[str, Any] = {"type": type_, "club_id": club_id, "to_users": list(users)}
+    request: dict[str, Any] = {"type": type_, "club_id": club_id, "to_users": list(users)}
     if channels:
-        body["channels"] = list(channels)
+        request["channels"] = list(channels)
     if data:
-        body["data"] = dict(data)
+        request["data"] = dict(data)
     if critical:
-        body["priority"] = "critical"
-    return body
+        request["priority"] = "critical"
+    return request
 
 
-def _table(status: SendStatus | None) -> Table:
-    status = status or SendStatus(0, {}, 0, 0, 0)
+def _table(send: SendBody | None) -> Table:
+    """Return the counts of a send on all channels; None is a send of which nothing is counted yet."""
     table = Table()
     for name in ("requested", "suppressed", "sent", "failed", "in flight"):
         table.add_column(name, justify="right")
-    reasons = "\n".join(f"{count:,} {reason}" for reason, count in status.suppressed.items())
-    numbers = (f"{number:,}" for number in (status.sent, status.failed, status.in_flight))
-    table.add_row(f"{status.requested:,}", reasons or "0", *numbers)
+    if send is None:
+        table.add_row(*"00000")
+        return table
+    totals = send["totals"]
+    suppressed = "\n".join(f"{count:,} {reason}" for reason, count in totals["suppressed"].items())
+    failed = sum(totals["failed"].values())
+    numbers = (f"{number:,}" for number in (totals["sent"], failed, totals["in_flight"]))
+    table.add_row(f"{totals['requested']:,}", suppressed or "0", *numbers)
     return table

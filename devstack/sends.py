@@ -1,16 +1,17 @@
 """The commands `masscomm sends`: they list, show, watch and control sends through the REST API."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import httpx
 import typer
 from rich.table import Table
 
+from client import ApiError, Client
 from devstack.config import StackConfig
-from devstack.demo.api import Api, ApiError
 from devstack.options import JsonOption, given
 from devstack.send import follow
 from devstack.stack import StackError
@@ -19,8 +20,9 @@ from devstack.terminal import Terminal, print_json
 app = typer.Typer(help="Sends: list, show, watch and control them.", no_args_is_help=True)
 console = Terminal()
 
-# The largest number of sends on one page of GET /v1/sends.
+# The largest page of the lists.
 _PAGE = 200
+_ATTEMPTS = 3
 
 UrlOption = Annotated[
     str | None, typer.Option("--url", envvar="MASSCOMM_API_URL", help="The API; by default that of the local stack.")
@@ -28,20 +30,21 @@ UrlOption = Annotated[
 SendIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the send.")]
 
 
-def rest_api(*, url: UrlOption = None) -> Api:
+def rest_api(*, url: UrlOption = None) -> Client:
     """Return a client of the API. It sends the key in MASSCOMM_API_KEY; to the local stack, by default the
     development key.
     """
     config, key = StackConfig.from_environment(), os.environ.get("MASSCOMM_API_KEY")
-    # The development key is not sent to another API.
-    return Api(url, key) if url else Api(config.gateway_url, key or config.api_key)
+    if url:
+        return Client(url, key=key, attempts=_ATTEMPTS)  # The development key is not sent to another API.
+    return Client(config.gateway_url, key=key or config.api_key, attempts=_ATTEMPTS)
 
 
 @app.command("list")
 @given(api=rest_api)
 def list_sends(
     *,
-    api: Api,
+    api: Client,
     club: Annotated[list[int] | None, typer.Option("--club", help="Only this club. May be repeated.")] = None,
     kind: Annotated[list[str] | None, typer.Option("--type", help="Only this category. May be repeated.")] = None,
     status: Annotated[
@@ -51,8 +54,9 @@ def list_sends(
     as_json: JsonOption = False,
 ) -> None:
     """Show the latest sends. An operator, who sees every club, names the clubs."""
-    filters = {"club_id": club or [], "type": kind or [], "status": status or []}
-    rows = _called(api, lambda: _first(api, filters, limit))
+    with _calling(api):
+        found = api.sends(club_id=club or [], type=kind or [], status=status or [], limit=min(limit, _PAGE))
+        rows = list(islice(found, limit))
     if as_json:
         for row in rows:
             print_json(row)
@@ -76,9 +80,10 @@ def list_sends(
 
 @app.command()
 @given(api=rest_api)
-def show(send_id: SendIdArgument, *, api: Api) -> None:
+def show(send_id: SendIdArgument, *, api: Client) -> None:
     """Print the results of a send as the API returns them, in JSON."""
-    print_json(_called(api, lambda: api.get(_path(send_id))), indent=2)
+    with _calling(api):
+        print_json(api.get_send(send_id), indent=2)
 
 
 @app.command()
@@ -86,46 +91,41 @@ def show(send_id: SendIdArgument, *, api: Api) -> None:
 def watch(
     send_id: SendIdArgument,
     *,
-    api: Api,
+    api: Client,
     timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds after which watching fails.")] = 3_600,
 ) -> None:
     """Show the counts of a send until all of its notifications have ended."""
-    _called(api, lambda: follow(api, send_id, console, timeout_s))
+    with _calling(api):
+        follow(api, send_id, console, timeout_s)
 
 
 @app.command()
 @given(api=rest_api)
-def cancel(send_id: SendIdArgument, *, api: Api, as_json: JsonOption = False) -> None:
+def cancel(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Cancel the notifications of a send that are not published yet. It cannot be undone."""
-    answer = _called(api, lambda: api.post(f"{_path(send_id)}/cancel"))
-    if as_json:
-        print_json(answer)
-    else:
-        published = f"{answer['published_before']:,} notifications were published before"
-        console.print(f"Send {send_id} is being cancelled; {published}.")
+    with _calling(api):
+        answer = api.cancel(send_id)
+    published = f"{answer['published_before']:,} notifications were published before"
+    _print(answer, f"Send {send_id} is being cancelled; {published}.", as_json=as_json)
 
 
 @app.command()
 @given(api=rest_api)
-def pause(send_id: SendIdArgument, *, api: Api, as_json: JsonOption = False) -> None:
+def pause(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Hold the notifications of a send that are not published yet, until it is resumed or cancelled."""
-    answer = _called(api, lambda: api.post(f"{_path(send_id)}/pause"))
-    if as_json:
-        print_json(answer)
-    else:
-        published = f"{answer['published_before']:,} notifications are published"
-        console.print(f"Send {send_id} is paused since {answer['paused_at']}; {published}.")
+    with _calling(api):
+        answer = api.pause(send_id)
+    published = f"{answer['published_before']:,} notifications are published"
+    _print(answer, f"Send {send_id} is paused since {answer['paused_at']}; {published}.", as_json=as_json)
 
 
 @app.command()
 @given(api=rest_api)
-def resume(send_id: SendIdArgument, *, api: Api, as_json: JsonOption = False) -> None:
+def resume(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Continue a paused send."""
-    answer = _called(api, lambda: api.post(f"{_path(send_id)}/resume"))
-    if as_json:
-        print_json(answer)
-    else:
-        console.print(f"Send {send_id} is resumed; its held notifications continue within a minute.")
+    with _calling(api):
+        answer = api.resume(send_id)
+    _print(answer, f"Send {send_id} is resumed; its held notifications continue within a minute.", as_json=as_json)
 
 
 @app.command()
@@ -134,15 +134,13 @@ def move(
     send_id: SendIdArgument,
     send_at: Annotated[str, typer.Argument(metavar="TIME", help="The new time, e.g. 2026-11-24T18:00:00+01:00.")],
     *,
-    api: Api,
+    api: Client,
     as_json: JsonOption = False,
 ) -> None:
     """Move a scheduled send to another time."""
-    answer = _called(api, lambda: api.patch(_path(send_id), send_at=send_at))
-    if as_json:
-        print_json(answer)
-    else:
-        console.print(f"Send {send_id} is scheduled for {answer['send_at']}.")
+    with _calling(api):
+        answer = api.reschedule(send_id, send_at)
+    _print(answer, f"Send {send_id} is scheduled for {answer['send_at']}.", as_json=as_json)
 
 
 @app.command()
@@ -150,7 +148,7 @@ def move(
 def recipients(
     send_id: SendIdArgument,
     *,
-    api: Api,
+    api: Client,
     status: Annotated[
         list[str] | None, typer.Option("--status", help="Only this status, such as sent. May be repeated.")
     ] = None,
@@ -159,8 +157,9 @@ def recipients(
     as_json: JsonOption = False,
 ) -> None:
     """Show the notifications of a send with their statuses. It needs the log of recipients."""
-    filters = {"status": status or [], "channel": channel or []}
-    rows = _called(api, lambda: _first(api, filters, limit, path=f"{_path(send_id)}/recipients"))
+    with _calling(api):
+        found = api.recipients(send_id, status=status or [], channel=channel or [], limit=min(limit, _PAGE))
+        rows = list(islice(found, limit))
     if as_json:
         for row in rows:
             print_json(row)
@@ -175,29 +174,20 @@ def recipients(
     console.print(table)
 
 
-def _path(send_id: str) -> str:
-    return f"/v1/sends/{quote(send_id, safe='')}"
+def _print(answer: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+    else:
+        console.print(sentence)
 
 
-def _first(api: Api, filters: dict[str, Any], limit: int, path: str = "/v1/sends") -> list[dict[str, Any]]:
-    """Return the first rows of a list, from as many pages as needed."""
-    rows: list[dict[str, Any]] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = api.get(path, **filters, limit=min(limit - len(rows), _PAGE), **cursor)
-        rows += page["rows"]
-        if len(rows) >= limit or page["next_cursor"] is None:
-            return rows
-        cursor = {"cursor": page["next_cursor"]}
-
-
-def _called[T](api: Api, call: Callable[[], T]) -> T:
-    """Return the result of the command's calls, and close the client. Raises StackError with the API's reason."""
+@contextmanager
+def _calling(api: Client) -> Iterator[None]:
+    """Close the client after the command's calls. Raises StackError with the API's reason."""
     try:
-        return call()
+        with api:
+            yield
     except ApiError as error:
         raise StackError(str(error)) from error
     except httpx.HTTPError as error:
         raise StackError(f"The API does not answer: {error}. `masscomm status` shows the local stack.") from error
-    finally:
-        api.close()

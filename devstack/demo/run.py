@@ -13,10 +13,11 @@ import httpx
 import psycopg
 from rich.text import Text
 
+from client import ApiError
 from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, ROOT
 from devstack.demo import provider
-from devstack.demo.api import Api, ApiError, SendStatus
+from devstack.demo.api import Api, SendStatus
 from devstack.demo.directory import TABLES, Directory, next_minute, set_quiet_hours
 from devstack.demo.oracle import Ask, Expected, World, expect
 from devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, RecordCount, RecordsError
@@ -278,8 +279,8 @@ class Demo:
         """Request a send through the REST API."""
         expected = expect(World.of_database(self.database), ask)
         channels = {"channels": list(ask.channels)} if ask.channels else {}
-        send_id = self.api.send(type=ask.type, club_id=ask.club_id, to_users=list(ask.to_users), **channels, **options)
-        return self._remember(Sent(send_id, "rest", label, ask, expected))
+        request = {"type": ask.type, "club_id": ask.club_id, "to_users": list(ask.to_users), **channels, **options}
+        return self._remember(Sent(self.api.send(**request)["send_id"], "rest", label, ask, expected))
 
     def _remember(self, sent: Sent) -> Sent:
         self.sends.append(sent)
@@ -621,7 +622,7 @@ class Demo:
                 fates.setdefault(user_id, {})[sent.send_id, channel] = fate
         ours = {sent.send_id for sent in self.sends}
         for user_id in sorted(fates, key=lambda user: (-len(fates[user]), user))[:USERS_ASKED_OF]:
-            listed = {key: fate for key, fate in self.api.notifications(user_id).items() if key[0] in ours}
+            listed = {key: fate for key, fate in self.api.fates(user_id).items() if key[0] in ours}
             self.checks.equal(f"what user {user_id} got", expected=fates[user_id], got=listed)
         self.console.done(f"asked the API what each of {USERS_ASKED_OF} users got")
 

@@ -24,10 +24,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from client import ApiError
 from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION
 from devstack.demo import provider
-from devstack.demo.api import Api, ApiError, SendStatus
+from devstack.demo.api import Api, SendStatus
 from devstack.demo.oracle import Ask, expect
 from devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
 from examples.monolith.emit import Emitter

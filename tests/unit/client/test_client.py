@@ -92,6 +92,14 @@ def test_every_method_works_against_the_api(call: Caller, chain: Chain) -> None:
         assert [row["send_id"] for row in call("user_notifications", 42)] == [SEND_ID]
         query = {"granularity": "hour", "start": "2026-11-21T12:00:00Z", "end": "2026-11-21T13:00:00Z"}
         assert [row["count_total"] for row in call("metrics", **query)["rows"]] == [2]
+        (recipient,) = call("recipients", SEND_ID, channel="push")
+        assert recipient["user_id"] == 42
+        name = recipient["links"]["self"].rpartition("/")[2]
+        assert call("notification", name)["notification"] == name
+        assert call("pause", SEND_ID)["status"] == "paused"
+        assert call("resume", SEND_ID)["status"] == "resumed"
+        moved = call("reschedule", SEND_ID, "2026-11-24T18:00:00+01:00")
+        assert moved["send_at"] == "2026-11-24T17:00:00Z"
         assert call("cancel", SEND_ID)["status"] == "cancelling"
     assert len(chain.producer.produced) == 2
 

@@ -59,7 +59,7 @@ def test_list_reads_pages_until_the_limit(server: AnsweringServer) -> None:
     assert shown == [row(1), row(2), row(3)]
     assert server.asked == [
         ("GET", "/v1/sends?club_id=7&limit=3", KEY),
-        ("GET", "/v1/sends?club_id=7&limit=1&cursor=c", KEY),
+        ("GET", "/v1/sends?club_id=7&limit=3&cursor=c", KEY),
     ]
 
 
@@ -111,7 +111,7 @@ def test_recipients_are_read_in_pages(server: AnsweringServer) -> None:
     assert "It was sent." in shown
     assert server.asked == [
         ("GET", "/v1/sends/a/recipients?status=sent&limit=100", KEY),
-        ("GET", "/v1/sends/a/recipients?status=sent&limit=99&cursor=c", KEY),
+        ("GET", "/v1/sends/a/recipients?status=sent&limit=100&cursor=c", KEY),
     ]
 
 

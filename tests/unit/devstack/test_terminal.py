@@ -73,6 +73,7 @@ TRACE = Trace(
     ),
 )
 STATUS = SendStatus(1, {HOSTILE: 1}, 0, 0, 0)
+SEND = cast(Any, {"totals": {"requested": 1, "suppressed": {HOSTILE: 1}, "failed": {}, "sent": 0, "in_flight": 0}})
 HIT = {"_id": HOSTILE, "_source": {"reason": HOSTILE, "at": 0}}
 
 
@@ -90,7 +91,7 @@ def of_report(console: Terminal) -> None:
 
 def of_live(console: Terminal) -> None:
     with Live(console=console, refresh_per_second=1) as live:
-        live.update(send._table(STATUS))
+        live.update(send._table(SEND))
 
 
 def of_progress(console: Terminal) -> None:
@@ -109,7 +110,7 @@ PRINTED: dict[str, Callable[[Terminal], None]] = {
     "done": lambda console: console.done(HOSTILE, HOSTILE),
     "failed": lambda console: console.failed(HOSTILE),
     "trace": lambda console: print_trace(TRACE, console, as_json=False),
-    "send": lambda console: console.print(send._table(STATUS)),
+    "send": lambda console: console.print(send._table(SEND)),
     "send, live": of_live,
     "demo's report": of_report,
     "progress": of_progress,

@@ -1,0 +1,84 @@
+"""The routes of the API: each function returns the call of one route, typed with the body of its response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from .calls import KEY, Call, Listing
+
+if TYPE_CHECKING:
+    from .types import (
+        AcceptedBody,
+        BatchBody,
+        CancelBody,
+        ListedSend,
+        MetricsBody,
+        NotificationBody,
+        PauseBody,
+        RecipientBody,
+        RescheduleBody,
+        ResumeBody,
+        SendBody,
+        SmallSend,
+        UserNotification,
+    )
+
+
+def send(fields: Mapping[str, Any], key: str | None) -> Call[AcceptedBody]:
+    return _keyed("/v1/sends", fields, key)
+
+
+def send_batch(sends: Iterable[SmallSend], key: str | None) -> Call[BatchBody]:
+    return _keyed("/v1/sends/batch", {"sends": list(sends)}, key)
+
+
+def get_send(send_id: str) -> Call[SendBody]:
+    return Call("GET", _send_path(send_id))
+
+
+def cancel(send_id: str) -> Call[CancelBody]:
+    return Call("POST", _send_path(send_id, "/cancel"))
+
+
+def pause(send_id: str) -> Call[PauseBody]:
+    return Call("POST", _send_path(send_id, "/pause"))
+
+
+def resume(send_id: str) -> Call[ResumeBody]:
+    return Call("POST", _send_path(send_id, "/resume"))
+
+
+def reschedule(send_id: str, send_at: str) -> Call[RescheduleBody]:
+    return Call("PATCH", _send_path(send_id), body={"send_at": send_at})
+
+
+def notification(name: str) -> Call[NotificationBody]:
+    return Call("GET", f"/v1/notifications/{quote(name, safe='')}")
+
+
+def metrics(query: Mapping[str, Any]) -> Call[MetricsBody]:
+    return Call("GET", "/v1/metrics", query)
+
+
+def sends(filters: Mapping[str, Any]) -> Listing[ListedSend]:
+    return Listing("/v1/sends", filters)
+
+
+def recipients(send_id: str, filters: Mapping[str, Any]) -> Listing[RecipientBody]:
+    return Listing(_send_path(send_id, "/recipients"), filters)
+
+
+def user_notifications(user_id: int, filters: Mapping[str, Any]) -> Listing[UserNotification]:
+    return Listing(f"/v1/users/{user_id}/notifications", filters)
+
+
+def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:
+    """Return the call of a send or a batch, with an idempotency key of its own unless one is given."""
+    return Call("POST", path, body=dict(body), headers={KEY: key or str(uuid4())})
+
+
+def _send_path(send_id: str, action: str = "") -> str:
+    return f"/v1/sends/{quote(send_id, safe='')}{action}"
