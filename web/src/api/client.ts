@@ -66,25 +66,29 @@ async function json<T>(path: string, options: Options = {}): Promise<T> {
   }
 }
 
+function sendPath(sendId: string, action = ""): string {
+  return `/v1/sends/${encodeURIComponent(sendId)}${action}`;
+}
+
 /** Request a send. A repeated call with the same idempotency key makes no second send. */
 export function requestSend(body: SendRequest, idempotencyKey: string): Promise<AcceptedSend> {
   return json("/v1/sends", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
 }
 
 export function cancelSend(sendId: string): Promise<unknown> {
-  return json(`/v1/sends/${encodeURIComponent(sendId)}/cancel`, { method: "POST", body: {} });
+  return json(sendPath(sendId, "/cancel"), { method: "POST", body: {} });
 }
 
 export function pauseSend(sendId: string): Promise<unknown> {
-  return json(`/v1/sends/${encodeURIComponent(sendId)}/pause`, { method: "POST", body: {} });
+  return json(sendPath(sendId, "/pause"), { method: "POST", body: {} });
 }
 
 export function resumeSend(sendId: string): Promise<unknown> {
-  return json(`/v1/sends/${encodeURIComponent(sendId)}/resume`, { method: "POST", body: {} });
+  return json(sendPath(sendId, "/resume"), { method: "POST", body: {} });
 }
 
 export function getRecipients(sendId: string, query: Query, signal?: AbortSignal): Promise<Recipients> {
-  return json(`/v1/sends/${encodeURIComponent(sendId)}/recipients`, { query, ...(signal && { signal }) });
+  return json(sendPath(sendId, "/recipients"), { query, ...(signal && { signal }) });
 }
 
 /** Return a notification with its timeline. `path` is the link of a recipient. */
@@ -97,7 +101,7 @@ export function listSends(query: Query, signal?: AbortSignal): Promise<SendList>
 }
 
 export function getSend(sendId: string, signal?: AbortSignal): Promise<Send> {
-  return json(`/v1/sends/${encodeURIComponent(sendId)}`, { ...(signal && { signal }) });
+  return json(sendPath(sendId), { ...(signal && { signal }) });
 }
 
 export function getMetrics(query: Query, signal?: AbortSignal): Promise<Metrics> {
