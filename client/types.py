@@ -348,6 +348,8 @@ class SendRequest(TypedDict):
     """The time after which no message is published."""
     send_at: NotRequired[str | None]
     """The time before which no message is published."""
+    send_at_local: NotRequired[str | None]
+    """Instead of send_at, a date and time without a zone, such as 2026-11-24T09:00: no message is published before it in the recipient's own time zone."""
     collapse_key: NotRequired[str | None]
     """A later push with the same key replaces the earlier one on the device."""
     reference: NotRequired[str | None]
@@ -371,6 +373,7 @@ class SmallSend(TypedDict):
     """The lane of the send."""
     expires_at: NotRequired[str | None]
     send_at: NotRequired[str | None]
+    send_at_local: NotRequired[str | None]
     collapse_key: NotRequired[str | None]
     reference: NotRequired[str | None]
 

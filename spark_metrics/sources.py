@@ -50,7 +50,7 @@ SEND = Source(
     _names("type", "club_id", "timestamp", "to_users", "send_id", "chunk_index", "chunk_count", "channels"),
     # The functions cannot decode a send with an invalid text, so it has no outcomes and must not be counted as
     # requested.
-    texts=("template", "data", "locale", "priority", "collapse_key", "reference"),
+    texts=("template", "data", "locale", "priority", "collapse_key", "reference", "principal", "send_at_local"),
 )
 DELIVERY = Source(
     "delivery",

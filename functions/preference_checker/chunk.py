@@ -5,7 +5,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple
 
-from masscomm.chain.chunks import chunk_of, fault_of_send, lane_of_send, recheck_of
+from masscomm.chain.chunks import chunk_of, fault_of_send, lane_of_send, recheck_of, send_at_of
 from masscomm.chain.pausing import since_resumed
 from masscomm.domain.ids import others_id
 from masscomm.domain.lanes import Lane
@@ -59,12 +59,13 @@ class Chunk(NamedTuple):
         if control.send_at_ms is None:
             return chunk
         if self.send_at is not None:
-            return chunk._replace(send_at=control.send_at_ms)
-        if self.request.why != SEND_AT:
+            request = replace(self.request, send_at_local=None)
+            return chunk._replace(request=request, send_at=control.send_at_ms)
+        if self.request.why != SEND_AT and self.request.send_at_local is None:
             return chunk
         waits = control.send_at_ms > now_ms and not cancelled  # guard: send_controls.moved_send
         return chunk._replace(
-            request=replace(self.request, waited_until=control.send_at_ms),
+            request=replace(self.request, waited_until=control.send_at_ms, send_at_local=None),
             rescheduled=control if waits else None,
         )
 
@@ -92,7 +93,7 @@ def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
         lane=lane_of_send(send, record.topic),
         is_new=True,
         queued=False,
-        send_at=send.send_at,
+        send_at=send_at_of(send),
         fault=fault_of_send(send, record, now_ms),
     )
 

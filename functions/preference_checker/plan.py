@@ -15,6 +15,7 @@ from masscomm.chain.chunks import SPLIT_ABOVE, after_send_at, ranges, split_part
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.local_times import decide_by_local_time
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
@@ -23,10 +24,13 @@ from masscomm.domain.records import BuildRequested, RecheckRequested
 from masscomm.domain.simulator import is_simulated, simulate
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import User, UserSettings
+from masscomm.stores.delayed_records import SEND_AT
 from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import SendControl
 
 _DIRECTORY = "directory"
+# The statuses of deferred recipients that have an outcome record. The others are still accepted.
+_REPORTED = (Status.SCHEDULED, Status.HELD)
 # The decision for a recipient whose row may still be missing. It is recorded like any other, so that a redelivery
 # delays the same recipients.
 UNCONFIRMED = Decision(Status.ACCEPTED, None, "directory")
@@ -246,10 +250,14 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> De
     if is_simulated(user_id) and channel in CHANNELS:  # guard: simulator.never_published
         return simulate(user_id, channel)
     decision = decide(user, settings, club_id=request.club_id, type=request.type, channel=channel)
-    if decision.status is not None or user is None or settings is None or settings.quiet_hours is None:
+    # A cancelled notification does not wait: the delivery function ends it.
+    if decision.status is not None or user is None or chunk.cancelled:
         return decision
-    # A cancelled notification is not held during quiet hours: the delivery function ends it.
-    if chunk.lane is Lane.CRITICAL or chunk.cancelled:
+    if request.send_at_local is not None:
+        early = decide_by_local_time(user, request.send_at_local, now_ms=now_ms, expires_at=request.expires_at)
+        if early is not None:
+            return early._replace(settings_version=decision.settings_version)
+    if settings is None or settings.quiet_hours is None or chunk.lane is Lane.CRITICAL:
         return decision
     asleep = decide_by_hours(user, settings, type=request.type, now_ms=now_ms, expires_at=request.expires_at)
     if asleep is not None and request.held >= MAX_HELD:
@@ -278,7 +286,7 @@ def plan(request: RecheckRequested, decisions: ByChannel, *, now_ms: int, retrie
                 decision = by_position.get(position)
                 if decision is None:  # No decision is recorded for an allowed recipient.
                     allowed.append(index)
-                elif verdict_of(decision) is Verdict.FINAL or decision.status is Status.HELD:
+                elif verdict_of(decision) is Verdict.FINAL or decision.status in _REPORTED:
                     emitted.append(RecipientOutcome(position, request.user_ids[index], decision))
             outcomes.append(RangeOutcomes(channel, (start, end), emitted))
             if allowed:
@@ -311,27 +319,29 @@ def _unconfirmed_part(request: RecheckRequested, positions: Collection[int]) -> 
 
 
 def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[DelayedPart]:
-    """Yield one part for each end of quiet hours and each set of channels.
+    """Yield one part for each end of the wait (quiet hours, or send_at_local), its reason, and each set of channels.
 
     A request with a single recipient keeps its id, because the decision log has no entry for it. Therefore a redelivery
-    after quiet hours produces the build records immediately, with the same ids as the delayed part.
+    after the wait produces the build records immediately, with the same ids as the delayed part.
     """
-    ends: dict[int, tuple[int, list[str]]] = {}
+    ends: dict[int, tuple[int, tuple[str, ...]]] = {}
     for channel in request.channels:
         for position, decision in decisions.get(channel, {}).items():
             if decision.until_ms is not None:
-                ends.setdefault(position, (decision.until_ms, []))[1].append(channel)
-    groups = group_by_end({position: (until_ms, tuple(channels)) for position, (until_ms, channels) in ends.items()})
-    for (due_ms, channels), positions in groups.items():
+                reason = _QUIET_HOURS if decision.status is Status.HELD else SEND_AT
+                _, waiting = ends.get(position, (0, (reason,)))
+                ends[position] = decision.until_ms, (*waiting, channel)
+    for (due_ms, (reason, *channels)), positions in group_by_end(ends).items():
         part = request.part(
             _indices(request, positions),
-            why=_QUIET_HOURS,
-            held=request.held + 1,
+            why=reason,
+            held=request.held + (reason == _QUIET_HOURS),
             waited_until=due_ms,
-            channels=list(channels),
+            send_at_local=None if reason == SEND_AT else request.send_at_local,
+            channels=channels,
         )
         if len(request.positions) > 1:
-            why = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
+            why = f"{reason}.{'+'.join(channels)}.{due_ms}"
             record_id = released_id(request.record_id, why, request.range_start, request.range_end)
             part = replace(part, record_id=record_id, parent_id=request.record_id)
         yield DelayedPart(part, due_ms)

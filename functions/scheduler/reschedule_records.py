@@ -27,6 +27,7 @@ from masscomm.chain.chunks import (
     lane_of_send,
     ranges,
     recheck_of,
+    send_at_of,
     split_parts,
 )
 from masscomm.chain.delayer import Delayer
@@ -144,9 +145,9 @@ class RescheduleRecords:
             # another type of record.
             headers = tuple(header for header in failed.headers if header[0] not in _POSITION)
             return OnFailureRecord(
-                parents=_parts(chunk, send.send_at) if fault is None else [chunk],
+                parents=_parts(chunk, send_at_of(send)) if fault is None else [chunk],
                 lane=lane_of_send(send, failed.topic),
-                not_before=send.send_at or 0,
+                not_before=send_at_of(send) or 0,
                 unchanged=None,
                 headers=headers,
                 unfinished_at=unfinished_at,

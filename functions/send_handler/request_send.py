@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from uuid import uuid4
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -29,6 +30,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE, FIELDS_OF_SEND, MAX_REQUEST_AHEAD_MS
+from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
 from masscomm.domain.records import SendRequested
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.statuses import Status
@@ -53,6 +55,7 @@ _LONGEST_PATH = 200
 # The errors in a response for one field; the names of unknown fields count as one field.
 _ERRORS_A_FIELD = 10
 _TIMES = ("expires_at", "send_at")
+_DAYS_AHEAD = MAX_REQUEST_AHEAD_MS // 86_400_000
 
 
 def _number(name: str) -> Any:
@@ -84,6 +87,15 @@ Time = Annotated[Annotated[AwareDatetime, Field(strict=False)] | None, BeforeVal
 _TIME: TypeAdapter[datetime | None] = TypeAdapter(Time)
 
 
+def _local_time(text: str | None) -> str | None:
+    if text is not None and parse_local_time(text) is None:
+        raise ValueError("a date and time without a zone, such as 2026-11-24T09:00")
+    return text
+
+
+LocalTime = Annotated[Annotated[str, _text("send_at_local")] | None, AfterValidator(_local_time)]
+
+
 UserId = Annotated[int, _number("to_users")]
 
 
@@ -107,6 +119,7 @@ class SendRequest(BaseModel):
     ] = "bulk"
     expires_at: Time = None
     send_at: Time = None
+    send_at_local: LocalTime = None
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
 
@@ -222,7 +235,7 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
     except ValidationError as error:
         errors = _field_errors(error, model)
         if isinstance(document, Mapping):
-            errors += _time_errors(_readable_times(document), clock.now_ms())
+            errors += _time_errors(_readable_times(document), document.get("send_at_local"), clock.now_ms())
         raise _invalid(errors) from error
 
 
@@ -235,7 +248,8 @@ def check_times(send: SendRequest, now_ms: int) -> None:
     """Check the times of a send. Raises Problem with status 400 if the send has expired, or if its send_at is past, too
     far ahead or not before expires_at.
     """
-    if errors := _time_errors({"expires_at": _ms(send.expires_at), "send_at": _ms(send.send_at)}, now_ms):
+    times = {"expires_at": _ms(send.expires_at), "send_at": _ms(send.send_at)}
+    if errors := _time_errors(times, send.send_at_local, now_ms):
         raise _invalid(errors)
 
 
@@ -327,7 +341,7 @@ class RequestSend:
         Retry or Stop from the schema registry.
         """
         logs.note(send_id=identity.send_id)
-        if send.send_at is not None or len(send.to_users) > SMALL_SEND:
+        if _last_send_at_ms(send) is not None or len(send.to_users) > SMALL_SEND:
             self._record(send, identity)
         with self.audited([send], identity.send_id, caller):
             self.produce_all([(send, identity)], caller)
@@ -345,7 +359,7 @@ class RequestSend:
         accepted = AcceptedSend(
             send=SendKey(send.club_id, identity.send_id),
             accepted_at_ms=identity.requested_at_ms,
-            send_at_ms=_ms(send.send_at),
+            send_at_ms=_last_send_at_ms(send),
             expires_at_ms=_ms(send.expires_at),
         )
         try:
@@ -448,6 +462,7 @@ class RequestSend:
             priority=send.priority,
             expires_at=_ms(send.expires_at),
             send_at=_ms(send.send_at),
+            send_at_local=send.send_at_local,
             collapse_key=send.collapse_key,
             reference=send.reference,
             principal=caller.principal or None,
@@ -455,18 +470,39 @@ class RequestSend:
         return self.codec.encode(topic, "SendRequested", record.to_avro())
 
 
-def _time_errors(times: Mapping[str, int | None], now_ms: int) -> list[FieldError]:
-    """Return the errors of expires_at and send_at, in milliseconds since the epoch."""
+def _last_send_at_ms(send: SendRequest) -> int | None:
+    """Return the time at which the last recipients of a scheduled send are notified."""
+    if send.send_at_local is None or (local_time := parse_local_time(send.send_at_local)) is None:
+        return _ms(send.send_at)
+    return last_ms(local_time)
+
+
+def _time_errors(times: Mapping[str, int | None], send_at_local: object, now_ms: int) -> list[FieldError]:
+    """Return the errors of the times of a send. Those in `times` are in milliseconds since the epoch."""
     expires_at, send_at = times["expires_at"], times["send_at"]
     errors = []
     if expires_at is not None and expires_at <= now_ms:
         errors.append(FieldError("expires_at", "must lie ahead"))
     if send_at is not None and not now_ms < send_at <= now_ms + MAX_REQUEST_AHEAD_MS:
-        days = MAX_REQUEST_AHEAD_MS // 86_400_000
-        errors.append(FieldError("send_at", f"must lie ahead, and not more than {days} days"))
+        errors.append(FieldError("send_at", f"must lie ahead, and not more than {_DAYS_AHEAD} days"))
     elif send_at is not None and expires_at is not None and expires_at <= send_at:
         errors.append(FieldError("send_at", "must come before expires_at"))
+    local_time = parse_local_time(send_at_local) if isinstance(send_at_local, str) else None
+    if local_time is not None and (problem := _local_time_problem(local_time, times, now_ms)):
+        errors.append(FieldError("send_at_local", problem))
     return errors
+
+
+def _local_time_problem(local_time: datetime, times: Mapping[str, int | None], now_ms: int) -> str | None:
+    """Return the problem of a send_at_local that is valid for no recipient; None if it is valid for some."""
+    expires_at = times["expires_at"]
+    if times["send_at"] is not None:
+        return "must not be given with send_at"
+    if last_ms(local_time) <= now_ms or first_ms(local_time) > now_ms + MAX_REQUEST_AHEAD_MS:
+        return f"must lie ahead in a time zone, and not more than {_DAYS_AHEAD} days"
+    if expires_at is not None and expires_at <= first_ms(local_time):
+        return "must come before expires_at in a time zone"
+    return None
 
 
 def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:

@@ -22,6 +22,7 @@ from masscomm.domain.limits import (
     NAME_PATTERN,
     SEND_ID_PATTERN,
 )
+from masscomm.domain.local_times import first_ms, parse_local_time
 from masscomm.domain.records import (
     COPIED_TEXTS,
     MAX_COPIED_BYTES,
@@ -102,9 +103,27 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
         return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")
     if not 0 <= send.chunk_index < send.chunk_count:
         return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
-    if send.send_at is not None and send.send_at > now_ms + MAX_AHEAD_MS:
+    send_at = send.send_at
+    if send.send_at_local is not None:
+        if (local_time := parse_local_time(send.send_at_local)) is None or send_at is not None:
+            return DeadLetter("invalid", "send_at_local is no date and time without a zone, or is given with send_at")
+        send_at = first_ms(local_time)
+    if send_at is not None and send_at > now_ms + MAX_AHEAD_MS:
         return DeadLetter("invalid", f"send_at lies more than {MAX_AHEAD_MS // 86_400_000} days ahead")
     return None
+
+
+def send_at_of(send: SendRequested) -> int | None:
+    """Return the time before which no recipient of a chunk is decided about, in ms since the epoch; None if there is
+    none.
+
+    Before the first clocks show send_at_local, all recipients wait together. A redelivery must have the same result, so
+    it does not depend on the present time.
+    """
+    if send.send_at_local is None or (local_time := parse_local_time(send.send_at_local)) is None:
+        return send.send_at
+    first = first_ms(local_time)
+    return first if first > send.timestamp else None
 
 
 def _texts(value: object) -> list[str]:
@@ -141,7 +160,7 @@ def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
     """Decode a recheck record (recipients that preference_checker decides about later).
 
     Raises:
-        DeadLetter: The positions do not match the users or the range.
+        DeadLetter: The positions do not match the users or the range, or send_at_local is invalid.
     """
     request = checked(RecheckRequested.from_avro(value))
     ascending = all(one < next_one for one, next_one in pairwise(request.positions))
@@ -150,6 +169,8 @@ def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
     )
     if not ascending or not inside or request.range_start < 0:
         raise DeadLetter("invalid", "no recheck record: its positions are not its users', ascending and in its range")
+    if request.send_at_local is not None and parse_local_time(request.send_at_local) is None:
+        raise DeadLetter("invalid", "no recheck record: its send_at_local is no date and time without a zone")
     return request
 
 

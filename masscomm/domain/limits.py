@@ -28,6 +28,8 @@ MAX_AHEAD_MS = 366 * 86_400_000
 SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 # A regular expression for the name of a category or of a template.
 NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}$"
+# A date and time without a time zone.
+LOCAL_TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$"
 # The size limit of the send's data and texts in UTF-8, which are copied into every derived record.
 MAX_DATA_BYTES = 100_000
 # --- every record derived from a send ---------------------------------------------------------------------------------
@@ -96,6 +98,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "priority": FieldLimit(choices=("bulk", "critical")),
         "expires_at": FieldLimit(highest=LARGEST_ID),
         "send_at": FieldLimit(ahead_ms=MAX_AHEAD_MS),
+        "send_at_local": FieldLimit(ahead_ms=MAX_AHEAD_MS, pattern=LOCAL_TIME_PATTERN),
         "collapse_key": FieldLimit(characters=64),
         "reference": FieldLimit(characters=255),
         "principal": FieldLimit(characters=255),

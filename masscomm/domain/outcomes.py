@@ -46,8 +46,8 @@ def outcome(
 
     Consumers ignore a record whose id they have seen. Therefore the outcome record of a dead letter has an id of its
     own: an earlier outcome record of the same range may already be on the topic. The same holds for a record with only
-    HELD recipients: a delayed record of a single recipient keeps its parent's id, and the recipient gets another
-    outcome later.
+    recipients that are HELD or wait for send_at_local: a delayed record of a single recipient keeps its parent's id,
+    and the recipient gets another outcome later.
 
     Raises:
         ValueError: A decision has no status.
@@ -58,6 +58,8 @@ def outcome(
         kind = ".dead_letter"
     elif all(decision.status is Status.HELD for decision in decisions):
         kind = ".held"
+    elif all(decision.status is Status.SCHEDULED and decision.until_ms is not None for decision in decisions):
+        kind = ".scheduled"
     return parent.derive(
         NotificationOutcome,
         f"outcome.{step}{kind}",

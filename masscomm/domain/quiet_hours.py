@@ -20,8 +20,8 @@ from zoneinfo import ZoneInfo
 from masscomm.domain.categories import category
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.time_zones import moments, utc, wall_time, zone_of
 from masscomm.domain.users import User, UserSettings
-from masscomm.errors import Stop
 
 DEFAULT_QUIET_HOURS = (time(21), time(9))
 # The delay reason of recipients with the status HELD.
@@ -95,8 +95,8 @@ def group_by_end[K](ends: Mapping[int, tuple[int, K]]) -> dict[tuple[int, K], se
 @lru_cache(maxsize=4096)
 def _quiet(hours: tuple[time, time] | str, time_zone: str, now_ms: int) -> QuietPeriod | None:
     start, end = DEFAULT_QUIET_HOURS if isinstance(hours, str) else hours
-    zone = _zone(time_zone)
-    until_ms = _until_ms(start, end, zone or _utc(), now_ms)
+    zone = zone_of(time_zone)
+    until_ms = _until_ms(start, end, zone or utc(), now_ms)
     if until_ms is None:
         return None
     unread = f" ({hours})" if isinstance(hours, str) else ""
@@ -131,37 +131,19 @@ def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None
     """Return the end of the current quiet hours in ms since the epoch; None outside them."""
 
     def quiet(moment_ms: int) -> bool:
-        at = _wall(moment_ms, zone).time()
+        at = wall_time(moment_ms, zone).time()
         return start <= at < end if start < end else at >= start or at < end
 
     if not quiet(now_ms):
         return None
-    today = _wall(now_ms, zone).date()
+    today = wall_time(now_ms, zone).date()
     # The search starts with yesterday: when clocks are put back at midnight, yesterday's last hour is repeated.
     for days in count(-1):
-        for moment_ms in _moments(datetime.combine(today + timedelta(days=days), end), zone):
+        for moment_ms in moments(datetime.combine(today + timedelta(days=days), end), zone):
             if moment_ms > now_ms and not quiet(moment_ms):
                 put_back_ms = _put_back_ms(zone, now_ms, moment_ms)
                 return moment_ms if put_back_ms is None or quiet(put_back_ms) else put_back_ms
     raise AssertionError("there is always another day")
-
-
-def _moments(wall_time: datetime, zone: ZoneInfo) -> list[int]:
-    """Return the moments (ms since the epoch) at which clocks show this time. There are two if clocks are put back
-    over it; if clocks skip it, the result is the moment of the change.
-    """
-    early, late = (round(wall_time.replace(tzinfo=zone, fold=fold).timestamp() * 1000) for fold in (0, 1))
-    if early <= late:
-        return [early, late]
-    # Clocks skip this time. The moment of the change lies between the two values, and is searched by bisection.
-    before, after = late, early
-    while after - before > 1:
-        middle = (before + after) // 2
-        if _wall(middle, zone) < wall_time:
-            before = middle
-        else:
-            after = middle
-    return [after]
 
 
 def _put_back_ms(zone: ZoneInfo, first_ms: int, last_ms: int) -> int | None:
@@ -183,25 +165,3 @@ def _put_back_ms(zone: ZoneInfo, first_ms: int, last_ms: int) -> int | None:
         else:
             after = middle
     return after
-
-
-def _wall(moment_ms: int, zone: ZoneInfo) -> datetime:
-    return datetime.fromtimestamp(moment_ms / 1000, zone).replace(tzinfo=None)
-
-
-@lru_cache(maxsize=4096)
-def _zone(name: str) -> ZoneInfo | None:
-    """Return the time zone, or None if its name is unknown."""
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        # The name is not a file in the time zone database, is not a valid name, or is a folder.
-        return None
-
-
-def _utc() -> ZoneInfo:
-    """Return UTC. Raises Stop if it is not installed: every time zone would then be unknown."""
-    zone = _zone("UTC")
-    if zone is None:
-        raise Stop("no time zones are installed: there is no UTC")
-    return zone

@@ -127,6 +127,8 @@ class SendRequested(ContentFields):
     send_at: int | None = None
     # The principal that requested the send over REST: the id of its API key.
     principal: str | None = None
+    # Instead of send_at, a date and time in each recipient's own time zone (masscomm.domain.local_times).
+    send_at_local: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +204,10 @@ class RecheckFields(OwnFields["RecheckRequested"]):
 @dataclass(frozen=True, kw_only=True)
 class RecheckRequested(RecheckFields, ContentFields, DerivedRecord):
     """Recipients of a chunk (one record of a send) that preference_checker decides about, possibly again: a part of
-    a long chunk, or delayed recipients.
+    a long chunk, or delayed recipients. `send_at_local` is None once the recipients have waited for it.
     """
+
+    send_at_local: str | None = None
 
     def part(self, rows: Iterable[int], **changes: Any) -> Self:
         """Return a record with only the recipients at these indices, and with the given fields changed."""

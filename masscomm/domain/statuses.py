@@ -7,7 +7,7 @@ class Status(StrEnum):
     """The status of one notification (one user on one channel)."""
 
     ACCEPTED = "accepted"  # The notification was requested, and is not decided yet.
-    SCHEDULED = "scheduled"  # The notification waits for the send_at of its send.
+    SCHEDULED = "scheduled"  # The notification waits for the send_at or send_at_local of its send.
     HELD = "held"  # The notification waits for the end of the user's quiet hours.
     QUEUED = "queued"  # The message is written and waits for delivery.
     # Delivery has not finished: the provider was busy, or an endpoint does not exist yet.

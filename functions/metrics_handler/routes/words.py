@@ -6,7 +6,7 @@ from masscomm.domain.statuses import Reason, Status
 
 STATUS_WORDS: Mapping[str, str] = {
     Status.ACCEPTED: "The notification was requested, and is not decided yet.",
-    Status.SCHEDULED: "The notification waits for the send_at of its send.",
+    Status.SCHEDULED: "The notification waits for the time of its send.",
     Status.HELD: "The notification waits for the end of the user's quiet hours.",
     Status.QUEUED: "The message is written and waits for delivery.",
     Status.SENDING: "The provider was busy, or a device has no endpoint yet; delivery is retried.",

@@ -3,15 +3,18 @@
 from collections.abc import Iterable
 from typing import Any
 
+from aws_lambda_powertools import Logger
+
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.directory.in_memory import InMemoryDirectory
-from masscomm.domain.records import AvroRecord
+from masscomm.domain.records import AvroRecord, RecheckRequested
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
-from tests.support.harness.chain import Chain
+from tests.support.harness.chain import Chain, entry
 
 
 class Checker(Chain):
@@ -43,3 +46,31 @@ class Checker(Chain):
         """Process these records at offsets 0, 1, …; return the offsets to be redelivered."""
         entries = [self.encoded(record, topic, **({"offset": offset} | place)) for offset, record in enumerate(records)]
         return self.run(self.use_case, *entries)
+
+    def due_times(self) -> list[int]:
+        return sorted(item.due_ms for item in self.delay_store.items.values())
+
+    def delayed_parts(self) -> list[RecheckRequested]:
+        """The delayed rechecks, in the order of their due times."""
+        items = sorted(self.delay_store.items.values(), key=lambda item: (item.due_ms, item.id))
+        return [RecheckRequested.from_avro(self.codec.decode("RecheckRequested", item.value)) for item in items]
+
+    def release_at(self, moment_ms: int) -> list[int]:
+        """Advance the clock, release the due records and check them. Returns the offsets to be redelivered."""
+        self.clock.advance((moment_ms - self.clock.now_ms()) / 1000)
+        return self.run(self.use_case, *self.released())
+
+    def released(self) -> list[dict[str, Any]]:
+        before = len(self.producer.produced)
+        scheduler = ReleaseDueRecords(
+            store=self.delay_store,
+            controls=self.controls,
+            producer=self.producer,
+            clock=self.clock,
+            logger=Logger(),
+        )
+        scheduler.sweep(lambda: 60)
+        return [
+            entry(value, topic=topic, offset=100 + place, headers=headers)
+            for place, (topic, _, value, headers) in enumerate(self.producer.produced[before:])
+        ]

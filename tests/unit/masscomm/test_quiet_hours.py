@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from masscomm.domain import quiet_hours
+from masscomm.domain import time_zones
 from masscomm.domain.quiet_hours import current_quiet_period
 from masscomm.errors import Stop
 
@@ -142,14 +142,14 @@ def test_machine_without_time_zones_is_a_stop(
     def absent(name: str) -> ZoneInfo:
         raise ZoneInfoNotFoundError(name)
 
-    monkeypatch.setattr(quiet_hours, "ZoneInfo", absent)
-    quiet_hours._zone.cache_clear()
+    monkeypatch.setattr(time_zones, "ZoneInfo", absent)
+    time_zones.zone_of.cache_clear()
     try:
         for zone in ("Asia/Tokyo", "UTC", "Mars/Base"):
             with pytest.raises(Stop, match="no time zones"):
                 current_quiet_period(DEFAULT_QUIET_HOURS, zone, 1)
     finally:
-        quiet_hours._zone.cache_clear()
+        time_zones.zone_of.cache_clear()
 
 
 TIMES = st.times().map(lambda each: f"{each:%H:%M}")

@@ -7,20 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from aws_lambda_powertools import Logger
 
 from functions.preference_checker.plan import MAX_HELD
-from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import MAX_ENDS
-from masscomm.domain.records import RecheckRequested
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS
-from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
-from tests.support.harness.chain import NOW, entry, results_of, send
+from tests.support.harness.chain import NOW, results_of, send
 from tests.support.harness.preference_checker import Checker
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
@@ -42,34 +38,6 @@ class QuietHoursChecker(Checker):
             self.directory.put(
                 User(user_id=user_id, club_id=7, time_zone=zone), UserSettings(user_id=user_id, **usual | user_settings)
             )
-
-    def due_times(self) -> list[int]:
-        return sorted(item.due_ms for item in self.delay_store.items.values())
-
-    def delayed_parts(self) -> list[RecheckRequested]:
-        """The delayed rechecks, in the order of their due times."""
-        items = sorted(self.delay_store.items.values(), key=lambda item: (item.due_ms, item.id))
-        return [RecheckRequested.from_avro(self.codec.decode("RecheckRequested", item.value)) for item in items]
-
-    def release_at(self, moment_ms: int) -> list[int]:
-        """Advance the clock, release the due records and check them. Returns the offsets to be redelivered."""
-        self.clock.advance((moment_ms - self.clock.now_ms()) / 1000)
-        return self.run(self.use_case, *self.released())
-
-    def released(self) -> list[dict[str, Any]]:
-        before = len(self.producer.produced)
-        scheduler = ReleaseDueRecords(
-            store=self.delay_store,
-            controls=InMemorySendControls(),
-            producer=self.producer,
-            clock=self.clock,
-            logger=Logger(),
-        )
-        scheduler.sweep(lambda: 60)
-        return [
-            entry(value, topic=topic, offset=100 + place, headers=headers)
-            for place, (topic, _, value, headers) in enumerate(self.producer.produced[before:])
-        ]
 
     def outcome_counts(self) -> Counter[tuple[int, str]]:
         """Count the ends of each (user, channel): build records by id, and a last result other than held."""

@@ -153,6 +153,12 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"send_at": "2023-11-14T22:13:20Z"}, "send_at"),
     ({"send_at": "2024-11-14T00:00:00Z"}, "send_at"),
     ({"send_at": "2023-11-15T00:00:00Z", "expires_at": "2023-11-15T00:00:00Z"}, "send_at"),
+    ({"send_at_local": "2023-11-15T09:00Z"}, "send_at_local"),
+    ({"send_at_local": "09:00"}, "send_at_local"),
+    ({"send_at_local": "2023-11-14T10:13"}, "send_at_local"),
+    ({"send_at_local": "2024-11-15T09:00"}, "send_at_local"),
+    ({"send_at_local": "2023-11-15T09:00", "send_at": "2023-11-15T00:00:00Z"}, "send_at_local"),
+    ({"send_at_local": "2023-11-16T09:00", "expires_at": "2023-11-15T19:00:00Z"}, "send_at_local"),
     ({"collapse_key": ""}, "collapse_key"),
     ({"collapse_key": "x" * 65}, "collapse_key"),
     ({"reference": "x" * 256}, "reference"),
@@ -294,6 +300,12 @@ def test_unknown_route_is_problem_json(api: SendApi, method: str, path: str) -> 
     assert api.producer.produced == []
 
 
+def test_local_time_is_accepted_until_the_last_zone_has_it(api: SendApi) -> None:
+    status, _, _ = api.post(to_users=[1, 2], send_at_local="2023-11-14T10:14", expires_at="2023-11-15T00:00:00Z")
+    assert status == 202
+    assert [record.send_at_local for record in api.sends()] == ["2023-11-14T10:14"]
+
+
 def test_each_chunk_has_send_at(api: SendApi) -> None:
     users = list(range(1, CHUNK_SIZE + 2))
     status, _, _ = api.post(to_users=users, send_at="2023-11-15T00:13:20+02:00", expires_at="2023-11-15T00:00:00Z")
@@ -367,6 +379,7 @@ def test_log_keys_of_a_request_end_with_it(api: SendApi, capsys: pytest.CaptureF
     [
         ({"to_users": list(range(1, 102))}, True),
         ({"send_at": "2023-11-15T00:00:00Z", "expires_at": "2023-11-16T00:00:00Z"}, True),
+        ({"send_at_local": "2023-11-14T12:00", "expires_at": "2023-11-16T00:00:00Z"}, True),
         ({"to_users": list(range(1, 101))}, False),
     ],
 )
