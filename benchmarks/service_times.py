@@ -36,7 +36,6 @@ from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
 from emulators.sns_stand_in import Rule, endpoint_arn
 from functions.builder.build_messages import BuildMessages
-from functions.builder.templates import TemplateCache
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
@@ -60,6 +59,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import Headers, KafkaProducer, Report
+from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger

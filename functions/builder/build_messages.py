@@ -1,23 +1,11 @@
 """Renders the messages of a batch of build records. Equal texts are rendered once."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from functions.builder.rendering import RenderError, Steps
-from functions.builder.templates import (
-    DEFAULT_LOCALE,
-    Field,
-    TemplateCache,
-    by_locale,
-    choose,
-    context_of,
-    fields_of,
-    literal_fields,
-)
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
 from masscomm.chain.outcome_emitter import OutcomeEmitter
@@ -34,6 +22,9 @@ from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
+from masscomm.rendering.compiler import RenderError
+from masscomm.rendering.message_writer import MessageWriter
+from masscomm.rendering.templates import TemplateCache, literal_fields
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
 from masscomm.stores.send_controls import SendControl, SendControls, SendKey, send_of
 
@@ -44,10 +35,6 @@ MAX_CONTENT_BYTES = 700_000
 # The size limit of texts for a record whose division into parts is already in the decision log. The texts may have
 # grown since then, but a different division would produce different records, in addition to those already produced.
 _MAX_GROWN_BYTES = 950_000
-
-# The limit of steps (units of rendering work) for all templates of a record, compiling included: at most half a second
-# on one core of 2024, and two seconds with 512 MB in Lambda. A batch of 20 such records then ends within a minute.
-RECORD_STEPS = 500_000
 
 # The number of threads for concurrent look-ups and writes: recording a whole batch takes the time of one or two writes.
 _THREADS = 10
@@ -249,7 +236,10 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
             written.decisions[position] = found
         else:
             reached.append((position, found))
-    channel, writer = CHANNELS[build.channel], _Writer(build, templates, [user for _, user in reached])
+    channel, writer = (
+        CHANNELS[build.channel],
+        MessageWriter(build, build.channel, templates, [user for _, user in reached]),
+    )
     for position, user in reached:
         try:
             texts = writer.texts(user)
@@ -263,82 +253,6 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
                 Message(position, user.user_id, channel.address_of(user), tuple(texts), tuple(texts.values()))
             )
     return written
-
-
-class _Writer:
-    """Renders the messages of one record. A field whose text does not depend on the user is rendered once for each
-    template.
-
-    Each template has a share of the record's steps (units of rendering work). A template that uses up its share fails
-    for its own recipients only. Half of the steps are divided equally between the templates, the other half by their
-    numbers of recipients.
-    """
-
-    def __init__(self, build: BuildRequested, templates: Sequence[Template], users: Sequence[User]) -> None:
-        self._build = build
-        in_locale = by_locale(templates)
-        locales = Counter(self._locale(user) for user in users)
-        self._templates = {locale: choose(in_locale, locale) for locale in locales}
-        recipients: Counter[int | None] = Counter()
-        for locale, number in locales.items():
-            recipients[_id_of(self._templates[locale])] += number
-        self._steps = {
-            # guard: templates.share_of_steps
-            template_id: Steps(RECORD_STEPS / 2 * (1 / len(recipients) + number / len(users)))
-            for template_id, number in recipients.items()
-        }
-        # By template id: the compiled fields of the template, or its error.
-        self._fields: dict[int | None, list[Field] | RenderError | None] = {}
-        self._shared: dict[tuple[int | None, str], str | RenderError] = {}
-
-    def texts(self, user: User) -> dict[str, str] | None:
-        """Return the texts of the message by field name; None if no template applies. Raises RenderError."""
-        template = self._templates[self._locale(user)]
-        template_id = _id_of(template)
-        if template_id not in self._fields:
-            self._fields[template_id] = self._fields_of(template)
-        fields = self._fields[template_id]
-        if isinstance(fields, RenderError):
-            raise fields
-        if fields is None:
-            return None
-        context = context_of(user, self._build.club_id, self._build.data)
-        return {field.name: self._text(field, template_id, context) for field in fields}
-
-    def _locale(self, user: User) -> str:
-        return self._build.locale or user.locale or DEFAULT_LOCALE
-
-    def _fields_of(self, template: Template | None) -> list[Field] | RenderError | None:
-        if template is None:
-            return literal_fields(self._build.channel, self._build.data)
-        try:
-            return fields_of(template, self._steps[template.template_id])
-        except RenderError as error:
-            return error
-
-    def _text(self, field: Field, template_id: int | None, context: Mapping[str, Any]) -> str:
-        steps = self._steps[template_id]
-        if field.personal:
-            return field.render(context, steps)
-        key = (template_id, field.name)
-        if key not in self._shared:
-            self._shared[key] = _rendered(field, context, steps)
-        text = self._shared[key]
-        if isinstance(text, RenderError):
-            raise text
-        return text
-
-
-def _id_of(template: Template | None) -> int | None:
-    return None if template is None else template.template_id
-
-
-def _rendered(field: Field, context: Mapping[str, Any], steps: Steps) -> str | RenderError:
-    """Return the text of a field that all recipients share, or the error of rendering it."""
-    try:
-        return field.render(context, steps)
-    except RenderError as error:
-        return error
 
 
 def _reach(build: BuildRequested, user: User | None) -> User | Decision:

@@ -24,7 +24,7 @@ logger = logs.logger("builder")
 @cache
 def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
     from functions.builder.build_messages import BuildMessages
-    from functions.builder.templates import TemplateCache
+    from masscomm.rendering.templates import TemplateCache
 
     directory, clock = OpenSearchDirectory.from_environment(), SystemClock()
     driver = batch_driver("builder", logger)

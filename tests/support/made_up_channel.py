@@ -80,7 +80,6 @@ class LetterChain(ThreeSteps):
 
 def print_facts() -> None:
     """Print, as JSON, the lists that derive from the channels and the results of a send on the new one."""
-    from functions.builder.templates import literal_fields
     from functions.delivery.calls import Caller
     from functions.send_handler.request_send import SendRequest
     from infra.cdk.config import ProviderConfig
@@ -88,6 +87,7 @@ def print_facts() -> None:
     from masscomm.domain.limits import FIELDS_OF_SEND
     from masscomm.errors import Stop
     from masscomm.observability.metric_names import ALL, PROVIDER_CALLS
+    from masscomm.rendering.templates import literal_fields
 
     chain = LetterChain()
     facts = chain.facts()

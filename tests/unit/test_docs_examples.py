@@ -29,16 +29,6 @@ from examples.monolith.seed import User as SeedUser
 from examples.monolith.seed import generate
 from examples.monolith.templates import TEMPLATES
 from examples.read_outcomes import read_outcomes
-from functions.builder.rendering import (
-    ALLOWED_FILTERS,
-    ALLOWED_TESTS,
-    MAX_STEPS,
-    RenderError,
-    Steps,
-    compile_source,
-    render,
-)
-from functions.builder.templates import by_locale, choose, context_of, fields_of, literal_fields
 from functions.metrics_handler.routes.send import SendRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
@@ -59,6 +49,16 @@ from masscomm.http.tenant import ALL_CLUBS
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.event import KafkaRecord
+from masscomm.rendering.compiler import (
+    ALLOWED_FILTERS,
+    ALLOWED_TESTS,
+    MAX_STEPS,
+    RenderError,
+    Steps,
+    compile_source,
+    render,
+)
+from masscomm.rendering.templates import by_locale, choose, context_of, fields_of, literal_fields
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support import prose
 from tests.support.harness.send_api import SendApi

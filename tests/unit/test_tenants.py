@@ -17,7 +17,6 @@ from emulators.event_source import EventSourceMapping
 from emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
 from emulators.function_catalogue import read_deployments
 from functions.builder.build_messages import BuildMessages
-from functions.builder.templates import TemplateCache
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import SmallSends
@@ -26,6 +25,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers, Report
+from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Context, send

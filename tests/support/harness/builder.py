@@ -2,11 +2,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from functions.builder.build_messages import BuildMessages
-from functions.builder.templates import TemplateCache
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import AvroRecord, DeliveryRequested
 from masscomm.domain.users import Template, User
 from masscomm.kafka import topics
+from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain

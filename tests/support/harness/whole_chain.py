@@ -8,7 +8,6 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from functions.builder.build_messages import BuildMessages
-from functions.builder.templates import TemplateCache
 from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryQueueLeaseStore
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.output_lanes import OutputLanes
@@ -22,6 +21,7 @@ from masscomm.domain.records import SendRequested
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import PAUSED, ControlledSend, InMemoryDelayStore
 from masscomm.stores.send_controls import Cancellation, SendControl, SendKey, change

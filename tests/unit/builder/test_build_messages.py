@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.builder import build_messages
 from functions.builder.build_messages import MAX_CONTENT_BYTES
-from functions.builder.rendering import Steps
-from functions.builder.templates import fields_of
 from masscomm.domain.records import BuildRequested, DeliveryRequested
 from masscomm.domain.users import DirectoryPosition, Template
 from masscomm.errors import Retry
+from masscomm.rendering import message_writer
+from masscomm.rendering.compiler import Steps
+from masscomm.rendering.templates import fields_of
 from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
 from tests.support.harness.chain import NOW, build, results_of
 
@@ -169,7 +169,7 @@ def test_template_that_does_not_compile_is_tried_once(
         tried.append(template)
         return fields_of(template, steps)
 
-    monkeypatch.setattr(build_messages, "fields_of", counted)
+    monkeypatch.setattr(message_writer, "fields_of", counted)
     builder = Builder()
     builder.put_template("{{", "b")
     builder.build(build([1, 2, 3]))

@@ -1,7 +1,7 @@
 """Looks up, chooses and compiles templates. Each template is compiled once, and rendered for a channel.
 
 Tenants write the templates. A missing variable is an error, values are escaped for the channel, and the work of
-compiling and rendering is limited (`functions/builder/rendering.py`).
+compiling and rendering is limited (`masscomm/rendering/compiler.py`).
 """
 
 from collections import OrderedDict
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from sys import getsizeof
 from typing import Any
 
-from functions.builder.rendering import OutOfSteps, RenderError, Steps, compile_source, render
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS, MessageField
 from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
+from masscomm.rendering.compiler import OutOfSteps, RenderError, Steps, compile_source, render
 
 DEFAULT_LOCALE = "en"
 # The maximum size of a subject or title in bytes. Python's e-mail package needs quadratic time to fold a header.

@@ -9,7 +9,7 @@ import resource
 import sys
 from contextlib import suppress
 
-from functions.builder.rendering import ALLOWED_FILTERS, ALLOWED_TESTS, RenderError, Steps, compile_source, render
+from masscomm.rendering.compiler import ALLOWED_FILTERS, ALLOWED_TESTS, RenderError, Steps, compile_source, render
 
 CPU_S, MEMORY_BYTES = 30, 1_000_000_000
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from functions.builder import rendering
-from functions.builder.build_messages import RECORD_STEPS
-from functions.builder.rendering import (
+from masscomm.rendering import compiler
+from masscomm.rendering.compiler import (
     MAX_STEPS,
     OutOfSteps,
     RenderError,
@@ -22,7 +21,8 @@ from functions.builder.rendering import (
     compile_source,
     render,
 )
-from functions.builder.templates import MAX_LINE_BYTES, SizedCache
+from masscomm.rendering.message_writer import RECORD_STEPS
+from masscomm.rendering.templates import MAX_LINE_BYTES, SizedCache
 from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
 from tests.support.harness.chain import build, results_of
 
@@ -45,7 +45,7 @@ def _rendered(source: str, *, escaped: bool = False, total: float = RECORD_STEPS
 def test_hostile_templates_end_within_a_cpu_limit() -> None:
     """Hostile arguments for every allowed filter, test and operator, and the hardest sources, end within the limit."""
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.unit.builder.hostile_templates"], cwd=ROOT, capture_output=True, check=False
+        [sys.executable, "-m", "tests.unit.rendering.hostile_templates"], cwd=ROOT, capture_output=True, check=False
     )
     assert ended.returncode == 0, ended.stderr[-2000:].decode()
 
@@ -168,7 +168,7 @@ def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.
         finally:
             spent.append(before - steps.remaining)
 
-    monkeypatch.setattr("functions.builder.templates.render", counted)
+    monkeypatch.setattr("masscomm.rendering.templates.render", counted)
     builder = Builder()
     locale = {user_id: ("en", "fr", "de")[(user_id - 1) // 200] for user_id in range(1, 451)}
     for user_id in locale:
@@ -206,8 +206,8 @@ def test_a_template_is_compiled_once_for_all_records(monkeypatch: pytest.MonkeyP
         compiled.append(source)
         return compile_source(source, **options)
 
-    monkeypatch.setattr("functions.builder.templates.compile_source", counted)
-    monkeypatch.setattr("functions.builder.templates._COMPILED", SizedCache(1_000_000))
+    monkeypatch.setattr("masscomm.rendering.templates.compile_source", counted)
+    monkeypatch.setattr("masscomm.rendering.templates._COMPILED", SizedCache(1_000_000))
     builder = Builder()
     builder.put_template(title, "b")
     for number in range(3):
@@ -249,5 +249,5 @@ def test_a_cache_forgets_the_entries_not_used_for_longest() -> None:
 
 def test_every_slow_filter_is_charged_as_slow() -> None:
     """title, striptags and urlencode run Python code for each character; all other filters run a loop in C."""
-    characters = {name: each for name, (_, each) in rendering.ALLOWED_FILTERS.items()}
+    characters = {name: each for name, (_, each) in compiler.ALLOWED_FILTERS.items()}
     assert {name for name, each in characters.items() if each < 10} == {"title", "striptags", "urlencode", "trim"}

@@ -3,7 +3,7 @@
 Jinja only parses the template: the code that Jinja would generate cannot be interrupted, and Jinja evaluates constant
 expressions while it compiles. Here, each operation charges its steps before it begins, by the size of its operands. The
 same template and values therefore have the same result on every machine. A step takes at most a microsecond on one core
-of 2024 (`tests/unit/builder/test_rendering.py` renders hostile templates under a CPU limit).
+of 2024 (`tests/unit/rendering/test_rendering.py` renders hostile templates under a CPU limit).
 
 The template language has text, conditions, attributes and items of mappings, slices, comparisons, and the filters and
 tests below. Loops, assignments, calls and arithmetic are refused.

@@ -1,0 +1,101 @@
+"""Renders the messages of one record, or of a preview."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from masscomm.domain.records import ContentFields
+from masscomm.domain.users import Template, User
+from masscomm.rendering.compiler import RenderError, Steps
+from masscomm.rendering.templates import (
+    DEFAULT_LOCALE,
+    Field,
+    by_locale,
+    choose,
+    context_of,
+    fields_of,
+    literal_fields,
+)
+
+# The limit of steps (units of rendering work) for all templates of a record, compiling included: at most half a second
+# on one core of 2024, and two seconds with 512 MB in Lambda. A batch of 20 such records then ends within a minute.
+RECORD_STEPS = 500_000
+
+
+class MessageWriter:
+    """Renders the messages of one record. A field whose text does not depend on the user is rendered once for each
+    template.
+
+    Each template has a share of the record's steps (units of rendering work). A template that uses up its share fails
+    for its own recipients only. Half of the steps are divided equally between the templates, the other half by their
+    numbers of recipients.
+    """
+
+    def __init__(
+        self, content: ContentFields, channel: str, templates: Sequence[Template], users: Sequence[User]
+    ) -> None:
+        self._content = content
+        self._channel = channel
+        in_locale = by_locale(templates)
+        locales = Counter(self._locale(user) for user in users)
+        self._templates = {locale: choose(in_locale, locale) for locale in locales}
+        recipients: Counter[int | None] = Counter()
+        for locale, number in locales.items():
+            recipients[_id_of(self._templates[locale])] += number
+        self._steps = {
+            # guard: templates.share_of_steps
+            template_id: Steps(RECORD_STEPS / 2 * (1 / len(recipients) + number / len(users)))
+            for template_id, number in recipients.items()
+        }
+        # By template id: the compiled fields of the template, or its error.
+        self._fields: dict[int | None, list[Field] | RenderError | None] = {}
+        self._shared: dict[tuple[int | None, str], str | RenderError] = {}
+
+    def texts(self, user: User) -> dict[str, str] | None:
+        """Return the texts of the message by field name; None if no template applies. Raises RenderError."""
+        template = self._templates[self._locale(user)]
+        template_id = _id_of(template)
+        if template_id not in self._fields:
+            self._fields[template_id] = self._fields_of(template)
+        fields = self._fields[template_id]
+        if isinstance(fields, RenderError):
+            raise fields
+        if fields is None:
+            return None
+        context = context_of(user, self._content.club_id, self._content.data)
+        return {field.name: self._text(field, template_id, context) for field in fields}
+
+    def _locale(self, user: User) -> str:
+        return self._content.locale or user.locale or DEFAULT_LOCALE
+
+    def _fields_of(self, template: Template | None) -> list[Field] | RenderError | None:
+        if template is None:
+            return literal_fields(self._channel, self._content.data)
+        try:
+            return fields_of(template, self._steps[template.template_id])
+        except RenderError as error:
+            return error
+
+    def _text(self, field: Field, template_id: int | None, context: Mapping[str, Any]) -> str:
+        steps = self._steps[template_id]
+        if field.personal:
+            return field.render(context, steps)
+        key = (template_id, field.name)
+        if key not in self._shared:
+            self._shared[key] = _rendered(field, context, steps)
+        text = self._shared[key]
+        if isinstance(text, RenderError):
+            raise text
+        return text
+
+
+def _id_of(template: Template | None) -> int | None:
+    return None if template is None else template.template_id
+
+
+def _rendered(field: Field, context: Mapping[str, Any], steps: Steps) -> str | RenderError:
+    """Return the text of a field that all recipients share, or the error of rendering it."""
+    try:
+        return field.render(context, steps)
+    except RenderError as error:
+        return error
