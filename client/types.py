@@ -18,6 +18,8 @@ class AcceptedBody(TypedDict):
     duplicates: int
     """Repeated users; they are not counted in `requested`."""
     links: Links
+    warnings: NotRequired[list[FieldErrorBody]]
+    """Content that is not used, and templates that are missing. Absent if there is none."""
 
 
 class AuditBody(TypedDict):

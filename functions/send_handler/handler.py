@@ -25,6 +25,9 @@ from masscomm.observability.invocation import ON_KAFKA, observed
 if TYPE_CHECKING:
     from functions.send_handler.request_once import Answer, RequestOnce
     from functions.send_handler.request_send import Caller, RequestSend, SendIdentity, SendRequest
+    from functions.send_handler.send_warnings import SendWarnings
+    from masscomm.directory.port import Directory
+    from masscomm.rendering.templates import TemplateCache
 
 logger = logs.logger("send_handler")
 
@@ -43,6 +46,21 @@ api = rest.Api(logger, retry_after_s=5, limiter=limiter)
 class UseCases:
     requests: "RequestSend"
     once: "RequestOnce"
+    warnings: "SendWarnings"
+
+
+@cache
+def directory() -> "Directory":
+    from masscomm.directory.opensearch import OpenSearchDirectory
+
+    return OpenSearchDirectory.from_environment()
+
+
+@cache
+def cached_templates() -> "TemplateCache":
+    from masscomm.rendering.templates import TemplateCache
+
+    return TemplateCache(directory(), SystemClock(), keep_empty=True)
 
 
 @cache
@@ -50,6 +68,7 @@ def bootstrap() -> UseCases:
     from functions.send_handler.accepted_sends import DynamoDbAcceptedSends
     from functions.send_handler.request_once import RequestOnce
     from functions.send_handler.request_send import RequestSend
+    from functions.send_handler.send_warnings import SendWarnings
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
 
@@ -65,6 +84,7 @@ def bootstrap() -> UseCases:
             chunk_size=int(environment.number("SEND_CHUNK_SIZE", CHUNK_SIZE)),
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
+        warnings=SendWarnings(cached_templates),
     )
 
 
@@ -88,7 +108,8 @@ def post_send(request: rest.Request) -> Response:
         counted_as = None if key is None else identity.send_id
         # guard: limits.recipients_of_a_send
         limits.update(api.take(request, RECIPIENTS, send.recipients, send_id=counted_as))
-        return json.dumps(requests.produce(send, identity, caller).body())
+        warnings = use_cases.warnings.begin(send)
+        return json.dumps(requests.produce(send, identity, caller).body(warnings()))
 
     if key is None:
         identity = requests.identify(send)
@@ -180,6 +201,9 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         "functions.send_handler.accepted_sends",
         "functions.send_handler.request_once",
         "functions.send_handler.request_batch",
+        "functions.send_handler.send_warnings",
+        "masscomm.directory.opensearch",
+        "masscomm.rendering.unused_content",
         "masscomm.stores.audit_log_dynamodb",
         "masscomm.stores.idempotency_keys_dynamodb",
     ),

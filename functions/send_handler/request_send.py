@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import batched
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
 from pydantic import (
@@ -36,7 +36,7 @@ from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter, MasscommError
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import FieldError, FieldErrorBody, Problem
 from masscomm.http.rest import JSON, Links, Request
 from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
@@ -146,6 +146,8 @@ class AcceptedBody(TypedDict):
     duplicates: int
     """Repeated users; they are not counted in `requested`."""
     links: Links
+    warnings: NotRequired[list[FieldErrorBody]]
+    """Content that is not used, and templates that are missing. Absent if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +160,17 @@ class Accepted:
     requested: int
     duplicates: int
 
-    def body(self) -> AcceptedBody:
-        return {
+    def body(self, warnings: Sequence[FieldError] = ()) -> AcceptedBody:
+        body: AcceptedBody = {
             "send_id": self.send_id,
             "status": "accepted",
             "requested": self.requested,
             "duplicates": self.duplicates,
             "links": {"self": f"/v1/sends/{self.send_id}"},
         }
+        if warnings:
+            body["warnings"] = [{"field": each.field, "message": each.message} for each in warnings]
+        return body
 
 
 @dataclass(frozen=True, kw_only=True)

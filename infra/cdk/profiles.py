@@ -7,7 +7,7 @@ Each function of functions/functions.yaml has one profile; tests/unit/infra chec
 from dataclasses import dataclass
 from enum import Enum
 
-from masscomm.cdc.captured_tables import captured_tables, personal_tables
+from masscomm.cdc.captured_tables import TEMPLATES, captured_tables, personal_tables
 from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
 
 
@@ -185,7 +185,12 @@ PROFILES = {
         finds_delayed_records=True,
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
     ),
-    "send_handler": Profile(warmth=Warmth.PROVISIONED, tables=(KEYS, CONTROLS, USAGE, AUDIT)),
+    "send_handler": Profile(
+        warmth=Warmth.PROVISIONED,
+        indices=(TEMPLATES,),
+        requests=("POST notification_templates/_search",),
+        tables=(KEYS, CONTROLS, USAGE, AUDIT),
+    ),
     "metrics_handler": Profile(
         warmth=Warmth.SNAPSTART,
         database=METRICS_READER,

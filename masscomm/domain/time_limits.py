@@ -23,6 +23,8 @@ SEND_FLUSH_S = 20.0
 IDEMPOTENCY_CALL_S = 2.0
 # The time limit of recording an accepted send, with all its attempts.
 ACCEPTED_CALL_S = 2.0
+# How long the response to a send waits for its warnings.
+WARNINGS_S = 0.5
 # Two limits of the scheduler's sweep of due records: the time limit of the flush, and the time reserved for the flush
 # and the writes to the store.
 SWEEP_FLUSH_S = 15.0
@@ -178,7 +180,7 @@ RULES: Mapping[str, str] = {
     "INGEST_RESERVE_S <= FLUSH_RESERVE_S < PRODUCER_MESSAGE_S": "a flush ends in the time that is reserved for it",
     "PRODUCER_MESSAGE_S + FLUSH_RESERVE_S < CHAIN_TIMEOUT_S": "every report arrives before the function ends",
     "PRODUCER_MESSAGE_S < SEND_FLUSH_S < timeout_s('send_handler')": "a request is answered by Kafka's reports",
-    "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S + ACCEPTED_CALL_S < timeout_s('send_handler')": (
+    "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S + ACCEPTED_CALL_S + WARNINGS_S < timeout_s('send_handler')": (
         "a request with a key is answered, too"
     ),
     "timeout_s('send_handler') < IDEMPOTENCY_KEPT_S": "a key is kept while its request is executed",

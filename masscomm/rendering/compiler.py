@@ -11,7 +11,7 @@ tests below. Loops, assignments, calls and arithmetic are refused.
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Undefined, nodes
@@ -41,6 +41,15 @@ _MAX_TRIMMED = 20
 
 class RenderError(Exception):
     """A template cannot be compiled, or cannot be rendered for a recipient. The message contains the reason."""
+
+
+class MissingVariable(RenderError):
+    """A template reads a variable that does not exist, and has no default for it."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        # The variable, such as data.opponent.
+        self.path = path
 
 
 class OutOfSteps(RenderError):
@@ -80,7 +89,8 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> tuple[_Write,
         steps: The remaining steps (units of work), from which compiling is charged.
 
     Returns:
-        A function that appends the text for given values to a list, and the names that the template reads.
+        A function that appends the text for given values to a list, and the variables that the template reads, such
+        as `data.opponent`; a variable read by a computed key is named by its owner, such as `data`.
 
     Raises:
         RenderError: The source is not a template of this language.
@@ -90,7 +100,8 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> tuple[_Write,
     compiler = _Compiler(escaped=escaped)
     try:
         _count_tokens(source, steps)
-        return compiler.write(_ENVIRONMENT.parse(source).body), frozenset(compiler.names)
+        parsed = _ENVIRONMENT.parse(source)
+        return compiler.write(parsed.body), frozenset(_variables(parsed))
     except RenderError:
         raise
     except Exception as error:
@@ -228,13 +239,10 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class _Compiler:
-    """Compiles the syntax nodes of one template. The attribute `names` has the names that the compiled expressions
-    read.
-    """
+    """Compiles the syntax nodes of one template."""
 
     def __init__(self, *, escaped: bool) -> None:
         self._escaped = escaped
-        self.names: set[str] = set()
 
     def write(self, body: Sequence[nodes.Node], depth: int = 0) -> _Write:
         parts = [part for node in body for part in self._parts(node, depth + 1)]
@@ -333,11 +341,9 @@ class _Compiler:
         raise _refused(node)
 
     def _name(self, name: str) -> _Value:
-        self.names.add(name)
-
         def read(values: Mapping[str, Any], steps: Steps) -> Any:
             steps.spend(1)
-            return values[name] if name in values else StrictUndefined(name=name)
+            return values[name] if name in values else _missing(None, name, name)
 
         return read
 
@@ -352,11 +358,11 @@ class _Compiler:
                 return text[slice(*(bound(values, steps) for bound in bounds))]
 
             return cut
-        wanted = self.value(key, depth + 1)
+        wanted, path = self.value(key, depth + 1), _path(node)
 
         def look_up(values: Mapping[str, Any], steps: Steps) -> Any:
             steps.spend(1)
-            return _looked_up(owner(values, steps), wanted(values, steps))
+            return _looked_up(owner(values, steps), wanted(values, steps), path)
 
         return look_up
 
@@ -417,8 +423,43 @@ def _constant(value: Any) -> _Value:
     return lambda _values, _steps: value
 
 
-def _looked_up(owner: Any, key: Any) -> Any:
-    """Return an entry of a mapping, text or list. Attributes of Python objects are never read."""
+def _variables(node: nodes.Node) -> Iterator[str]:
+    """Yield the variables that a syntax tree reads."""
+    if path := _path(node):
+        yield path
+        return
+    for child in node.iter_child_nodes():
+        yield from _variables(child)
+
+
+def _path(node: nodes.Node) -> str:
+    """Return the variable that an expression reads, such as user.attributes.plan; "" if its name is computed."""
+    match node:
+        case nodes.Name():
+            return node.name
+        case nodes.Getattr():
+            key = node.attr
+        case nodes.Getitem(arg=nodes.Const(value=str() as key)):
+            pass
+        case _:
+            return ""
+    owner = _path(node.node)
+    return owner and f"{owner}.{key}"
+
+
+def _missing(owner: Any, key: Any, path: str) -> StrictUndefined:
+    """Return the value of a variable that does not exist: any use but a default or a test raises MissingVariable."""
+
+    def failure(message: str | None) -> MissingVariable:
+        return MissingVariable(f"UndefinedError: {message}", path)
+
+    # Jinja's type of `exc` is an exception class; it is called with the message.
+    exc: Any = failure
+    return StrictUndefined(name=key, exc=exc) if owner is None else StrictUndefined(obj=owner, name=key, exc=exc)
+
+
+def _looked_up(owner: Any, key: Any, path: str) -> Any:
+    """Return an entry of a mapping, text or list at `path`. Attributes of Python objects are never read."""
     for value in (owner, key):
         if isinstance(value, Undefined):
             # Converting StrictUndefined to a text raises UndefinedError, which names the variable.
@@ -428,7 +469,7 @@ def _looked_up(owner: Any, key: Any) -> Any:
         return owner[key]
     if isinstance(owner, str | list | tuple) and isinstance(key, int) and -len(owner) <= key < len(owner):
         return owner[key]
-    return StrictUndefined(obj=owner, name=key)
+    return _missing(owner, key, f"{path}.{key}" if path else str(key))
 
 
 def _check_depth(node: nodes.Node, depth: int) -> None:

@@ -6,6 +6,7 @@ compiling and rendering is limited (`masscomm/rendering/compiler.py`).
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from sys import getsizeof
 from typing import Any
@@ -18,6 +19,8 @@ from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import OutOfSteps, RenderError, Steps, compile_source, render
 
 DEFAULT_LOCALE = "en"
+# The names in a send's data that are its message if no template applies.
+LITERAL = ("title", "body")
 # The maximum size of a subject or title in bytes. Python's e-mail package needs quadratic time to fold a header.
 MAX_LINE_BYTES = 2_000
 # The maximum size in bytes of each of the two caches (looked-up and compiled templates): a small part of an
@@ -27,6 +30,8 @@ MAX_CACHE_BYTES = 16_000_000
 # tracemalloc.
 _BYTES_A_TEMPLATE = 3_000
 _BYTES_A_STEP = 60
+# The memory in bytes that a key of the cache of looked-up templates needs.
+_BYTES_A_KEY = 500
 
 Key = tuple[int, str, str]  # The key of a group of templates: club, type (category), channel.
 
@@ -34,6 +39,8 @@ Key = tuple[int, str, str]  # The key of a group of templates: club, type (categ
 @dataclass(frozen=True, kw_only=True)
 class Field:
     name: str
+    # The variables that the field reads, such as user.first_name; `data` alone: any of the data.
+    reads: frozenset[str]
     # Whether the text depends on the user; if so, it is rendered for each recipient.
     personal: bool
     render: Callable[[Mapping[str, Any], Steps], str]
@@ -68,9 +75,12 @@ class SizedCache[K, V]:
 class TemplateCache:
     """A cache of looked-up templates, by club, category and channel. Entries expire after five seconds."""
 
-    def __init__(self, directory: Directory, clock: Clock) -> None:
+    def __init__(self, directory: Directory, clock: Clock, *, keep_empty: bool = False) -> None:
         self._directory = directory
         self._clock = clock
+        # Whether empty results are cached. The builder does not cache them, so that the first template of a key applies
+        # immediately.
+        self._keep_empty = keep_empty
         self._known: SizedCache[Key, tuple[float, list[Template]]] = SizedCache(MAX_CACHE_BYTES)
 
     def load(self, keys: Sequence[Key]) -> dict[Key, list[Template]]:
@@ -85,9 +95,9 @@ class TemplateCache:
         if missing:
             for key, templates in self._directory.templates(missing).items():
                 found[key] = templates
-                # An empty result is not cached, so that the first template of a key applies immediately.
-                if templates:
-                    self._known.put(key, (now, templates), sum(_text_bytes(template) for template in templates))
+                if templates or self._keep_empty:
+                    size = _BYTES_A_KEY + sum(_text_bytes(template) for template in templates)
+                    self._known.put(key, (now, templates), size)
         return found
 
     def forget(self, key: Key) -> None:
@@ -147,9 +157,9 @@ def literal_fields(channel: str, data: Mapping[str, str]) -> list[Field] | None:
     """Return the fields of a send that has `title` and `body` in its data, as they are; None for a send with a
     template.
     """
-    if "title" not in data or "body" not in data:
+    if any(name not in data for name in LITERAL):
         return None
-    return [_literal(each) for each in CHANNELS[channel].fields if each.column in ("title", "body")]
+    return [_literal(each) for each in CHANNELS[channel].fields if each.column in LITERAL]
 
 
 def _literal(field: MessageField) -> Field:
@@ -157,7 +167,7 @@ def _literal(field: MessageField) -> Field:
         value = str(context["data"][field.column])
         return _one_line(value) if field.one_line else value
 
-    return Field(name=field.name, personal=False, render=text)
+    return Field(name=field.name, reads=frozenset([f"data.{field.column}"]), personal=False, render=text)
 
 
 def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, Any]:
@@ -195,7 +205,7 @@ def _compiled(template: Template, steps: Steps) -> list[Field]:
 
 def _field(field: MessageField, source: str, steps: Steps) -> Field:
     try:
-        write, names = compile_source(source, escaped=field.escaped, steps=steps)
+        write, reads = compile_source(source, escaped=field.escaped, steps=steps)
     except RenderError as error:
         raise _in_field(field.name, error) from error
 
@@ -206,11 +216,14 @@ def _field(field: MessageField, source: str, steps: Steps) -> Field:
         except RenderError as error:
             raise _in_field(field.name, error) from error
 
-    return Field(name=field.name, personal="user" in names, render=render_field)
+    of_user = any(variable.partition(".")[0] == "user" for variable in reads)
+    return Field(name=field.name, reads=reads, personal=of_user, render=render_field)
 
 
 def _in_field(name: str, error: RenderError) -> RenderError:
-    return type(error)(f"{name}: {error}")
+    described = copy(error)
+    described.args = (f"{name}: {error}",)
+    return described
 
 
 def _text_bytes(template: Template) -> int:

@@ -678,6 +678,12 @@ MUTANTS = (
         no_cell="no cell fills an environment's memory",
     ),
     Mutant(
+        guard="templates.warnings_do_not_queue",
+        rule="While the directory hangs, only one send waits for its warnings.",
+        change=Never(),
+        no_cell="warnings change no notification",
+    ),
+    Mutant(
         guard="signatures.all_headers",
         rule="Every header of a request is signed.",
         change=Becomes('{"host": host_header(url), "x-amz-date": scope.stamp}'),

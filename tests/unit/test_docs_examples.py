@@ -158,6 +158,15 @@ def check_response(content: str, api: SendApi) -> None:
     assert json.loads(content).keys() == body.keys()
 
 
+def check_warnings(content: str, api: SendApi) -> None:
+    """The warnings are those of a send with a title and a venue, which the template does not read."""
+    api.directory.ready = True
+    body = "{{ data.opponent }} {{ data.kick_off }}"
+    api.directory.put(Template(1, None, "match_reminder", "push", "en", "Match", body))
+    _, answer, _ = api.post(type="match_reminder", data={"title": "t", "opponent": "o", "kick_off": "k", "venue": "v"})
+    assert answer["warnings"] == json.loads(content)["warnings"]
+
+
 def check_problem(content: str, api: SendApi) -> None:
     """The problem is the service's response to a request without recipients."""
     assert api.post(to_users=[])[:2] == (400, json.loads(content))
@@ -185,6 +194,7 @@ KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     "SendRequested": check_send_record,
     "NotificationOutcome": check_outcome_record,
     "202": check_response,
+    "warnings": check_warnings,
     "400": check_problem,
     # test_consumer_of_the_page_prints_its_line compares it.
     "line": lambda *_: None,

@@ -6,9 +6,13 @@ import pytest
 from functions.send_handler import handler as module
 from functions.send_handler.request_once import RequestOnce
 from functions.send_handler.request_send import RequestSend
+from functions.send_handler.send_warnings import SendWarnings
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.directory.port import Directory
 from masscomm.domain.records import SendRequested
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.kafka import topics
+from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.audit_log import AuditLog, InMemoryAuditLog
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
@@ -28,6 +32,7 @@ def use_cases(
     keys: InMemoryIdempotencyKeys,
     audit_log: AuditLog | None = None,
     controls: InMemorySendControls | None = None,
+    directory: Directory | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
@@ -37,7 +42,10 @@ def use_cases(
         controls=controls or InMemorySendControls(),
         audit_log=audit_log or InMemoryAuditLog(),
     )
-    return module.UseCases(requests=requests, once=RequestOnce(keys=keys, clock=chain.clock))
+    templates = TemplateCache(directory or InMemoryDirectory(ready=False), chain.clock, keep_empty=True)
+    return module.UseCases(
+        requests=requests, once=RequestOnce(keys=keys, clock=chain.clock), warnings=SendWarnings(lambda: templates)
+    )
 
 
 class SendApi(Chain):
@@ -46,7 +54,9 @@ class SendApi(Chain):
         self.keys = InMemoryIdempotencyKeys()
         self.controls = InMemorySendControls()
         self.audit_log = InMemoryAuditLog()
-        self.use_cases = use_cases(self, self.keys, self.audit_log, self.controls)
+        # Without a complete snapshot, responses have no warnings.
+        self.directory = InMemoryDirectory(ready=False)
+        self.use_cases = use_cases(self, self.keys, self.audit_log, self.controls, self.directory)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)

@@ -18,7 +18,7 @@ DIRECT = {
     "preference_checker": _CHAIN | {"tzdata"},
     "receipts": _CHAIN,
     "scheduler": _CHAIN,
-    "send_handler": _CHAIN | {"pydantic"},
+    "send_handler": _CHAIN | {"jinja2", "pydantic"},
 }
 
 

@@ -1,0 +1,80 @@
+"""Finds the content of a send that its templates do not use, and the templates that it lacks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from masscomm.domain.records import ContentFields
+from masscomm.domain.users import Template
+from masscomm.http.problem import FieldError
+from masscomm.rendering.compiler import RenderError, Steps
+from masscomm.rendering.templates import (
+    DEFAULT_LOCALE,
+    LITERAL,
+    by_locale,
+    choose,
+    fields_of,
+    literal_fields,
+)
+
+# The limit of steps (units of rendering work) for compiling the templates of a send: a tenth of a second.
+_STEPS = 100_000
+_MOST, _LONGEST = 20, 300
+
+
+def unused_content(
+    content: ContentFields, templates: Mapping[str, Sequence[Template]], names: Sequence[str]
+) -> list[FieldError]:
+    """Return a warning for each name in the data that no message of the send contains, and for each channel without a
+    template.
+
+    Args:
+        content: The send.
+        templates: Channel → the templates of the send's type.
+        names: The names in the data of the send and of its recipients.
+    """
+    name = content.template or content.type
+    source = "template" if content.template else "type"
+    steps = Steps(_STEPS)
+    reads: dict[str, frozenset[str] | None] = {}
+    found: list[FieldError] = []
+    for channel, several in templates.items():
+        try:
+            reads[channel] = _read(content, several, steps)
+        except RenderError as error:
+            found.append(FieldError(source, f"a template {name!r} on {channel} cannot be rendered: {error}"))
+            reads[channel] = frozenset({"data"})
+        if not several and literal_fields(channel, content.data) is None:
+            found.append(FieldError(source, f"there is no template {name!r} on {channel}"))
+    found += (FieldError(f"data.{each}"[:_LONGEST], message) for each, message in _unused(name, names, reads))
+    return [FieldError(each.field, each.message[:_LONGEST]) for each in found[:_MOST]]
+
+
+def _read(content: ContentFields, several: Sequence[Template], steps: Steps) -> frozenset[str] | None:
+    """Return the variables that the messages of a channel read; None if no template applies. Raises RenderError."""
+    if not several:
+        return None
+    in_locale = by_locale(several)
+    chosen = choose(in_locale, content.locale) if content.locale else None
+    if content.locale and chosen is None:
+        return None
+    candidates = [chosen] if chosen is not None else list(in_locale.values())
+    found = {variable for template in candidates for field in fields_of(template, steps) for variable in field.reads}
+    if chosen is None and DEFAULT_LOCALE not in in_locale:
+        # Users of other languages get title and body.
+        found.update(f"data.{name}" for name in LITERAL)
+    return frozenset(found)
+
+
+def _unused(name: str, names: Sequence[str], reads: Mapping[str, frozenset[str] | None]) -> Iterator[tuple[str, str]]:
+    """Yield each name that is not used, and the reason."""
+    for each in names:
+        ignoring = [channel for channel, read in reads.items() if not _uses(read, each)]
+        if each in LITERAL and ignoring:
+            yield each, f"is not used on {', '.join(ignoring)}: the template {name!r} comes before title and body"
+        elif len(ignoring) == len(reads):
+            yield each, f"is not used: no template {name!r} reads it"
+
+
+def _uses(read: frozenset[str] | None, name: str) -> bool:
+    if read is None:
+        return name in LITERAL
+    return any(each in ("data", f"data.{name}") or each.startswith(f"data.{name}.") for each in read)
