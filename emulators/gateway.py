@@ -64,9 +64,9 @@ class InvocationResponse(Protocol):
 
 Invoke = Callable[[str, bytes], Awaitable[InvocationResponse]]
 Report = Callable[[], dict[str, Any]]
-# A function that returns the authorizer context of an API key, or None if the key is denied. If it raises an error, the
-# authorizer has failed.
-Authorize = Callable[[str], Mapping[str, str] | None]
+# A function that returns the authorizer context of a request with these headers, or None if the request is denied. If
+# it raises an error, the authorizer has failed.
+Authorize = Callable[[Mapping[str, str]], Mapping[str, str] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +134,7 @@ class Gateway:
         ready: Returns the content of /-/ready; the status is 200 if its `ready` is true, else 503.
         status: Returns the content of /-/status.
         metrics: Returns the page /metrics and its content type; it is called in a separate thread.
-        authorize: Returns the context of an API key; it is called in a separate thread. A request without a key is
-            refused before.
+        authorize: Returns the context of a request's credentials; it is called in a separate thread.
         timeout_s: The seconds that the gateway waits for a function. The invocation itself continues after that, as in
             Lambda.
         max_in_flight: The maximum number of concurrent requests; further requests are throttled.
@@ -246,16 +245,13 @@ class Gateway:
             return _refusal(429, "Too Many Requests", "TooManyRequestsException")
         self._in_flight += 1
         try:
-            key = request.headers.get("x-api-key", "")
-            if not key:  # The authorizer's identity source is missing.
-                return _refusal(401, "Unauthorized", "UnauthorizedException")
             try:
-                identity = await asyncio.to_thread(self._authorize, key)
+                identity = await asyncio.to_thread(self._authorize, request.headers)
             except Exception:
                 log.exception("the authorizer failed")
                 return _refusal(500, "Internal server error", "AuthorizerFailureException")
             if identity is None:
-                return _refusal(403, "User is not authorized to access this resource", "AccessDeniedException")
+                return _refusal(401, "User is not authorized to access this resource", "AccessDeniedException")
             return await self._integrate(route, proxy_event(request, route, parameters, body, identity))
         finally:
             self._in_flight -= 1

@@ -1,14 +1,19 @@
-"""The authorizer of the local gateway: it accepts the stack's development key and the keys of `masscomm keys`.
+"""The authorizer of the local gateway: it accepts the stack's development key, the keys of `masscomm keys`, and the
+access tokens of people.
 
-Its results are kept for the time of API Gateway's cache, so that a revoked key ends here as late as in AWS.
+Results about keys are kept for the time of API Gateway's cache, so that a revoked key ends here as late as in AWS.
 """
 
+import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from masscomm.clock import Clock
+from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.stores.api_keys import ApiKeys, digest_of
+
+log = logging.getLogger(__name__)
 
 # The time to live of API Gateway's authorizer cache (infra/cdk/resources/rest_api.py), and the number of results kept.
 KEPT_S = 60
@@ -54,3 +59,27 @@ class KeyAuthorizer:
             return None
         self.keys.record_use(key.digest, now_s)
         return {"principalId": key.key_id, **key.context}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestAuthorizer:
+    """Returns the authorizer contexts of requests, as infra/cdk/handlers/authorizer.py does."""
+
+    keys: KeyAuthorizer
+    # None: no access token is accepted.
+    tokens: AccessTokens | None = None
+
+    def __call__(self, headers: Mapping[str, str]) -> Mapping[str, str] | None:
+        """Return the context of a request with these headers; None if it is denied. Names of headers are in lower
+        case, or the mapping ignores case. Raises Retry or Stop.
+        """
+        key, token = headers.get("x-api-key", ""), bearer_token(headers.get("authorization"))
+        if token is None:
+            return self.keys(key) if key else None
+        if key or self.tokens is None:
+            return None
+        try:
+            return self.tokens.context(token)
+        except InvalidToken as error:
+            log.info("an access token is denied: %s", error)
+            return None

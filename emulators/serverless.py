@@ -16,6 +16,7 @@ The configuration is a JSON file:
                         share of a processor of its own
     development_key     optional: the SHA-256, in hex, of an API key that has every club and scope
     console             optional: the folder of the built web console
+    issuer              optional: the OpenID Connect issuer of people's tokens (issuer, audience, keys_url)
 """
 
 import asyncio
@@ -37,12 +38,13 @@ from emulators.event_source.kafka import KafkaDestination, KafkaSource
 from emulators.event_source.record import EventEnvelope
 from emulators.function_catalogue import Deployment, read_deployments
 from emulators.gateway import Gateway
-from emulators.key_authorizer import KeyAuthorizer
+from emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
 from emulators.lambda_host import FunctionHost
 from emulators.local import REGION
 from emulators.prometheus import CONTENT_TYPE, FunctionLines, exposition
 from emulators.schedule import Schedule
 from masscomm.clock import SystemClock
+from masscomm.http.access_tokens import AccessTokens, Issuer
 from masscomm.stores.api_keys import ApiKeys
 
 log = logging.getLogger(__name__)
@@ -68,10 +70,13 @@ class ServerlessConfig(BaseModel):
     bulk_nice: int = Field(default=0, ge=0, le=19)
     development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     console: DirectoryPath | None = None
+    issuer: Issuer | None = None
 
 
-def key_authorizer(config: ServerlessConfig) -> KeyAuthorizer:
-    """Return the authorizer over the table that the functions' environment names."""
+def request_authorizer(config: ServerlessConfig) -> RequestAuthorizer:
+    """Return the authorizer over the table that the functions' environment names, and over the issuer of people's
+    tokens.
+    """
     environment = config.environment
     client = boto3.client(
         "dynamodb",
@@ -80,7 +85,9 @@ def key_authorizer(config: ServerlessConfig) -> KeyAuthorizer:
         aws_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
         aws_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
     )
-    return KeyAuthorizer(keys=ApiKeys(client), clock=SystemClock(), development_key=config.development_key)
+    clock = SystemClock()
+    keys = KeyAuthorizer(keys=ApiKeys(client), clock=clock, development_key=config.development_key)
+    return RequestAuthorizer(keys=keys, tokens=None if config.issuer is None else AccessTokens.of(config.issuer, clock))
 
 
 class Serverless:
@@ -108,7 +115,7 @@ class Serverless:
             ready=self.readiness,
             status=self.status,
             metrics=self.metrics,
-            authorize=key_authorizer(config),
+            authorize=request_authorizer(config),
             console=config.console,
         )
         self._lines = FunctionLines(config.log_dir)

@@ -13,7 +13,7 @@ from functions.send_handler import handler as send_handler
 from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
-from masscomm.http.scopes import ROUTE_SCOPES, Scope
+from masscomm.http.scopes import ROLE_SCOPES, ROUTE_SCOPES, Role, Scope
 from openapi import metrics, sends
 from openapi.operation import Operation
 
@@ -22,12 +22,12 @@ APIS: tuple[Api, ...] = (send_handler.api, metrics_handler.api)
 OPERATIONS: Mapping[tuple[str, str], Operation] = sends.OPERATIONS | metrics.OPERATIONS
 
 _SEND_REQUESTED = Path(__file__).parent.parent / "schemas" / "SendRequested.avsc"
-_KEY = "api_key"
+_KEY, _PERSON = "api_key", "person"
 # The problems of every route, those of API Gateway included.
 _PROBLEMS = {
     400: "A parameter or a field is invalid; `errors` names each of them",
-    401: "The request has no key",
-    403: "The key is unknown or has ended, does not have the scope, or may not see the club",
+    401: "The request has no key or access token, or one that is not valid",
+    403: "The key or the role does not have the scope, or may not see the club",
     429: "The key has made too many requests; RateLimit and Retry-After have the seconds until the next one",
     431: "The request line and the headers are larger than 10,240 bytes",
     500: "The service failed",
@@ -66,19 +66,25 @@ def document() -> dict[str, Any]:
                     "in": "header",
                     "name": "x-api-key",
                     "description": f"A key has some of these scopes: {', '.join(Scope)}.",
-                }
+                },
+                _PERSON: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "JWT",
+                    "description": f"The access token of a person, who has some of these roles: {', '.join(Role)}.",
+                },
             },
         },
     }
 
 
 def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
-    operation = OPERATIONS[method, path]
+    operation, scope = OPERATIONS[method, path], ROUTE_SCOPES.get((method, path), Scope.ADMIN)
     found: dict[str, Any] = {
         "operationId": route.__name__,
         "summary": route.__doc__,
         "tags": [operation.tag],
-        "security": [{_KEY: [ROUTE_SCOPES.get((method, path), Scope.ADMIN)]}],
+        "security": [{_KEY: [scope]}, {_PERSON: [role for role in Role if scope in ROLE_SCOPES[role]]}],
         "parameters": [parameter.described() for parameter in operation.parameters],
         "responses": _responses(method, operation, schemas[operation.response, "serialization"]),
     }

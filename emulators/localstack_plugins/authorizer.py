@@ -85,7 +85,8 @@ def _ask(_chain: object, context: Any, _response: object) -> None:
     clients = connect_to(region_name=context.region, aws_access_key_id=context.account_id)
     authorizer = clients.apigateway.get_authorizer(restApiId=context.api_id, authorizerId=method["authorizerId"])
     headers = dict(request["headers"].items())
-    sources = [each.strip().removeprefix("method.request.header.") for each in authorizer["identitySource"].split(",")]
+    wanted = filter(None, authorizer.get("identitySource", "").split(","))
+    sources = [each.strip().removeprefix("method.request.header.") for each in wanted]
     if any(not request["headers"].get(name) for name in sources):
         raise UnauthorizedError("Unauthorized")
     arn = (

@@ -1,6 +1,7 @@
 """Returns the functions' code as CDK assets: the package that `make package` built, else only the sources.
 
     infra/package/NAME.zip             everything that the function NAME imports, for python3.13 on arm64
+    infra/package/access_tokens.zip    the library of the API's authorizer, where people sign in
     infra/package/spark_metrics.zip    the dependencies of the streaming job, for EMR's Python on arm64
 
 Without packages, only the sources are used, without their dependencies. The templates can then be synthesised, compared
@@ -12,12 +13,14 @@ import atexit
 import os
 import shutil
 import tempfile
+import zipfile
 from functools import cache
 from pathlib import Path
 
 from aws_cdk import aws_lambda as lambda_
 
 ROOT = Path(__file__).parents[2]
+_HANDLERS = Path(__file__).parent / "handlers"
 # The packages that a function may import; the layers contracts of pyproject.toml name the same ones.
 _ROOMS = ("masscomm", "functions", "schemas")
 
@@ -32,12 +35,19 @@ def function_code(package: str) -> lambda_.Code:
     Raises:
         NotPackaged: The package is missing and required.
     """
-    archive = _packages() / f"{package}.zip"
-    if archive.exists():
-        return lambda_.Code.from_asset(str(archive))
-    if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
-        raise NotPackaged(f"{archive} does not exist: run `make package` first")
-    return lambda_.Code.from_asset(str(staged_sources()))
+    archive = _archive(package)
+    return lambda_.Code.from_asset(str(staged_sources() if archive is None else archive))
+
+
+def handler_code(library: str | None = None) -> lambda_.Code:
+    """Return the code asset of the modules in infra/cdk/handlers, with a library that they import.
+
+    Raises:
+        NotPackaged: The package of the library is missing and required.
+    """
+    return lambda_.Code.from_asset(
+        str(_HANDLERS if library is None else _with_library(library)), exclude=["__pycache__", "*.pyc"]
+    )
 
 
 def job_dependencies() -> Path:
@@ -53,6 +63,31 @@ def job_dependencies() -> Path:
         raise NotPackaged(f"{archive} does not exist: run `make package-job` first")
     # A placeholder that changes whenever the pinned requirements change, as the archive would.
     return staged_sources(("requirements",))
+
+
+def _archive(package: str) -> Path | None:
+    """Return the archive of a package; None if it is neither there nor required. Raises NotPackaged."""
+    archive = _packages() / f"{package}.zip"
+    if archive.exists():
+        return archive
+    if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
+        raise NotPackaged(f"{archive} does not exist: run `make package` first")
+    return None
+
+
+@cache
+def _with_library(library: str) -> Path:
+    """Return a temporary folder with infra/cdk/handlers and the modules of a package."""
+    target = Path(tempfile.mkdtemp(prefix="masscomm-handlers-"))
+    atexit.register(shutil.rmtree, target, ignore_errors=True)
+    archive = _archive(library)
+    if archive is None:
+        shutil.copytree(staged_sources(("masscomm",)), target, dirs_exist_ok=True)
+    else:
+        with zipfile.ZipFile(archive) as package:
+            package.extractall(target)
+    shutil.copytree(_HANDLERS, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    return target
 
 
 def _packages() -> Path:

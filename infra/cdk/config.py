@@ -100,6 +100,22 @@ class SparkConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PeopleConfig:
+    """The OpenID Connect issuer with whose access tokens people use the API."""
+
+    # The issuer's identifier, the claim `iss` of its tokens.
+    issuer: str
+    # The address of its public keys (`jwks_uri` of its metadata).
+    keys_url: str
+    # The identifier of this API at the issuer, the claim `aud`.
+    audience: str = "masscomm"
+
+    def __post_init__(self) -> None:
+        if not self.keys_url.startswith("https://"):
+            raise ValueError("PeopleConfig: keys_url is an address of https")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApiConfig:
     """The configuration of the REST API."""
 
@@ -114,6 +130,8 @@ class ApiConfig:
     requests_an_address: int = 2_000
     # The maximum number of concurrent long polls with one API key.
     open_polls: int = 5
+    # The issuer of people's access tokens; None: only API keys are accepted.
+    people: PeopleConfig | None = None
 
     def __post_init__(self) -> None:
         if (self.domain is None) != (self.certificate_arn is None):
@@ -300,6 +318,11 @@ PROD = Environment(
     kafka=KafkaConfig(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),
     opensearch=OpenSearchConfig(instance_type="r7g.xlarge.search"),
     database=DatabaseConfig(instance_type="r7g.xlarge", volume_gb=200),
+    api=ApiConfig(
+        people=PeopleConfig(
+            issuer="https://sign-in.masscomm.example", keys_url="https://sign-in.masscomm.example/.well-known/jwks.json"
+        )
+    ),
     concurrency=ConcurrencyConfig(metrics_stream=100, metrics_handler=80, send_handler=100, authorizer=50),
 )
 

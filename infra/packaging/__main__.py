@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.packaging.build import TARGET, build, install
-from infra.packaging.contents import ROOT, all_contents, runtime_distributions
+from infra.packaging.contents import ROOT, all_contents, library_contents, runtime_distributions
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
         install(runtime_distributions(), chosen.runtime, platform=chosen.platform)
     if chosen.only_runtime:
         return
-    contents = {each.name: each for each in all_contents()}
+    contents = {each.name: each for each in (*all_contents(), *library_contents())}
     table = Table("package", "zip, MB", "unpacked, MB", "files", "distributions")
     for each in build(list(contents.values()), chosen.out, platform=chosen.platform):
         inside = contents[each.name]

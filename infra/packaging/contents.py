@@ -41,7 +41,7 @@ class Contents:
     """The contents of one package."""
 
     name: str
-    # The module of the handler.
+    # The module of the handler, or the module that a library is for.
     handler: str
     # Our modules in the package.
     modules: frozenset[str]
@@ -60,6 +60,11 @@ def all_contents() -> list[Contents]:
     # A function that shares the handler of another function still needs a package with its own name.
     handlers |= {entry.package: entry.handler.rpartition(".")[0] for entry in read_catalogue(generation="any")}
     return [contents_of(name, handler) for name, handler in sorted(handlers.items())]
+
+
+def library_contents() -> list[Contents]:
+    """Return the contents of the packages that handlers of infra/cdk/handlers import."""
+    return [contents_of("access_tokens", "masscomm.http.access_tokens")]
 
 
 def contents_of(name: str, handler: str) -> Contents:

@@ -50,6 +50,13 @@ CREDENTIALS_REQUEST_S = 2.0
 CREDENTIALS_EARLY_S = 300.0
 # The lifetime of a signed Kafka token. Source: Amazon MSK developer guide, IAM access control: at most 900 s.
 KAFKA_TOKEN_S = 900
+# The keys of an OpenID Connect issuer: the time-out of connecting and of reading, the time after which they are read
+# again, and the pause between two attempts, which unknown key ids cannot shorten.
+TOKEN_KEYS_TIMEOUT_S = 2.0
+TOKEN_KEYS_KEPT_S = 3_600.0
+TOKEN_KEYS_REFETCH_S = 30.0
+# The permitted difference between the clocks of the issuer and of the API.
+TOKEN_LEEWAY_S = 30.0
 # The first pause before a request to AWS is repeated; pauses double.
 AWS_FIRST_PAUSE_S = 0.05
 
@@ -226,6 +233,8 @@ RULES: Mapping[str, str] = {
     ),
     "SOURCE_RECORD_REQUEST_S < timeout_s('scheduler')": "a request ends within the invocation",
     "CREDENTIALS_REQUEST_S < CREDENTIALS_EARLY_S < KAFKA_TOKEN_S": "credentials are renewed before they expire",
+    "TOKEN_KEYS_TIMEOUT_S < TOKEN_KEYS_REFETCH_S < TOKEN_KEYS_KEPT_S": "known keys are used between two attempts",
+    "CLOCK_SKEW_S < TOKEN_LEEWAY_S < TOKEN_KEYS_KEPT_S": "a new token is valid at once, an old one not for long",
     "AWS_FIRST_PAUSE_S < CREDENTIALS_REQUEST_S": "a pause is shorter than a request",
     "DIRECTORY_POLL_S < CDC_HEARTBEAT_MS / 1000 < DIRECTORY_WAIT_S <= CDC_PROGRESS_REQUEST_S": (
         "a confirmation sees at least one heartbeat"

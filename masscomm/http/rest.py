@@ -110,13 +110,14 @@ class Request:
 
     @property
     def caller(self) -> str:
-        """Return the id of the API key that was used, else the authorizer's principal; "" if neither is known.
+        """Return the authorizer's principal, else the id of the API key that was used; "" if neither is known. People
+        have one API key together, in whose usage plan API Gateway counts their requests.
 
         Source: AWS documentation, "API Gateway mapping template and access logging variable reference": apiKeyId.
         """
         context = self.event.get("requestContext") or {}
         key = (context.get("identity") or {}).get("apiKeyId")
-        return str(key or (context.get("authorizer") or {}).get("principalId") or "")
+        return self.principal or str(key or "")
 
     def header(self, name: str) -> str | None:
         """Return all values of a header, separated by commas. `name` is in lower case."""

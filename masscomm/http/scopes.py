@@ -1,4 +1,4 @@
-"""The scopes of API keys, and the scope that each route needs.
+"""The scopes of API keys, those of people's roles, and the scope that each route needs.
 
 An authorizer's context lists the scopes of its key: {"scopes": "send read"}. A context without `scopes` has all of
 them: keys of the earlier form, operators, and the local stack.
@@ -28,6 +28,24 @@ class Scope(StrEnum):
 ALL_SCOPES = frozenset(Scope)
 # The scopes of a key that was created without any.
 DEFAULT_SCOPES = frozenset({Scope.READ})
+
+
+class Role(StrEnum):
+    """A role of a person who signs in."""
+
+    VIEWER = "viewer"
+    SENDER = "sender"
+    ADMIN = "admin"
+
+
+_VIEWER = frozenset({Scope.READ, Scope.USERS_READ})
+ROLE_SCOPES: Mapping[Role, frozenset[Scope]] = MappingProxyType(
+    {
+        Role.VIEWER: _VIEWER,
+        Role.SENDER: _VIEWER | {Scope.SEND, Scope.SEND_CONTENT},
+        Role.ADMIN: ALL_SCOPES,
+    }
+)
 
 # (method, path) → the scope of a request to this route. A route without an entry needs the scope admin.
 ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
@@ -60,3 +78,9 @@ def scopes_of(authorizer: object) -> frozenset[Scope]:
     given = authorizer[SCOPES]
     words = given.split() if isinstance(given, str) else []
     return frozenset(Scope(word) for word in words if word in ALL_SCOPES)
+
+
+def scopes_of_roles(roles: object) -> frozenset[Scope]:
+    """Return the scopes of a token's claim `roles`, a list of roles. Unknown roles have none."""
+    known = [Role(role) for role in roles if role in list(Role)] if isinstance(roles, list) else []
+    return frozenset(scope for role in known for scope in ROLE_SCOPES[role])

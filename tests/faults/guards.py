@@ -39,6 +39,7 @@ ONE_CANCELLATION = "the cells cancel one send on its way"
 LIMITED_KEYS = "the development key, which the cells use, has no limits"
 UNAUDITED = "the cells do not read the audit log"
 SIMULATED = "the cells send to users, with a live key"
+NO_PEOPLE = "the cells request sends with keys"
 ONE_CALLER = "the cells repeat one request of one tenant"
 TEST_OF_EVERY_TOPIC = "a test of every topic is faster and as certain"
 
@@ -48,6 +49,30 @@ MUTANTS = (
         rule="Every route refuses a caller without a tenant.",
         change=Never(),
         no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tokens.size",
+        rule="A token above the maximum size is not parsed.",
+        change=Never(),
+        no_cell=NO_PEOPLE,
+    ),
+    Mutant(
+        guard="tokens.expired",
+        rule="A token is refused after its end.",
+        change=Never(),
+        no_cell=NO_PEOPLE,
+    ),
+    Mutant(
+        guard="tokens.malformed_clubs",
+        rule="A token whose clubs are malformed permits no club.",
+        change=Returns("{EVERY_CLUB: 'true'}"),
+        no_cell=NO_PEOPLE,
+    ),
+    Mutant(
+        guard="tokens.bounded_refetch",
+        rule="Unknown key ids do not make the API read the issuer's keys for each request.",
+        change=Never(),
+        no_cell=NO_PEOPLE,
     ),
     Mutant(
         guard="tenancy.absent_context",

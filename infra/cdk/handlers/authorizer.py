@@ -1,4 +1,4 @@
-"""Authorize API requests by API key.
+"""Authorize API requests by API key, or by the access token of a person (masscomm/http/access_tokens.py).
 
 A key that begins with `mc_` is in the table API_KEYS_TABLE (schemas/dynamodb/api_keys.json), under its SHA-256 in hex.
 `masscomm keys` writes it; the authorizer writes the time of its last use. Other keys are of the earlier form.
@@ -11,6 +11,9 @@ KEYS_SECRET_ARN names a secret: a JSON object from the SHA-256 of each API key, 
 
 The earlier form, a text with the clubs alone, has all scopes and no end. The secret holds digests only: a reader of the
 secret cannot use the API. A malformed secret or entry grants no access.
+
+OIDC_ISSUER, OIDC_AUDIENCE and OIDC_KEYS_URL name the issuer of access tokens. Without them, every token is denied.
+PEOPLE_USAGE_KEY is the API key in whose usage plan people's requests are counted; it authorizes no request.
 """
 
 import hashlib
@@ -20,10 +23,14 @@ import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
+
+if TYPE_CHECKING:
+    from masscomm.http.access_tokens import AccessTokens
 
 _KEEP_S = 60.0
 # The minimum number of seconds between two writes of a key's last use.
@@ -42,9 +49,17 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
 
     Raises:
         BotoCoreError, ClientError: The table or the secret cannot be read. API Gateway then responds with status 500.
+        Retry, Stop: The issuer's keys cannot be read, or its settings are malformed; status 500, too.
     """
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
-    key = headers.get(_HEADER, "")
+    key, authorization = headers.get(_HEADER, ""), headers.get("authorization") or ""
+    if authorization.lower().startswith("bearer "):
+        person = _person(authorization)
+        # A request with two credentials has two principals.
+        if key:
+            person = None
+        principal = "nobody" if person is None else person.pop("principalId")
+        return _answer(event, principal, person, os.environ.get("PEOPLE_USAGE_KEY", ""))
     # The comparison need not take constant time: the timing of a look-up by digest reveals nothing about a valid key.
     digest = hashlib.sha256(key.encode()).hexdigest()
     context = None
@@ -54,8 +69,18 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
         context = _contexts_by_digest().get(digest)
     if context is not None and _has_expired(context):
         context = None
+    if context is not None:
+        context = {name: text for name, text in context.items() if name != _EXPIRES_AT}
+    # The usage plan counts requests with this key. API Gateway knows a key of the table only by its digest.
+    return _answer(event, digest[:16] if key else "nobody", context, digest if key.startswith(_PREFIX) else key)
+
+
+def _answer(
+    event: Mapping[str, Any], principal: str, context: Mapping[str, str] | None, usage_key: str
+) -> dict[str, Any]:
+    """Return the policy that allows a principal with a context every path; without a context it denies."""
     return {
-        "principalId": digest[:16] if key else "nobody",
+        "principalId": principal,
         "policyDocument": {
             "Version": "2012-10-17",
             "Statement": [
@@ -70,12 +95,34 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
         },
         # masscomm/http/tenant.py and scopes.py read this context. `all_clubs` is a separate entry, so that no malformed
         # list of ids grants access to every club.
-        "context": {"club_ids": ""}
-        if context is None
-        else {name: text for name, text in context.items() if name != _EXPIRES_AT},
-        # The usage plan counts requests with this key. API Gateway knows a key of the table only by its digest.
-        "usageIdentifierKey": digest if key.startswith(_PREFIX) else key,
+        "context": {"club_ids": ""} if context is None else dict(context),
+        "usageIdentifierKey": usage_key,
     }
+
+
+def _person(authorization: str) -> dict[str, str] | None:
+    """Return the authorizer context of an access token, with its principal; None if the token is not valid."""
+    tokens = _access_tokens()
+    if tokens is None:
+        return None
+    from masscomm.http.access_tokens import InvalidToken, bearer_token
+
+    try:
+        return tokens.context(bearer_token(authorization) or "")
+    except InvalidToken as error:
+        _log.info("An access token is denied: %s", error)
+        return None
+
+
+@cache
+def _access_tokens() -> "AccessTokens | None":
+    if not os.environ.get("OIDC_ISSUER"):
+        return None
+    from masscomm.clock import SystemClock
+    from masscomm.http.access_tokens import AccessTokens, Issuer
+
+    issuer = Issuer.from_environment()
+    return None if issuer is None else AccessTokens.of(issuer, SystemClock())
 
 
 def _every_path(method_arn: str) -> str:

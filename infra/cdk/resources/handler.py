@@ -1,7 +1,6 @@
-"""Creates a Lambda function from a module in infra/cdk/handlers, which has no dependencies."""
+"""Creates a Lambda function from a module in infra/cdk/handlers."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -9,15 +8,17 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from infra.cdk.code import handler_code
 from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 
-_FOLDER = Path(__file__).parents[1] / "handlers"
-
 
 class Handler(Construct):
-    """A Lambda function outside the VPC, because it calls only AWS APIs.
+    """A Lambda function outside the VPC, because it calls only AWS APIs and public addresses.
+
+    Args:
+        library: A package of infra/packaging/contents.py that the module imports; None: it has no dependencies.
 
     Attributes:
         function: The Lambda function.
@@ -33,6 +34,7 @@ class Handler(Construct):
         variables: Mapping[str, str],
         statements: Iterable[iam.PolicyStatement],
         timeout_s: int = 10,
+        library: str | None = None,
     ) -> None:
         super().__init__(scope, module)
         log = log_group(self, "log", environment=environment, key=key)
@@ -48,7 +50,7 @@ class Handler(Construct):
             function_name=f"{environment.prefix}-{module.replace('_', '-')}",
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=lambda_.Architecture.ARM_64,
-            code=lambda_.Code.from_asset(str(_FOLDER), exclude=["__pycache__", "*.pyc"]),
+            code=handler_code(library),
             handler=f"{module}.handler",
             timeout=Duration.seconds(timeout_s),
             memory_size=256,

@@ -1,5 +1,6 @@
 """Creates API Gateway's REST API in front of the functions that have routes."""
 
+import json
 from collections.abc import Mapping
 
 from aws_cdk import Duration
@@ -24,6 +25,22 @@ _MANAGED = (
 # Excluded rules: the common rule set refuses bodies above 8 kB, but a send may have a hundred thousand recipients.
 _NOT_FOR_US = {"AWSManagedRulesCommonRuleSet": ("SizeRestrictions_BODY",)}
 _PROBLEM = "application/problem+json"
+_ACCESS_LOG = {
+    "requestId": "$context.requestId",
+    "ip": "$context.identity.sourceIp",
+    "principal": "$context.authorizer.principalId",
+    "requestTime": "$context.requestTime",
+    "httpMethod": "$context.httpMethod",
+    "resourcePath": "$context.resourcePath",
+    "status": "$context.status",
+    "protocol": "$context.protocol",
+    "responseLength": "$context.responseLength",
+}
+
+
+def people_key(environment: Environment) -> str:
+    """Return the value of the API key in whose usage plan the requests of people are counted."""
+    return f"{environment.prefix}-people-who-signed-in"
 
 
 class RestApi(Construct):
@@ -75,17 +92,7 @@ class RestApi(Construct):
                 logging_level=apigateway.MethodLoggingLevel.ERROR,
                 data_trace_enabled=False,
                 access_log_destination=apigateway.LogGroupLogDestination(access),
-                access_log_format=apigateway.AccessLogFormat.json_with_standard_fields(
-                    caller=False,
-                    http_method=True,
-                    ip=True,
-                    protocol=True,
-                    request_time=True,
-                    resource_path=True,
-                    response_length=True,
-                    status=True,
-                    user=False,
-                ),
+                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG)),
                 throttling_rate_limit=config.rate * 10,
                 throttling_burst_limit=config.burst * 10,
             ),
@@ -94,18 +101,21 @@ class RestApi(Construct):
         name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{STAGE}"
         execution = log_group(self, "execution-log", environment=environment, key=key, name=name)
         self.api.deployment_stage.node.add_dependency(execution)
-        self._methods(routes, authorizer)
+        self._methods(routes, authorizer, people=config.people is not None)
         self._errors()
         self._usage_plan(environment)
         self._firewall(environment)
 
-    def _methods(self, routes: Mapping[str, lambda_.IFunction], authorizer: lambda_.IFunction) -> None:
+    def _methods(self, routes: Mapping[str, lambda_.IFunction], authorizer: lambda_.IFunction, *, people: bool) -> None:
+        # All identity sources must be present, so a request with either a key or a token cannot have one, and without
+        # them API Gateway keeps no results. Source: API Gateway API reference, "CreateAuthorizer": identitySource.
+        # Its own JWT authorizers are for HTTP APIs only. Source: "Choose between REST APIs and HTTP APIs".
         request_authorizer = apigateway.RequestAuthorizer(
             self,
             "who",
             handler=authorizer,
-            identity_sources=[apigateway.IdentitySource.header("x-api-key")],
-            results_cache_ttl=Duration.seconds(60),
+            identity_sources=[] if people else [apigateway.IdentitySource.header("x-api-key")],
+            results_cache_ttl=Duration.seconds(0 if people else 60),
         )
         for route, function in routes.items():
             method, _, path = route.partition(" ")
@@ -116,12 +126,13 @@ class RestApi(Construct):
                 authorization_type=apigateway.AuthorizationType.CUSTOM,
                 api_key_required=True,
             )
-            explain(made, "callers are systems with API keys: the API has a Lambda authorizer", "COG4")
+            explain(made, "a Lambda authorizer accepts API keys and tokens of any OpenID Connect issuer", "COG4")
         explain(self.api, "each function validates its request and answers errors as problem+json", "APIG2")
 
     def _errors(self) -> None:
         """Format the gateway's own errors as problem+json, like the errors of the functions."""
-        for kind in (apigateway.ResponseType.DEFAULT_4_XX, apigateway.ResponseType.DEFAULT_5_XX):
+        kinds = apigateway.ResponseType
+        for kind in (kinds.DEFAULT_4_XX, kinds.DEFAULT_5_XX, kinds.ACCESS_DENIED):
             self.api.add_gateway_response(
                 f"problem-{kind.response_type}",
                 type=kind,
@@ -130,17 +141,24 @@ class RestApi(Construct):
                     ' "instance": "$context.requestId"}'
                 },
                 response_headers={"Content-Type": f"'{_PROBLEM}'"},
+                # The authorizer denies requests without a valid credential; functions refuse those without permission.
+                status_code="401" if kind.response_type == "ACCESS_DENIED" else None,
             )
 
     def _usage_plan(self, environment: Environment) -> None:
         config = environment.api
-        self.api.add_usage_plan(
+        plan = self.api.add_usage_plan(
             "plan",
             name=environment.prefix,
             throttle=apigateway.ThrottleSettings(rate_limit=config.rate, burst_limit=config.burst),
             quota=apigateway.QuotaSettings(limit=config.requests_a_day, period=apigateway.Period.DAY),
             api_stages=[apigateway.UsagePlanPerApiStage(api=self.api, stage=self.api.deployment_stage)],
         )
+        if config.people is not None:
+            # The value is no secret: only the authorizer names the key of a request, and it accepts none like this.
+            plan.add_api_key(
+                apigateway.ApiKey(self, "people", description="requests of people", value=people_key(environment))
+            )
 
     def _firewall(self, environment: Environment) -> None:
         def visibility(name: str) -> waf.CfnWebACL.VisibilityConfigProperty:

@@ -10,7 +10,7 @@ from infra.cdk.config import Environment
 from infra.cdk.profiles import API_KEYS
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
-from infra.cdk.resources.rest_api import RestApi
+from infra.cdk.resources.rest_api import RestApi, people_key
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
@@ -48,13 +48,24 @@ class ApiStack(Stack):
             "digests of API keys: a key's owner replaces it; the old digest stays until then",
             "SMG4",
         )
-        table = data.tables[API_KEYS]
+        table, people = data.tables[API_KEYS], environment.api.people
+        of_people = (
+            {}
+            if people is None
+            else {
+                "OIDC_ISSUER": people.issuer,
+                "OIDC_AUDIENCE": people.audience,
+                "OIDC_KEYS_URL": people.keys_url,
+                "PEOPLE_USAGE_KEY": people_key(environment),
+            }
+        )
         self.authorizer = Handler(
             self,
             module="authorizer",
             environment=environment,
             key=base.key,
-            variables={"KEYS_SECRET_ARN": keys.secret_arn, "API_KEYS_TABLE": table.table_name},
+            variables={"KEYS_SECRET_ARN": keys.secret_arn, "API_KEYS_TABLE": table.table_name, **of_people},
+            library=None if people is None else "access_tokens",
             statements=[
                 iam.PolicyStatement(actions=["dynamodb:GetItem", "dynamodb:UpdateItem"], resources=[table.table_arn]),
                 iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[keys.secret_arn]),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.packaging.build import Built, build
-from infra.packaging.contents import Contents, all_contents
+from infra.packaging.contents import Contents, all_contents, library_contents
 
 CONTENTS = {each.name: each for each in all_contents()}
 HERE = f"{platform.machine()}-manylinux_2_28"
@@ -38,7 +38,7 @@ assert not {each for each in compiled if each.startswith(folder)}, compiled
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     folder = tmp_path_factory.mktemp("packages")
-    return {each.name: each for each in build(list(CONTENTS.values()), folder, platform=HERE)}
+    return {each.name: each for each in build([*CONTENTS.values(), *library_contents()], folder, platform=HERE)}
 
 
 @pytest.mark.parametrize("name", sorted(CONTENTS))
@@ -55,6 +55,35 @@ def test_a_handler_is_imported_from_its_package_alone(name: str, packages: dict[
         timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_access_tokens_are_read_from_their_package_alone(packages: dict[str, Built], tmp_path: Path) -> None:
+    """The library of the API's authorizer verifies signatures with the modules of its package."""
+    with zipfile.ZipFile(packages["access_tokens"].path) as archive:
+        archive.extractall(tmp_path)
+    code = """import json, sys
+sys.path[:] = [sys.argv[1]] + [path for path in sys.path if path and "site-packages" not in path]
+from masscomm.clock import FixedClock
+from masscomm.http.access_tokens import AccessTokens, InvalidToken, Issuer, SigningKeys
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+key, clock = ec.generate_private_key(ec.SECP256R1()), FixedClock()
+public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())) | {"kid": "k"}
+issuer = Issuer(issuer="https://i.example", audience="a", keys_url="https://i.example/keys")
+keys = SigningKeys(url="", clock=clock, fetch=lambda _: json.dumps({"keys": [public]}).encode())
+now = clock.now_ms() // 1000
+claims = {"iss": issuer.issuer, "aud": "a", "sub": "s", "iat": now, "exp": now + 60, "clubs": [1], "roles": ["viewer"]}
+token = jwt.encode(claims, key, "ES256", headers={"kid": "k"})
+print(AccessTokens(issuer=issuer, keys=keys, clock=clock).context(token)["principalId"])"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(tmp_path)],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("person:s\n", "")
 
 
 def test_package_brings_time_zones_for_machines_without(packages: dict[str, Built], tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def serving() -> Iterator[str]:
         invoke=invoke,
         ready=lambda: {"ready": True},
         status=dict,
-        authorize=lambda key: {"all_clubs": "true"} if key == KEY else None,
+        authorize=lambda headers: {"all_clubs": "true"} if headers.get("x-api-key") == KEY else None,
     )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

@@ -617,6 +617,45 @@ def test_each_route_needs_authorisation_and_an_api_key(environment: SynthesisedE
     assert stage.properties["TracingEnabled"] is True
 
 
+def test_people_are_authorized_where_an_issuer_is_set(environment: SynthesisedEnvironment) -> None:
+    """With an issuer each request invokes the authorizer: an identity source would have to be in every request."""
+    people = ENVIRONMENTS[environment.name].api.people
+    (authorizer,) = environment.resources("AWS::ApiGateway::Authorizer")
+    (function,) = (
+        each
+        for each in environment.resources("AWS::Lambda::Function")
+        if each.properties.get("FunctionName") == f"masscomm-{environment.name}-authorizer"
+    )
+    variables = function.properties["Environment"]["Variables"]
+    keys = list(environment.resources("AWS::ApiGateway::ApiKey"))
+    if people is None:
+        assert authorizer.properties["AuthorizerResultTtlInSeconds"] == 60
+        assert authorizer.properties["IdentitySource"] == "method.request.header.x-api-key"
+        assert not keys
+        assert "OIDC_ISSUER" not in variables
+        return
+    assert authorizer.properties["AuthorizerResultTtlInSeconds"] == 0
+    assert not authorizer.properties.get("IdentitySource")
+    assert variables["OIDC_ISSUER"] == people.issuer
+    assert variables["OIDC_AUDIENCE"] == people.audience
+    assert variables["OIDC_KEYS_URL"] == people.keys_url
+    (key,) = keys
+    assert key.properties["Value"] == variables["PEOPLE_USAGE_KEY"]
+    assert 20 <= len(key.properties["Value"]) <= 128, "API Gateway's limits"
+    (in_plan,) = environment.resources("AWS::ApiGateway::UsagePlanKey")
+    assert in_plan.properties["KeyType"] == "API_KEY"
+
+
+def test_a_denied_credential_is_answered_with_401(environment: SynthesisedEnvironment) -> None:
+    statuses = {
+        each.properties["ResponseType"]: each.properties.get("StatusCode")
+        for each in environment.resources("AWS::ApiGateway::GatewayResponse")
+    }
+    assert statuses == {"DEFAULT_4XX": None, "DEFAULT_5XX": None, "ACCESS_DENIED": "401"}
+    (stage,) = environment.resources("AWS::ApiGateway::Stage")
+    assert json.loads(stage.properties["AccessLogSetting"]["Format"])["principal"] == "$context.authorizer.principalId"
+
+
 # --- change data capture and the job ----------------------------------------------------------------------------------
 
 

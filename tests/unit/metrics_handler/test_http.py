@@ -198,11 +198,12 @@ def test_too_many_open_polls_are_429_with_retry_after(api: Api) -> None:
 @pytest.mark.parametrize(
     ("context", "caller"),
     [
-        ({"identity": {"apiKeyId": "k1"}, "authorizer": {"principalId": "p"}}, "k1"),
+        ({"identity": {"apiKeyId": "k1"}, "authorizer": {"principalId": "p"}}, "p"),
+        ({"identity": {"apiKeyId": "k1"}, "authorizer": {}}, "k1"),
         ({"identity": {"apiKeyId": None}, "authorizer": {"principalId": "p"}}, "p"),
         ({"identity": None, "authorizer": None}, ""),
         (None, ""),
     ],
 )
-def test_a_caller_is_its_key_else_its_principal(context: object, caller: str) -> None:
+def test_a_caller_is_its_principal_else_its_key(context: object, caller: str) -> None:
     assert Request({"requestContext": context}, lambda: 0.0).caller == caller

@@ -1,6 +1,6 @@
 """The libraries in each function's package; other libraries would make cold starts slower."""
 
-from infra.packaging.contents import Contents, all_contents
+from infra.packaging.contents import Contents, all_contents, library_contents
 
 # botocore and urllib3 fetch the role's credentials (masscomm.aws.authentication).
 _EVERY = {"aws-lambda-powertools", "botocore", "orjson", "pyyaml", "urllib3"}
@@ -28,6 +28,12 @@ def _contents() -> dict[str, Contents]:
 
 def test_packages_import_exactly_the_listed_distributions() -> None:
     assert {name: set(each.direct) for name, each in _contents().items()} == DIRECT
+
+
+def test_library_of_the_authorizer_is_small() -> None:
+    (library,) = library_contents()
+    assert library.direct == {"cryptography", "pyjwt", "urllib3"}
+    assert not any(module.startswith("functions") for module in library.modules)
 
 
 def test_function_on_the_hot_path_contains_no_sdk() -> None:

@@ -95,7 +95,7 @@ async def test_gateway_serves_prometheus_metrics(tmp_path: Path) -> None:
         invoke=never,
         ready=lambda: {"ready": True},
         status=dict,
-        authorize=lambda _key: None,
+        authorize=lambda _headers: None,
         metrics=lambda: (exposition(lines, lambda: STATUS), CONTENT_TYPE),
     )
     await gateway.start(0)
