@@ -9,7 +9,7 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from functions.metrics_handler.http.request import CSV, Request, uncached
+from functions.metrics_handler.http.request import CSV, Request
 from functions.metrics_handler.routes.audit import AuditRoute
 from functions.metrics_handler.routes.cancel import CancelRoute
 from functions.metrics_handler.routes.controllable import Control
@@ -30,7 +30,7 @@ from masscomm.aws.authentication import database_url
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import rest
 from masscomm.http.rate_limits import RateLimiter
-from masscomm.http.rest import JSON, Response
+from masscomm.http.rest import JSON, Response, uncached
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed

@@ -175,6 +175,10 @@ class Api:
         """Register a PATCH route. It is called with the request, and with the path's `{names}` as keywords."""
         return self._route("PATCH", path)
 
+    def delete[R: Route](self, path: str) -> Callable[[R], R]:
+        """Register a DELETE route. It is called with the request, and with the path's `{names}` as keywords."""
+        return self._route("DELETE", path)
+
     @property
     def routes(self) -> Mapping[tuple[str, str], Route]:
         return self._routes
@@ -238,6 +242,11 @@ class Api:
             return route
 
         return routed
+
+
+def uncached(body: Mapping[str, Any], status: int = 200) -> Response:
+    """Return a JSON response that must not be cached."""
+    return Response(status, JSON, json.dumps(body), {"Cache-Control": "no-store"})
 
 
 def problem_response(problem: Problem) -> Response:

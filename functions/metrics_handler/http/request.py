@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from functions.metrics_handler.http.accept import chosen
 from functions.metrics_handler.http.csv import csv_rows
 from masscomm.http import rest
-from masscomm.http.problem import Problem
+from masscomm.http.accept import negotiated
 from masscomm.http.rest import JSON, Response
 from masscomm.http.tenant import Clubs
 
@@ -47,9 +46,7 @@ class Request:
         """Return the converted HTTP request. Raises Problem with status 406 if the caller accepts no offered media
         type.
         """
-        media_type = chosen(request.header("accept"), offered)
-        if media_type is None:
-            raise Problem(406, f"This resource is available as {' or '.join(offered)}.")
+        media_type = negotiated(request.header("accept"), *offered)
         none_match = request.header("if-none-match") or ""
         return cls(request.parameters, request.clubs, media_type, none_match)
 
@@ -78,11 +75,6 @@ class Request:
         digest = hashlib.sha256(json.dumps([self.media_type, still]).encode()).hexdigest()
         # The ETag is weak: responses with the same ETag have equal counts but different times.
         return f'W/"{digest[:32]}"'
-
-
-def uncached(body: Mapping[str, Any]) -> Response:
-    """Return a response with status 200 that must not be cached."""
-    return Response(200, JSON, json.dumps(body), {"Cache-Control": "no-store"})
 
 
 def _text(value: object) -> str:

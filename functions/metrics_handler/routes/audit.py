@@ -15,9 +15,9 @@ from typing import TypedDict
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import cursor_problem, decode_cursor, encode_cursor
 from functions.metrics_handler.http.parameters import Reader, rfc3339
-from functions.metrics_handler.http.tenant import seen
 from masscomm.clock import Clock
 from masscomm.domain.audit import AuditEntry
+from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.audit_log import AuditLog, AuditQuery
 

@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.routes.send import is_complete, not_found, published
 from functions.metrics_handler.store.port import MetricsStore, SendTotals
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, audit_entry
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.json_reader import InvalidJson, read_json
 from masscomm.observability import logs
 from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.delayed_records import ControlledSend, DelayStore
@@ -87,21 +85,6 @@ class Control:
     def check_not_cancelled(self, control: SendControl) -> None:
         if control.is_cancelled(self.clock.now_ms()):
             raise Problem(409, "The send is cancelled.")
-
-
-def read_fields(content: str | None) -> Any:
-    """Return the JSON value of a body; {} if it is empty. Raises Problem with status 400."""
-    try:
-        return read_json(content) if content and content.strip() else {}
-    except InvalidJson as error:
-        problem = "must be a JSON object"
-        raise Problem(400, f"the body is not JSON: {error}", errors=[FieldError("", problem)]) from error
-
-
-def check_empty(content: str | None) -> None:
-    """Check that a request has no fields. Raises Problem with status 400."""
-    if read_fields(content) != {}:
-        raise Problem(400, "The request has no fields.", errors=[FieldError("", "must be empty, or {}")])
 
 
 def time_of(moment_ms: int) -> str:

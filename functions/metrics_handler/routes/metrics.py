@@ -31,7 +31,6 @@ from zoneinfo import ZoneInfo
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import checked_text, cursor_problem, decode_cursor, encode_cursor
 from functions.metrics_handler.http.parameters import Reader, rfc3339
-from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.store.buckets import Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
 from functions.metrics_handler.store.port import (
     Bounds,
@@ -47,6 +46,7 @@ from functions.metrics_handler.store.port import (
 from masscomm.clock import Clock
 from masscomm.domain.grains import EVERY_GRAIN, Grain
 from masscomm.http.problem import Problem
+from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT = 1_000

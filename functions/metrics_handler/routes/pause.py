@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict
 
-from functions.metrics_handler.routes.controllable import Control, check_empty, time_of
+from functions.metrics_handler.routes.controllable import Control, time_of
 from masscomm.domain.audit import Action
+from masscomm.http.body import check_empty
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs

@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import Literal, TypedDict
 
 from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.routes.controllable import Control, read_fields, time_of
+from functions.metrics_handler.routes.controllable import Control, time_of
 from masscomm.domain.audit import Action
 from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
 from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
+from masscomm.http.body import read_fields
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs

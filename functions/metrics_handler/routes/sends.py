@@ -18,9 +18,9 @@ from typing import TypedDict
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import continued, cursor_after
 from functions.metrics_handler.http.parameters import Reader, rfc3339
-from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.store.port import MetricsStore, SendListKey, SendListQuery, SendRow, SendStatus
 from masscomm.clock import Clock
+from masscomm.http.requested_clubs import seen
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
 

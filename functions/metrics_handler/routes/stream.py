@@ -24,7 +24,6 @@ from typing import TypedDict
 
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.parameters import Reader, rfc3339
-from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMETERS
 from functions.metrics_handler.routes.metrics import MetricsBody, MetricsRoute, parse_query
 from functions.metrics_handler.store.buckets import floor
@@ -35,6 +34,7 @@ from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import STREAM_POLL_S, STREAM_RESERVE_S, STREAM_RETRY_AFTER_S, STREAM_WAIT_S
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem
+from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED

@@ -18,13 +18,13 @@ from typing import Literal, TypedDict, cast
 
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.parameters import Reader, rfc3339
-from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import is_complete, too_much
 from functions.metrics_handler.store.buckets import floor
 from functions.metrics_handler.store.port import Dimension, MetricsQuery, MetricsStore, TooMuch
 from masscomm.clock import Clock
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import REQUESTED, TRENDING_WINDOW_MIN
+from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 
 DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = TRENDING_WINDOW_MIN, 1_440

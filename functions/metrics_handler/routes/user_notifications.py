@@ -20,12 +20,12 @@ from typing import TypedDict
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import continued, cursor_after
 from functions.metrics_handler.http.parameters import Reader, rfc3339
-from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import is_complete
 from functions.metrics_handler.store.port import LogKey, LogQuery, MetricsStore
 from masscomm.clock import Clock
 from masscomm.domain.statuses import read_reason
 from masscomm.http.problem import FieldError, Problem
+from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000

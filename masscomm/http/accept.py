@@ -6,6 +6,8 @@ acceptable".
 
 from collections.abc import Sequence
 
+from masscomm.http.problem import Problem
+
 
 def chosen(accept: str | None, offered: Sequence[str]) -> str | None:
     """Return the offered type with the highest weight; None if no type is acceptable.
@@ -20,6 +22,14 @@ def chosen(accept: str | None, offered: Sequence[str]) -> str | None:
     weights = {media_type: _weight(media_type, ranges) for media_type in offered}
     best = max(offered, key=lambda media_type: weights[media_type])
     return best if weights[best] > 0 else None
+
+
+def negotiated(accept: str | None, *offered: str) -> str:
+    """Return the media type of a response. Raises Problem with status 406 if the caller accepts no offered one."""
+    media_type = chosen(accept, offered)
+    if media_type is None:
+        raise Problem(406, f"This resource is available as {' or '.join(offered)}.")
+    return media_type
 
 
 def _range(part: str) -> tuple[str, float] | None:

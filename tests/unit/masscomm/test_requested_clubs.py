@@ -2,8 +2,8 @@
 
 import pytest
 
-from functions.metrics_handler.http.tenant import seen
 from masscomm.http.problem import Problem
+from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import ALL_CLUBS, NO_CLUBS, Clubs
 
 

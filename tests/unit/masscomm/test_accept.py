@@ -1,6 +1,6 @@
 import pytest
 
-from functions.metrics_handler.http.accept import chosen
+from masscomm.http.accept import chosen
 
 OFFERED = ("application/json", "text/csv")
 

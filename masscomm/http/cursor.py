@@ -1,0 +1,57 @@
+"""Cursors of paginated responses: the sort key of a page's last row, and the fingerprint of the query. A cursor is
+opaque to callers, and invalid for any other query.
+
+A cursor is base64url over a JSON array of the fingerprint and the parts of the key. It is not signed: a forged cursor
+returns only rows that the query returns anyway.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from typing import Any
+
+from masscomm.http.parameters import Reader
+from masscomm.http.problem import Problem
+
+_MAX_LENGTH = 8_000
+
+
+def encode_cursor(query: object, *key: object) -> str:
+    """Return the cursor of the page that begins after a key.
+
+    Args:
+        query: The query without its position and limit. It must have the same repr on every page.
+        key: The parts of the sort key, as JSON values.
+    """
+    text = json.dumps([_fingerprint(query), *key], separators=(",", ":"), ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+def decode_cursor(cursor: str, query: object) -> list[Any]:
+    """Return the parts of the key in a cursor; the caller checks their types and ranges.
+
+    Raises:
+        ValueError: The text is not a cursor of this query.
+    """
+    if len(cursor) > _MAX_LENGTH:
+        raise ValueError("too long")
+    try:
+        text = base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        parts = json.loads(text)
+    except (binascii.Error, RecursionError) as error:
+        raise ValueError("not a cursor") from error
+    match parts:
+        case [str() as fingerprint, *key] if fingerprint == _fingerprint(query):
+            return key
+        case _:
+            raise ValueError("not this query's")
+
+
+def cursor_problem(read: Reader) -> Problem:
+    read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
+    return read.problem()
+
+
+def _fingerprint(query: object) -> str:
+    return hashlib.sha256(repr(query).encode()).hexdigest()[:16]
