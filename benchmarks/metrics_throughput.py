@@ -3,8 +3,8 @@
 The benchmark needs `make setup`. It starts and stops its own broker, registry and database, and measures in one run on
 one machine:
 
-  ours           the metrics job's own batches: Kafka, decoding, three grains, the job's default views, totals by send,
-                 stored record ids, one transaction per batch
+  ours           the metrics job's own batches: Kafka, decoding, three grains, totals by send, stored record ids,
+                 one transaction per batch
   with archive   the same, and every record is archived
   three          the usual design of three stateful streaming queries, one groupBy per grain, upserted by foreachBatch,
                  without protection against redeliveries, totals by send, and views

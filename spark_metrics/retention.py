@@ -24,7 +24,7 @@ from masscomm.errors import MasscommError, Stop
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.database import connect
-from spark_metrics.settings import Settings, view_names
+from spark_metrics.settings import view_names
 from spark_metrics.views import View, load_views
 
 _log = logging.getLogger("spark_metrics.retention")
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         url = environ.get("METRICS_DATABASE_URL")
         if not url:
             raise Stop("METRICS_DATABASE_URL is not set")
-        views = load_views(view_names(environ.get("SPARK_VIEWS") or ",".join(Settings.views)))
+        views = load_views(view_names(environ.get("SPARK_VIEWS", "")))
         with connect(url, "spark_metrics retention") as connection:
             connection.execute(_LOCK_TIMEOUT)
             now = datetime.now(UTC)

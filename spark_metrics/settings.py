@@ -34,7 +34,7 @@ class Settings:
         grace_s: The minimum time between the end of a bucket and its completeness.
         redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted.
         views: Further tables, each as module:VARIABLE of a spark_metrics.views.View. SPARK_VIEWS separates them by
-            commas; `none` means no view.
+            commas; `none` means no view, as does the variable's absence.
         recipient_log: Whether a row per recipient is stored (spark_metrics.recipient_log).
         archive_dir: The folder or URL (s3://…) of the archive; empty: no archive.
         ready_file: A file that is written when the query runs.
@@ -51,7 +51,7 @@ class Settings:
     far_future_s: int = FAR_FUTURE_MS // 1000
     grace_s: int = 30
     redelivery_window_s: int = 7 * 86_400
-    views: tuple[str, ...] = ("spark_metrics.trending:TRENDING",)
+    views: tuple[str, ...] = ()
     recipient_log: bool = False
     archive_dir: str = ""
     master: str = "local[2]"
@@ -63,7 +63,9 @@ class Settings:
 
 def view_names(text: str) -> tuple[str, ...]:
     """Return the names in SPARK_VIEWS, which commas separate; no names for `none`."""
-    return tuple(name.strip() for name in text.split(",")) if text != "none" else ()
+    names = [name.strip() for name in text.split(",")] if text not in ("", "none") else []
+    # Earlier versions maintained this view; the metrics API now sums the minutes instead.
+    return tuple(name for name in names if name != "spark_metrics.trending:TRENDING")
 
 
 def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -98,7 +100,7 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         far_future_s=number("SPARK_FAR_FUTURE_S", Settings.far_future_s),
         grace_s=number("SPARK_GRACE_S", Settings.grace_s),
         redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),
-        views=view_names(text("SPARK_VIEWS", ",".join(Settings.views))),
+        views=view_names(text("SPARK_VIEWS", "none")),
         recipient_log=text("SPARK_RECIPIENT_LOG", "false").lower() == "true",
         archive_dir=text("SPARK_ARCHIVE_DIR", ""),
         master=text("SPARK_MASTER", Settings.master),

@@ -11,6 +11,3 @@ QUEUED = Status.QUEUED.value  # Counts notifications that are written for delive
 
 # The other measures are the statuses of the outcome records.
 MEASURES = (REQUESTED, DUPLICATE, *(status.value for status in Status))
-
-# The length of a window of the view `trending` in minutes. The windows are precomputed; one ends with each minute.
-TRENDING_WINDOW_MIN = 15

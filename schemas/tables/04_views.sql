@@ -8,17 +8,9 @@ create table if not exists stream_views (
     kept_since timestamptz not null default '-infinity'
 );
 
--- bucket       the end of a window of 15 minutes; there is one a minute
--- count_total  notifications of these 15 minutes
-create table if not exists trending (
-    bucket      timestamptz not null,
-    club_id     bigint      not null,
-    type        text        not null,
-    channel     text        not null,
-    measure     text        not null,
-    count_total bigint      not null,
-    primary key (bucket, club_id, type, channel, measure)
-);
+-- Earlier versions maintained the windows of the trends; they are summed from counts_minute when they are requested.
+delete from stream_views where view = 'trending';
+drop table if exists trending;
 
 -- A batch's staged rows of all views; row: an object of the view's columns.
 create unlogged table if not exists staging_views (

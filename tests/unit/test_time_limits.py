@@ -24,7 +24,6 @@ OF_ONE_MODULE = {
     # These are limits of formats and calendars.
     "masscomm/cdc/change_events.py": {"_LAST_MS"},
     "masscomm/domain/limits.py": {"FAR_FUTURE_MS", "END_OF_TIME_MS", "MAX_AHEAD_MS"},
-    "masscomm/domain/measures.py": {"TRENDING_WINDOW_MIN"},
     "masscomm/domain/quiet_hours.py": {"_QUARTER_MS"},
     "masscomm/domain/suppressions.py": {"DAY_MS"},
     "masscomm/stores/delayed_records.py": {"MINUTE_MS"},

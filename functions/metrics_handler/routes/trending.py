@@ -6,9 +6,8 @@ measure      the measure to compare, by default requested
 top          the maximum number of rows, by default 10
 club_id, type, channel   filters, each with any number of values
 
-A window of whole quarters of an hour is read from the view `trending`, any other window from the minutes; the counts
-are the same. Each row has count_total of the window, and in `before` the count of the previous window. Equal rows are
-ordered by name.
+The counts are the sums of counts_minute. Each row has count_total of the window, and in `before` the count of the
+previous window. Equal rows are ordered by name.
 """
 
 from collections.abc import Mapping
@@ -23,11 +22,11 @@ from functions.metrics_handler.store.buckets import floor
 from functions.metrics_handler.store.port import Dimension, MetricsQuery, MetricsStore, TooMuch
 from masscomm.clock import Clock
 from masscomm.domain.grains import Grain
-from masscomm.domain.measures import REQUESTED, TRENDING_WINDOW_MIN
+from masscomm.domain.measures import REQUESTED
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 
-DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = TRENDING_WINDOW_MIN, 1_440
+DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = 15, 1_440
 DEFAULT_TOP, MAX_TOP = 10, 100
 
 PARAMETERS = ("by", "window", "measure", "top", "club_id", "type", "channel")

@@ -38,7 +38,6 @@ from functions.metrics_handler.store.port import (
     check_filled,
     check_read,
 )
-from masscomm.domain.measures import TRENDING_WINDOW_MIN
 from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
 from masscomm.domain.time_limits import METRICS_CONNECT_S, METRICS_RECONNECT_S, METRICS_STATEMENT_S
 from masscomm.errors import Retry
@@ -107,12 +106,8 @@ class PostgresMetricsStore:
         values = statements.values_of(query, self._bounds) | {"middle": middle, "top": query.limit}
         with self._connection() as connection:
             watermark, grace = _watermark(connection)
-            rows_read, statement = statements.rows_read(query), statements.trends(query)
-            if _in_windows(query, middle) and connection.execute(_WINDOWS_KEPT, values).fetchone() == (True,):
-                values |= {"within": _window_ends(middle, query.end), "before": _window_ends(query.start, middle)}
-                rows_read, statement = statements.window_rows_read(query), statements.window_trends(query)
-            check_read(_number(connection, rows_read, values), self._bounds)
-            rows = connection.execute(statement, values).fetchall()
+            check_read(_number(connection, statements.rows_read(query), values), self._bounds)
+            rows = connection.execute(statements.trends(query), values).fetchall()
         return Trends([Trend(value, int(within), int(before)) for value, within, before in rows], watermark, grace)
 
     def position(self) -> StreamPosition:
@@ -263,27 +258,6 @@ class PostgresMetricsStore:
             raise Retry(f"the metrics database does not answer: {type(error).__name__}") from error
         except psycopg.errors.UndefinedTable as error:
             raise Retry("the metrics database has no tables yet") from error
-
-
-_WINDOW = timedelta(minutes=TRENDING_WINDOW_MIN)
-
-# Whether the view `trending` still has the whole time span. A record may have a timestamp up to a day after it is
-# counted.
-_WINDOWS_KEPT = """
-select exists (
-    select from stream_views
-    where view = 'trending' and since + interval '1 day' <= %(start)s and kept_since <= %(start)s
-)
-"""
-
-
-def _in_windows(query: MetricsQuery, middle: datetime) -> bool:
-    """Return whether both halves of the query consist of whole windows of the view `trending`."""
-    return not (middle - query.start) % _WINDOW and not (query.end - middle) % _WINDOW
-
-
-def _window_ends(start: datetime, end: datetime) -> list[datetime]:
-    return [end - n * _WINDOW for n in range((end - start) // _WINDOW)]
 
 
 def _number(connection: _Connection, statement: Composed, values: dict[str, Any]) -> int:

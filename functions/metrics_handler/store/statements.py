@@ -100,33 +100,6 @@ def trends(query: MetricsQuery) -> Composed:
     )
 
 
-def window_rows_read(query: MetricsQuery) -> Composed:
-    """Return a statement that counts the rows of the view `trending` a query reads, up to one more than the bound."""
-    return SQL("select count(*) from (select from trending where {} limit %(read_bound)s) as matching").format(
-        _window_conditions(query)
-    )
-
-
-def window_trends(query: MetricsQuery) -> Composed:
-    """Return the statement of `trends` over the view `trending`. `within` and `before` are the ends of its windows."""
-    return SQL(
-        "select {name}, sum(count_total) filter (where bucket = any(%(within)s)) as within,"
-        " coalesce(sum(count_total) filter (where bucket = any(%(before)s)), 0) as before"
-        " from trending where {conditions} group by {name} having bool_or(bucket = any(%(within)s))"
-        " order by within desc, {sorted} limit %(top)s"
-    ).format(
-        name=_names(query),
-        conditions=_window_conditions(query),
-        sorted=SQL(", ").join(map(_sorted, query.dimensions)),
-    )
-
-
-def _window_conditions(query: MetricsQuery) -> Composable:
-    return SQL(" and ").join(
-        [SQL("bucket = any(%(within)s::timestamptz[] || %(before)s::timestamptz[])"), *_filters(query)]
-    )
-
-
 def _conditions(query: MetricsQuery) -> Composable:
     return SQL(" and ").join([SQL("bucket >= %(start)s and bucket < %(end)s"), *_filters(query)])
 

@@ -90,12 +90,6 @@ def fill(url: str) -> None:
                 f"insert into counts_{row.granularity} values (%s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
                 [row.bucket, row.club_id, row.type, row.channel, row.measure, row.count_total],
             )
-        connection.execute(
-            "insert into trending"
-            " select bucket + n * interval '1 minute', club_id, type, channel, measure, sum(count_total)"
-            " from counts_minute, generate_series(1, 15) as n group by 1, 2, 3, 4, 5"
-        )
-        connection.execute("insert into stream_views values ('trending', '-infinity')")
         connection.execute("insert into sends values ('s', 7, 'news', %s, 2, 1)", [NOON])
         for channel, totals in SEND.channels.items():
             values = [channel, totals.requested, totals.duplicates, totals.queued]
@@ -304,26 +298,6 @@ def test_trends_of_any_window_are_sums_of_its_minutes(store: MetricsStore, windo
     before = counted(query.start, middle)
     expected = [Trend(name, n, before.get(name, 0)) for name, n in counted(middle, end).items()]
     assert sorted(store.trends(query, middle).rows, key=str) == sorted(expected, key=str)
-
-
-def test_windows_are_read_where_the_view_has_them(postgres: StackConfig) -> None:
-    start = NOON - 30 * MINUTE
-    query = a_query(dimensions=(Dimension.TYPE,), start=start, end=NOON)
-    with metrics_database(postgres) as url, psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("insert into trending values (%s, 1, 'from the view', 'push', 'sent', 3)", [NOON])
-        with connection_pool(url) as pool:
-            store = PostgresMetricsStore(pool)
-            for since, kept_since, rows in [
-                (None, None, []),
-                ("-infinity", "-infinity", [Trend("from the view", 3, 0)]),
-                (start - timedelta(days=1), start, [Trend("from the view", 3, 0)]),
-                (start - timedelta(hours=23), start, []),
-                ("-infinity", start + MINUTE, []),
-            ]:
-                connection.execute("delete from stream_views")
-                if since:
-                    connection.execute("insert into stream_views values ('trending', %s, %s)", [since, kept_since])
-                assert store.trends(query, NOON - 15 * MINUTE).rows == rows
 
 
 def test_position_is_the_last_counted_batch(store: MetricsStore) -> None:

@@ -251,7 +251,7 @@ def test_erased_user_is_in_no_file_and_counts_stay(
     connection = stream.sink.connected()
 
     def counts() -> list[Any]:
-        tables = ("counts_minute", "counts_day", "sends", "send_channels", "send_totals", "send_states", "trending")
+        tables = ("counts_minute", "counts_day", "sends", "send_channels", "send_totals", "send_states")
         return [connection.execute(f"select * from {table} order by 1, 2, 3, 4").fetchall() for table in tables]  # noqa: S608
 
     before = counts()

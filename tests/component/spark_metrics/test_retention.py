@@ -9,8 +9,8 @@ import pytest
 from spark_metrics import recipient_log
 from spark_metrics.retention import delete_buckets, delete_quarantined, drop_recipients, main
 from spark_metrics.sink import PostgresSink
-from spark_metrics.trending import TRENDING
 from spark_metrics.views import kept_since
+from tests.support.spark.club_days import CLUB_DAYS, TABLE
 
 TODAY = datetime.now(UTC).date()
 NOW = datetime.now(UTC)
@@ -21,7 +21,9 @@ type Connection = psycopg.Connection[tuple[object, ...]]
 
 @pytest.fixture
 def connection(database: str) -> Iterator[Connection]:
-    sink = PostgresSink(database, views=[TRENDING], recipients=True)
+    with psycopg.connect(database) as connection:
+        connection.execute(TABLE)
+    sink = PostgresSink(database, views=[CLUB_DAYS], recipients=True)
     sink.take_over()
     sink.close()
     with psycopg.connect(database, autocommit=True) as connection:
@@ -72,14 +74,14 @@ def test_next_run_finishes_an_interrupted_one(connection: Connection, database: 
 
 
 def test_view_buckets_are_deleted_by_whole_days(connection: Connection) -> None:
-    assert TRENDING.keep is not None
-    first = (NOW - TRENDING.keep).replace(hour=0, minute=0, second=0, microsecond=0)
+    assert CLUB_DAYS.keep is not None
+    first = (NOW - CLUB_DAYS.keep).replace(hour=0, minute=0, second=0, microsecond=0)
     for bucket in (first - timedelta(minutes=1), first, NOW):
-        connection.execute("insert into trending values (%s, 1, 'news', 'push', 'sent', 1)", [bucket])
-    assert delete_buckets(connection, TRENDING, NOW) == 1
-    assert kept_since(connection) == {"trending": first}
-    assert delete_buckets(connection, TRENDING, NOW - DAY) == 0
-    assert kept_since(connection) == {"trending": first}
+        connection.execute("insert into club_days values (%s, 1, 1)", [bucket])
+    assert delete_buckets(connection, CLUB_DAYS, NOW) == 1
+    assert kept_since(connection) == {"club_days": first}
+    assert delete_buckets(connection, CLUB_DAYS, NOW - DAY) == 0
+    assert kept_since(connection) == {"club_days": first}
 
 
 def test_quarantined_positions_beyond_the_days_are_deleted(connection: Connection) -> None:

@@ -105,6 +105,15 @@ def test_rows_of_the_old_shape_are_staged_again(connection: psycopg.Connection[A
     assert contents(connection, "select ids from staging_ids") == []
 
 
+def test_windows_of_trends_are_dropped(connection: psycopg.Connection[Any], database: str) -> None:
+    """Earlier versions maintained them, and their API read them only while stream_views listed them."""
+    connection.execute("create table trending (bucket timestamptz primary key, count_total bigint)")
+    connection.execute("insert into stream_views values ('trending', now()), ('recipient_log', now())")
+    apply_sql(database, FILES)
+    assert contents(connection, "select to_regclass('trending')") == [(None,)]
+    assert contents(connection, "select view from stream_views") == [("recipient_log",)]
+
+
 def test_applying_the_tables_again_changes_nothing(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("insert into counted_batches values ('send', now(), %s)", [uuid4().bytes])
