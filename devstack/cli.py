@@ -136,9 +136,7 @@ def up(
         console.print(f"Its key:    in {config.api_key_file}", soft_wrap=True)
         console.print(f"Try first:  .venv/bin/{FIRST_COMMAND}", soft_wrap=True)
         console.print("Read on:    docs/quick-start.md")
-        # A browser does not send the part behind the # to a server. It is left out of log files.
-        key = f"#key={config.api_key}" if console.is_terminal else ""
-        console.print(f"The console: {config.gateway_url}/{key}", soft_wrap=True)
+        console.print(f"The console: {config.gateway_url}/", soft_wrap=True)
         _stay(stack)
     except Interrupted as reason:
         console.print(f"\n{reason}: stopping …")

@@ -139,6 +139,7 @@ class Gateway:
             Lambda.
         max_in_flight: The maximum number of concurrent requests; further requests are throttled.
         console: The folder of the built console, which is served at `/`; None: there is no console.
+        further: Further routes of the server, such as those of a development issuer (emulators/sign_in.py).
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class Gateway:
         timeout_s: float = INTEGRATION_TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
         console: Path | None = None,
+        further: Iterable[web.RouteDef] = (),
     ) -> None:
         self._routes = sorted(routes, key=lambda route: route.weight)
         self._invoke = invoke
@@ -163,6 +165,7 @@ class Gateway:
         self._timeout_s = timeout_s
         self._max_in_flight = max_in_flight
         self._console = console
+        self._further = list(further)
         self._in_flight = 0
         self._running: set[asyncio.Task[InvocationResponse]] = set()
         self._runner: web.AppRunner | None = None
@@ -178,6 +181,7 @@ class Gateway:
         if DOCUMENT.exists():
             application.router.add_get("/openapi.json", self._serve_document)
             application.router.add_get("/-/api", self._serve_page)
+        application.router.add_routes(self._further)
         if self._metrics is not None:
             application.router.add_get("/metrics", partial(self._serve_metrics, self._metrics))
         if self._console is not None:

@@ -16,7 +16,8 @@ The configuration is a JSON file:
                         share of a processor of its own
     development_key     optional: the SHA-256, in hex, of an API key that has every club and scope
     console             optional: the folder of the built web console
-    issuer              optional: the OpenID Connect issuer of people's tokens (issuer, audience, keys_url)
+    sign_in             optional: the address of the gateway, where the development issuer (emulators/sign_in.py) signs
+                        people in; without it, no access token is accepted
 """
 
 import asyncio
@@ -43,8 +44,9 @@ from emulators.lambda_host import FunctionHost
 from emulators.local import REGION
 from emulators.prometheus import CONTENT_TYPE, FunctionLines, exposition
 from emulators.schedule import Schedule
+from emulators.sign_in import SignIn
 from masscomm.clock import SystemClock
-from masscomm.http.access_tokens import AccessTokens, Issuer
+from masscomm.http.access_tokens import AccessTokens
 from masscomm.stores.api_keys import ApiKeys
 
 log = logging.getLogger(__name__)
@@ -70,13 +72,11 @@ class ServerlessConfig(BaseModel):
     bulk_nice: int = Field(default=0, ge=0, le=19)
     development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     console: DirectoryPath | None = None
-    issuer: Issuer | None = None
+    sign_in: str | None = None
 
 
-def request_authorizer(config: ServerlessConfig) -> RequestAuthorizer:
-    """Return the authorizer over the table that the functions' environment names, and over the issuer of people's
-    tokens.
-    """
+def request_authorizer(config: ServerlessConfig, sign_in: SignIn | None) -> RequestAuthorizer:
+    """Return the authorizer over the table that the functions' environment names, and over the development issuer."""
     environment = config.environment
     client = boto3.client(
         "dynamodb",
@@ -87,7 +87,7 @@ def request_authorizer(config: ServerlessConfig) -> RequestAuthorizer:
     )
     clock = SystemClock()
     keys = KeyAuthorizer(keys=ApiKeys(client), clock=clock, development_key=config.development_key)
-    return RequestAuthorizer(keys=keys, tokens=None if config.issuer is None else AccessTokens.of(config.issuer, clock))
+    return RequestAuthorizer(keys=keys, tokens=None if sign_in is None else AccessTokens.of(sign_in.issuer, clock))
 
 
 class Serverless:
@@ -109,14 +109,16 @@ class Serverless:
             log_dir=config.log_dir,
             port=config.runtime_api_port,
         )
+        sign_in = None if config.sign_in is None else SignIn(address=config.sign_in, clock=SystemClock())
         self.gateway = Gateway(
             [route for deployment in self.deployments for route in deployment.routes],
             invoke=self.host.invoke,
             ready=self.readiness,
             status=self.status,
             metrics=self.metrics,
-            authorize=request_authorizer(config),
+            authorize=request_authorizer(config, sign_in),
             console=config.console,
+            further=() if sign_in is None else sign_in.routes(),
         )
         self._lines = FunctionLines(config.log_dir)
         self._scraping = threading.Lock()

@@ -32,6 +32,7 @@ def service(config: StackConfig) -> Service:
         "bulk_nice": config.bulk_nice,
         "development_key": digest_of(config.api_key),
         "console": str(CONSOLE),
+        "sign_in": config.gateway_url,
         "log_dir": str(config.state_dir / "logs" / "functions"),
     }
     return Service(

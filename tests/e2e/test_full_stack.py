@@ -34,6 +34,7 @@ from devstack.state import RunState
 from devstack.terminal import Terminal
 from tests.support.harness.console import PATIENCE_MS, open_console
 from tests.support.servers.localstack_client import localstack_client
+from tests.support.until import until
 
 MEMORY_LIMIT_MB = 4096
 USERS = 1_500
@@ -189,14 +190,15 @@ def test_ended_send_is_listed_and_cannot_be_cancelled(config: StackConfig) -> No
 
 def test_console_sends_once_and_follows_the_send_to_its_end(config: StackConfig) -> None:
     """Runs after the demo, which seeds the users. The last of them is unknown."""
-    with open_console(config.gateway_url, config.api_key) as console:
-        assert config.api_key not in console.page.url
+    with open_console(config.gateway_url, "sender") as console:
         console.compose("42 1-20 999999999", title="From the console", body="Seen in a browser.")
         console.page.get_by_role("button", name="Send to 22 recipients").dblclick()
         send_id = console.accepted()
         console.wait_for_state("Ended")
-        posts = [each for each in console.requests if each.method == "POST"]
+        posts = [each for each in console.requests if each.url.endswith("/v1/sends") and each.method == "POST"]
         assert len({each.headers["idempotency-key"] for each in posts}) == 1
+        (entry,) = [each for each in audit_log(config, club=1) if each["subject"] == send_id]
+        assert (entry["principal"], entry["action"]) == ("person:sender", "send.requested")
         assert console.page.get_by_test_id("sum").get_attribute("data-sum") == "22"
         totals = json.loads(masscomm(config, "sends", "show", send_id))["totals"]
         assert console.count("sent") + console.count("delivered") == totals["sent"] + totals["delivered"] > 0
@@ -209,7 +211,7 @@ def test_console_sends_once_and_follows_the_send_to_its_end(config: StackConfig)
 
 
 def test_console_cancels_a_scheduled_send(config: StackConfig) -> None:
-    with open_console(config.gateway_url, config.api_key) as console:
+    with open_console(config.gateway_url, "sender") as console:
         page = console.page
         page.get_by_label("Later").check()
         page.get_by_label("Time", exact=True).fill(f"{datetime.now() + timedelta(hours=3):%Y-%m-%dT%H:%M}")  # noqa: DTZ005 - local
@@ -230,7 +232,7 @@ def test_console_cancels_a_scheduled_send(config: StackConfig) -> None:
 
 def test_console_shows_each_page_without_serious_violations(config: StackConfig) -> None:
     """Runs after the demo, which has requested sends of club 1."""
-    with open_console(config.gateway_url, config.api_key, dark=True) as console:
+    with open_console(config.gateway_url, "admin", dark=True) as console:
         for path, ready in (
             ("#/", console.page.get_by_role("button", name="Review")),
             ("#/sends", console.page.get_by_role("table")),
@@ -244,16 +246,39 @@ def test_console_shows_each_page_without_serious_violations(config: StackConfig)
 
 
 def test_console_hides_the_sends_of_another_tenant(config: StackConfig) -> None:
-    """Runs after the demo, which has requested sends of club 1."""
-    output = masscomm(config, "keys", "create", "--name", "console", "--club", "2", "--scope", "read")
-    (key,) = re.findall(r"mc_[\w-]+", output)
-    (foreign,) = json_lines(masscomm(config, "sends", "list", "--club", "1", "-n", "1", "--json"))
-    with open_console(config.gateway_url, key) as console:
-        console.page.goto(f"{console.url}/#/sends/{foreign['send_id']}")
+    """Runs after the demo. The sender belongs to club 1."""
+    foreign = send_of_another_club(config)
+    with open_console(config.gateway_url, "sender") as console:
+        assert console.call("GET", f"/v1/sends/{foreign}") == 404
+        console.page.goto(f"{console.url}/#/sends/{foreign}")
         expect(console.page.get_by_text("There is no send with this id.")).to_be_visible(timeout=PATIENCE_MS)
-        console.page.goto(f"{console.url}/#/sends?club=1")
-        expect(console.page.get_by_role("alert")).to_contain_text("does not permit", timeout=PATIENCE_MS)
-        assert foreign["send_id"] not in console.page.content()
+        console.page.goto(f"{console.url}/#/sends?club=2")
+        expect(console.page.get_by_role("alert")).to_contain_text("do not permit", timeout=PATIENCE_MS)
+        assert foreign not in console.page.content()
+
+
+def send_of_another_club(config: StackConfig) -> str:
+    """Request a send of club 2, and return its id once it is counted."""
+    headers = {"x-api-key": config.api_key}
+    body = {"type": "announcement", "club_id": 2, "to_users": [42], "data": {"title": "t", "body": "b"}}
+    with httpx.Client(base_url=config.gateway_url, headers=headers) as api:
+        send_id: str = api.post("/v1/sends", json=body).raise_for_status().json()["send_id"]
+        until("the send is counted", lambda: api.get(f"/v1/sends/{send_id}").status_code == httpx.codes.OK)
+    return send_id
+
+
+def test_console_shows_a_viewer_no_form_and_the_api_refuses(config: StackConfig) -> None:
+    with open_console(config.gateway_url, "viewer") as console:
+        expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible(timeout=PATIENCE_MS)
+        expect(console.page.get_by_role("link", name="Compose")).to_have_count(0)
+        body = {"type": "announcement", "club_id": 1, "to_users": [42], "data": {"title": "t", "body": "b"}}
+        assert console.call("POST", "/v1/sends", body) == 403
+        assert console.call("GET", "/v1/sends?club_id=1") == 200
+        assert console.errors == []
+
+
+def audit_log(config: StackConfig, *, club: int) -> list[dict[str, Any]]:
+    return json_lines(masscomm(config, "audit", "--club", str(club), "--json"))
 
 
 def json_lines(text: str) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 import { createApp } from "vue";
 import App from "./App.vue";
+import { startSession } from "./api/session";
 import "./design/tokens.css";
 import "./design/base.css";
 import { i18n } from "./i18n";
@@ -7,4 +8,8 @@ import { router } from "./router";
 import { applyTheme } from "./lib/theme";
 
 applyTheme();
-createApp(App).use(i18n).use(router).mount("#app");
+void startSession().then(async (path) => {
+  const app = createApp(App).use(i18n).use(router);
+  if (path) await router.replace(path);
+  app.mount("#app");
+});

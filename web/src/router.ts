@@ -1,6 +1,5 @@
 import { createRouter, createWebHashHistory } from "vue-router";
-// First: it takes the API key out of the address, which the router reads.
-import "./api/key";
+import { may, session } from "./api/session";
 import ComposePage from "./pages/ComposePage.vue";
 import SendPage from "./pages/SendPage.vue";
 import SendsPage from "./pages/SendsPage.vue";
@@ -17,3 +16,6 @@ export const router = createRouter({
     { path: "/:other(.*)*", redirect: "/" },
   ],
 });
+
+// The first page of a person who may not send.
+router.beforeEach((to) => (to.name === "compose" && session.value && !may("send") ? { name: "sends" } : true));

@@ -1,5 +1,6 @@
 """The web console in a real Chromium, driven by Playwright."""
 
+import json
 import os
 import re
 import shutil
@@ -26,6 +27,17 @@ class Console:
     # The errors that the page logged, violations of its Content-Security-Policy included.
     errors: list[str] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
+
+    def sign_in(self, user: str) -> None:
+        """Choose a ready user on the issuer's page, to which a button of the console led."""
+        self.page.get_by_role("button", name=user.title()).click()
+        expect(self.page.get_by_role("button", name="Sign out")).to_be_visible(timeout=PATIENCE_MS)
+
+    def call(self, method: str, path: str, body: object = None) -> int:
+        """Call the API with the person's own token, as another program could. Returns the status."""
+        stored = self.page.evaluate("Object.entries(sessionStorage).find(([name]) => name.includes('user:'))[1]")
+        headers = {"Authorization": f"Bearer {json.loads(stored)['access_token']}", "Content-Type": "application/json"}
+        return self.page.request.fetch(f"{self.url}{path}", method=method, headers=headers, data=body).status
 
     def compose(self, recipients: str, *, title: str, body: str, type: str = "announcement") -> None:
         """Fill in a send and go to its review."""
@@ -61,8 +73,8 @@ class Console:
 
 
 @contextmanager
-def open_console(url: str, key: str, *, dark: bool = False, locale: str = "en-GB") -> Iterator[Console]:
-    """Open the console in a new browser, with an API key in the address, as `make run` prints it."""
+def open_console(url: str, user: str | None, *, dark: bool = False, locale: str = "en-GB") -> Iterator[Console]:
+    """Open the console in a new browser and sign in as a ready user; None: stay signed out."""
     executable = os.environ.get("CHROME_PATH") or shutil.which("chromium")
     assert executable, "no browser: install chromium, or set CHROME_PATH"
     with sync_playwright() as playwright:
@@ -80,8 +92,11 @@ def open_console(url: str, key: str, *, dark: bool = False, locale: str = "en-GB
         page.on("console", log)
         page.on("pageerror", lambda error: console.errors.append(str(error)))
         page.on("request", lambda request: console.requests.append(request))
-        page.goto(f"{url}/#key={key}")
+        page.goto(url)
         expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=PATIENCE_MS)
+        if user is not None:
+            page.locator("main").get_by_role("button").click()
+            console.sign_in(user)
         try:
             yield console
         finally:

@@ -7,19 +7,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emulators.gateway import Gateway, Route
+from emulators.sign_in import SignIn
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.send_handler import handler as send_handler
-from masscomm.clock import FixedClock
+from masscomm.clock import FixedClock, SystemClock
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
+from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
@@ -95,11 +98,27 @@ class Invoked:
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """Serve the routes of both functions through the local gateway; yield its URL. `build` comes first."""
+def serving(console: Path | None = None) -> Iterator[str]:
+    """Serve the routes of both functions through the local gateway, with the development issuer; yield its URL. `build`
+    comes first.
+
+    Args:
+        console: The folder of the built console; None: it is not served.
+    """
 
     async def invoke(_function: str, payload: bytes) -> Invoked:
         return Invoked(json.dumps(answer(json.loads(payload))).encode())
+
+    sign_in = SignIn(address="", clock=SystemClock())
+
+    def authorize(headers: Mapping[str, str]) -> Mapping[str, str] | None:
+        if headers.get("x-api-key") == KEY:
+            return {"all_clubs": "true"}
+        token = bearer_token(headers.get("authorization"))
+        try:
+            return None if token is None else AccessTokens.of(sign_in.issuer, SystemClock()).context(token)
+        except InvalidToken:
+            return None
 
     routes = [Route(method=method, path=path, function="rest") for api in APIS for method, path in api.routes]
     gateway = Gateway(
@@ -107,14 +126,17 @@ def serving() -> Iterator[str]:
         invoke=invoke,
         ready=lambda: {"ready": True},
         status=dict,
-        authorize=lambda headers: {"all_clubs": "true"} if headers.get("x-api-key") == KEY else None,
+        authorize=authorize,
+        console=console,
+        further=sign_in.routes(),
     )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
         asyncio.run_coroutine_threadsafe(gateway.start(0), loop).result(30)
-        yield f"http://127.0.0.1:{gateway.port}"
+        sign_in.address = f"http://127.0.0.1:{gateway.port}"
+        yield sign_in.address
     finally:
         asyncio.run_coroutine_threadsafe(gateway.close(), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)

@@ -1,5 +1,5 @@
 import { Problem, queryText, Unreachable, type Query } from "./http";
-import { apiKey } from "./key";
+import { endSession, session } from "./session";
 import type {
   AcceptedSend,
   Metrics,
@@ -24,7 +24,8 @@ interface Options {
 
 async function fetched(path: string, options: Options): Promise<Response> {
   const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
-  if (apiKey.value) headers["x-api-key"] = apiKey.value;
+  const token = session.value?.token;
+  if (token) headers.Authorization = `Bearer ${token}`;
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
   const settings: RequestInit = { method: options.method ?? "GET", headers, credentials: "omit", cache: "no-cache" };
   if (options.body !== undefined) settings.body = JSON.stringify(options.body);
@@ -36,6 +37,7 @@ async function fetched(path: string, options: Options): Promise<Response> {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Unreachable(String(error));
   }
+  if (response.status === 401 && token === session.value?.token) endSession();
   if (!response.ok) throw await problemOf(response);
   return response;
 }

@@ -1,5 +1,5 @@
-import { expect, test } from "vitest";
-import { errorsOf, newDraft, requestOf, type Draft } from "./draft";
+import { expect, test, vi } from "vitest";
+import { errorsOf, keepDraft, newDraft, requestOf, takeDraft, type Draft } from "./draft";
 import { parseRecipients } from "./recipients";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
@@ -50,4 +50,34 @@ test("a template has its data and not the words", () => {
 test("times are sent in UTC; a time that is switched off is not sent", () => {
   expect(requestOf(draft({ later: true, at: "2026-11-24T09:30" })).send_at).toBe("2026-11-24T08:30:00Z");
   expect(requestOf(draft({ later: false, at: "2026-11-24T09:30" })).send_at).toBeUndefined();
+});
+
+test("a kept draft is taken once, by the same person", () => {
+  const kept = new Map<string, string>();
+  vi.stubGlobal("sessionStorage", {
+    getItem: (name: string) => kept.get(name) ?? null,
+    setItem: (name: string, text: string) => {
+      if (text.length > 1_000) throw new DOMException("full", "QuotaExceededError");
+      kept.set(name, text);
+    },
+    removeItem: (name: string) => kept.delete(name),
+  });
+  const written = draft({ title: "Kept" });
+
+  keepDraft(written, "ada");
+  const own = newDraft("1");
+  expect(takeDraft(own, "ada")).toBe(true);
+  expect(own).toEqual(written);
+  expect(takeDraft(newDraft("1"), "ada")).toBe(false);
+
+  keepDraft(written, "ada");
+  const other = newDraft("1");
+  expect(takeDraft(other, "grace")).toBe(false);
+  expect(other.title).toBe("");
+  expect(kept.size).toBe(0);
+
+  keepDraft(written, "ada");
+  keepDraft(draft({ recipients: "7 ".repeat(1_000) }), "ada");
+  expect(takeDraft(newDraft("1"), "ada")).toBe(false);
+  vi.unstubAllGlobals();
 });

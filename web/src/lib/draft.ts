@@ -46,6 +46,33 @@ export const newDraft = (club: string): Draft =>
     reference: "",
   });
 
+const STORED = "masscomm.draft";
+
+/** Keep a person's draft until the tab is closed, for example while the person signs in again. */
+export function keepDraft(draft: Draft, person: string): void {
+  try {
+    sessionStorage.setItem(STORED, JSON.stringify({ draft, person }));
+  } catch {
+    // A draft with very many recipients does not fit. An earlier draft must not take its place.
+    forgetDraft();
+  }
+}
+
+/** Fill a draft with the one that this person kept, and return whether there was one. */
+export function takeDraft(draft: Draft, person: string): boolean {
+  const text = sessionStorage.getItem(STORED);
+  forgetDraft();
+  if (text === null) return false;
+  const kept = JSON.parse(text) as { draft: Draft; person: string };
+  if (kept.person !== person) return false;
+  Object.assign(draft, kept.draft);
+  return true;
+}
+
+export function forgetDraft(): void {
+  sessionStorage.removeItem(STORED);
+}
+
 /** Return what is missing or wrong in a draft. The API checks everything again. */
 export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): DraftErrors {
   const errors: DraftErrors = {};

@@ -1,0 +1,122 @@
+"""The console's sign-in in a real Chromium, with both REST functions in memory."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from devstack.services.lambda_host import CONSOLE
+from tests.support.harness import rest_api
+from tests.support.harness.console import open_console
+
+SEND = {"type": "news", "club_id": 1, "to_users": [42], "template": "t"}
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    rest_api.build(monkeypatch)
+    with rest_api.serving(CONSOLE) as url:
+        yield url
+
+
+@pytest.mark.guarantee("people.tokens_stay_in_the_tab")
+def test_tokens_stay_in_the_tab_and_survive_a_reload(url: str) -> None:
+    with open_console(url, "sender") as console:
+        assert console.page.url == f"{url}/#/"
+        stored = json.loads(console.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])"))
+        local, session = (json.dumps(each) for each in stored)
+        assert "access_token" in session
+        assert "eyJ" not in local
+        assert console.page.context.cookies() == []
+        console.page.reload()
+        expect(console.page.get_by_role("button", name="Sign out")).to_be_visible()
+        other = console.page.context.new_page()
+        other.goto(url)
+        expect(other.locator("main").get_by_role("button", name="Sign in")).to_be_visible()
+        assert console.errors == []
+
+
+@pytest.mark.guarantee("people.page_hides_and_api_refuses")
+def test_a_viewer_reads_and_the_api_refuses_a_send(url: str) -> None:
+    with open_console(url, "viewer") as console:
+        expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
+        links = console.page.get_by_role("navigation").get_by_role("link").all_inner_texts()
+        assert links == ["Sends", "Metrics", "User"]
+        console.page.goto(f"{url}/#/")
+        expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
+        assert console.page.get_by_role("button", name="Review").count() == 0
+        assert console.call("GET", "/v1/sends?club_id=1") == 200
+        assert console.call("POST", "/v1/sends", SEND) == 403
+        assert console.errors == []
+
+
+def test_a_sender_sends_for_the_own_club_only(url: str) -> None:
+    with open_console(url, "sender") as console:
+        assert console.call("POST", "/v1/sends", SEND) == 202
+        assert console.call("POST", "/v1/sends", SEND | {"club_id": 2}) == 403
+        assert console.call("POST", "/v1/sends", SEND | {"priority": "critical"}) == 403
+        assert console.call("GET", "/v1/audit?club_id=1") == 403
+    with open_console(url, "admin") as console:
+        assert console.call("POST", "/v1/sends", SEND | {"club_id": 2}) == 202
+        assert console.call("GET", "/v1/audit?club_id=1") == 200
+
+
+def test_an_expired_sign_in_keeps_the_composed_text(url: str) -> None:
+    with open_console(url, "sender") as console:
+        page = console.page
+        page.route("**/v1/sends", lambda route: route.fulfill(status=401, json={"detail": "expired"}))
+        console.compose("42 7", title="Kept title", body="Kept text")
+        page.get_by_role("button", name="Send to 2 recipients").click()
+        page.unroute("**/v1/sends")
+        page.get_by_role("button", name="Sign in again").click()
+        console.sign_in("sender")
+        assert page.get_by_label("Title").input_value() == "Kept title"
+        assert page.get_by_label("Text").input_value() == "Kept text"
+        assert page.get_by_role("textbox", name="Recipients").input_value() == "42 7"
+        expect(page.get_by_role("button", name="Sign in again")).to_have_count(0)
+        page.get_by_role("button", name="Review").click()
+        with page.expect_response("**/v1/sends") as sent:
+            page.get_by_role("button", name="Send to 2 recipients").click()
+        assert sent.value.status == 202
+        assert console.errors == []
+
+
+def test_another_person_does_not_see_the_composed_text(url: str) -> None:
+    with open_console(url, "sender") as console:
+        page = console.page
+        page.route("**/v1/sends", lambda route: route.fulfill(status=401, json={"detail": "expired"}))
+        console.compose("42", title="Secret", body="Text")
+        page.get_by_role("button", name="Send to 1 recipient").click()
+        page.unroute("**/v1/sends")
+        page.get_by_role("button", name="Sign in again").click()
+        console.sign_in("admin")
+        assert page.get_by_label("Title").input_value() == ""
+
+
+def test_a_sign_out_leaves_nothing_in_the_tab(url: str) -> None:
+    with open_console(url, "sender") as console:
+        console.page.get_by_label("Title").fill("Secret")
+        console.page.get_by_role("button", name="Sign out").click()
+        expect(console.page.locator("main").get_by_role("button", name="Sign in")).to_be_visible()
+        console.page.reload()
+        expect(console.page.locator("main").get_by_role("button", name="Sign in")).to_be_visible()
+        assert console.page.evaluate("JSON.stringify({...sessionStorage})") == "{}"
+
+
+@pytest.mark.parametrize("answer", ["?code=made-up&state=made-up", "?error=access_denied&state=made-up"])
+def test_an_answer_without_a_request_is_refused(url: str, answer: str) -> None:
+    """A page of another site could otherwise sign its reader in as another person."""
+    with open_console(url, None) as console:
+        console.page.goto(f"{url}/{answer}")
+        expect(console.page.get_by_role("alert")).to_contain_text("sign-in failed")
+        assert "made-up" not in console.page.url
+        assert not [each for each in console.requests if each.url.endswith("/token")]
+
+
+def test_the_sign_in_pages_have_no_serious_violations(url: str) -> None:
+    with open_console(url, None) as console:
+        assert console.violations() == []
+        console.page.locator("main").get_by_role("button", name="Sign in").click()
+        expect(console.page.get_by_role("button", name="Viewer")).to_be_visible()
+        assert console.errors == []

@@ -1,0 +1,20 @@
+/** The scopes of a role, as the API has them (masscomm/http/scopes.py). The API refuses what a page hides. */
+export type Scope = "send" | "send:critical" | "send:mandatory" | "send:content" | "read" | "users:read" | "operate" | "admin";
+
+const VIEWER: Scope[] = ["read", "users:read"];
+const SENDER: Scope[] = [...VIEWER, "send", "send:content"];
+const SCOPES: ReadonlyMap<unknown, readonly Scope[]> = new Map([
+  ["viewer", VIEWER],
+  ["sender", SENDER],
+  ["admin", [...SENDER, "send:critical", "send:mandatory", "operate", "admin"]],
+]);
+
+/** Return the scopes of the claim `roles`. An unknown role, or another type, has none. */
+export function scopesOf(roles: unknown): ReadonlySet<Scope> {
+  return new Set((Array.isArray(roles) ? roles : []).flatMap((role) => SCOPES.get(role) ?? []));
+}
+
+/** Return the only club of the claim `clubs`; null if there are several, or all of them. */
+export function onlyClub(clubs: unknown): string | null {
+  return Array.isArray(clubs) && clubs.length === 1 && Number.isSafeInteger(clubs[0]) ? String(clubs[0]) : null;
+}
