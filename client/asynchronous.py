@@ -21,6 +21,8 @@ from .types import (
     MetricsBody,
     NotificationBody,
     PauseBody,
+    PreferencesBody,
+    PreferencesRequest,
     RecipientBody,
     RescheduleBody,
     ResumeBody,
@@ -113,6 +115,14 @@ class AsyncClient:
     def user_notifications(self, user_id: int, **filters: Any) -> AsyncIterator[UserNotification]:
         """Yield a user's notifications, the latest first, from all pages."""
         return self._rows(routes.user_notifications(user_id, filters))
+
+    async def preferences(self, user_id: int) -> PreferencesBody:
+        """Return a user's preferences, as they apply now."""
+        return await self._execute(routes.preferences(user_id))
+
+    async def set_preferences(self, user_id: int, **rules: Unpack[PreferencesRequest]) -> PreferencesBody:
+        """Set rules for channels and categories. Other rules stay as they are."""
+        return await self._execute(routes.set_preferences(user_id, rules))
 
     async def metrics(self, **query: Any) -> MetricsBody:
         """Return one page of counts by bucket."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         MetricsBody,
         NotificationBody,
         PauseBody,
+        PreferencesBody,
         RecipientBody,
         RescheduleBody,
         ResumeBody,
@@ -73,6 +74,14 @@ def recipients(send_id: str, filters: Mapping[str, Any]) -> Listing[RecipientBod
 
 def user_notifications(user_id: int, filters: Mapping[str, Any]) -> Listing[UserNotification]:
     return Listing(f"/v1/users/{user_id}/notifications", filters)
+
+
+def preferences(user_id: int) -> Call[PreferencesBody]:
+    return Call("GET", f"/v1/users/{user_id}/preferences")
+
+
+def set_preferences(user_id: int, rules: Mapping[str, Any]) -> Call[PreferencesBody]:
+    return Call("PUT", f"/v1/users/{user_id}/preferences", body=dict(rules))
 
 
 def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:

@@ -20,6 +20,8 @@ from .types import (
     MetricsBody,
     NotificationBody,
     PauseBody,
+    PreferencesBody,
+    PreferencesRequest,
     RecipientBody,
     RescheduleBody,
     ResumeBody,
@@ -112,6 +114,14 @@ class Client:
     def user_notifications(self, user_id: int, **filters: Any) -> Iterator[UserNotification]:
         """Yield a user's notifications, the latest first, from all pages."""
         return self._rows(routes.user_notifications(user_id, filters))
+
+    def preferences(self, user_id: int) -> PreferencesBody:
+        """Return a user's preferences, as they apply now."""
+        return self._execute(routes.preferences(user_id))
+
+    def set_preferences(self, user_id: int, **rules: Unpack[PreferencesRequest]) -> PreferencesBody:
+        """Set rules for channels and categories. Other rules stay as they are."""
+        return self._execute(routes.set_preferences(user_id, rules))
 
     def metrics(self, **query: Any) -> MetricsBody:
         """Return one page of counts by bucket."""

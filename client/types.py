@@ -134,6 +134,16 @@ class CountedRow(TypedDict):
 type Dimension = Literal["club_id", "type", "channel", "measure"]
 
 
+class EffectivePreference(TypedDict):
+    """Whether notifications of a category reach the user on a channel."""
+
+    category: str
+    channel: str
+    wanted: bool
+    rule: str | None
+    """The rule that applies, as in outcomes; null: there is none."""
+
+
 class FieldErrorBody(TypedDict):
     field: str
     """The name as in the request, such as `to_users[3]`."""
@@ -222,6 +232,31 @@ class PauseBody(TypedDict):
     published_before: int
     """Notifications that are counted as published now."""
     links: Links
+
+
+class PreferencesBody(TypedDict):
+    """A user's preferences."""
+
+    user_id: int
+    club_id: int
+    channels: dict[str, bool]
+    """The user's rules for channels."""
+    categories: dict[str, bool | dict[str, bool]]
+    """The user's rules for categories."""
+    effective: list[EffectivePreference]
+    """The result for each category on each channel."""
+    pending: bool
+    """Whether the monolith has not applied a change yet. The change applies to notifications already."""
+    links: Links
+
+
+class PreferencesRequest(TypedDict):
+    """The rules to set. Rules that are not named stay as they are."""
+
+    channels: NotRequired[dict[str, bool]]
+    """Channel → whether the user wants it, for categories without a rule of their own."""
+    categories: NotRequired[dict[str, bool | dict[str, bool]]]
+    """Category → whether the user wants it, on every channel or by channel."""
 
 
 class ProblemBody(TypedDict):

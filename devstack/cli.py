@@ -24,6 +24,7 @@ from devstack.handle import RunningStack
 from devstack.installation import Installation, installation
 from devstack.keys import app as keys_app
 from devstack.options import JsonOption, given
+from devstack.preferences import app as preferences_app
 from devstack.progress import Progress
 from devstack.sends import app as sends_app
 from devstack.setup import SetupError
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.command()(audit)
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(keys_app, name="keys")
+app.add_typer(preferences_app, name="preferences")
 app.add_typer(sends_app, name="sends")
 app.add_typer(source_app, name="source")
 app.add_typer(suppressions_app, name="suppressions")

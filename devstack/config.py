@@ -5,6 +5,7 @@ of `Ports`. `masscomm up --port name=number` overrides the environment. MASSCOMM
 one's own, whose tables schemas/source.yaml maps; without it, the stack has the tables of examples/monolith.
 """
 
+import json
 import os
 import random
 import socket
@@ -201,6 +202,12 @@ class StackConfig:
         the password is.
         """
         return self._secret(self.api_key_file, prefix="mc_")
+
+    @property
+    def unsubscribe_keys(self) -> str:
+        """Return the keys that sign unsubscribe links, as JSON. The key is generated and stored as the password is."""
+        key = self._secret(self.run_dir / "unsubscribe-key", prefix="unsubscribe_")
+        return json.dumps({"current": "1", "1": key})
 
     @property
     def api_key_file(self) -> Path:

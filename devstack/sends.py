@@ -54,7 +54,7 @@ def list_sends(
     as_json: JsonOption = False,
 ) -> None:
     """Show the latest sends. An operator, who sees every club, names the clubs."""
-    with _calling(api):
+    with calling(api):
         found = api.sends(club_id=club or [], type=kind or [], status=status or [], limit=min(limit, _PAGE))
         rows = list(islice(found, limit))
     if as_json:
@@ -82,7 +82,7 @@ def list_sends(
 @given(api=rest_api)
 def show(send_id: SendIdArgument, *, api: Client) -> None:
     """Print the results of a send as the API returns them, in JSON."""
-    with _calling(api):
+    with calling(api):
         print_json(api.get_send(send_id), indent=2)
 
 
@@ -95,7 +95,7 @@ def watch(
     timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds after which watching fails.")] = 3_600,
 ) -> None:
     """Show the counts of a send until all of its notifications have ended."""
-    with _calling(api):
+    with calling(api):
         follow(api, send_id, console, timeout_s)
 
 
@@ -103,7 +103,7 @@ def watch(
 @given(api=rest_api)
 def cancel(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Cancel the notifications of a send that are not published yet. It cannot be undone."""
-    with _calling(api):
+    with calling(api):
         answer = api.cancel(send_id)
     published = f"{answer['published_before']:,} notifications were published before"
     _print(answer, f"Send {send_id} is being cancelled; {published}.", as_json=as_json)
@@ -113,7 +113,7 @@ def cancel(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False)
 @given(api=rest_api)
 def pause(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Hold the notifications of a send that are not published yet, until it is resumed or cancelled."""
-    with _calling(api):
+    with calling(api):
         answer = api.pause(send_id)
     published = f"{answer['published_before']:,} notifications are published"
     _print(answer, f"Send {send_id} is paused since {answer['paused_at']}; {published}.", as_json=as_json)
@@ -123,7 +123,7 @@ def pause(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) 
 @given(api=rest_api)
 def resume(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Continue a paused send."""
-    with _calling(api):
+    with calling(api):
         answer = api.resume(send_id)
     _print(answer, f"Send {send_id} is resumed; its held notifications continue within a minute.", as_json=as_json)
 
@@ -138,7 +138,7 @@ def move(
     as_json: JsonOption = False,
 ) -> None:
     """Move a scheduled send to another time."""
-    with _calling(api):
+    with calling(api):
         answer = api.reschedule(send_id, send_at)
     _print(answer, f"Send {send_id} is scheduled for {answer['send_at']}.", as_json=as_json)
 
@@ -157,7 +157,7 @@ def recipients(
     as_json: JsonOption = False,
 ) -> None:
     """Show the notifications of a send with their statuses. It needs the log of recipients."""
-    with _calling(api):
+    with calling(api):
         found = api.recipients(send_id, status=status or [], channel=channel or [], limit=min(limit, _PAGE))
         rows = list(islice(found, limit))
     if as_json:
@@ -182,7 +182,7 @@ def _print(answer: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _calling(api: Client) -> Iterator[None]:
+def calling(api: Client) -> Iterator[None]:
     """Close the client after the command's calls. Raises StackError with the API's reason."""
     try:
         with api:

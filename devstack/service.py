@@ -226,6 +226,8 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         "PLATFORM_APPLICATION_ARN_GCM": f"{application}/GCM/masscomm-gcm",
         "PLATFORM_APPLICATION_ARN_APNS": f"{application}/APNS/masscomm-apns",
         "SES_SENDER": "notifications@masscomm.example",
+        "UNSUBSCRIBE_URL": f"{config.gateway_url}/v1/unsubscribe",
+        "UNSUBSCRIBE_KEYS": config.unsubscribe_keys,
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),

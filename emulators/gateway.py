@@ -24,6 +24,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from masscomm.http.problem import CONTENT_TYPE, Problem
+from masscomm.http.scopes import PUBLIC_ROUTES
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +111,11 @@ class Route:
             elif segment != parts[position]:
                 return None
         return parameters if len(parts) == len(template) else None
+
+    @property
+    def is_public(self) -> bool:
+        """Return whether the route needs no API key."""
+        return (self.method, self.path) in PUBLIC_ROUTES
 
     @property
     def weight(self) -> tuple[int, ...]:
@@ -249,6 +255,8 @@ class Gateway:
             return _refusal(429, "Too Many Requests", "TooManyRequestsException")
         self._in_flight += 1
         try:
+            if route.is_public:
+                return await self._integrate(route, proxy_event(request, route, parameters, body, {}))
             try:
                 identity = await asyncio.to_thread(self._authorize, request.headers)
             except Exception:

@@ -113,6 +113,7 @@ def _stores(
         "provider messages": indices.erase_messages,
         "device endpoints": indices.erase_endpoints,
         "suppressions": indices.erase_suppressions,
+        "changed preferences": indices.erase_preference_changes,
     }
 
 

@@ -15,7 +15,7 @@ from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS, personal
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import NotFoundError, OpenSearch
 from masscomm.directory.opensearch import DEVICE_STATE
-from masscomm.domain import suppressions
+from masscomm.domain import preference_changes, suppressions
 from masscomm.errors import Retry
 
 MESSAGES = "provider_messages"
@@ -106,17 +106,23 @@ class SearchIndices:
         Returns:
             The number of deleted suppressions.
         """
-        erased = 0
-        for address in person.addresses:
-            name, _ = suppressions.ids_of(person.club_id, address)
-            try:
-                with answering("a removal of a suppression"):
-                    self._client.request("DELETE", f"{suppressions.INDEX}/_doc/{name}")
-                erased += 1
-            except Retry as error:
-                if not isinstance(error.__cause__, NotFoundError):
-                    raise
-        return erased
+        names = [suppressions.ids_of(person.club_id, address)[0] for address in person.addresses]
+        return sum(self._delete(suppressions.INDEX, name) for name in names)
+
+    def erase_preference_changes(self, person: Person) -> int:
+        """Delete the person's changes of preferences. Returns the number of deleted documents."""
+        return int(self._delete(preference_changes.INDEX, str(person.user_id)))
+
+    def _delete(self, index: str, name: str) -> bool:
+        """Delete a document; return whether it existed."""
+        try:
+            with answering(f"a removal from {index}"):
+                self._client.request("DELETE", f"{index}/_doc/{name}")
+        except Retry as error:
+            if not isinstance(error.__cause__, NotFoundError):
+                raise
+            return False
+        return True
 
     def erase_rows(self, person: Person) -> int:
         """Replace the person's rows in every snapshot generation by the mark of a deleted row.

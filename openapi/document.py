@@ -9,20 +9,22 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 
 from functions.metrics_handler import handler as metrics_handler
+from functions.preferences_handler import handler as preferences_handler
 from functions.send_handler import handler as send_handler
 from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
-from masscomm.http.scopes import ROLE_SCOPES, ROUTE_SCOPES, Role, Scope
-from openapi import metrics, sends
+from masscomm.http.scopes import PUBLIC_ROUTES, ROLE_SCOPES, ROUTE_SCOPES, Role, Scope
+from openapi import metrics, preferences, sends
 from openapi.operation import Operation
 
 # The APIs of the functions with routes, and the descriptions of their routes.
-APIS: tuple[Api, ...] = (send_handler.api, metrics_handler.api)
-OPERATIONS: Mapping[tuple[str, str], Operation] = sends.OPERATIONS | metrics.OPERATIONS
+APIS: tuple[Api, ...] = (send_handler.api, metrics_handler.api, preferences_handler.api)
+OPERATIONS: Mapping[tuple[str, str], Operation] = sends.OPERATIONS | metrics.OPERATIONS | preferences.OPERATIONS
 
 _SEND_REQUESTED = Path(__file__).parent.parent / "schemas" / "SendRequested.avsc"
 _KEY, _PERSON = "api_key", "person"
+_PAGE, _FORM = "text/html", "application/x-www-form-urlencoded"
 # The problems of every route, those of API Gateway included.
 _PROBLEMS = {
     400: "A parameter or a field is invalid; `errors` names each of them",
@@ -36,6 +38,8 @@ _PROBLEMS = {
     504: "The service did not answer in time",
 }
 _OF_GET = {406: "The resource is not available in an accepted media type"}
+# The problems of a route whose own errors are pages.
+_OF_GATEWAY = (403, 431, 500, 502, 503, 504)
 _WITH_RETRY_AFTER = {409, 429, 503}
 _LIMITS = {
     POLICY: 'The limits of the key, if it has any: `"requests";q=600;w=60`',
@@ -84,9 +88,13 @@ def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any])
         "operationId": route.__name__,
         "summary": route.__doc__,
         "tags": [operation.tag],
-        "security": [{_KEY: [scope]}, {_PERSON: [role for role in Role if scope in ROLE_SCOPES[role]]}],
+        "security": []
+        if (method, path) in PUBLIC_ROUTES
+        else [{_KEY: [scope]}, {_PERSON: [role for role in Role if scope in ROLE_SCOPES[role]]}],
         "parameters": [parameter.described() for parameter in operation.parameters],
-        "responses": _responses(method, operation, schemas[operation.response, "serialization"]),
+        "responses": _pages(operation)
+        if operation.response is None
+        else _responses(method, operation, schemas[operation.response, "serialization"]),
     }
     if operation.description:
         found["description"] = operation.description
@@ -94,6 +102,10 @@ def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any])
         examples = {name: {"value": value} for name, value in operation.requests.items()}
         content = {"schema": schemas[operation.request, "validation"], "examples": examples}
         found["requestBody"] = {"required": True, "content": {JSON: content}}
+    if operation.form:
+        fields = {name: {"type": "string", "const": value} for name, value in operation.form.items()}
+        form = {"type": "object", "properties": fields, "required": list(fields)}
+        found["requestBody"] = {"required": True, "content": {_FORM: {"schema": form, "example": dict(operation.form)}}}
     return found
 
 
@@ -113,6 +125,16 @@ def _responses(method: str, operation: Operation, schema: Any) -> dict[str, Any]
     common = _PROBLEMS | (_OF_GET if method == "GET" else {})
     found |= {status: {"$ref": f"#/components/responses/{_name(status)}"} for status in common}
     found |= {status: _problem(status, meaning) for status, meaning in operation.problems.items()}
+    return {str(status): found[status] for status in sorted(found)}
+
+
+def _pages(operation: Operation) -> dict[str, Any]:
+    """Return the responses of a route whose responses are pages, apart from errors of the gateway."""
+    content = {_PAGE: {"schema": {"type": "string"}}}
+    pages = {operation.status: operation.success, **operation.problems}
+    found: dict[int, Any] = {status: {"description": meaning, "content": content} for status, meaning in pages.items()}
+    for status in _OF_GATEWAY:
+        found.setdefault(status, {"$ref": f"#/components/responses/{_name(status)}"})
     return {str(status): found[status] for status in sorted(found)}
 
 
@@ -136,7 +158,8 @@ def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, 
         (ProblemBody, "serialization", _adapter(ProblemBody))
     ]
     for operation in operations:
-        inputs.append((operation.response, "serialization", _adapter(operation.response)))
+        if operation.response is not None:
+            inputs.append((operation.response, "serialization", _adapter(operation.response)))
         if operation.request is not None:
             inputs.append((operation.request, "validation", _adapter(operation.request)))
     found, definitions = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")

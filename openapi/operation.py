@@ -52,13 +52,13 @@ class Operation:
 
     Attributes:
         tag: The group of the route.
-        response: The type of the response body.
     """
 
     tag: str
-    response: type
+    # None: the response is a page.
+    response: type | None = None
     # An example of the response body.
-    example: Any
+    example: Any = None
     # Further information about the route.
     description: str = ""
     parameters: tuple[Parameter, ...] = ()
@@ -66,6 +66,8 @@ class Operation:
     request: type | None = None
     # Name → a request body that succeeds.
     requests: Mapping[str, Any] = field(default_factory=dict)
+    # Field of a form → its only value, for a request with a form in place of JSON.
+    form: Mapping[str, str] = field(default_factory=dict)
     # The status of a successful response, and its meaning.
     status: int = 200
     success: str = "OK"

@@ -33,6 +33,7 @@ REASONS = (
     "expired",
     *("address_suppressed", "bounced_permanent", "bounced_transient", "complained"),
     "cancelled",
+    "not_opted_in",
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}

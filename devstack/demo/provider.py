@@ -3,8 +3,10 @@
 import email
 import email.policy
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from email.message import Message
 from typing import Any
 
 import httpx
@@ -25,6 +27,7 @@ class Call:
     target: str  # The ARN of an endpoint, or an e-mail address.
     title: str  # The title of a push, or the subject of an e-mail.
     text: str  # The text of a push, or the plain text of an e-mail.
+    unsubscribe_link: str | None = None  # The link for one click of an e-mail; None: it has none.
 
 
 def calls(aws_url: str) -> list[Call]:
@@ -78,7 +81,14 @@ def _mails(messages: list[dict[str, Any]]) -> Iterator[Call]:
             raise ProviderError(f"an e-mail to {parsed['To']} has no notification id")
         plain = parsed.get_body(("plain",))
         text = "" if plain is None else "\n".join(str(plain.get_content()).splitlines())
-        yield Call("email", notification_id, str(parsed["To"]), str(parsed["Subject"]), text)
+        link = _one_click_link(parsed) if parsed["List-Unsubscribe-Post"] else None
+        yield Call("email", notification_id, str(parsed["To"]), str(parsed["Subject"]), text, link)
+
+
+def _one_click_link(message: Message) -> str | None:
+    """Return the first address for HTTP in the header List-Unsubscribe (RFC 2369)."""
+    ways = re.findall(r"<([^>]*)>", str(message["List-Unsubscribe"]))
+    return next((way for way in ways if way.startswith("http")), None)
 
 
 def _decoded(value: Any) -> Any:

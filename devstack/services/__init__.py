@@ -2,7 +2,17 @@
 
 from devstack.config import StackConfig
 from devstack.service import Service
-from devstack.services import connect, kafka, lambda_host, localstack, opensearch, postgres, registry, spark
+from devstack.services import (
+    connect,
+    example_monolith,
+    kafka,
+    lambda_host,
+    localstack,
+    opensearch,
+    postgres,
+    registry,
+    spark,
+)
 
 MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, lambda_host)
 
@@ -10,4 +20,6 @@ MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, la
 def all_services(config: StackConfig) -> dict[str, Service]:
     """Return every service by name, each after its dependencies."""
     made = [module.service(config) for module in MODULES]
+    if config.monolith_url is None:
+        made.append(example_monolith.service(config))
     return {service.name: service for service in made}

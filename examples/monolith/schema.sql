@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS user_settings (
     quiet_hours jsonb,                        -- {"start": "22:00", "end": "07:00"} in the user's time zone; null: none
     updated_at  timestamptz NOT NULL DEFAULT now()
 );
+-- The version of the newest change through masscomm that is applied to the row (apply_preferences.py).
+ALTER TABLE user_settings ADD COLUMN IF NOT EXISTS preference_version bigint NOT NULL DEFAULT 0;
 
 CREATE TABLE IF NOT EXISTS devices (
     id         bigint PRIMARY KEY,

@@ -12,6 +12,7 @@ from masscomm.clock import Clock
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
 from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.domain.users import Device
 
 
@@ -64,6 +65,7 @@ class Caller:
         notification = Notification(
             id=notification_id(delivery.send_id, recipient.user_id, delivery.channel),
             send_id=delivery.send_id,
+            subscription=Subscription(recipient.user_id, delivery.club_id, delivery.type),
             texts={column.field: column.value_at(recipient.row) for column in delivery.content},
             collapse_key=delivery.collapse_key,
             ttl_s=None if expires_at is None else max(0, (expires_at - now_ms) // 1000),

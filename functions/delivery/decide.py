@@ -185,7 +185,9 @@ class _Rules(NamedTuple):
         """
         delivery, settings = self.delivery, self.view.settings.get(user_id)
         if self.view.users is None:
-            wish = decide_by_user_settings(settings, type=delivery.type, channel=delivery.channel)
+            wish = decide_by_user_settings(
+                settings, club_id=delivery.club_id, type=delivery.type, channel=delivery.channel
+            )
         else:
             user = self.view.users.get(user_id)
             wish = decide_by_user(

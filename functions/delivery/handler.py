@@ -19,6 +19,7 @@ from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.channels.circuit_breaker import PushCircuitBreaker
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import EmailSender, PushSender
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
@@ -68,7 +69,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
                         sender=sender, configuration_set=os.environ.get("SES_CONFIGURATION_SET"), http=http
                     ),
                     from_address=sender,
-                    unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
+                    unsubscribe=UnsubscribeLinks.from_environment(clock),
                 ),
             },
             clock=clock,

@@ -222,7 +222,8 @@ class Environment:
     generation: str = "g1"
     # The From address of e-mails.
     sender: str = "notifications@masscomm.example"
-    unsubscribe_url: str = "https://masscomm.example/unsubscribe"
+    # The address of the route /v1/unsubscribe of the REST API, as mail programs reach it.
+    unsubscribe_url: str = "https://masscomm.example/v1/unsubscribe"
     # (platform of a device, platform name in SNS). An operator creates each platform application with the name
     # PREFIX-PLATFORM, because it holds the credentials of Google or Apple.
     platforms: tuple[tuple[str, str], ...] = (("gcm", "GCM"), ("apns", "APNS"))

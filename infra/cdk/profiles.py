@@ -26,7 +26,7 @@ class Warmth(Enum):
     PROVISIONED = "provisioned concurrency"
 
 
-DIRECTORY = (*captured_tables(), "device_state", "directory_state")
+DIRECTORY = (*captured_tables(), "device_state", "directory_state", "preference_changes")
 # The requests to OpenSearch of masscomm/directory/opensearch.py.
 _LOOK_UPS = (
     "POST _mget",
@@ -62,14 +62,21 @@ _MESSAGES = (
     "POST device_state/_search",
     "POST users/_mget",
 )
+# The requests to OpenSearch of masscomm/directory/preference_changes.py.
+_PREFERENCES = (
+    "POST _bulk",
+    "POST _mget",
+    "POST preference_changes/_search",
+)
 # The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
 # The indices that erasure/search_indices.py changes.
-ERASED_INDICES = (*personal_tables(), "device_state", "provider_messages", "suppressions")
+ERASED_INDICES = (*personal_tables(), "device_state", "preference_changes", "provider_messages", "suppressions")
 ERASURE_REQUESTS = (
     "POST _bulk",
     "POST _search/scroll",
     "DELETE suppressions/_doc/*",
+    "DELETE preference_changes/_doc/*",
     *(
         f"POST {index}/{call}"
         for index in (
@@ -121,6 +128,8 @@ class Profile:
     push: bool = False
     # Whether the function sends through SES.
     email: bool = False
+    # Whether the function signs or verifies unsubscribe links.
+    unsubscribe_links: bool = False
     # Whether the function creates the SNS endpoints of devices.
     registers_endpoints: bool = False
     # Whether SNS and SES invoke the function with delivery statuses.
@@ -155,6 +164,7 @@ PROFILES = {
         asks_cdc=True,
         push=True,
         email=True,
+        unsubscribe_links=True,
     ),
     "cdc_consumer": Profile(
         warmth=Warmth.NOTHING,
@@ -190,6 +200,14 @@ PROFILES = {
         indices=(TEMPLATES,),
         requests=("POST notification_templates/_search",),
         tables=(KEYS, CONTROLS, USAGE, AUDIT),
+    ),
+    "preferences_handler": Profile(
+        warmth=Warmth.SNAPSTART,
+        indices=DIRECTORY,
+        written=("preference_changes",),
+        requests=_PREFERENCES,
+        tables=(USAGE,),
+        unsubscribe_links=True,
     ),
     "metrics_handler": Profile(
         warmth=Warmth.SNAPSTART,

@@ -6,7 +6,6 @@ from email.message import EmailMessage
 from email.policy import SMTP, Policy
 from email.utils import parseaddr
 from functools import lru_cache
-from urllib.parse import urlencode
 from uuid import uuid4
 
 from masscomm.channels.provider import Rejected
@@ -18,6 +17,10 @@ _MAX_ADDRESS_BYTES = 320
 
 # A random id in place of the notification's id in a cached message.
 _ID = str(uuid4())
+# An address in place of the recipient's unsubscribe link.
+_LINK = f"https://{uuid4()}"
+# The ways to unsubscribe that a message has: none, an e-mail to the sender, or a link in addition.
+_NONE, _BY_MAIL, _ONE_CLICK = range(3)
 # The number of cached messages. Many recipients have the same texts, and Python's email package takes most of the
 # processor time of an e-mail.
 _CACHED_MESSAGES = 32
@@ -47,7 +50,8 @@ def email_message(
     text: str,
     html: str | None,
     notification_id: str,
-    unsubscribe_url: str | None,
+    mandatory: bool = False,
+    unsubscribe_link: str | None = None,
 ) -> bytes:
     """Return the message as bytes.
 
@@ -57,40 +61,43 @@ def email_message(
         subject: The subject line.
         text: The body as plain text.
         html: The body as HTML, an alternative to the text.
-        notification_id: The id of the notification, a UUID; the message id and the unsubscribe links contain it.
-        unsubscribe_url: The target of the one-click link; None: the message has only the mailto link.
+        notification_id: The id of the notification, a UUID; the message id and the mailto link contain it.
+        mandatory: Whether the recipient cannot unsubscribe, so that the message has no header for it.
+        unsubscribe_link: The target of the one-click link; None: the message has only the mailto link.
 
     Raises:
         Rejected: The recipient is not an address, or the texts do not make a valid message.
     """
     try:
         to = _POLICY.fold_binary(*_POLICY.header_store_parse("To", _address(recipient)))
-        message = _message_without_recipient(sender, subject, text, html, unsubscribe_url)
+        ways = _NONE if mandatory else _ONE_CLICK if unsubscribe_link else _BY_MAIL
+        message = _message_without_recipient(sender, subject, text, html, ways)
     # Python's email package raises each of these errors for some invalid addresses.
     except (ValueError, IndexError, MessageError, RecursionError) as error:
         raise Rejected(f"the message is not a valid e-mail: {error}") from error
+    if unsubscribe_link:
+        message = message.replace(_LINK.encode(), unsubscribe_link.encode())
     return to + message.replace(_ID.encode(), notification_id.encode())
 
 
 @lru_cache(maxsize=_CACHED_MESSAGES)
-def _message_without_recipient(
-    sender: str, subject: str, text: str, html: str | None, unsubscribe_url: str | None
-) -> bytes:
-    """Return the message without the header To, and with _ID as the notification's id.
+def _message_without_recipient(sender: str, subject: str, text: str, html: str | None, ways: int) -> bytes:
+    """Return the message without the header To, with _ID as the notification's id and _LINK as the recipient's link.
+    `ways` is _NONE, _BY_MAIL or _ONE_CLICK.
 
     Raises:
         ValueError, MessageError: The texts do not make a valid message.
     """
     own_address = parseaddr(sender)[1]
-    ways = [f"<mailto:{own_address}?subject=unsubscribe%20{_ID}>"]
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
     message["Message-ID"] = f"<{_ID}@{own_address.rpartition('@')[2]}>"
-    if unsubscribe_url:
-        joined = "&" if "?" in unsubscribe_url else "?"
-        ways.insert(0, f"<{unsubscribe_url}{joined}{urlencode({'notification': _ID})}>")
+    mailto = f"<mailto:{own_address}?subject=unsubscribe%20{_ID}>"
+    if ways == _ONE_CLICK:
         message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
-    message["List-Unsubscribe"] = ", ".join(ways)
+        message["List-Unsubscribe"] = f"<{_LINK}>, {mailto}"
+    elif ways == _BY_MAIL:
+        message["List-Unsubscribe"] = mailto
     message["Subject"] = subject
     message.set_content(text)
     if html:

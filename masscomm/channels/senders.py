@@ -6,9 +6,12 @@ from typing import NamedTuple, Protocol
 
 from masscomm.channels.provider import EmailProvider, PushProvider, Transient
 from masscomm.channels.push import push_attributes, push_message
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks
+from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.domain.users import Device
-from masscomm.errors import Stop
+from masscomm.errors import MasscommError, Stop
 
 
 class Notification(NamedTuple):
@@ -16,6 +19,8 @@ class Notification(NamedTuple):
 
     id: str
     send_id: str
+    # The recipient and the category of the message, to which its unsubscribe link applies.
+    subscription: Subscription
     # The texts of the message by field name, such as title and body; a missing text is empty.
     texts: Mapping[str, str]
     collapse_key: str | None = None
@@ -85,14 +90,15 @@ class EmailSender:
     provider: EmailProvider
     # The sender: an address, or a name and an address.
     from_address: str
-    # The address of the unsubscribe page in the headers of e-mails; None: they have only the mailto link.
-    unsubscribe_url: str | None = None
+    # The unsubscribe links in the headers of e-mails; None: they have only the mailto link.
+    unsubscribe: UnsubscribeLinks | None = None
 
     async def send(self, notification: Notification, target: Device | str) -> str:
         from masscomm.channels.email import email_message
 
         if not isinstance(target, str):
             raise TypeError("an e-mail goes to an address")
+        mandatory = category(notification.subscription.category).mandatory  # guard: unsubscribe.mandatory_category
         message = email_message(
             sender=self.from_address,
             recipient=target,
@@ -100,6 +106,16 @@ class EmailSender:
             text=notification.text("text"),
             html=notification.texts.get("html"),
             notification_id=notification.id,
-            unsubscribe_url=self.unsubscribe_url,
+            mandatory=mandatory,
+            unsubscribe_link=None if mandatory else self._link(notification.subscription),
         )
         return await self.provider.send(recipient=target, message=message)
+
+    def _link(self, subscription: Subscription) -> str | None:
+        """Return the link of a recipient; None if there are no links. Raises Transient if it cannot be signed now: no
+        e-mail is sent without its link.
+        """
+        try:
+            return None if self.unsubscribe is None else self.unsubscribe.link(subscription)
+        except MasscommError as error:
+            raise Transient(f"the unsubscribe link cannot be signed: {error}") from error

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from masscomm.domain.ids import address_id
+from masscomm.domain.preference_changes import with_changes
 from masscomm.domain.suppressions import Suppression, suppressed
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
@@ -35,6 +36,8 @@ class InMemoryDirectory:
         self._devices: dict[int, Device] = {}
         self._templates: dict[int, Template] = {}
         self._suppressions: dict[str, Mapping[str, Any]] = {}
+        # User id → the document of the user's changes through masscomm.
+        self.preference_changes: dict[int, Mapping[str, Any]] = {}
         self._confirmed: DirectoryPosition | None = None
 
     def put(self, *rows: User | UserSettings | Device | Template) -> None:
@@ -69,14 +72,21 @@ class InMemoryDirectory:
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         self._called("user_settings")
-        return {user_id: self._user_settings[user_id] for user_id in user_ids if user_id in self._user_settings}
+        return self._settings(user_ids)
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
         self._called("users_and_settings")
         return (
             {user_id: self._users[user_id] for user_id in user_ids if user_id in self._users},
-            {user_id: self._user_settings[user_id] for user_id in user_ids if user_id in self._user_settings},
+            self._settings(user_ids),
         )
+
+    def _settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
+        found = {
+            user_id: with_changes(self._user_settings.get(user_id), self.preference_changes.get(user_id), user_id)
+            for user_id in user_ids
+        }
+        return {user_id: settings for user_id, settings in found.items() if settings is not None}
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         self._called("devices")

@@ -17,7 +17,7 @@ from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
-from masscomm.domain import suppressions
+from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
@@ -88,12 +88,12 @@ class OpenSearchDirectory:
         return {user_id: _user(user_id, source) for (_, user_id), (source, _) in found.items()}
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
-        tables = settings_tables()
+        tables = (*settings_tables(), preference_changes.INDEX)
         wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
         return _merged_settings(self._by_id(wanted, tables=len(tables)))
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
-        tables = (USERS, *settings_tables())
+        tables = (USERS, *settings_tables(), preference_changes.INDEX)
         wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
         found = self._by_id(wanted, tables=len(tables))
         users = {user_id: _user(user_id, source) for (table, user_id), (source, _) in found.items() if table == USERS}
@@ -340,14 +340,22 @@ def _user(user_id: int, source: Source) -> User:
 
 def _merged_settings(found: Mapping[tuple[str, int], tuple[Source, int]]) -> dict[int, UserSettings]:
     """Return the settings by user id. Settings from several tables are merged column by column; their version is the
-    newest one.
+    newest one. The users' changes through masscomm are applied to them.
     """
     merged: dict[int, tuple[Source, int]] = {}
+    changes: dict[int, Source] = {}
     for (table, user_id), (source, version) in found.items():
-        if table != USERS:
+        if table == preference_changes.INDEX:
+            changes[user_id] = source
+        elif table != USERS:
             known, newest = merged.get(user_id, ({}, 0))
             merged[user_id] = {**known, **source} if known else source, max(newest, version)
-    return {user_id: _user_settings(user_id, source, version) for user_id, (source, version) in merged.items()}
+    settings = {user_id: _user_settings(user_id, source, version) for user_id, (source, version) in merged.items()}
+    for user_id, document in changes.items():
+        changed = preference_changes.with_changes(settings.get(user_id), document, user_id)
+        if changed is not None:
+            settings[user_id] = changed
+    return settings
 
 
 def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
@@ -357,6 +365,7 @@ def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
         categories=source.get("categories") or {},
         quiet_hours=source.get("quiet_hours"),
         version=version,
+        preference_version=source.get("preference_version") or 0,
     )
 
 

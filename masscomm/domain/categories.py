@@ -1,12 +1,20 @@
 """The categories of sends (the field `type`), from schemas/categories.yaml."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from masscomm.domain.channels import CHANNELS
+from masscomm.errors import Stop
 from schemas import read_text
+
+DEFAULT = "default"
+
+
+class CategoriesError(Stop):
+    """schemas/categories.yaml is not valid. The message names the entry."""
 
 
 @dataclass(frozen=True)
@@ -17,33 +25,123 @@ class Category:
     channels: tuple[str, ...]
     # Whether the category is sent even to users that have opted out.
     mandatory: bool
+    # The channels on which only users with a rule for the category get it.
+    opt_in: frozenset[str] = frozenset()
+
+
+type Categories = Mapping[str, Category]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoryTable:
+    """The contents of schemas/categories.yaml."""
+
+    # The listed categories by name, and under `default` the category that applies to all other names.
+    categories: Categories
+    # Club (tenant) → the categories that differ for its sends, by name.
+    of_clubs: Mapping[int, Categories]
+
+    def find(self, name: str, club_id: int | None) -> Category:
+        own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
+        if name in own:
+            return own[name]
+        return self.categories.get(name) or own.get(DEFAULT) or self.categories[DEFAULT]
 
 
 @cache
-def _document() -> dict[str, Any]:
+def _table() -> CategoryTable:
     import yaml
 
-    document: dict[str, Any] = yaml.safe_load(read_text("categories.yaml"))
-    return document
+    return read_categories(yaml.safe_load(read_text("categories.yaml")))
 
 
-@cache
-def categories() -> Mapping[str, Category]:
+def read_categories(document: Any) -> CategoryTable:
+    """Return the contents of a parsed categories.yaml. Raises CategoriesError."""
+    _check_keys(document, {DEFAULT, "categories", "tenants"}, "categories.yaml")
+    if DEFAULT not in document:
+        raise CategoriesError("categories.yaml needs the key default")
+    default = _category(document[DEFAULT], Category((), False), DEFAULT)
+    found = {DEFAULT: default} | {
+        str(name): _category(entry, default, str(name)) for name, entry in _entries(document, "categories")
+    }
+    clubs: dict[int, Categories] = {}
+    for club_id, entry in _entries(document, "tenants"):
+        where = f"tenants.{club_id}"
+        if isinstance(club_id, bool) or not isinstance(club_id, int):
+            raise CategoriesError(f"categories.yaml: {where}: a club's id is a whole number")
+        clubs[club_id] = MappingProxyType(dict(_of_club(entry, found, where)))
+    return CategoryTable(categories=MappingProxyType(found), of_clubs=MappingProxyType(clubs))
+
+
+def _of_club(entry: Any, known: Categories, where: str) -> Iterator[tuple[str, Category]]:
+    _check_keys(entry, known.keys(), where)
+    for name, own in entry.items():
+        # A tenant cannot make a category mandatory, and so bypass its users' opt-outs.
+        _check_keys(own, {"opt_in"}, f"{where}.{name}")
+        yield name, _with_opt_in(known[name], own, f"{where}.{name}")
+
+
+def _category(entry: Any, default: Category, where: str) -> Category:
+    _check_keys(entry, {"channels", "mandatory", "opt_in"}, where)
+    channels = entry.get("channels", list(default.channels))
+    mandatory = entry.get("mandatory", default.mandatory)
+    if not isinstance(mandatory, bool):
+        raise CategoriesError(f"categories.yaml: {where}.mandatory must be true or false")
+    if not channels:
+        raise CategoriesError(f"categories.yaml: {where}.channels must not be empty")
+    found = replace(default, channels=_channels(channels, f"{where}.channels"), mandatory=mandatory)
+    return _with_opt_in(found, entry, where)
+
+
+def _with_opt_in(found: Category, entry: Mapping[str, Any], where: str) -> Category:
+    if "opt_in" in entry:
+        given = entry["opt_in"]
+        if isinstance(given, bool):
+            given = list(CHANNELS) if given else []
+        found = replace(found, opt_in=frozenset(_channels(given, f"{where}.opt_in")))
+    if found.mandatory and found.opt_in:
+        raise CategoriesError(f"categories.yaml: {where} is mandatory, so it cannot need an opt-in")
+    return found
+
+
+def _channels(names: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(names, list):
+        raise CategoriesError(f"categories.yaml: {where} must be a list of channels")
+    if unknown := [str(name) for name in names if name not in CHANNELS]:
+        raise CategoriesError(f"categories.yaml: {where}: {', '.join(unknown)} is none of {', '.join(CHANNELS)}")
+    return tuple(names)
+
+
+def _entries(document: Mapping[str, Any], key: str) -> Iterator[tuple[Any, Any]]:
+    entries = document.get(key) or {}
+    if not isinstance(entries, dict):
+        raise CategoriesError(f"categories.yaml: {key} must be a mapping")
+    yield from entries.items()
+
+
+def _check_keys(entry: Any, allowed: Any, where: str) -> None:
+    if not isinstance(entry, dict):
+        raise CategoriesError(f"categories.yaml: {where} must be a mapping")
+    if unknown := [str(key) for key in entry if key not in allowed]:
+        expected = ", ".join(sorted(allowed))
+        raise CategoriesError(f"categories.yaml: {where} has {', '.join(unknown)}; allowed are {expected}")
+
+
+def categories() -> Categories:
     """Return the listed categories by name, and under ``default`` the category that applies to all other names.
 
-    The result is cached, because the caller needs it for each recipient.
+    Raises:
+        CategoriesError: schemas/categories.yaml is not valid.
     """
-    default = _document()["default"]
-    entries = {"default": default} | {name: default | entry for name, entry in _document()["categories"].items()}
-    return MappingProxyType(
-        {name: Category(tuple(entry["channels"]), entry["mandatory"]) for name, entry in entries.items()}
-    )
+    return _table().categories
 
 
-def category(name: str) -> Category:
-    """Return the category with that name, or else the default category."""
-    known = categories()
-    return known.get(name, known["default"])
+def category(name: str, club_id: int | None = None) -> Category:
+    """Return the category with that name, or else the default category; as it is for a club (tenant) if one is given.
+
+    The table is cached, because the caller needs it for each recipient.
+    """
+    return _table().find(name, club_id)
 
 
 def resolve_channels(name: str, requested: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Decides from a user's opt-outs whether a notification is sent, with the reason.
 
 The most specific rule applies: category and channel, then category, then channel. Without a rule a notification is
-sent. A mandatory category ignores opt-outs and quiet hours.
+sent, unless its category needs an opt-in (schemas/categories.yaml), which only a rule for the category can be. A
+mandatory category ignores opt-outs and quiet hours.
 """
 
 from collections.abc import Collection, Mapping
@@ -34,6 +35,10 @@ class Decision(NamedTuple):
 UNKNOWN = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
 
 
+# The decision without a rule of the user, in a category that needs one.
+NOT_OPTED_IN = Decision(Status.SUPPRESSED, Reason.NOT_OPTED_IN, "default", "opt_in")
+
+
 def is_member(user: User | None, club_id: int) -> bool:
     """Return whether the user belongs to the club; users of other clubs are treated as missing."""
     return user is not None and user.club_id == club_id
@@ -50,7 +55,7 @@ def decide(user: User | None, user_settings: UserSettings | None, *, club_id: in
         return Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", f"channel:{channel}")
     if not is_member(user, club_id):
         return UNKNOWN
-    return decide_by_user_settings(user_settings, type=type, channel=channel)
+    return decide_by_user_settings(user_settings, club_id=club_id, type=type, channel=channel)
 
 
 def needs_confirmation(
@@ -61,21 +66,32 @@ def needs_confirmation(
         return False
     if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
         return True
-    return user_settings is None and not category(type).mandatory  # guard: preferences.mandatory_without_settings
+    is_missing = user_settings is None or user_settings.is_absent  # guard: preferences.changes_without_a_row
+    return is_missing and not category(type).mandatory  # guard: preferences.mandatory_without_settings
 
 
-def decide_by_user_settings(user_settings: UserSettings | None, *, type: str, channel: str) -> Decision:
+def decide_by_user_settings(
+    user_settings: UserSettings | None, *, club_id: int | None = None, type: str, channel: str
+) -> Decision:
     """Decide by the user settings alone. A newer opt-out can change this part of the decision until the message is
     published.
     """
-    if category(type).mandatory:
+    kind = category(type, club_id)
+    if kind.mandatory:
         return Decision(None, None, "default", "mandatory", user_settings.version if user_settings else None)
+    needs_opt_in = channel in kind.opt_in
     if user_settings is None:
-        return Decision(None)
+        return NOT_OPTED_IN if needs_opt_in else Decision(None)
     wanted, rule = _wanted(user_settings, type, channel)
+    if wanted and needs_opt_in and not _is_about_category(rule):  # guard: preferences.opt_in
+        return NOT_OPTED_IN._replace(settings_version=user_settings.version)
     if wanted:
         return Decision(None, None, "user" if rule else "default", rule, user_settings.version)
     return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule, user_settings.version)
+
+
+def _is_about_category(rule: str | None) -> bool:
+    return rule is not None and rule.startswith("category:")
 
 
 def _wanted(user_settings: UserSettings, type_: str, channel: str) -> tuple[bool, str | None]:

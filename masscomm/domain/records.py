@@ -322,6 +322,33 @@ class DeviceStatusChanged(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreferenceChange(AvroRecord):
+    """Whether a user wants a category on a channel. None stands for every category, or for every channel."""
+
+    category: str | None = None
+    channel: str | None = None
+    wanted: bool
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceChanged(AvroRecord):
+    """The preferences that a user changed through masscomm and that the monolith may not have applied."""
+
+    user_id: int
+    club_id: int
+    version: int
+    timestamp: int
+    source: str
+    principal: str | None = None
+    changes: list[PreferenceChange]
+
+    @classmethod
+    def from_avro(cls, value: Mapping[str, Any]) -> Self:
+        return made(cls, {**value, "changes": [PreferenceChange.from_avro(each) for each in value["changes"]]})
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReceiptReceived(AvroRecord):
     """A provider's unparsed receipt for one message. `tries` is the number of times that the message has been looked
     up.

@@ -28,6 +28,8 @@ class Reason(StrEnum):
     # --- suppressed ---
 
     OPTED_OUT = "opted_out"  # The user has opted out of this category or channel.
+    # The category needs an opt-in, which the user has not given.
+    NOT_OPTED_IN = "not_opted_in"
     # The user is not in the directory, and the directory has passed the send's timestamp; or the user belongs to
     # another club. A tenant must not be able to distinguish the two.
     UNKNOWN_USER = "unknown_user"

@@ -18,6 +18,10 @@ FLUSH_RESERVE_S = 2.0
 PRODUCER_MESSAGE_S = 15.0
 # The time limit of flushing the chunks of one request.
 SEND_FLUSH_S = 20.0
+# The time limit of flushing the record of changed preferences, and the age at which a sweep produces a change that no
+# function has produced: no function that has stored it still runs.
+PREFERENCES_FLUSH_S = 16.0
+PREFERENCES_SWEPT_AFTER_S = 60.0
 # The time limit of one call to the store of idempotency keys, with all its attempts. A request makes at most three
 # calls.
 IDEMPOTENCY_CALL_S = 2.0
@@ -128,6 +132,11 @@ RESCHEDULE_MARGIN_S = 10
 # last delay, its outcome record was lost (docs/decisions/031), or another application of the account sent it.
 RECEIPT_RETRY_DELAYS_S = (60, 300, 1_800)
 
+# --- unsubscribe links ------------------------------------------------------------------------------------------------
+# How long the link in an e-mail is valid, and how long a function uses the keys that it has read.
+UNSUBSCRIBE_VALID_S = 400 * _DAY_S
+UNSUBSCRIBE_KEYS_CACHED_S = 300.0
+
 # --- broadcast queues -------------------------------------------------------------------------------------------------
 # How long an environment caches the queue of a tenant; the ages at which the queue lease of a broadcasting tenant is
 # renewed and expires.
@@ -190,6 +199,11 @@ RULES: Mapping[str, str] = {
     "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S + ACCEPTED_CALL_S + WARNINGS_S < timeout_s('send_handler')": (
         "a request with a key is answered, too"
     ),
+    "PRODUCER_MESSAGE_S < PREFERENCES_FLUSH_S < timeout_s('preferences_handler') < PREFERENCES_SWEPT_AFTER_S": (
+        "a change is produced by its request, or by a sweep"
+    ),
+    "366 * 86_400 < UNSUBSCRIBE_VALID_S < 2 * 366 * 86_400": "a link outlives a year, and keys end",
+    "timeout_s('preferences_handler') < UNSUBSCRIBE_KEYS_CACHED_S < UNSUBSCRIBE_VALID_S": "keys are read again in time",
     "timeout_s('send_handler') < IDEMPOTENCY_KEPT_S": "a key is kept while its request is executed",
     "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < min(LEDGER_KEPT_S, DECISIONS_KEPT_S)": (
         "the chain knows the records that a repeated request produces again"

@@ -35,6 +35,11 @@ class UserSettings(NamedTuple):
     quiet_hours: Mapping[str, Any] | None = None
     # The version of the document; the decision log records it.
     version: int = 0
+    # The newest version of a change through masscomm that the monolith has applied to the row
+    # (masscomm.domain.preference_changes).
+    preference_version: int = 0
+    # Whether the monolith has no row: the settings consist of changes through masscomm.
+    is_absent: bool = False
 
 
 class Device(NamedTuple):

@@ -29,7 +29,7 @@ from masscomm.domain.key_limits import REQUESTS, Limit
 from masscomm.errors import Retry, Stop
 from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.rate_limits import RateLimiter, joined, maximum_of
-from masscomm.http.scopes import ROUTE_SCOPES, Scope, scopes_of
+from masscomm.http.scopes import PUBLIC_ROUTES, ROUTE_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import Clubs, clubs_of
 from masscomm.lambda_context import LambdaContext
 from masscomm.untrusted import mask
@@ -171,6 +171,10 @@ class Api:
         """Register a POST route. It is called with the request, and with the path's `{names}` as keywords."""
         return self._route("POST", path)
 
+    def put[R: Route](self, path: str) -> Callable[[R], R]:
+        """Register a PUT route. It is called with the request, and with the path's `{names}` as keywords."""
+        return self._route("PUT", path)
+
     def patch[R: Route](self, path: str) -> Callable[[R], R]:
         """Register a PATCH route. It is called with the request, and with the path's `{names}` as keywords."""
         return self._route("PATCH", path)
@@ -207,10 +211,12 @@ class Api:
 
     def _answer(self, event: Mapping[str, Any], context: LambdaContext) -> Response:
         request = Request(event, lambda: context.get_remaining_time_in_millis() / 1000)
-        if not request.clubs:  # guard: tenancy.caller_without_tenant
+        if not request.clubs and not self._is_public(event):  # guard: tenancy.caller_without_tenant
             raise Problem(403, "These credentials may see no club.")
         for (method, path), route in self._routes.items():
             if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
+                if (method, path) in PUBLIC_ROUTES:
+                    return route(request, **names)
                 request.require(ROUTE_SCOPES.get((method, path), Scope.ADMIN))
                 # A test key could otherwise cancel a live send.
                 if request.is_test and method != "GET" and (method, path) not in _SENDS:  # guard: simulator.changes
@@ -219,6 +225,13 @@ class Api:
                 answered = route(request, **names)
                 return replace(answered, headers=joined(answered.headers, limits)) if limits else answered
         raise Problem(404, "this resource does not exist")
+
+    def _is_public(self, event: Mapping[str, Any]) -> bool:
+        """Return whether a request needs no API key."""
+        return any(
+            method == event["httpMethod"] and _parameters(path, event["path"]) is not None
+            for method, path in PUBLIC_ROUTES & self._routes.keys()
+        )
 
     def take(self, request: Request, kind: Limit, amount: int, *, send_id: str | None = None) -> dict[str, str]:
         """Count what a request uses of a limit of its key. Returns the headers of the response, {} for a key without

@@ -20,7 +20,8 @@ class Scope(StrEnum):
     SEND_MANDATORY = "send:mandatory"
     SEND_CONTENT = "send:content"  # The key may send texts of its own in place of a template.
     READ = "read"  # The key may read metrics and sends.
-    USERS_READ = "users:read"  # The key may read the notifications of a single user.
+    USERS_READ = "users:read"  # The key may read the notifications and the preferences of a single user.
+    USERS_WRITE = "users:write"  # The key may change the preferences of a single user.
     OPERATE = "operate"  # The key may repair: handle dead letters and suppressions.
     ADMIN = "admin"  # The key may read the audit log.
 
@@ -64,9 +65,14 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/sends/{send_id}/recipients"): Scope.USERS_READ,
         ("GET", "/v1/notifications/{notification}"): Scope.USERS_READ,
         ("GET", "/v1/users/{user_id}/notifications"): Scope.USERS_READ,
+        ("GET", "/v1/users/{user_id}/preferences"): Scope.USERS_READ,
+        ("PUT", "/v1/users/{user_id}/preferences"): Scope.USERS_WRITE,
         ("GET", "/v1/audit"): Scope.ADMIN,
     }
 )
+
+# The routes that need no API key, because their path has a credential of its own.
+PUBLIC_ROUTES = frozenset({("GET", "/v1/unsubscribe/{token}"), ("POST", "/v1/unsubscribe/{token}")})
 
 
 def scopes_of(authorizer: object) -> frozenset[Scope]:

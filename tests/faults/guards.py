@@ -41,6 +41,7 @@ UNAUDITED = "the cells do not read the audit log"
 SIMULATED = "the cells send to users, with a live key"
 NO_PEOPLE = "the cells request sends with keys"
 ONE_CALLER = "the cells repeat one request of one tenant"
+UNCHANGED_PREFERENCES = "no cell changes preferences through masscomm"
 TEST_OF_EVERY_TOPIC = "a test of every topic is faster and as certain"
 
 MUTANTS = (
@@ -1105,5 +1106,101 @@ MUTANTS = (
         rule="A test key changes no live send.",
         change=Never(),
         no_cell=SIMULATED,
+    ),
+    Mutant(
+        guard="preferences.older_row",
+        rule="A change through masscomm applies until the row has its version, and no longer.",
+        change=Returns("self.changes"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="preferences.unknown_version",
+        rule="A row with a version that no change had replaces no change.",
+        change=Returns("applied"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="preferences.opt_in_to_another_row",
+        rule="An opt-in does not replace an opt-out that may be newer.",
+        change=Becomes("True"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="preferences.malformed_change",
+        rule="A change that cannot be read opts out.",
+        change=Returns("settings"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="preferences.changes_without_a_row",
+        rule="A row that may still arrive is awaited, although the user has changed preferences.",
+        change=Without(2),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="tenancy.preferences",
+        rule="The preferences of another tenant's user are not shown.",
+        change=Becomes("user is None"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="tenancy.changed_preferences",
+        rule="The preferences of another tenant's user are not changed.",
+        change=Becomes("user is None"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="preferences.opt_in",
+        rule="In a category that needs an opt-in, a rule for the channel is none.",
+        change=Never(),
+        no_cell="no category of the cells needs an opt-in",
+    ),
+    Mutant(
+        guard="unsubscribe.signature",
+        rule="A link that we did not sign is refused.",
+        change=Never(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.expiry",
+        rule="An expired link is refused.",
+        change=Never(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.tenant",
+        rule="A link of one tenant does not concern a user of another.",
+        change=Becomes("self.preferences.find(user_id, range(2**62))"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.category",
+        rule="A link ends the e-mails of its category only.",
+        change=Becomes("Wish(None, CHANNEL, False)"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.one_click",
+        rule="A POST without the field of RFC 8058 changes nothing.",
+        change=Never(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.rate",
+        rule="Requests to a link are limited.",
+        change=Removed(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.https",
+        rule="Links have https outside this machine.",
+        change=Never(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.mandatory_category",
+        rule="E-mails of mandatory categories have no unsubscribe header.",
+        change=Becomes("False"),
+        no_cell=UNCHANGED_PREFERENCES,
     ),
 )

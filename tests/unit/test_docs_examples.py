@@ -33,9 +33,11 @@ from functions.metrics_handler.routes.send import SendRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from functions.preference_checker.chunk import read_chunk
+from functions.preferences_handler.preferences_body import wishes_in
 from functions.send_handler import handler as send_handler
 from infra.cdk import config
 from masscomm.clock import FixedClock
+from masscomm.domain import categories
 from masscomm.domain.categories import Category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import NAMESPACE, notification_id
@@ -189,6 +191,10 @@ def check_category(content: str, _api: SendApi) -> None:
         assert set(entry["channels"]) <= CHANNELS.keys()
 
 
+def check_preferences(content: str) -> None:
+    assert len(wishes_in(content)) == 3
+
+
 KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     "POST /v1/sends": check_request,
     "SendRequested": check_send_record,
@@ -206,6 +212,9 @@ KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     # test_message_of_the_readme_is_the_first_commands compares it.
     "inbox": lambda *_: None,
     "categories": check_category,
+    # test_categories_of_the_page_have_their_results reads it.
+    "categories.yaml": lambda *_: None,
+    "preference_request": lambda content, _: check_preferences(content),
     # test_settings_of_the_page_have_their_results compares it.
     "user_settings": lambda *_: None,
     # test_template_columns_are_those_of_the_directory compares it.
@@ -424,6 +433,22 @@ def test_settings_of_the_page_have_their_results() -> None:
         now_ms = round(at.timestamp() * 1_000)
         held = decide_by_hours(user, settings, type="news", now_ms=now_ms, expires_at=None)
         assert (held is not None) == is_quiet
+
+
+def test_categories_of_the_page_have_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    ((_, text),) = (each for each in blocks("docs/preferences.md") if each[0] == "categories.yaml")
+    found = categories.read_categories(yaml.safe_load(text))
+    monkeypatch.setattr(categories, "_table", lambda: found)
+    results = {
+        (name, club_id, channel): decide_by_user_settings(None, club_id=club_id, type=name, channel=channel).reason
+        for name in ("newsletter", "partner_offers")
+        for club_id in (1, 7)
+        for channel in CHANNELS
+    }
+    excluded = {key for key, reason in results.items() if reason == "not_opted_in"}
+    assert excluded == {("newsletter", 1, "email")} | {
+        ("partner_offers", club_id, channel) for club_id in (1, 7) for channel in CHANNELS
+    }
 
 
 # --- docs/concepts.md -------------------------------------------------------------------------------------------------

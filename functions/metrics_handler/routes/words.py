@@ -21,6 +21,7 @@ STATUS_WORDS: Mapping[str, str] = {
 
 REASON_WORDS: Mapping[str, str] = {
     Reason.OPTED_OUT: "The user has opted out of this category or channel.",
+    Reason.NOT_OPTED_IN: "The category needs an opt-in, which the user has not given.",
     Reason.UNKNOWN_USER: "The user is not known in this club.",
     Reason.NO_DEVICE: "The user has no device for push messages.",
     Reason.NO_ADDRESS: "The user has no e-mail address.",

@@ -14,6 +14,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
+from masscomm.http.scopes import PUBLIC_ROUTES
 
 STAGE = "live"
 # The managed rule groups of AWS WAF that are used.
@@ -95,6 +96,13 @@ class RestApi(Construct):
                 access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG)),
                 throttling_rate_limit=config.rate * 10,
                 throttling_burst_limit=config.burst * 10,
+                # Requests without an API key have no usage plan: this limit keeps capacity for the others.
+                method_options={
+                    f"{path}/{method}": apigateway.MethodDeploymentOptions(
+                        throttling_rate_limit=config.rate, throttling_burst_limit=config.burst
+                    )
+                    for method, path in sorted(PUBLIC_ROUTES)
+                },
             ),
         )
         # The log group is created here: API Gateway would create it without our key and without an expiry.
@@ -119,9 +127,15 @@ class RestApi(Construct):
         )
         for route, function in routes.items():
             method, _, path = route.partition(" ")
-            made = self.api.root.resource_for_path(path).add_method(
+            resource = self.api.root.resource_for_path(path)
+            integration = apigateway.LambdaIntegration(function, allow_test_invoke=False)
+            if (method, path) in PUBLIC_ROUTES:
+                made = resource.add_method(method, integration, authorization_type=apigateway.AuthorizationType.NONE)
+                explain(made, "a signed token in the path is the credential of this route", "APIG4", "COG4")
+                continue
+            made = resource.add_method(
                 method,
-                apigateway.LambdaIntegration(function, allow_test_invoke=False),
+                integration,
                 authorizer=request_authorizer,
                 authorization_type=apigateway.AuthorizationType.CUSTOM,
                 api_key_required=True,

@@ -2,9 +2,11 @@
 
 from collections import Counter
 
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -45,6 +47,7 @@ class FunctionsStack(Stack):
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-functions", env={"region": environment.region})
         self._environment, self._base, self._data, self._registry_url = environment, base, data, registry_url
+        self._unsubscribe_keys = self._secret_of_links()
         catalogue = read_catalogue(generation=environment.generation)
         lanes = Counter(entry.package for entry in catalogue)
         self.event_sources: dict[str, EventSources] = {}
@@ -71,6 +74,19 @@ class FunctionsStack(Stack):
             lanes=lanes,
             applications=self._applications().values(),
         )
+        if profile.unsubscribe_links:
+            function.grant(
+                [
+                    iam.PolicyStatement(
+                        actions=["secretsmanager:GetSecretValue"], resources=[self._unsubscribe_keys.secret_arn]
+                    ),
+                    iam.PolicyStatement(
+                        actions=["kms:Decrypt"],
+                        resources=[self._base.key.key_arn],
+                        conditions={"StringEquals": {"kms:ViaService": f"secretsmanager.{self.region}.amazonaws.com"}},
+                    ),
+                ]
+            )
         if entry.event_source is not None:
             self.event_sources[entry.name] = EventSources(
                 function, function=function, kafka=self._data.kafka, environment=self._environment
@@ -87,6 +103,26 @@ class FunctionsStack(Stack):
             )
             self.missed[entry.name] = triggers.missed
         return function
+
+    def _secret_of_links(self) -> secretsmanager.Secret:
+        """Return the secret with the keys of unsubscribe links; the first key is generated."""
+        environment = self._environment
+        keys = secretsmanager.Secret(
+            self,
+            "unsubscribe-keys",
+            secret_name=f"{environment.prefix}/unsubscribe-keys",
+            description="The keys that sign unsubscribe links, by id, and the id of the current one.",
+            encryption_key=self._base.key,
+            generate_secret_string=secretsmanager.SecretStringGenerator(
+                secret_string_template='{"current": "1"}',  # noqa: S106 - the generated key is added to it
+                generate_string_key="1",
+                password_length=48,
+                exclude_punctuation=True,
+            ),
+            removal_policy=RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY,
+        )
+        explain(keys, "links in e-mails are valid for 400 days: an operator adds a key and removes an old one", "SMG4")
+        return keys
 
     def _variables(self, entry: FunctionEntry) -> dict[str, str]:
         """Return the environment variables that masscomm.environment reads; none is a secret."""
@@ -113,9 +149,14 @@ class FunctionsStack(Stack):
             f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)
         }
         if profile.email:
-            variables |= {"SES_SENDER": environment.sender, "UNSUBSCRIBE_URL": environment.unsubscribe_url}
+            variables["SES_SENDER"] = environment.sender
             if environment.receipts:
                 variables["SES_CONFIGURATION_SET"] = configuration_set(environment)
+        if profile.unsubscribe_links:
+            variables |= {
+                "UNSUBSCRIBE_URL": environment.unsubscribe_url,
+                "UNSUBSCRIBE_KEYS_SECRET": self._unsubscribe_keys.secret_arn,
+            }
         if profile.push or profile.email:
             variables |= self._shares(entry)
         if profile.registers_endpoints:

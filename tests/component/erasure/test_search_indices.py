@@ -15,7 +15,9 @@ from erasure.search_indices import SearchIndices
 from functions.receipts.sent_messages import MESSAGES, OpenSearchSentMessages, OutcomeWithTrace
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.domain import suppressions
+from masscomm.domain.preference_changes import PreferenceChanges, Wish
 from masscomm.errors import Retry
 from tests.support.contracts.sent_messages import outcome
 from tests.support.servers.opensearch_client import TestClient
@@ -25,7 +27,7 @@ ADDRESS = "ada.erased@example.org"
 ARN, SHARED_ARN, OTHER_ARN = (f"arn:aws:sns:::endpoint/GCM/x/{name}" for name in ("own", "shared", "moved"))
 EVERYWHERE = ",".join(
     [f"{table}-{generation}" for table in captured_tables() for generation in (OLD, SERVING)]
-    + ["device_state", MESSAGES, "suppressions"]
+    + ["device_state", MESSAGES, "suppressions", "preference_changes"]
 )
 
 
@@ -83,6 +85,17 @@ def person(client: TestClient) -> Person:
         }
         put(client, "device_state", str(device_id), **state)
     return Person(user_id=7, club_id=3)
+
+
+def test_changed_preferences_are_erased(client: TestClient, person: Person) -> None:
+    store = OpenSearchPreferenceChanges(client)
+    for user_id in (7, 8):
+        changes = PreferenceChanges(user_id=user_id, club_id=3).after([Wish("news", None, False)], None, 1)
+        assert store.write(changes, after=None)
+    indices = SearchIndices(client, Endpoints())
+    assert (indices.erase_preference_changes(person), indices.erase_preference_changes(person)) == (1, 0)
+    assert store.read(7) is None
+    assert store.read(8) is not None
 
 
 def everything(client: TestClient) -> str:

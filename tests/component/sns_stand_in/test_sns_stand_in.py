@@ -150,7 +150,6 @@ def raw_email(notification_id: str = "n") -> bytes:
         text="We lead by one.",
         html=None,
         notification_id=notification_id,
-        unsubscribe_url=None,
     )
 
 

@@ -98,7 +98,7 @@ class EmailContract:
             text="Hello",
             html="<p>Hello</p>",
             notification_id="n",
-            unsubscribe_url="https://unsubscribe.example/u",
+            unsubscribe_link="https://unsubscribe.example/u",
         )
         ids = [send(provider, recipient="ada@example.com", message=data) for _ in range(2)]
         assert all(ids)

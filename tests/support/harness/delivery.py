@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,6 +12,7 @@ from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import EmailSender, PushSender, Sender
+from masscomm.channels.unsubscribe_links import SigningKeys, UnsubscribeLinks
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
@@ -56,12 +58,17 @@ def gateway(clock: FixedClock, **options: Any) -> ProviderGateway:
 class Delivery(Chain):
     """The delivery use case with a directory in which each of the users 1 to 3 has a device."""
 
-    def __init__(self, unsubscribe_url: str | None = "https://unsubscribe.example/u") -> None:
+    def __init__(self) -> None:
         super().__init__()
+        keys = json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"})
+        self.links = UnsubscribeLinks(
+            url="https://unsubscribe.example/u",
+            keys=SigningKeys(read=lambda: keys, clock=self.clock),
+            clock=self.clock,
+        )
         self.directory = InMemoryDirectory()
         self.push = InMemoryPush()
         self.email = InMemoryEmail()
-        self.unsubscribe_url = unsubscribe_url
         self.controls = InMemorySendControls()
         self.table = LedgerTable()
         self.delay_store = InMemoryDelayStore()
@@ -89,9 +96,7 @@ class Delivery(Chain):
         )
 
     def senders(self) -> dict[str, Sender]:
-        email = EmailSender(
-            provider=self.email, from_address="no-reply@masscomm.example", unsubscribe_url=self.unsubscribe_url
-        )
+        email = EmailSender(provider=self.email, from_address="no-reply@masscomm.example", unsubscribe=self.links)
         return {"push": PushSender(provider=self.push), "email": email}
 
     def put_user(self, user_id: int, **columns: Any) -> None:

@@ -1,4 +1,4 @@
-"""Both REST functions in memory, with the send and the user of the examples in the OpenAPI document."""
+"""The REST functions in memory, with the send and the user of the examples in the OpenAPI document."""
 
 import asyncio
 import json
@@ -18,18 +18,26 @@ from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
+from functions.preferences_handler import handler as preferences_handler
+from functions.preferences_handler.unsubscribe import Unsubscribe
 from functions.send_handler import handler as send_handler
+from masscomm.channels.unsubscribe_links import SigningKeys, UnsubscribeLinks
 from masscomm.clock import FixedClock, SystemClock
+from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
+from masscomm.domain.users import User
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
+from masscomm.http.rate_limits import RateLimiter
 from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
 from openapi.document import APIS
 from tests.support.harness.chain import Chain
+from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import use_cases
 from tests.support.inputs.api_gateway_events import lambda_context
 
@@ -39,7 +47,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39") -> Chain:
-    """Build both functions in memory. The send and user 42 belong to club 1."""
+    """Build the functions in memory. The send and user 42 belong to club 1."""
     send = SendTotals(
         send_id=send_id,
         club_id=1,
@@ -75,6 +83,16 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     chain = Chain()
     requests = use_cases(chain, InMemoryIdempotencyKeys())
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
+    directory = InMemoryDirectory()
+    directory.put(User(user_id=42, club_id=1))
+    preferences = change_preferences(chain, directory)
+    monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
+    keys = json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"})
+    links = UnsubscribeLinks(url="https://example.org", keys=SigningKeys(read=lambda: keys, clock=clock), clock=clock)
+    pages = Unsubscribe(
+        links=links, preferences=preferences, limiter=RateLimiter(usage=InMemoryKeyUsage(), clock=clock)
+    )
+    monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
     return chain
 
 

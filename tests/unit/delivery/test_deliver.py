@@ -362,10 +362,32 @@ def test_email_has_its_recipient_and_unsubscribe_headers() -> None:
     assert sent.recipient == message["To"] == "user1@example.com"
     assert message["Subject"] == "News"
     assert message["From"] == "no-reply@masscomm.example"
-    notification = notification_id(SEND_ID, 1, "email")
     assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
-    assert f"<https://unsubscribe.example/u?notification={notification}>" in message["List-Unsubscribe"]
+    link = message["List-Unsubscribe"].partition(">")[0].removeprefix("<")
+    address, _, token = link.rpartition("/")
+    assert address == "https://unsubscribe.example/u"
+    assert chain.links.subscription(token) == (1, 7, "news")
     assert results_of(chain.outcomes()) == {(1, "email"): SENT}
+
+
+@pytest.mark.kills(guard="unsubscribe.mandatory_category")
+def test_mandatory_email_has_no_unsubscribe_header() -> None:
+    chain = Delivery()
+    assert chain.deliver(by_email([1], type="security_alert")) == []
+    (sent,) = chain.email.sent
+    assert b"list-unsubscribe" not in sent.message.lower()
+
+
+def test_email_waits_while_its_link_cannot_be_signed() -> None:
+    chain = Delivery()
+
+    def down() -> str:
+        raise Retry("no secret")
+
+    chain.links.keys.read = down
+    assert chain.deliver(by_email([1])) == []
+    assert chain.email.sent == []
+    assert len(chain.delay_store.items) == 1
 
 
 def test_a_message_without_html_has_no_html() -> None:

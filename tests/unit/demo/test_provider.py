@@ -57,12 +57,26 @@ def test_email_call_has_its_notification_id(answer: Answer) -> None:
         text="Hallo",
         html="<p>Hallo</p>",
         notification_id=NOTIFICATION,
-        unsubscribe_url=None,
     )
     answer([], [{"Id": "1", "RawData": raw.decode()}])
 
     expected = Call("email", NOTIFICATION, "ada@club1.example", "Der Monat in deinem Verein für März", "Hallo")
     assert provider.calls("http://localhost") == [expected]
+
+
+def test_email_call_has_its_unsubscribe_link(answer: Answer) -> None:
+    link = "https://example.org/v1/unsubscribe/token"
+    raw = email_message(
+        sender="club@masscomm.example",
+        recipient="ada@club1.example",
+        subject="News",
+        text="Hallo",
+        html=None,
+        notification_id=NOTIFICATION,
+        unsubscribe_link=link,
+    )
+    answer([], [{"Id": "1", "RawData": raw.decode()}])
+    assert [call.unsubscribe_link for call in provider.calls("http://localhost")] == [link]
 
 
 def test_push_call_without_notification_id_is_an_error(answer: Answer) -> None:

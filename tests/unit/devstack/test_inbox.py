@@ -45,6 +45,12 @@ def of_users(tmp_path: Path, *user_ids: int) -> Inbox:
     return Inbox(StackConfig.on_free_ports(tmp_path), user_ids)
 
 
+def test_unsubscribe_link_of_an_email_is_shown() -> None:
+    link = "http://127.0.0.1:8080/v1/unsubscribe/token"
+    assert link in replace(message(1, "email"), unsubscribe_link=link).rendered().plain
+    assert "unsubscribe" not in message(1).rendered().plain
+
+
 def test_messages_of_other_sends_are_left_out(read: list[list[Message]], tmp_path: Path) -> None:
     read.append([message(1), message(1, send_id="another"), message(2, channel="email")])
     assert of_users(tmp_path, 1, 2).of_send(SEND) == [message(1), message(2, channel="email")]

@@ -81,7 +81,8 @@ def test_erasure_role_allows_each_request_of_erasure() -> None:
     indices = SearchIndices(client, Endpoints())
     person = Person(user_id=7, club_id=3, addresses={"ada@example.org"})
     indices.learn(person)
-    for step in (indices.erase_messages, indices.erase_endpoints, indices.erase_suppressions, indices.erase_rows):
+    steps = (indices.erase_messages, indices.erase_endpoints, indices.erase_suppressions, indices.erase_rows)
+    for step in (*steps, indices.erase_preference_changes):
         step(person)
     unmatched = {
         each for each in recording.requests if not any(fnmatchcase(each, allowed) for allowed in ERASURE_REQUESTS)

@@ -115,6 +115,8 @@ def _bytes(
     html: str | None = None,
     url: str | None = LONG_URL,
     sender: str = "no-reply@masscomm.example",
+    *,
+    mandatory: bool = False,
 ) -> bytes:
     return email_message(
         sender=sender,
@@ -123,7 +125,8 @@ def _bytes(
         text=text,
         html=html,
         notification_id=NOTIFICATION,
-        unsubscribe_url=url,
+        mandatory=mandatory,
+        unsubscribe_link=url,
     )
 
 
@@ -147,11 +150,10 @@ def test_email_has_a_one_click_unsubscribe_header() -> None:
     message = _parsed(data)
     assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert message["List-Unsubscribe"] == (
-        f"<{LONG_URL}?notification={NOTIFICATION}>, "
-        f"<mailto:no-reply@masscomm.example?subject=unsubscribe%20{NOTIFICATION}>"
+        f"<{LONG_URL}>, <mailto:no-reply@masscomm.example?subject=unsubscribe%20{NOTIFICATION}>"
     )
     # The header must not be encoded, because mail programs do not decode addresses in it.
-    assert f"List-Unsubscribe: <{LONG_URL}?notification={NOTIFICATION}>".encode() in data
+    assert f"List-Unsubscribe: <{LONG_URL}>".encode() in data
 
 
 @pytest.mark.parametrize("html", [None, "<p>Grüezi</p>"])
@@ -166,7 +168,7 @@ def test_emails_of_one_content_differ_in_recipient_and_id(html: str | None) -> N
             text="Grüezi",
             html=html,
             notification_id=notification_id,
-            unsubscribe_url=LONG_URL,
+            unsubscribe_link=f"{LONG_URL}/{notification_id}",
         )
         for recipient, notification_id in (("ada@example.com", NOTIFICATION), ("bob@example.com", another))
     )
@@ -175,16 +177,16 @@ def test_emails_of_one_content_differ_in_recipient_and_id(html: str | None) -> N
     assert second == expected
 
 
-def test_one_click_header_needs_an_unsubscribe_page() -> None:
+def test_mandatory_email_has_no_unsubscribe_header() -> None:
+    for link in (LONG_URL, None):
+        message = _parsed(_bytes(url=link, mandatory=True))
+        assert (message["List-Unsubscribe"], message["List-Unsubscribe-Post"]) == (None, None)
+
+
+def test_one_click_header_needs_a_link() -> None:
     message = _parsed(_bytes(url=None))
     assert message["List-Unsubscribe-Post"] is None
     assert message["List-Unsubscribe"].startswith("<mailto:")
-
-
-def test_an_unsubscribe_page_may_have_parameters_of_its_own() -> None:
-    assert _parsed(_bytes(url="https://x.example/u?a=1"))["List-Unsubscribe"].startswith(
-        f"<https://x.example/u?a=1&notification={NOTIFICATION}>"
-    )
 
 
 def test_a_sender_may_have_a_name() -> None:

@@ -174,6 +174,7 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
         topics.DEAD_LETTER_STATUS,
         topics.ON_FAILURE,
         topics.DEVICE_STATUS,
+        topics.PREFERENCE_CHANGE,
         topics.RECEIPT,
     }
     assert {topics.base_of(name) for name in names} == constants

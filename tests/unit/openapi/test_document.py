@@ -14,7 +14,7 @@ from devstack.config import ROOT
 from functions.catalogue import read_catalogue
 from functions.metrics_handler.routes import audit, metrics, recipients, sends, stream, trending, user_notifications
 from functions.send_handler.request_send import SendRequest
-from masscomm.http.scopes import ALL_SCOPES, Scope
+from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, Scope
 from openapi.document import OPERATIONS, document
 from tests.support.harness import rest_api
 
@@ -59,8 +59,11 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _calls() -> Iterator[Call]:
+    """Yield the calls of each route that needs an API key. The others are tested in tests/unit/preferences_handler."""
     for path, operations in DOCUMENT["paths"].items():
         for method, operation in operations.items():
+            if not operation["security"]:
+                continue
             body = operation.get("requestBody")
             for name in body["content"]["application/json"]["examples"] if body else ("",):
                 yield Call(method.upper(), path, name, operation)
@@ -112,6 +115,16 @@ def _response(operation: dict[str, Any], status: int) -> dict[str, Any]:
 def test_published_document_is_the_generated_one() -> None:
     generated = json.dumps(DOCUMENT, indent=2, ensure_ascii=False) + "\n"
     assert PUBLISHED.read_text() == generated, "python -m openapi > docs/openapi/masscomm.json"
+
+
+def test_routes_without_a_key_are_the_public_ones() -> None:
+    public = {
+        (method.upper(), path)
+        for path, found in DOCUMENT["paths"].items()
+        for method, operation in found.items()
+        if not operation["security"]
+    }
+    assert public == PUBLIC_ROUTES
 
 
 def test_described_routes_are_the_deployed_routes() -> None:

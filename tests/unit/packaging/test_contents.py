@@ -16,6 +16,7 @@ DIRECT = {
     "metrics_handler": _METRICS | {"tzdata"},
     "metrics_stream": _METRICS | {"tzdata"},
     "preference_checker": _CHAIN | {"tzdata"},
+    "preferences_handler": _CHAIN,
     "receipts": _CHAIN,
     "scheduler": _CHAIN,
     "send_handler": _CHAIN | {"jinja2", "pydantic"},

@@ -1,0 +1,151 @@
+"""Reads and changes the preferences of one user.
+
+A change is stored in the directory first, where it applies at once, and then produced for the monolith. If a function
+ends between the two, a sweep produces the change. A record has every change that the monolith may not have applied, so
+that a lost record loses no change.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+
+from masscomm.clock import Clock
+from masscomm.directory.port import Directory
+from masscomm.directory.preference_changes import PreferenceChangeStore, StoredChanges
+from masscomm.domain.preference_changes import PreferenceChanges, Wish
+from masscomm.domain.records import PreferenceChange, PreferenceChanged
+from masscomm.domain.time_limits import PREFERENCES_FLUSH_S, PREFERENCES_SWEPT_AFTER_S
+from masscomm.domain.users import User, UserSettings
+from masscomm.errors import MasscommError, Retry
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.producer import Producer
+from masscomm.observability import logs
+
+logger = logs.logger("preferences_handler")
+
+# The number of attempts to store a change if others change the same user's preferences concurrently.
+_ATTEMPTS = 5
+API, UNSUBSCRIBE = "api", "unsubscribe"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserPreferences:
+    """The preferences of a user, as they apply now."""
+
+    user: User
+    # None: the user has no settings, and has changed nothing.
+    settings: UserSettings | None
+    # Whether the monolith has not applied a change yet.
+    is_pending: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangePreferences:
+    """The use case. Each function environment has one instance. Methods raise Retry or Stop."""
+
+    directory: Directory
+    changes: PreferenceChangeStore
+    codec: Codec
+    producer: Producer
+    clock: Clock
+
+    def find(self, user_id: int, clubs: Container[object]) -> UserPreferences | None:
+        """Return the preferences of a user of these clubs; None for any other user, known or not."""
+        users, settings = self.directory.users_and_settings([user_id])
+        user = users.get(user_id)
+        if user is None or user.club_id not in clubs:  # guard: tenancy.preferences
+            return None
+        stored = self.changes.read(user_id)
+        is_pending = stored is not None and bool(stored.changes.pending(_row(settings.get(user_id))))
+        return UserPreferences(user=user, settings=settings.get(user_id), is_pending=is_pending)
+
+    def change(
+        self, user_id: int, clubs: Container[object], wishes: Sequence[Wish], *, source: str, principal: str = ""
+    ) -> UserPreferences | None:
+        """Store wishes of a user of these clubs and produce them; None for any other user.
+
+        When the method returns, no decision about a notification is made without them.
+        """
+        for _ in range(_ATTEMPTS):
+            users, settings = self.directory.users_and_settings([user_id])
+            user = users.get(user_id)
+            if user is None or user.club_id not in clubs:  # guard: tenancy.changed_preferences
+                return None
+            stored = self.changes.read(user_id)
+            known = stored.changes if stored is not None else PreferenceChanges(user_id=user_id, club_id=user.club_id)
+            changed = replace(known, club_id=user.club_id).after(
+                wishes, _row(settings.get(user_id)), self.clock.now_ms(), source=source, principal=principal
+            )
+            if self.changes.write(changed, after=stored):
+                self._produce([changed])
+                self._record_produced(changed)
+                return self.find(user_id, clubs)
+        raise Retry(f"the preferences of user {user_id} are changed by other requests at the same time")
+
+    def produce_missing(self) -> int:
+        """Produce the changes that a function stored and did not produce. Returns their number."""
+        found = [
+            stored.changes
+            for user_id in self.changes.unproduced(self.clock.now_ms() - round(PREFERENCES_SWEPT_AFTER_S * 1000))
+            if (stored := self.changes.read(user_id)) is not None
+            and stored.changes.produced_version < stored.changes.version
+        ]
+        if found:
+            self._produce(found)
+            for changed in found:
+                self._record_produced(changed)
+            logger.info("changed preferences produced again", users=len(found))
+        return len(found)
+
+    def _produce(self, several: Sequence[PreferenceChanges]) -> None:
+        """Produce the changes of each user, and return when the broker has all of them. Raises Retry."""
+        errors: list[Exception] = []
+
+        def report(error: Exception | None) -> None:
+            if error is not None:
+                errors.append(error)
+
+        for changed in several:
+            value = self.codec.encode(topics.PREFERENCE_CHANGE, "PreferenceChanged", self._record(changed).to_avro())
+            self.producer.produce(topics.PREFERENCE_CHANGE, str(changed.user_id).encode(), value, [], report)
+        self.producer.flush(PREFERENCES_FLUSH_S)
+        if errors:
+            raise Retry(f"changed preferences could not be produced: {errors[0]}") from errors[0]
+
+    def _record(self, changed: PreferenceChanges) -> PreferenceChanged:
+        return PreferenceChanged(
+            user_id=changed.user_id,
+            club_id=changed.club_id,
+            version=changed.version,
+            timestamp=self.clock.now_ms(),
+            source=changed.source,
+            principal=changed.principal or None,
+            changes=[
+                PreferenceChange(
+                    category=each.wish.category,
+                    channel=each.wish.channel,
+                    wanted=each.wish.wanted,
+                    version=each.version,
+                )
+                for each in sorted(changed.changes, key=lambda each: each.version)
+            ],
+        )
+
+    def _record_produced(self, changed: PreferenceChanges) -> None:
+        """Store that the changes are produced, unless there are newer ones. Best effort: otherwise they are produced
+        twice, and the monolith ignores the second record.
+        """
+        try:
+            stored = self.changes.read(changed.user_id)
+            if stored is not None and stored.changes.version == changed.version:
+                self._write_produced(stored)
+        except MasscommError as error:
+            logger.warning("changed preferences are produced again later", error=str(error))
+
+    def _write_produced(self, stored: StoredChanges) -> None:
+        self.changes.write(replace(stored.changes, produced_version=stored.changes.version), after=stored)
+
+
+def _row(settings: UserSettings | None) -> UserSettings | None:
+    """Return the settings of the monolith's row; None if they consist of changes only."""
+    return None if settings is None or settings.is_absent else settings

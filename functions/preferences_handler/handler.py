@@ -1,0 +1,119 @@
+"""The preferences_handler function: it serves the preferences of single users, and produces their changes for the
+monolith.
+"""
+
+import json
+from functools import cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from masscomm import environment
+from masscomm.clock import SystemClock
+from masscomm.http import rest
+from masscomm.http.problem import Problem
+from masscomm.http.rate_limits import RateLimiter
+from masscomm.http.rest import JSON, Response
+from masscomm.lambda_context import LambdaContext
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
+
+if TYPE_CHECKING:
+    from functions.preferences_handler.change_preferences import ChangePreferences, UserPreferences
+    from functions.preferences_handler.unsubscribe import Unsubscribe
+
+logger = logs.logger("preferences_handler")
+
+
+@cache
+def limiter() -> RateLimiter:
+    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+
+    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
+
+
+api = rest.Api(logger, retry_after_s=5, limiter=limiter)
+
+
+@cache
+def bootstrap() -> "ChangePreferences":
+    from functions.preferences_handler.change_preferences import ChangePreferences
+    from masscomm.directory.bulk_writes import connect_from_environment
+    from masscomm.directory.opensearch import OpenSearchDirectory
+    from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
+    from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+    from masscomm.kafka.producer import KafkaProducer
+
+    return ChangePreferences(
+        directory=OpenSearchDirectory.from_environment(),
+        changes=OpenSearchPreferenceChanges(connect_from_environment()),
+        codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
+        producer=KafkaProducer.from_environment(),
+        clock=SystemClock(),
+    )
+
+
+@cache
+def unsubscribe() -> "Unsubscribe":
+    from functions.preferences_handler.unsubscribe import Unsubscribe
+    from masscomm.channels.unsubscribe_links import UnsubscribeLinks
+
+    return Unsubscribe(
+        links=UnsubscribeLinks.from_environment(SystemClock()), preferences=bootstrap(), limiter=limiter()
+    )
+
+
+@api.get("/v1/users/{user_id}/preferences")
+def get_preferences(request: rest.Request, user_id: str) -> Response:
+    """A user's preferences, as they apply now."""
+    from functions.preferences_handler.preferences_body import user_id_of
+
+    _check_parameters(request)
+    return _answer(bootstrap().find(user_id_of(user_id), request.clubs))
+
+
+@api.put("/v1/users/{user_id}/preferences")
+def put_preferences(request: rest.Request, user_id: str) -> Response:
+    """Set some of a user's preferences, which apply to the next notification."""
+    from functions.preferences_handler.change_preferences import API
+    from functions.preferences_handler.preferences_body import user_id_of, wishes_in
+
+    _check_parameters(request)
+    user, wishes = user_id_of(user_id), wishes_in(request.text())
+    return _answer(bootstrap().change(user, request.clubs, wishes, source=API, principal=request.principal))
+
+
+@api.get("/v1/unsubscribe/{token}")
+def get_unsubscribe(_request: rest.Request, token: str) -> Response:
+    """The page of an unsubscribe link, with a button. The request changes nothing."""
+    return unsubscribe().page(token)
+
+
+@api.post("/v1/unsubscribe/{token}")
+def post_unsubscribe(request: rest.Request, token: str) -> Response:
+    """Unsubscribe the recipient of a link from the category of its e-mail (RFC 8058)."""
+    return unsubscribe().act(request, token)
+
+
+def _check_parameters(request: rest.Request) -> None:
+    if request.parameters:
+        raise Problem(400, f"This route has no parameters: {', '.join(sorted(request.parameters))[:200]}")
+
+
+def _answer(found: "UserPreferences | None") -> Response:
+    from functions.preferences_handler.preferences_body import body_of
+
+    # A user of another club and an unknown user have the same response.
+    if found is None:
+        raise Problem(404, "This user is unknown.")
+    logs.note(club_id=found.user.club_id)
+    return Response(HTTPStatus.OK, JSON, json.dumps(body_of(found)), {"Cache-Control": "no-store"})
+
+
+@observed(logger, ahead=ON_KAFKA)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Process an API Gateway REST proxy event and return its response. A scheduled event produces the changes that are
+    stored and not produced.
+    """
+    if "httpMethod" not in event:
+        return {"produced": bootstrap().produce_missing()}
+    return api.answer(event, context)

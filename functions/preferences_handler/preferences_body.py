@@ -1,0 +1,163 @@
+"""The bodies of requests and responses about a user's preferences."""
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+from functions.preferences_handler.change_preferences import UserPreferences
+from masscomm.domain.categories import categories, category
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.preference_changes import Wish
+from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.rest import Links
+from masscomm.http.tenant import parse_club_id
+from masscomm.json_reader import InvalidJson, read_json
+
+_FIELDS = ("channels", "categories")
+_MOST_ERRORS = 20
+
+
+class PreferencesRequest(TypedDict):
+    """The rules to set. Rules that are not named stay as they are."""
+
+    channels: NotRequired[dict[str, bool]]
+    """Channel → whether the user wants it, for categories without a rule of their own."""
+    categories: NotRequired[dict[str, bool | dict[str, bool]]]
+    """Category → whether the user wants it, on every channel or by channel."""
+
+
+class EffectivePreference(TypedDict):
+    """Whether notifications of a category reach the user on a channel."""
+
+    category: str
+    channel: str
+    wanted: bool
+    rule: str | None
+    """The rule that applies, as in outcomes; null: there is none."""
+
+
+class PreferencesBody(TypedDict):
+    """A user's preferences."""
+
+    user_id: int
+    club_id: int
+    channels: dict[str, bool]
+    """The user's rules for channels."""
+    categories: dict[str, bool | dict[str, bool]]
+    """The user's rules for categories."""
+    effective: list[EffectivePreference]
+    """The result for each category on each channel."""
+    pending: bool
+    """Whether the monolith has not applied a change yet. The change applies to notifications already."""
+    links: Links
+
+
+def body_of(found: UserPreferences) -> PreferencesBody:
+    """Return the response body. Rules that cannot be read are shown as opt-outs, as which they apply."""
+    user, settings = found.user, found.settings
+    by_channel: Any = settings.channels if settings is not None else {}
+    by_category: Any = settings.categories if settings is not None else {}
+    names = [name for name in categories() if name != "default"]
+    if isinstance(by_category, Mapping):
+        names += [name for name in by_category if name not in names]
+    effective: list[EffectivePreference] = []
+    for name in names:
+        for channel in CHANNELS:
+            decision = decide_by_user_settings(settings, club_id=user.club_id, type=name, channel=channel)
+            effective.append(
+                {"category": name, "channel": channel, "wanted": decision.status is None, "rule": decision.rule}
+            )
+    return {
+        "user_id": user.user_id,
+        "club_id": user.club_id,
+        "channels": _rules(by_channel),
+        "categories": {
+            name: _rules(value) if isinstance(value, Mapping) else value is True
+            for name, value in (by_category.items() if isinstance(by_category, Mapping) else ())
+            if value is not None
+        },
+        "effective": effective,
+        "pending": found.is_pending,
+        "links": {"self": f"/v1/users/{user.user_id}/preferences"},
+    }
+
+
+def _rules(by_channel: Any) -> dict[str, bool]:
+    if not isinstance(by_channel, Mapping):
+        return {}
+    return {channel: wanted is True for channel, wanted in by_channel.items() if wanted is not None}
+
+
+def user_id_of(text: str) -> int:
+    """Return the user's id in a path. Raises Problem with status 400."""
+    try:
+        return parse_club_id(text)
+    except ValueError as error:
+        raise Problem(
+            400,
+            "user_id is invalid.",
+            errors=[FieldError("user_id", f"cannot be used: {parse_club_id.__doc__}")],
+        ) from error
+
+
+def wishes_in(content: str | None) -> list[Wish]:
+    """Return the wishes in the body of a request. Raises Problem with status 400 that names each invalid field."""
+    try:
+        document = read_json(content or "")
+    except InvalidJson as error:
+        problem = [FieldError("", "must be a JSON object")]
+        raise Problem(400, f"the body is not JSON: {error}", errors=problem) from error
+    if not isinstance(document, dict):
+        raise Problem(400, "the body is not a JSON object", errors=[FieldError("", "must be a JSON object")])
+    reader = _Reader()
+    for name in document:
+        if name not in _FIELDS:
+            reader.refuse(name[:100], f"is not a field; allowed are {', '.join(_FIELDS)}")
+    reader.read_channels(document.get("channels", {}), "channels", None)
+    reader.read_categories(document.get("categories", {}))
+    if not reader.wishes and not reader.errors:
+        reader.refuse("", "names no rule")
+    if reader.errors:
+        first = reader.errors[0]
+        detail = f"{first.field}: {first.message}" if first.field else first.message
+        raise Problem(400, detail, errors=reader.errors[:_MOST_ERRORS])
+    return reader.wishes
+
+
+class _Reader:
+    """Collects wishes and errors."""
+
+    def __init__(self) -> None:
+        self.wishes: list[Wish] = []
+        self.errors: list[FieldError] = []
+
+    def refuse(self, field: str, message: str) -> None:
+        self.errors.append(FieldError(field, message))
+
+    def read_categories(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            self.refuse("categories", "must be an object")
+            return
+        known = [name for name in categories() if name != "default"]
+        for name, rule in value.items():
+            field = f"categories.{name[:100]}"
+            if name not in known:
+                self.refuse(field, f"is no category; the categories are {', '.join(known)}")
+            elif category(name).mandatory:
+                self.refuse(field, "is a mandatory category, to which preferences do not apply")
+            elif isinstance(rule, bool):
+                self.wishes.append(Wish(name, None, rule))
+            else:
+                self.read_channels(rule, field, name)
+
+    def read_channels(self, value: Any, field: str, name: str | None) -> None:
+        if not isinstance(value, dict):
+            self.refuse(field, "must be an object" if name is None else "must be true, false or an object")
+            return
+        for channel, wanted in value.items():
+            if channel not in CHANNELS:
+                self.refuse(f"{field}.{channel[:100]}", f"is no channel; the channels are {', '.join(CHANNELS)}")
+            elif not isinstance(wanted, bool):
+                self.refuse(f"{field}.{channel}", "must be true or false")
+            else:
+                self.wishes.append(Wish(name, channel, wanted))

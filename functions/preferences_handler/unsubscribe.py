@@ -1,0 +1,160 @@
+"""The pages of unsubscribe links: the page of a link has a button, and only its request unsubscribes.
+
+Programs that check links in e-mails request each of them, so GET changes nothing. Mail programs unsubscribe with one
+click by a POST (RFC 8058). The link's token is the only credential: it names the user, the club (tenant) and the
+category, and permits nothing else.
+"""
+
+import base64
+import hashlib
+import html
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import parse_qs
+
+from functions.preferences_handler.change_preferences import UNSUBSCRIBE, ChangePreferences, UserPreferences
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks
+from masscomm.domain.categories import category
+from masscomm.domain.key_limits import REQUESTS
+from masscomm.domain.preference_changes import Wish
+from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.domain.unsubscribe_tokens import Subscription
+from masscomm.errors import MasscommError, Retry
+from masscomm.http.problem import Problem
+from masscomm.http.rate_limits import RateLimiter
+from masscomm.http.rest import Request, Response
+from masscomm.observability import logs
+
+logger = logs.logger("preferences_handler")
+
+CHANNEL = "email"
+HTML = "text/html; charset=utf-8"
+# The requests to one link in a minute: checks of the link, its page, and repeated clicks.
+REQUESTS_A_MINUTE = 20
+_LONGEST_BODY = 10_000
+_STYLE = "body{font-family:sans-serif;max-width:32em;margin:4em auto;padding:0 1em}button{font-size:1em}"
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_HEADERS = {
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; base-uri 'none';"
+        " frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Robots-Tag": "noindex",
+}
+# The part of a form of several parts with the request of RFC 8058.
+_PART = re.compile(r'name="?List-Unsubscribe"?[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\nOne-Click\r?\n', re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unsubscribe:
+    """The use case of both routes."""
+
+    links: UnsubscribeLinks | None
+    preferences: ChangePreferences
+    limiter: RateLimiter
+
+    def page(self, token: str) -> Response:
+        """Return the page of a link: a button, or what its click has done before."""
+        return self._answer(token, acts=False)
+
+    def act(self, request: Request, token: str) -> Response:
+        """Unsubscribe the recipient of the link from its category, and return the page that says so."""
+        if not _is_one_click(request):  # guard: unsubscribe.one_click
+            return _page(HTTPStatus.BAD_REQUEST, "Not unsubscribed", "<p>Open the link again, and use its button.</p>")
+        return self._answer(token, acts=True)
+
+    def _answer(self, token: str, *, acts: bool) -> Response:
+        try:
+            subscription = self.links.subscription(token) if self.links is not None else None
+            if subscription is None or category(subscription.category, subscription.club_id).mandatory:
+                return _INVALID
+            self._count(token)
+            found = self._found(subscription, acts=acts)
+        except Problem as problem:
+            after = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
+            return _page(problem.status, "Too many requests", "<p>Try again in a minute.</p>", after)
+        except Retry as error:
+            logger.warning("a dependency is down", error=str(error))
+            text = "<p>The service does not answer at the moment. Try again later.</p>"
+            return _page(HTTPStatus.SERVICE_UNAVAILABLE, "Not unsubscribed yet", text, {"Retry-After": "60"})
+        if found is None:
+            return _INVALID
+        name = html.escape(subscription.category)
+        if _is_unsubscribed(found, subscription):
+            text = f"<p>You get no more e-mails of the category <b>{name}</b>. Other messages still arrive.</p>"
+            return _page(HTTPStatus.OK, "Unsubscribed", text)
+        return _page(
+            HTTPStatus.OK,
+            "Unsubscribe",
+            f"<p>Do you want no more e-mails of the category <b>{name}</b>?</p>"
+            '<form method="post"><input type="hidden" name="List-Unsubscribe" value="One-Click">'
+            '<button type="submit">Unsubscribe</button></form>',
+        )
+
+    def _found(self, subscription: Subscription, *, acts: bool) -> UserPreferences | None:
+        """Return the recipient's preferences, after unsubscribing if the request acts; None if the club does not have
+        the user.
+        """
+        user_id, club_id, name = subscription
+        found = self.preferences.find(user_id, {club_id})  # guard: unsubscribe.tenant
+        if not acts or found is None or _is_unsubscribed(found, subscription):
+            return found
+        wish = Wish(name, CHANNEL, False)  # guard: unsubscribe.category
+        return self.preferences.change(user_id, {club_id}, [wish], source=UNSUBSCRIBE)
+
+    def _count(self, token: str) -> None:
+        """Count a request to a link. Raises Problem with status 429. If the store of counts is down, the request is
+        served: an opt-out has precedence.
+        """
+        # The end of the signature identifies the link, and no person.
+        link = f"unsubscribe:{token[-16:]}"
+        try:
+            self.limiter.take(REQUESTS, REQUESTS_A_MINUTE, 1, key_id=link)  # guard: unsubscribe.rate
+        except MasscommError as error:
+            logger.warning("a request to an unsubscribe link is not counted", error=str(error))
+
+
+def _is_unsubscribed(found: UserPreferences, subscription: Subscription) -> bool:
+    """Return whether a rule for the category excludes its e-mails. A rule for all e-mails does not count, because the
+    user may change it.
+    """
+    decision = decide_by_user_settings(
+        found.settings, club_id=subscription.club_id, type=subscription.category, channel=CHANNEL
+    )
+    return decision.status is not None and (decision.rule or "").startswith("category:")
+
+
+def _is_one_click(request: Request) -> bool:
+    """Return whether the body of a request is that of RFC 8058, as a form of either kind."""
+    try:
+        content = request.text() or ""
+    except Problem:
+        return False
+    if len(content) > _LONGEST_BODY:
+        return False
+    if (request.header("content-type") or "").lower().startswith("multipart/form-data"):
+        return _PART.search(content) is not None
+    try:
+        return parse_qs(content, max_num_fields=10).get("List-Unsubscribe") == ["One-Click"]
+    except ValueError:
+        return False
+
+
+def _page(status: int, title: str, content: str, headers: dict[str, str] | None = None) -> Response:
+    text = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>{content}</body></html>\n"
+    )
+    return Response(status, HTML, text, {**_HEADERS, **(headers or {})})
+
+
+# A link that we did not sign, an expired one, and one whose user or category does not exist have the same page.
+_INVALID = _page(
+    HTTPStatus.NOT_FOUND,
+    "This link is not valid",
+    "<p>It may be too old, or incomplete. Use the link of a newer e-mail, or the settings of your account.</p>",
+)

@@ -1,0 +1,32 @@
+"""Reads a secret of AWS Secrets Manager by one signed request, without boto3.
+
+Source: AWS Secrets Manager API reference, "GetSecretValue", "Common Errors".
+"""
+
+import json
+
+from masscomm.aws.request import Limits, Requests
+from masscomm.errors import Retry, Stop
+
+_HEADERS = {"content-type": "application/x-amz-json-1.1", "x-amz-target": "secretsmanager.GetSecretValue"}
+_LIMITS = Limits(connections=1, connect_s=1.0, read_s=2.0)
+
+
+def read_secret(arn: str) -> str:
+    """Return the text of a secret. Raises Retry (down, throttled) or Stop (no such secret, no permission)."""
+    import urllib3
+
+    try:
+        status, answer = Requests("secretsmanager", _LIMITS).post(json.dumps({"SecretId": arn}).encode(), _HEADERS)
+    except urllib3.exceptions.HTTPError as error:
+        raise Retry(f"Secrets Manager did not answer: {type(error).__name__}") from error
+    try:
+        document = json.loads(answer)
+        if status < 300:
+            return str(document["SecretString"])
+        code = str(document.get("__type", "")).rpartition("#")[2]
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Retry(f"Secrets Manager answered {status} with something else") from error
+    if status >= 500 or "Throttling" in code:
+        raise Retry(f"Secrets Manager answered {status} {code}")
+    raise Stop(f"Secrets Manager refuses the secret: {code}")

@@ -1,0 +1,210 @@
+"""Preferences that users change through masscomm: they apply at once, before the monolith's tables have them.
+
+Each user has at most one document of changes. A change applies until the user's settings name its version, or a newer
+one, as applied (`preference_version` in schemas/source.yaml). If the order of a change and of the monolith's row is not
+known, the opt-out wins: a change that opts in applies only to the version of the settings that it was made for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.users import UserSettings
+
+# The index, whose documents have the user's id as their id.
+INDEX = "preference_changes"
+# User settings without an applied change that can be read: they opt out of everything.
+_UNREADABLE: Any = "unreadable"
+
+
+class Wish(NamedTuple):
+    """Whether a user wants a category on a channel. None stands for every category, or for every channel."""
+
+    category: str | None
+    channel: str | None
+    wanted: bool
+
+    @property
+    def rule(self) -> tuple[str | None, str | None]:
+        return self.category, self.channel
+
+
+class PreferenceChange(NamedTuple):
+    """One wish, with its version."""
+
+    wish: Wish
+    version: int
+    # The version of the user settings at the time of the change; 0: the user had none.
+    settings_version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceChanges:
+    """The stored changes of a user."""
+
+    user_id: int
+    club_id: int
+    # The version of the newest change: its time in ms since the epoch, or one more than the previous version.
+    version: int = 0
+    changes: tuple[PreferenceChange, ...] = ()
+    # The newest version that is on the topic for the monolith.
+    produced_version: int = 0
+    # How the newest change was made: `api`, `unsubscribe`.
+    source: str = ""
+    # The id of the API key with which the newest change was made.
+    principal: str = ""
+
+    def after(self, wishes: Iterable[Wish], settings: UserSettings | None, now_ms: int, **values: str) -> Self:
+        """Return the changes after further wishes, without the changes that they replace or that are applied.
+
+        Args:
+            wishes: The wishes.
+            settings: The user's settings, as the directory has them now.
+            now_ms: The present time.
+            values: The new `source` and `principal`.
+        """
+        version = max(now_ms, self.version + 1)
+        wishes = tuple(wishes)
+        replaced = {wish.rule for wish in wishes}
+        # A wish about a category as a whole replaces the earlier wishes about its channels.
+        replaced_whole = {wish.category for wish in wishes if wish.channel is None}
+        kept = tuple(
+            change
+            for change in self.changes
+            if change.version > self.applied_version(settings)
+            and change.wish.rule not in replaced
+            and change.wish.category not in replaced_whole
+        )
+        settings_version = settings.version if settings is not None else 0
+        added = tuple(PreferenceChange(wish, version, settings_version) for wish in wishes)
+        return type(self)(
+            user_id=self.user_id,
+            club_id=self.club_id,
+            version=version,
+            changes=kept + added,
+            produced_version=self.produced_version,
+            **values,
+        )
+
+    def applied_version(self, settings: UserSettings | None) -> int:
+        """Return the newest version that the monolith has applied; 0 if it names a version that no change had."""
+        applied = settings.preference_version if settings is not None else 0
+        return applied if applied <= self.version else 0  # guard: preferences.unknown_version
+
+    def pending(self, settings: UserSettings | None) -> tuple[PreferenceChange, ...]:
+        """Return the changes that the monolith has not applied, as far as the directory knows."""
+        applied = self.applied_version(settings)
+        return tuple(change for change in self.changes if change.version > applied)  # guard: preferences.older_row
+
+    def in_force(self, settings: UserSettings | None) -> list[Wish]:
+        """Return the wishes that apply, the oldest first."""
+        version = settings.version if settings is not None else 0
+        return [
+            change.wish
+            for change in sorted(self.pending(settings), key=lambda each: each.version)
+            # guard: preferences.opt_in_to_another_row
+            if not change.wish.wanted or change.settings_version == version
+        ]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the source of the document in OpenSearch."""
+        return {
+            "user_id": self.user_id,
+            "club_id": self.club_id,
+            "version": self.version,
+            "is_produced": self.produced_version >= self.version,
+            "produced_version": self.produced_version,
+            "source": self.source,
+            "principal": self.principal,
+            "changes": [
+                {
+                    **change.wish._asdict(),
+                    "version": change.version,
+                    "settings_version": change.settings_version,
+                }
+                for change in self.changes
+            ],
+        }
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """Return the changes in a document. Raises ValueError if it is malformed."""
+        try:
+            changes = tuple(_change(each) for each in document["changes"])
+            numbers = [document[name] for name in ("user_id", "club_id", "version", "produced_version")]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"malformed changes of preferences: {error!r}") from error
+        if any(type(number) is not int for number in numbers):
+            raise ValueError("malformed changes of preferences: a number was expected")
+        user_id, club_id, version, produced = numbers
+        return cls(
+            user_id=user_id,
+            club_id=club_id,
+            version=version,
+            changes=changes,
+            produced_version=produced,
+            source=str(document.get("source") or ""),
+            principal=str(document.get("principal") or ""),
+        )
+
+
+def with_changes(
+    settings: UserSettings | None, document: Mapping[str, Any] | None, user_id: int
+) -> UserSettings | None:
+    """Return the user settings after the user's changes.
+
+    Args:
+        settings: The monolith's row; None if there is none.
+        document: The document of the changes; None if there is none. If it is malformed, the user is opted out of all
+            that is not mandatory.
+        user_id: The user.
+    """
+    if document is None:
+        return settings
+    base = settings or UserSettings(user_id=user_id, is_absent=True)
+    try:
+        wishes = PreferenceChanges.read(document).in_force(settings)
+    except ValueError:
+        return base._replace(channels=_UNREADABLE)  # guard: preferences.malformed_change
+    if not wishes:
+        return settings
+    channels, categories = after_wishes(base.channels, base.categories, wishes)
+    return base._replace(channels=channels, categories=categories)
+
+
+def after_wishes(channels: Any, categories: Any, wishes: Sequence[Wish]) -> tuple[Any, Any]:
+    """Return the rules for channels and categories after these wishes. Rules that are no JSON objects stay as they are,
+    because they opt out of everything.
+    """
+    if not isinstance(channels or {}, Mapping) or not isinstance(categories or {}, Mapping):
+        return channels, categories
+    by_channel, by_category = dict(channels or {}), dict(categories or {})
+    for category, channel, wanted in wishes:
+        if category is None and channel is not None:
+            by_channel[channel] = wanted
+        elif category is not None:
+            by_category[category] = (
+                wanted if channel is None else _of_channels(by_category.get(category), channel, wanted)
+            )
+    return by_channel, by_category
+
+
+def _of_channels(known: Any, channel: str, wanted: bool) -> dict[str, Any]:
+    """Return a category's rules by channel after one of them was set."""
+    if isinstance(known, Mapping):
+        return {**known, channel: wanted}
+    # A rule for the whole category continues to apply to its other channels. Any value but true is an opt-out.
+    others = {} if known is None else dict.fromkeys(CHANNELS, known is True)
+    return {**others, channel: wanted}
+
+
+def _change(entry: Mapping[str, Any]) -> PreferenceChange:
+    category, channel, wanted = entry["category"], entry["channel"], entry["wanted"]
+    version, settings_version = entry["version"], entry["settings_version"]
+    if not isinstance(wanted, bool) or type(version) is not int or type(settings_version) is not int:
+        raise TypeError("wanted, version or settings_version")
+    if not isinstance(category, str | None) or not isinstance(channel, str | None):
+        raise TypeError("category or channel")
+    return PreferenceChange(Wish(category, channel, wanted), version, settings_version)

@@ -1,0 +1,65 @@
+"""The example monolith's consumer writes changed preferences to its table, each version once."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from devstack.config import StackConfig
+from examples.monolith.apply_preferences import apply
+from examples.monolith.seed import create_tables
+from masscomm.domain.preference_changes import Wish, after_wishes
+
+type Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def database(postgres: StackConfig) -> Iterator[Connection]:
+    name = f"monolith_{uuid4().hex}"
+    with psycopg.connect(postgres.database_url("monolith"), autocommit=True) as server:
+        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        with psycopg.connect(postgres.database_url(name), autocommit=True) as connection:
+            create_tables(connection)
+            connection.execute("INSERT INTO clubs (id, name) VALUES (7, 'Rowing')")
+            connection.execute("INSERT INTO users (id, club_id, first_name, last_name) VALUES (1, 7, 'Ada', 'L')")
+            yield connection
+        server.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+
+
+def _record(version: int, *wishes: Wish, user_id: int = 1, of: int | None = None) -> dict[str, Any]:
+    changes = [{**wish._asdict(), "version": of or version} for wish in wishes]
+    return {"user_id": user_id, "club_id": 7, "version": version, "changes": changes}
+
+
+def _row(database: Connection) -> Any:
+    return database.execute("SELECT channels, categories, preference_version FROM user_settings").fetchone()
+
+
+def test_changes_are_written_once_in_their_order(database: Connection) -> None:
+    assert apply(database, _record(5, Wish("news", "email", False)))
+    assert _row(database) == ({}, {"news": {"email": False}}, 5)
+    assert not apply(database, _record(5, Wish("news", "email", False)))
+    assert apply(database, _record(9, Wish("news", None, False), Wish(None, "push", False)))
+    assert _row(database) == ({"push": False}, {"news": False}, 9)
+    assert not apply(database, _record(7, Wish("news", None, True)))
+    assert apply(database, _record(11, Wish("news", None, True), of=8)), "the change is older than the row"
+    assert _row(database) == ({"push": False}, {"news": False}, 11)
+
+
+def test_user_who_does_not_exist_is_ignored(database: Connection) -> None:
+    assert not apply(database, _record(5, Wish("news", None, False), user_id=2))
+    assert _row(database) is None
+
+
+@pytest.mark.parametrize("known", [{}, {"news": False}, {"news": True}, {"news": {"push": False}}])
+def test_row_has_the_rules_that_applied_before(database: Connection, known: dict[str, Any]) -> None:
+    database.execute(
+        "INSERT INTO user_settings (user_id, club_id, categories) VALUES (1, 7, %s)",
+        (psycopg.types.json.Jsonb(known),),
+    )
+    wishes = [Wish("news", "email", True), Wish(None, "email", False)]
+    apply(database, _record(5, *wishes))
+    assert _row(database)[:2] == after_wishes({}, known, wishes)

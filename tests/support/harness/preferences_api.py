@@ -1,0 +1,71 @@
+"""The function preferences_handler in memory."""
+
+import json
+from typing import Any
+
+import pytest
+
+from functions.preferences_handler import handler as module
+from functions.preferences_handler.change_preferences import ChangePreferences
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.directory.preference_changes import InMemoryPreferenceChanges
+from masscomm.domain.records import PreferenceChanged
+from masscomm.domain.users import User
+from masscomm.http.rate_limits import RateLimiter
+from masscomm.kafka import topics
+from masscomm.stores.key_usage import InMemoryKeyUsage
+from tests.support.harness.chain import Chain, Context
+from tests.support.inputs.api_gateway_events import EVERY_CLUB, get
+
+TIMEOUT_S = 29.0
+# A user of club 7.
+USER = 42
+ADA = User(user_id=USER, club_id=7, email="ada@example.org")
+
+type Answered = tuple[int, dict[str, Any]]
+
+
+def use_case(chain: Chain, directory: InMemoryDirectory) -> ChangePreferences:
+    return ChangePreferences(
+        directory=directory,
+        changes=InMemoryPreferenceChanges(directory.preference_changes),
+        codec=chain.codec,
+        producer=chain.producer,
+        clock=chain.clock,
+    )
+
+
+class PreferencesApi(Chain):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.directory = InMemoryDirectory()
+        self.directory.put(ADA)
+        self.use_case = use_case(self, self.directory)
+        self.usage = InMemoryKeyUsage()
+        limiter = RateLimiter(usage=self.usage, clock=self.clock)
+        monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)
+        monkeypatch.setattr(module.api, "_limiter", lambda: limiter)
+
+    def respond(self, method: str, path: str, **values: Any) -> dict[str, Any]:
+        """Return the proxy response to a request; `values` are parts of the event."""
+        event = get(path) | {"httpMethod": method} | values
+        return module.handler(event, Context(self.clock, TIMEOUT_S))
+
+    def call(
+        self, method: str, body: Any = None, *, user_id: object = USER, authorizer: dict[str, str] | None = None
+    ) -> Answered:
+        """Return (status, body) of a request about a user's preferences."""
+        answer = self.respond(
+            method,
+            f"/v1/users/{user_id}/preferences",
+            body=body if isinstance(body, str | None) else json.dumps(body),
+            requestContext={"authorizer": authorizer or EVERY_CLUB},
+        )
+        return answer["statusCode"], json.loads(answer["body"])
+
+    def put(self, **body: Any) -> Answered:
+        return self.call("PUT", body)
+
+    def records(self) -> list[PreferenceChanged]:
+        values = self.values(topics.PREFERENCE_CHANGE)
+        return [PreferenceChanged.from_avro(self.codec.decode("PreferenceChanged", value)) for value in values]

@@ -1,0 +1,76 @@
+"""`masscomm preferences` calls the routes of the API and prints what reaches the user."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from devstack.preferences import app, body_of
+from devstack.stack import StackError
+from tests.support.servers.answering_server import AnsweringServer, answering
+
+FOUND = {
+    "user_id": 42,
+    "club_id": 7,
+    "channels": {},
+    "categories": {"newsletter": {"email": False}},
+    "effective": [
+        {"category": "newsletter", "channel": "email", "wanted": False, "rule": "category:newsletter channel:email"},
+        {"category": "newsletter", "channel": "push", "wanted": True, "rule": None},
+    ],
+    "pending": True,
+    "links": {"self": "/v1/users/42/preferences"},
+}
+
+
+def _read(request: BaseHTTPRequestHandler, body: bytes) -> Any:
+    return request.command, request.path, json.loads(body or b"null")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
+    with answering(_read) as made:
+        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
+        monkeypatch.setenv("MASSCOMM_API_KEY", "mc_test")
+        made.answers = [(200, json.dumps(FOUND).encode())]
+        yield made
+
+
+def _run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_preferences_are_shown(server: AnsweringServer) -> None:
+    shown = _run("show", "--user", "42")
+    assert server.asked == [("GET", "/v1/users/42/preferences", None)]
+    assert [line.split()[:3] for line in shown.splitlines()[2:4]] == [
+        ["newsletter", "email", "no"],
+        ["newsletter", "push", "yes"],
+    ]
+    assert "not applied" in shown
+    assert json.loads(_run("show", "--user", "42", "--json")) == FOUND
+
+
+def test_rules_are_set(server: AnsweringServer) -> None:
+    _run("set", "--user", "42", "newsletter.email=off", "news=on", "push=off")
+    body = {"channels": {"push": False}, "categories": {"newsletter": {"email": False}, "news": True}}
+    assert server.asked == [("PUT", "/v1/users/42/preferences", body)]
+
+
+@pytest.mark.parametrize(
+    "rules", [["news"], ["news=maybe"], ["=on"], ["news=on", "news.push=off"], ["news.push=on", "news=on"]]
+)
+def test_invalid_rule_is_refused(rules: list[str]) -> None:
+    with pytest.raises(StackError, match=r"news|=on"):
+        body_of(rules)
+
+
+def test_reason_of_the_api_is_shown(server: AnsweringServer) -> None:
+    server.answers = [(404, b'{"detail": "This user is unknown."}')]
+    with pytest.raises(StackError, match="unknown"):
+        _run("show", "--user", "1")

@@ -1,0 +1,94 @@
+"""The categories' file is validated, and a category that needs an opt-in is sent to users with a rule for it."""
+
+from typing import Any
+
+import pytest
+
+from masscomm.domain import categories
+from masscomm.domain.categories import CategoriesError, read_categories
+from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.domain.statuses import Reason
+from masscomm.domain.users import UserSettings
+from schemas import read_text
+
+DEFAULT = {"channels": ["push"], "mandatory": False}
+DOCUMENT: dict[str, Any] = {
+    "default": DEFAULT,
+    "categories": {"offers": {"opt_in": ["email"]}, "code": {"mandatory": True}, "news": {}},
+    "tenants": {7: {"offers": {"opt_in": False}, "news": {"opt_in": True}, "default": {"opt_in": True}}},
+}
+
+
+@pytest.fixture
+def _categories(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = read_categories(DOCUMENT)
+    monkeypatch.setattr(categories, "_table", lambda: found)
+
+
+def _reason(settings: UserSettings | None, type: str, channel: str, club_id: int = 1) -> Reason | None:
+    decision = decide_by_user_settings(settings, club_id=club_id, type=type, channel=channel)
+    assert (decision.status is None) == (decision.reason is None)
+    return decision.reason
+
+
+def _settings(**values: Any) -> UserSettings:
+    return UserSettings(user_id=1, version=3, **values)
+
+
+@pytest.mark.usefixtures("_categories")
+@pytest.mark.kills(guard="preferences.opt_in")
+def test_only_a_rule_for_the_category_is_an_opt_in() -> None:
+    for settings in (None, _settings(), _settings(channels={"email": True}), _settings(categories={"news": True})):
+        assert _reason(settings, "offers", "email") is Reason.NOT_OPTED_IN
+        assert _reason(settings, "offers", "push") is None
+    for rule in (True, {"email": True}):
+        assert _reason(_settings(categories={"offers": rule}), "offers", "email") is None
+    assert _reason(_settings(categories={"offers": False}), "offers", "email") is Reason.OPTED_OUT
+    assert _reason(_settings(channels={"email": False}), "offers", "email") is Reason.OPTED_OUT
+
+
+@pytest.mark.usefixtures("_categories")
+def test_opt_in_differs_by_tenant() -> None:
+    assert _reason(None, "offers", "email", club_id=7) is None
+    assert _reason(None, "news", "push", club_id=7) is Reason.NOT_OPTED_IN
+    assert _reason(None, "news", "push", club_id=8) is None
+    assert _reason(None, "not listed", "push", club_id=7) is Reason.NOT_OPTED_IN
+    assert _reason(None, "code", "push", club_id=7) is None
+
+
+def test_shipped_file_is_valid() -> None:
+    import yaml
+
+    assert read_categories(yaml.safe_load(read_text("categories.yaml"))).categories.keys() > {"default", "newsletter"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"default": None}, "default must be a mapping"),
+        ({"categories": []}, ""),
+        ({"categories": ["news"]}, "categories must be a mapping"),
+        ({"categorys": {}}, "categories.yaml has categorys"),
+        ({"categories": {"news": {"chanels": ["push"]}}}, "news has chanels"),
+        ({"categories": {"news": {"channels": ["sms"]}}}, "news.channels: sms is none of push, email"),
+        ({"categories": {"news": {"channels": "push"}}}, "must be a list"),
+        ({"categories": {"news": {"channels": []}}}, "must not be empty"),
+        ({"categories": {"news": {"mandatory": "no"}}}, "news.mandatory"),
+        ({"categories": {"news": {"mandatory": True, "opt_in": True}}}, "news is mandatory"),
+        ({"tenants": {"7": {}}}, "tenants.7: a club's id is a whole number"),
+        ({"tenants": {7: {"unknown": {"opt_in": True}}}}, "tenants.7 has unknown"),
+        ({"tenants": {7: {"news": {"mandatory": True}}}}, "tenants.7.news has mandatory"),
+        ({"tenants": {7: {"code": {"opt_in": True}}}}, "tenants.7.code is mandatory"),
+    ],
+)
+def test_invalid_entry_is_named(changes: dict[str, Any], message: str) -> None:
+    if not message:
+        assert read_categories(DOCUMENT | {"tenants": {}} | changes).categories.keys() == {"default"}
+        return
+    with pytest.raises(CategoriesError, match=message):
+        read_categories(DOCUMENT | changes)
+
+
+def test_file_without_a_default_is_refused() -> None:
+    with pytest.raises(CategoriesError, match="default"):
+        read_categories({"categories": {}})

@@ -1,0 +1,155 @@
+"""A change through masscomm applies until the monolith's row has it; where their order is unknown, the opt-out wins."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from masscomm.domain.preference_changes import PreferenceChanges, Wish, with_changes
+from masscomm.domain.preferences import decide_by_user_settings, needs_confirmation
+from masscomm.domain.users import User, UserSettings
+
+NOW = 1_700_000_000_000
+OUT, IN = Wish("news", "email", False), Wish("news", "email", True)
+NONE = PreferenceChanges(user_id=1, club_id=7)
+
+
+def _row(categories: Any = None, *, version: int = 30, applied: int = 0, channels: Any = None) -> UserSettings:
+    return UserSettings(
+        user_id=1, categories=categories or {}, channels=channels or {}, version=version, preference_version=applied
+    )
+
+
+def _wanted(
+    changes: PreferenceChanges, row: UserSettings | None, *, type: str = "news", channel: str = "email"
+) -> bool:
+    settings = with_changes(row, changes.document, 1)
+    return decide_by_user_settings(settings, type=type, channel=channel).status is None
+
+
+def test_opt_out_applies_over_the_older_row() -> None:
+    row = _row({"news": True})
+    changes = NONE.after([OUT], row, NOW)
+    assert not _wanted(changes, row)
+    assert _wanted(changes, row, channel="push"), "the category's other channels keep their rule"
+
+
+def test_opt_out_applies_over_a_newer_row_without_it() -> None:
+    """An update of the row for another reason may be committed before the monolith has consumed the change."""
+    changes = NONE.after([OUT], _row({"news": True}), NOW)
+    assert not _wanted(changes, _row({"news": True}, version=90))
+    assert not _wanted(changes, _row({"news": True}, version=1)), "the row of a new snapshot"
+    assert not _wanted(changes, None)
+
+
+@pytest.mark.kills(guard="preferences.older_row")
+def test_row_with_the_change_replaces_it() -> None:
+    row = _row({"news": False})
+    changes = NONE.after([IN], row, NOW).after([OUT], row, NOW)
+    assert _wanted(changes, _row({"news": True}, version=90, applied=changes.version)), "the user chose again later"
+    assert not _wanted(changes, _row({"news": True}, version=90, applied=changes.version - 1))
+
+
+@pytest.mark.kills(guard="preferences.opt_in_to_another_row")
+def test_opt_in_applies_to_its_row_only() -> None:
+    row = _row({"news": False})
+    changes = NONE.after([IN], row, NOW)
+    assert _wanted(changes, row)
+    for other in (_row({"news": False}, version=90), _row({"news": False}, version=1)):
+        assert not _wanted(changes, other), "the row may have an opt-out that is newer than the change"
+
+
+def test_opt_in_of_a_user_without_a_row_applies() -> None:
+    changes = NONE.after([IN], None, NOW)
+    assert _wanted(changes, None)
+    assert not _wanted(changes, _row({"news": False}))
+
+
+@pytest.mark.kills(guard="preferences.unknown_version")
+def test_version_that_no_change_had_is_ignored() -> None:
+    changes = NONE.after([OUT], _row(), NOW)
+    assert not _wanted(changes, _row(applied=changes.version + 1))
+
+
+def test_versions_of_a_user_increase() -> None:
+    first = NONE.after([OUT], _row(), NOW)
+    assert first.version == NOW
+    assert first.after([IN], _row(), NOW - 5_000).version == NOW + 1, "a clock that was put back"
+
+
+def test_newer_change_replaces_the_older_one() -> None:
+    row = _row()
+    changes = NONE.after([OUT, Wish(None, "push", False)], row, NOW).after([IN], row, NOW + 1)
+    assert [change.wish for change in changes.changes] == [Wish(None, "push", False), IN]
+    whole = changes.after([Wish("news", None, False)], row, NOW + 2)
+    assert [change.wish for change in whole.changes] == [Wish(None, "push", False), Wish("news", None, False)]
+
+
+def test_applied_changes_are_dropped() -> None:
+    first = NONE.after([OUT], _row(), NOW)
+    other = Wish("newsletter", None, False)
+    assert [each.wish for each in first.after([other], _row(applied=NOW), NOW + 1).changes] == [other]
+    assert [each.wish for each in first.after([other], _row(), NOW + 1).changes] == [OUT, other]
+
+
+@pytest.mark.kills(guard="preferences.malformed_change")
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"user_id": 1, "club_id": 7, "version": "x", "produced_version": 0, "changes": []},
+        NONE.after([IN], None, NOW).document | {"changes": [{"category": "news", "wanted": "yes"}]},
+        NONE.after([IN], None, NOW).document | {"changes": 7},
+    ],
+)
+def test_unreadable_change_opts_out(document: dict[str, Any]) -> None:
+    settings = with_changes(_row({"match_reminder": True}), document, 1)
+    assert decide_by_user_settings(settings, type="news", channel="email").status is not None
+    assert decide_by_user_settings(settings, type="security_alert", channel="email").status is None
+
+
+@pytest.mark.kills(guard="preferences.changes_without_a_row")
+def test_row_is_awaited_although_there_are_changes() -> None:
+    settings = with_changes(None, NONE.after([IN], None, NOW).document, 1)
+    ada = User(user_id=1, club_id=7)
+    assert needs_confirmation(ada, settings, club_id=7, type="news", channels=["push"])
+    assert not needs_confirmation(ada, _row(), club_id=7, type="news", channels=["push"])
+
+
+def test_document_is_read_as_it_was_written() -> None:
+    changes = NONE.after([OUT, IN], _row(), NOW, source="api", principal="key")
+    assert PreferenceChanges.read(changes.document) == changes
+
+
+RULES = st.dictionaries(
+    st.sampled_from(["news", "newsletter"]),
+    st.booleans() | st.dictionaries(st.sampled_from(["push", "email"]), st.booleans()) | st.none() | st.just("no"),
+)
+WISHES = st.builds(
+    Wish, st.sampled_from(["news", "newsletter"]), st.sampled_from([None, "push", "email"]), st.booleans()
+)
+
+
+@given(rules=RULES, several=st.lists(st.lists(WISHES, min_size=1, max_size=2), min_size=1, max_size=4))
+def test_last_wish_about_a_category_decides(rules: dict[str, Any], several: list[list[Wish]]) -> None:
+    row, changes = _row(rules), NONE
+    for wishes in several:
+        changes = changes.after(wishes[:1], row, NOW)
+    last = several[-1][0]
+    for channel in (last.channel,) if last.channel else ("push", "email"):
+        assert _wanted(changes, row, type=str(last.category), channel=channel) is last.wanted
+
+
+@given(rules=RULES, other=RULES, wishes=st.lists(WISHES, min_size=1, max_size=4), version=st.integers(1, 99))
+def test_opt_out_survives_any_row_without_it(
+    rules: dict[str, Any], other: dict[str, Any], wishes: list[Wish], version: int
+) -> None:
+    changes = NONE
+    for wish in wishes:
+        changes = changes.after([wish], _row(rules), NOW)
+    for change in changes.changes:
+        category, channel, wanted = change.wish
+        newer = [each.wish for each in changes.changes if each.version > change.version]
+        if not wanted and not any(each.category == category for each in newer):
+            assert not _wanted(changes, _row(other, version=version), type=str(category), channel=channel or "push")

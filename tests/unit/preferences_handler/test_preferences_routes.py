@@ -1,0 +1,163 @@
+"""GET and PUT /v1/users/{user_id}/preferences: a change applies at once and is produced for the monolith."""
+
+from typing import Any
+
+import pytest
+
+from functions.preferences_handler import handler as module
+from masscomm.domain.preference_changes import Wish
+from masscomm.domain.records import PreferenceChange
+from masscomm.domain.users import User, UserSettings
+from masscomm.errors import Retry
+from masscomm.kafka import topics
+from tests.support.harness.chain import NOW, Context
+from tests.support.harness.preferences_api import USER, PreferencesApi
+
+CLUB_8 = {"principalId": "k", "club_ids": "8", "scopes": "users:read users:write"}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> PreferencesApi:
+    return PreferencesApi(monkeypatch)
+
+
+def _effective(body: dict[str, Any]) -> dict[tuple[str, str], bool]:
+    return {(each["category"], each["channel"]): each["wanted"] for each in body["effective"]}
+
+
+def test_preferences_of_a_user_are_returned(api: PreferencesApi) -> None:
+    api.directory.put(UserSettings(user_id=USER, channels={"push": "yes"}, categories={"news": {"push": True}}))
+    status, body = api.call("GET")
+    assert status == 200
+    assert (body["user_id"], body["club_id"], body["pending"]) == (USER, 7, False)
+    assert (body["channels"], body["categories"]) == ({"push": False}, {"news": {"push": True}})
+    effective = _effective(body)
+    assert effective["news", "push"]
+    assert not effective["newsletter", "push"]
+    assert effective["one_time_password", "push"], "mandatory"
+
+
+def test_change_applies_at_once_and_is_produced(api: PreferencesApi) -> None:
+    status, body = api.put(categories={"newsletter": {"email": False}, "news": False}, channels={"push": True})
+    assert (status, body["pending"]) == (200, True)
+    assert not _effective(body)["newsletter", "email"]
+    assert api.call("GET")[1] == body
+    assert api.directory.user_settings([USER])[USER].categories == {"newsletter": {"email": False}, "news": False}
+    (record,) = api.records()
+    assert (record.user_id, record.club_id, record.version, record.source) == (USER, 7, NOW, "api")
+    assert record.principal == "operator"
+    assert PreferenceChange(category="newsletter", channel="email", wanted=False, version=NOW) in record.changes
+    assert [key for topic, key, *_ in api.producer.produced if topic == topics.PREFERENCE_CHANGE] == [b"42"]
+
+
+def test_record_has_all_changes_that_are_not_applied(api: PreferencesApi) -> None:
+    """A record may be lost: the next one contains its change."""
+    api.put(categories={"news": False})
+    api.put(channels={"email": False})
+    assert [each.channel for each in api.records()[-1].changes] == [None, "email"]
+    api.directory.put(UserSettings(user_id=USER, preference_version=NOW + 1, version=9))
+    assert not api.call("GET")[1]["pending"]
+    api.put(categories={"match_reminder": False})
+    assert [each.category for each in api.records()[-1].changes] == ["match_reminder"]
+
+
+@pytest.mark.kills(guard="tenancy.preferences")
+@pytest.mark.kills(guard="tenancy.changed_preferences")
+def test_user_of_another_club_is_like_an_unknown_user(api: PreferencesApi) -> None:
+    change = {"categories": {"news": False}}
+    for method, body in (("GET", None), ("PUT", change)):
+        other = api.call(method, body, authorizer=CLUB_8)
+        assert other == api.call(method, body, user_id=4_711, authorizer=CLUB_8)
+        assert other[0] == 404
+    assert api.records() == []
+    assert api.directory.user_settings([USER]) == {}
+
+
+def test_scopes_are_required(api: PreferencesApi) -> None:
+    reader = {"principalId": "k", "club_ids": "7", "scopes": "users:read"}
+    assert api.call("GET", authorizer=reader)[0] == 200
+    assert api.call("PUT", {"channels": {"push": False}}, authorizer=reader)[0] == 403
+    assert api.call("GET", authorizer=reader | {"scopes": "read send"})[0] == 403
+    assert api.records() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ("", [""]),
+        ("[]", [""]),
+        ("{}", [""]),
+        ({"chanels": {}}, ["chanels"]),
+        ({"channels": {"sms": False, "push": 1}}, ["channels.sms", "channels.push"]),
+        ({"channels": []}, ["channels"]),
+        (
+            {"categories": {"nws": False, "one_time_password": False}},
+            ["categories.nws", "categories.one_time_password"],
+        ),
+        (
+            {"categories": {"news": "off", "newsletter": {"push": None}}},
+            ["categories.news", "categories.newsletter.push"],
+        ),
+    ],
+)
+def test_invalid_change_names_each_field(api: PreferencesApi, body: Any, fields: list[str]) -> None:
+    status, problem = api.call("PUT", body)
+    assert status == 400
+    assert [each["field"] for each in problem["errors"]] == fields
+    assert api.records() == []
+
+
+def test_invalid_user_or_parameter_is_refused(api: PreferencesApi) -> None:
+    assert api.call("GET", user_id="x")[0] == 400
+    assert (
+        api.respond("GET", "/v1/users/42/preferences", multiValueQueryStringParameters={"a": ["1"]})["statusCode"]
+        == 400
+    )
+
+
+def test_concurrent_changes_are_both_kept(api: PreferencesApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, written = api.use_case.changes, iter([True])
+    write = store.write
+
+    def overtaken(changes: Any, *, after: Any) -> bool:
+        if next(written, False):
+            api.use_case.change(USER, {7}, [Wish("news", None, False)], source="api")
+        return write(changes, after=after)
+
+    monkeypatch.setattr(store, "write", overtaken)
+    status, body = api.put(categories={"newsletter": False})
+    assert status == 200
+    assert body["categories"] == {"news": False, "newsletter": False}
+    assert [each.version for each in api.records()[-1].changes] == [NOW, NOW + 1]
+
+
+def test_change_that_was_not_produced_is_produced_by_the_sweep(api: PreferencesApi) -> None:
+    api.producer.fail = lambda _topic, _value: Retry("down")
+    assert api.put(categories={"news": False})[0] == 503
+    assert not _effective(api.call("GET")[1])["news", "push"], "the opt-out applies"
+    api.producer.fail = lambda _topic, _value: None
+    assert _sweep(api) == 0, "the request may still run"
+    api.clock.advance(61)
+    assert _sweep(api) == 1
+    assert [each.version for each in api.records()] == [NOW]
+    assert _sweep(api) == 0
+
+
+def _sweep(api: PreferencesApi) -> int:
+    found: int = module.handler({"source": "aws.events"}, Context(api.clock, 29))["produced"]
+    return found
+
+
+def test_user_who_moved_to_another_club_keeps_changes(api: PreferencesApi) -> None:
+    api.put(categories={"news": False})
+    api.directory.put(User(user_id=USER, club_id=8))
+    assert api.call("GET", authorizer=CLUB_8)[1]["categories"] == {"news": False}
+    api.call("PUT", {"channels": {"push": False}}, authorizer=CLUB_8)
+    assert api.records()[-1].club_id == 8
+
+
+def test_failing_dependencies_are_reported(api: PreferencesApi) -> None:
+    api.directory.failing = Retry("the directory is not ready")
+    assert api.call("GET")[0] == 503
+    assert api.put(channels={"push": False})[0] == 503
+    assert api.records() == []
