@@ -11,6 +11,7 @@ import httpx
 import psycopg
 
 from devstack.demo.waiting import DemoError, Pending
+from masscomm.domain.preference_changes import INDEX
 
 # The key of each table, and the columns that are compared with its documents.
 TABLES = {
@@ -64,6 +65,12 @@ class Directory:
 
     def close(self) -> None:
         self._client.close()
+
+    def forget_changes(self) -> None:
+        """Delete all changes of preferences through masscomm, which the rows of the seed do not have."""
+        body: dict[str, Any] = {"query": {"match_all": {}}}
+        parameters = {"refresh": "true", "conflicts": "proceed"}
+        self._client.post(f"/{INDEX}/_delete_by_query", json=body, params=parameters).raise_for_status()
 
     def progress(self, rows: dict[str, int]) -> Pending | None:
         """Return how many rows of each table are indexed; None when all are and the snapshot is marked as complete."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import psutil
+import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
 from playwright.sync_api import expect
@@ -174,6 +175,59 @@ def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, 
 
     inbox = masscomm(config, "inbox", "--user", "42")
     assert inbox.count("It works.") == shown.count("It works.")
+
+
+def test_unsubscribe_link_of_an_email_ends_its_category(stack: RunningStack, config: StackConfig) -> None:
+    """Runs after the demo, which seeds user 13: without settings, with an e-mail address and a device."""
+    link = announced(config, "First", "push", "email")["unsubscribe"]
+    assert link.startswith(f"{config.gateway_url}/v1/unsubscribe/")
+    page = httpx.get(link)
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "Second" in announced(config, "Second", "email")["title"], "the page of a link changes nothing"
+
+    assert httpx.post(link, data={"List-Unsubscribe": "One-Click"}).status_code == 200
+    send_id = send(config, "Third", "push", "email")
+    channels = json.loads(masscomm(config, "sends", "show", send_id))["channels"]
+    assert channels["email"]["suppressed"] == {"opted_out": 1}
+    assert channels["push"]["sent"] + channels["push"]["delivered"] == 1
+    assert "Third" not in str(emails_to(config))
+    assert httpx.post(link[:-2] + "AA", data={"List-Unsubscribe": "One-Click"}).status_code == 404
+
+    def applied() -> bool:
+        return not json.loads(masscomm(config, "preferences", "show", "--user", "13", "--json"))["pending"]
+
+    until("the monolith has applied the change", applied)
+    with psycopg.connect(stack.environment["MONOLITH_DATABASE_URL"]) as monolith:
+        (row,) = monolith.execute("SELECT categories FROM user_settings WHERE user_id = 13")
+    assert row == ({"announcement": {"email": False}},)
+    send_id = send(config, "Fourth", "email")
+    assert json.loads(masscomm(config, "sends", "show", send_id))["totals"]["suppressed"] == {"opted_out": 1}
+    masscomm(config, "preferences", "set", "--user", "13", "newsletter=off", "match_reminder=on")
+    until("the monolith has applied the change", applied)
+
+
+def send(config: StackConfig, title: str, *channels: str) -> str:
+    """Send an announcement to user 13 and wait until it has ended. Returns the id of the send."""
+    options = [option for channel in channels for option in ("--channel", channel)]
+    data = ("--data", f"title={title}", "--data", "body=It works.")
+    masscomm(config, "send", "--to", "13", "--type", "announcement", *options, *data, "--wait")
+    (latest,) = json_lines(
+        masscomm(config, "sends", "list", "--club", "1", "--type", "announcement", "-n", "1", "--json")
+    )
+    return str(latest["send_id"])
+
+
+def announced(config: StackConfig, title: str, *channels: str) -> dict[str, str]:
+    """Send an announcement to user 13. Returns the title and the unsubscribe link of its e-mail, from the inbox."""
+    send(config, title, *channels)
+    (found,) = (each for each in emails_to(config) if each["title"] == title)
+    return found
+
+
+def emails_to(config: StackConfig) -> list[dict[str, str]]:
+    shown = masscomm(config, "inbox", "--user", "13")
+    found = re.findall(r"email to user 13.*\n  (.+)\n(?:  .*\n)*?  unsubscribe (\S+)", shown)
+    return [{"title": title, "unsubscribe": link} for title, link in found]
 
 
 def test_ended_send_is_listed_and_cannot_be_cancelled(config: StackConfig) -> None:
