@@ -82,6 +82,17 @@ def test_an_expired_sign_in_keeps_the_composed_text(url: str) -> None:
         assert console.errors == []
 
 
+def test_an_expired_token_is_noticed_without_a_request(url: str) -> None:
+    with open_console(url, "viewer") as console:
+        console.page.evaluate("""() => {
+            const [name, text] = Object.entries(sessionStorage).find(([name]) => name.includes("user:"));
+            sessionStorage.setItem(name, JSON.stringify({ ...JSON.parse(text), expires_at: 1 }));
+        }""")
+        console.page.reload()
+        expect(console.page.get_by_role("button", name="Sign in again")).to_be_visible()
+        expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
+
+
 def test_another_person_does_not_see_the_composed_text(url: str) -> None:
     with open_console(url, "sender") as console:
         page = console.page

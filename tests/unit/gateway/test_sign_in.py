@@ -99,7 +99,7 @@ async def browsing() -> AsyncIterator[Browser]:
         ("admin", ALL_CLUBS, ALL_SCOPES),
     ],
 )
-async def test_each_ready_user_has_a_token_of_its_role(user: str, clubs: Clubs, scopes: set[Scope]) -> None:
+async def test_each_ready_user_has_a_token_of_its_role(user: str, clubs: Clubs, scopes: frozenset[Scope]) -> None:
     async with browsing() as browser:
         answer = (await browser.exchange(await browser.code(user))).json()
         context = await browser.verify(answer["access_token"])
