@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
 
 from devstack.services.lambda_host import CONSOLE
+from emulators import sign_in
 from tests.support.harness import rest_api
 from tests.support.harness.console import open_console
 
@@ -60,6 +62,19 @@ def test_a_sender_sends_for_the_own_club_only(url: str) -> None:
     with open_console(url, "admin") as console:
         assert console.call("POST", "/v1/sends", SEND | {"club_id": 2}) == 202
         assert console.call("GET", "/v1/audit?club_id=1") == 200
+
+
+def test_the_send_of_another_tenant_is_not_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "sends/3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
+    with open_console(url, "viewer") as console:
+        assert console.call("GET", f"/v1/{path}") == 200
+    foreign = replace(sign_in.USERS["sender"], clubs=(2,))
+    monkeypatch.setattr(sign_in, "USERS", {"sender": foreign})
+    with open_console(url, "sender") as console:
+        assert console.call("GET", f"/v1/{path}") == 404
+        assert console.call("POST", f"/v1/{path}/cancel", {}) == 404
+        console.page.goto(f"{url}/#/{path}")
+        expect(console.page.get_by_text("There is no send with this id.")).to_be_visible()
 
 
 def test_an_expired_sign_in_keeps_the_composed_text(url: str) -> None:
