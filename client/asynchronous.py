@@ -23,12 +23,15 @@ from .types import (
     PauseBody,
     PreferencesBody,
     PreferencesRequest,
+    PreviewBody,
+    PreviewRequest,
     RecipientBody,
     RescheduleBody,
     ResumeBody,
     SendBody,
     SendRequest,
     SmallSend,
+    TemplateBody,
     UserNotification,
 )
 
@@ -111,6 +114,14 @@ class AsyncClient:
     async def notification(self, name: str) -> NotificationBody:
         """Return the timeline of a notification; a row of `recipients` has its name."""
         return await self._execute(routes.notification(name))
+
+    async def preview(self, **fields: Unpack[PreviewRequest]) -> PreviewBody:
+        """Render messages without sending them, for a user or for given values."""
+        return await self._execute(routes.preview(fields))
+
+    def templates(self, **filters: Any) -> AsyncIterator[TemplateBody]:
+        """Yield the templates of the caller's clubs and those for every club, from all pages."""
+        return self._rows(routes.templates(filters))
 
     def user_notifications(self, user_id: int, **filters: Any) -> AsyncIterator[UserNotification]:
         """Yield a user's notifications, the latest first, from all pages."""

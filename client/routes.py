@@ -19,11 +19,13 @@ if TYPE_CHECKING:
         NotificationBody,
         PauseBody,
         PreferencesBody,
+        PreviewBody,
         RecipientBody,
         RescheduleBody,
         ResumeBody,
         SendBody,
         SmallSend,
+        TemplateBody,
         UserNotification,
     )
 
@@ -82,6 +84,14 @@ def preferences(user_id: int) -> Call[PreferencesBody]:
 
 def set_preferences(user_id: int, rules: Mapping[str, Any]) -> Call[PreferencesBody]:
     return Call("PUT", f"/v1/users/{user_id}/preferences", body=dict(rules))
+
+
+def preview(fields: Mapping[str, Any]) -> Call[PreviewBody]:
+    return Call("POST", "/v1/previews", body=fields)
+
+
+def templates(filters: Mapping[str, Any]) -> Listing[TemplateBody]:
+    return Listing("/v1/templates", filters)
 
 
 def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:

@@ -369,8 +369,6 @@ class SendRequest(TypedDict):
     """The category, as in schemas/categories.yaml; a category that is not listed there has the file's default settings."""
     club_id: int
     """The tenant (club)."""
-    to_users: list[int]
-    """User ids by position; a repeated id counts once, at its first position."""
     channels: NotRequired[list[Literal["push", "email"]]]
     """The channels: push, email; if empty, those of the category."""
     template: NotRequired[str | None]
@@ -379,6 +377,8 @@ class SendRequest(TypedDict):
     """Variables for the template, the same for every recipient."""
     locale: NotRequired[str | None]
     """The locale (BCP 47); null: each user's own."""
+    to_users: list[int]
+    """User ids by position; a repeated id counts once, at its first position."""
     priority: NotRequired[Literal["bulk", "critical"]]
     """The lane of the send."""
     expires_at: NotRequired[str | None]
@@ -401,11 +401,11 @@ class SmallSend(TypedDict):
 
     type: str
     club_id: int
-    to_users: list[int]
     channels: NotRequired[list[Literal["push", "email"]]]
     template: NotRequired[str | None]
     data: NotRequired[dict[str, str]]
     locale: NotRequired[str | None]
+    to_users: list[int]
     priority: NotRequired[Literal["bulk", "critical"]]
     """The lane of the send."""
     expires_at: NotRequired[str | None]
@@ -437,6 +437,31 @@ class StreamBody(TypedDict):
     """The counts include all records that were in the topics at this time."""
     complete: bool
     generated_at: str
+
+
+class TemplateBody(TypedDict):
+    """A template, without its body."""
+
+    id: int
+    club_id: int | None
+    """The tenant that the template belongs to; null: it is for every tenant."""
+    type: str
+    channel: str
+    locale: str
+    title: str
+    """The beginning of the title or subject, with its variables."""
+    variables: list[str]
+    """The variables that the template reads, such as `data.opponent`."""
+    problem: str | None
+    """The reason why no message can be rendered from the template."""
+
+
+class TemplatesBody(TypedDict):
+    """Templates by id."""
+
+    rows: list[TemplateBody]
+    truncated: bool
+    next_cursor: str | None
 
 
 class Totals(TypedDict):

@@ -32,6 +32,7 @@ from devstack.source import app as source_app
 from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, NotRunningError, RunState
 from devstack.suppressions import app as suppressions_app
+from devstack.template import app as template_app
 from devstack.terminal import Terminal, print_json, print_lines
 from masscomm.errors import MasscommError
 
@@ -52,6 +53,7 @@ app.add_typer(preferences_app, name="preferences")
 app.add_typer(sends_app, name="sends")
 app.add_typer(source_app, name="source")
 app.add_typer(suppressions_app, name="suppressions")
+app.add_typer(template_app, name="template")
 console = Terminal()
 errors = Terminal(stderr=True)
 

@@ -4,7 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.routes import audit, metrics, recipients, sends, stream, trending, user_notifications
+from functions.metrics_handler.routes import (
+    audit,
+    metrics,
+    recipients,
+    sends,
+    stream,
+    templates,
+    trending,
+    user_notifications,
+)
 from functions.metrics_handler.routes.cancel import CancelBody
 from functions.metrics_handler.routes.notification import NotificationBody
 from functions.metrics_handler.routes.pause import PauseBody, ResumeBody
@@ -430,5 +439,27 @@ OPERATIONS = {
             "next_cursor": None,
             "generated_at": _ONE,
         },
+    ),
+    ("GET", "/v1/templates"): Operation(
+        tag="Templates",
+        parameters=(_CLUB_ID, _TYPE, _CHANNEL, _limit(templates.DEFAULT_LIMIT, templates.MAX_LIMIT), _CURSOR),
+        response=templates.TemplatesBody,
+        example={
+            "rows": [
+                {
+                    "id": 1001,
+                    "club_id": 1,
+                    "type": "match_reminder",
+                    "channel": "push",
+                    "locale": "de-CH",
+                    "title": "{{ data.opponent }}",
+                    "variables": ["data.kick_off", "data.opponent", "user.first_name"],
+                    "problem": None,
+                }
+            ],
+            "truncated": False,
+            "next_cursor": None,
+        },
+        revalidated=True,
     ),
 }

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from functions.send_handler.preview_messages import PreviewBody, PreviewRequest
 from functions.send_handler.request_batch import BatchBody, BatchRequest
 from functions.send_handler.request_send import AcceptedBody, SendRequest
 from masscomm.http.idempotency import KEY, LONGEST_KEY, REPLAYED
@@ -122,5 +123,41 @@ OPERATIONS = {
             ],
         },
         problems=_PROBLEMS,
+    ),
+    ("POST", "/v1/previews"): Operation(
+        tag="Templates",
+        description="With `user_id`, the key also needs the scope `users:read`.",
+        request=PreviewRequest,
+        requests={
+            "given_values": {
+                "type": "match_reminder",
+                "club_id": 1,
+                "data": {"opponent": "FC Riverside", "kick_off": "19:30"},
+                "user": {"first_name": "Ada", "locale": "de-AT", "attributes": {"plan": "gold"}},
+            },
+            "user": {"type": "news", "club_id": 1, "user_id": 42, "data": {"title": "Hello", "body": "It works."}},
+            "draft": {
+                "type": "news",
+                "club_id": 1,
+                "channels": ["push"],
+                "draft": {"title": "{{ data.headline }}", "body": "Hello {{ user.first_name or 'there' }}"},
+            },
+        },
+        response=PreviewBody,
+        success="The messages; nothing is sent",
+        example={
+            "complete": False,
+            "messages": [
+                {
+                    "channel": "push",
+                    "template": None,
+                    "fields": {"title": "[headline]", "body": "Hello there"},
+                    "missing": ["data.headline"],
+                    "problem": "a value is missing: data.headline",
+                }
+            ],
+            "warnings": [],
+        },
+        problems={415: "The Content-Type is not JSON"},
     ),
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from functions.metrics_handler.http.request import CSV, Request
 from functions.metrics_handler.routes.audit import AuditRoute
@@ -38,6 +38,9 @@ from masscomm.stores.audit_log import AuditLog
 from masscomm.stores.delayed_records import DelayStore
 from masscomm.stores.send_controls import SendControls
 
+if TYPE_CHECKING:
+    from functions.metrics_handler.routes.templates import TemplatesRoute
+
 logger = logs.logger("metrics_handler")
 
 
@@ -66,6 +69,14 @@ class UseCases:
     notification_route: NotificationRoute
     user_notifications_route: UserNotificationsRoute
     audit_route: AuditRoute
+
+
+@cache
+def templates_route() -> "TemplatesRoute":
+    from functions.metrics_handler.routes.templates import TemplatesRoute
+    from masscomm.directory.opensearch import OpenSearchDirectory
+
+    return TemplatesRoute(OpenSearchDirectory.from_environment())
 
 
 @cache
@@ -223,6 +234,13 @@ def get_audit(asked: rest.Request) -> Response:
     """The audit log of a club: which principal did what."""
     request = Request.of(asked, JSON)
     return uncached(bootstrap().audit_route.answer(request.parameters, request.clubs))
+
+
+@api.get("/v1/templates")
+def get_templates(asked: rest.Request) -> Response:
+    """The templates of the caller's clubs and those for every club."""
+    request = Request.of(asked, JSON)
+    return request.answer(templates_route().answer(request.parameters, request.clubs))
 
 
 @observed(logger, ahead=("functions.metrics_handler.store.postgres",))

@@ -1,5 +1,6 @@
 """The send_handler function: POST /v1/sends produces the chunks of a send to the topic send.api and returns 202,
 POST /v1/sends/batch those of several small sends. A repeated request with the same Idempotency-Key is executed once.
+POST /v1/previews renders messages without sending them.
 """
 
 import json
@@ -16,6 +17,7 @@ from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.http import idempotency, rest
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
+from masscomm.http.scopes import Scope
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
@@ -166,6 +168,20 @@ def post_batch(request: rest.Request) -> Response:
     return Response(HTTPStatus.OK, JSON, body, limits | _replayed(answer))
 
 
+@api.post("/v1/previews")
+def post_preview(request: rest.Request) -> Response:
+    """Render messages without sending them, for a user or for given values."""
+    from functions.send_handler.preview_messages import parse_preview, previewed
+    from functions.send_handler.request_send import check_tenant, read_document
+
+    wanted = parse_preview(read_document(request))
+    check_tenant(wanted, request.clubs)
+    if wanted.user_id is not None:
+        request.require(Scope.USERS_READ)
+    body = json.dumps(previewed(wanted, directory()), ensure_ascii=False)
+    return Response(HTTPStatus.OK, JSON, body, {"Cache-Control": "no-store"})
+
+
 def _check(request: rest.Request, send: "SendRequest") -> None:
     """Check that the caller may request a send. Raises Problem with status 403."""
     from functions.send_handler.request_send import check_simulated, check_tenant, scopes_needed
@@ -200,6 +216,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         *ON_KAFKA,
         "functions.send_handler.accepted_sends",
         "functions.send_handler.request_once",
+        "functions.send_handler.preview_messages",
         "functions.send_handler.request_batch",
         "functions.send_handler.send_warnings",
         "masscomm.directory.opensearch",

@@ -31,7 +31,7 @@ from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE, FIELDS_OF_SEND, MAX_REQUEST_AHEAD_MS
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
-from masscomm.domain.records import SendRequested
+from masscomm.domain.records import ContentFields, SendRequested
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
@@ -99,20 +99,48 @@ LocalTime = Annotated[Annotated[str, _text("send_at_local")] | None, AfterValida
 UserId = Annotated[int, _number("to_users")]
 
 
-class SendRequest(BaseModel):
-    """The body of a request to POST /v1/sends."""
+class ContentRequest(BaseModel):
+    """The fields of a request that determine the messages of a send."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     type: Annotated[str, _text("type")]
     club_id: Annotated[int, _number("club_id")]
-    to_users: Annotated[list[UserId], _entries("to_users", min_length=1)]
     channels: Annotated[list[Literal[*tuple(CHANNELS)]], Field(max_length=len(CHANNELS))] = []  # type: ignore[valid-type]
     template: Annotated[str, _text("template")] | None = None
     data: Annotated[
         dict[Annotated[str, Field(min_length=1, max_length=_DATA.key_characters)], str], _entries("data")
     ] = {}
     locale: Annotated[str, _text("locale")] | None = None
+
+    @field_validator("data")
+    @classmethod
+    def _bounded(cls, data: dict[str, str]) -> dict[str, str]:
+        if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > _DATA.max_bytes:
+            raise ValueError(f"more than {_DATA.max_bytes} bytes in total")
+        return data
+
+    def content(self) -> ContentFields:
+        """Return the fields as in the records of a send. The time of the request is left out."""
+        return ContentFields(
+            club_id=self.club_id,
+            type=self.type,
+            timestamp=0,
+            template=self.template,
+            data=self.data,
+            locale=self.locale,
+        )
+
+    def template_keys(self) -> list[tuple[int, str, str]]:
+        """Return club, type and channel of the templates."""
+        channels = resolve_channels(self.type, self.channels)
+        return [(self.club_id, self.template or self.type, channel) for channel in channels]
+
+
+class SendRequest(ContentRequest):
+    """The body of a request to POST /v1/sends."""
+
+    to_users: Annotated[list[UserId], _entries("to_users", min_length=1)]
     priority: Annotated[
         Literal[*FIELDS_OF_SEND["priority"].choices],  # type: ignore[valid-type]
         Field(description="The lane of the send."),
@@ -127,13 +155,6 @@ class SendRequest(BaseModel):
     def recipients(self) -> int:
         """Return the number of distinct users."""
         return len(set(self.to_users))
-
-    @field_validator("data")
-    @classmethod
-    def _bounded(cls, data: dict[str, str]) -> dict[str, str]:
-        if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > _DATA.max_bytes:
-            raise ValueError(f"more than {_DATA.max_bytes} bytes in total")
-        return data
 
 
 class AcceptedBody(TypedDict):
@@ -286,7 +307,7 @@ def _invalid(errors: Sequence[FieldError]) -> Problem:
     return Problem(400, f"{first.field}: {first.message}" if first.field else first.message, errors=errors)
 
 
-def check_tenant(send: SendRequest, clubs: Clubs) -> None:
+def check_tenant(send: ContentRequest, clubs: Clubs) -> None:
     """Check the clubs of the caller. Raises Problem with status 403 if the credentials do not permit sends for the
     club.
     """

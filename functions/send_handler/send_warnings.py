@@ -6,8 +6,6 @@ from concurrent.futures import TimeoutError as NotDone
 from typing import TYPE_CHECKING
 
 from functions.send_handler.request_send import SendRequest
-from masscomm.domain.categories import resolve_channels
-from masscomm.domain.records import ContentFields
 from masscomm.domain.time_limits import WARNINGS_S
 from masscomm.errors import MasscommError
 from masscomm.http.problem import FieldError
@@ -44,18 +42,8 @@ class SendWarnings:
         # A cold start does not import the compiler before the first send is on its way.
         from masscomm.rendering.unused_content import unused_content
 
-        name = send.template or send.type
-        channels = resolve_channels(send.type, send.channels)
-        found = self._templates().load([(send.club_id, name, channel) for channel in channels])
-        content = ContentFields(
-            club_id=send.club_id,
-            type=send.type,
-            timestamp=0,
-            template=send.template,
-            data=send.data,
-            locale=send.locale,
-        )
-        return unused_content(content, {key[2]: templates for key, templates in found.items()}, list(send.data))
+        found = self._templates().load(send.template_keys())
+        return unused_content(send.content(), {key[2]: templates for key, templates in found.items()}, list(send.data))
 
 
 def _result(found: "Future[list[FieldError]]") -> Sequence[FieldError]:

@@ -7,7 +7,7 @@ Each function of functions/functions.yaml has one profile; tests/unit/infra chec
 from dataclasses import dataclass
 from enum import Enum
 
-from masscomm.cdc.captured_tables import TEMPLATES, captured_tables, personal_tables
+from masscomm.cdc.captured_tables import TEMPLATES, USERS, captured_tables, personal_tables
 from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
 
 
@@ -197,8 +197,8 @@ PROFILES = {
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,
-        indices=(TEMPLATES,),
-        requests=("POST notification_templates/_search",),
+        indices=(TEMPLATES, USERS),
+        requests=("POST _mget", "POST notification_templates/_search"),
         tables=(KEYS, CONTROLS, USAGE, AUDIT),
     ),
     "preferences_handler": Profile(
@@ -211,6 +211,8 @@ PROFILES = {
     ),
     "metrics_handler": Profile(
         warmth=Warmth.SNAPSTART,
+        indices=(TEMPLATES,),
+        requests=("POST notification_templates/_search",),
         database=METRICS_READER,
         tables=(CONTROLS, WAITING, USAGE, AUDIT),
         finds_delayed_records=True,

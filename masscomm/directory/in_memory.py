@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from masscomm.directory.port import TemplateQuery
 from masscomm.domain.ids import address_id
 from masscomm.domain.preference_changes import with_changes
 from masscomm.domain.suppressions import Suppression, suppressed
@@ -120,6 +121,18 @@ class InMemoryDirectory:
             ]
             for key in keys
         }
+
+    def list_templates(self, query: TemplateQuery) -> list[Template]:
+        self._called("list_templates")
+        found = [
+            template
+            for template_id, template in sorted(self._templates.items())
+            if template_id > query.after
+            and (query.club_ids is None or template.club_id is None or template.club_id in query.club_ids)
+            and (not query.types or template.type in query.types)
+            and (not query.channels or template.channel in query.channels)
+        ]
+        return found[: query.limit]
 
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         if self._confirmed is not None and self.is_confirmed(ts_ms):

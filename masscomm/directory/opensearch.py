@@ -9,6 +9,7 @@ can be one refresh interval (1 s) behind unless `confirm` has just refreshed the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from itertools import islice
 from typing import Any, Self
 
 from masscomm import environment
@@ -17,6 +18,7 @@ from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
+from masscomm.directory.port import TemplateQuery
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
@@ -26,6 +28,8 @@ DEVICE_STATE = "device_state"
 DIRECTORY_STATE = "directory_state"
 
 _KEYS_A_SEARCH = 100
+# Matches the templates for every club.
+_EVERY_CLUB: Mapping[str, Any] = {"bool": {"must_not": [{"exists": {"field": "club_id"}}]}}
 
 type Source = Mapping[str, Any]
 
@@ -131,6 +135,16 @@ class OpenSearchDirectory:
                     if template.club_id in (club_id, None) and (template.type, template.channel) == (category, channel):
                         found[key].append(template)
         return found
+
+    def list_templates(self, query: TemplateQuery) -> list[Template]:
+        filters: list[dict[str, Any]] = [{"terms": {"type": list(query.types)}}] if query.types else []
+        if query.channels:
+            filters.append({"terms": {"channel": list(query.channels)}})
+        if query.club_ids is not None:  # guard: tenancy.listed_templates
+            own = {"terms": {"club_id": list(query.club_ids)}}
+            filters.append({"bool": {"should": [own, _EVERY_CLUB], "minimum_should_match": 1}})
+        found = self._search(TEMPLATES, {"filter": filters}, after=query.after, page_size=query.limit)
+        return [_template(template_id, source) for template_id, source in islice(found, query.limit)]
 
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
@@ -244,7 +258,9 @@ class OpenSearchDirectory:
                     found[index, name] = read
         return found
 
-    def _search(self, index: str, query: Mapping[str, Any]) -> Iterator[tuple[int, Source]]:
+    def _search(
+        self, index: str, query: Mapping[str, Any], *, after: int | None = None, page_size: int | None = None
+    ) -> Iterator[tuple[int, Source]]:
         """Yield (id, row) for all documents that match a bool query and are not deleted, in the order of their ids.
 
         Whole documents are fetched: filtering their columns takes OpenSearch twice as long (benchmarks/directory.py).
@@ -252,9 +268,11 @@ class OpenSearchDirectory:
         body: dict[str, Any] = {
             "query": {"bool": {**query, "must_not": [{"term": {"deleted": True}}]}},
             "sort": [{"id": "asc"}],
-            "size": self._page_size,
+            "size": page_size or self._page_size,
             "track_total_hits": False,
         }
+        if after is not None:
+            body["search_after"] = [after]
         while True:
             with answering(f"a search of {index}"):
                 answer = self._client.search(index=index, body=body, allow_partial_search_results=False)
@@ -266,7 +284,7 @@ class OpenSearchDirectory:
                 self._by_id([(index, 0)])
             for hit in hits:
                 yield int(hit["_id"]), hit["_source"]
-            if len(hits) < self._page_size:
+            if len(hits) < body["size"]:
                 return
             body["search_after"] = hits[-1]["sort"]
 
@@ -308,13 +326,12 @@ def _hits(index: str, answer: Any) -> list[dict[str, Any]]:
 
 
 def _template_query(club_id: int, category: str, channel: str) -> dict[str, Any]:
-    every_club = {"bool": {"must_not": [{"exists": {"field": "club_id"}}]}}
     return {
         "bool": {
             "filter": [
                 {"term": {"type": category}},
                 {"term": {"channel": channel}},
-                {"bool": {"should": [{"term": {"club_id": club_id}}, every_club]}},
+                {"bool": {"should": [{"term": {"club_id": club_id}}, _EVERY_CLUB]}},
             ]
         }
     }

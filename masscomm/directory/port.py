@@ -10,9 +10,24 @@ A look-up has four different results. A caller must not mistake one for another,
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplateQuery:
+    """Selects templates: those of some clubs, and those for every club."""
+
+    # The clubs; None: all of them.
+    club_ids: tuple[int, ...] | None
+    # Only these types (categories) and channels; empty: all.
+    types: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    # The id after which the page begins, and its length.
+    after: int = -(2**63)
+    limit: int
 
 
 class Directory(Protocol):
@@ -42,6 +57,10 @@ class Directory(Protocol):
         """Return, for each (club_id, type, channel), the club's own templates and those for every club, in all
         locales.
         """
+        ...
+
+    def list_templates(self, query: TemplateQuery) -> list[Template]:
+        """Return one page of templates, in the order of their ids."""
         ...
 
     def confirm(self, ts_ms: int) -> DirectoryPosition:

@@ -35,8 +35,8 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.untrusted import mask
 
 JSON = "application/json"
-# The routes with an effect that a test key may call; they check its recipients.
-_SENDS = {("POST", "/v1/sends"), ("POST", "/v1/sends/batch")}
+# The routes with other methods than GET that a test key may call: sends, which check its recipients, and previews.
+_OF_TEST_KEYS = {("POST", "/v1/sends"), ("POST", "/v1/sends/batch"), ("POST", "/v1/previews")}
 
 
 class Links(TypedDict):
@@ -219,7 +219,9 @@ class Api:
                     return route(request, **names)
                 request.require(ROUTE_SCOPES.get((method, path), Scope.ADMIN))
                 # A test key could otherwise cancel a live send.
-                if request.is_test and method != "GET" and (method, path) not in _SENDS:  # guard: simulator.changes
+                if (
+                    request.is_test and method != "GET" and (method, path) not in _OF_TEST_KEYS
+                ):  # guard: simulator.changes
                     raise Problem(403, "A test key may only read, and send to simulator recipients.")
                 limits = self.take(request, REQUESTS, 1)
                 answered = route(request, **names)

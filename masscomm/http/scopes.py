@@ -59,6 +59,8 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("PATCH", "/v1/sends/{send_id}"): Scope.SEND,
         ("GET", "/v1/sends"): Scope.READ,
         ("GET", "/v1/sends/{send_id}"): Scope.READ,
+        ("POST", "/v1/previews"): Scope.READ,
+        ("GET", "/v1/templates"): Scope.READ,
         ("GET", "/v1/metrics"): Scope.READ,
         ("GET", "/v1/metrics/trending"): Scope.READ,
         ("GET", "/v1/metrics/stream"): Scope.READ,

@@ -35,6 +35,8 @@ _TOKEN_STEPS = 10
 _LONG_NUMBER = re.compile(r"(?<![\d_])(?:_?\d){100}|0[xX](?:_?[\da-fA-F]){100}")
 _MAX_NUMBER_BITS = 64
 _MAX_PRECISION = 20
+# The maximum length of the name of a missing variable.
+_LONGEST_KEY = 128
 # The maximum number of distinct characters to trim: trim compares each character of the text with each of them.
 _MAX_TRIMMED = 20
 
@@ -469,7 +471,9 @@ def _looked_up(owner: Any, key: Any, path: str) -> Any:
         return owner[key]
     if isinstance(owner, str | list | tuple) and isinstance(key, int) and -len(owner) <= key < len(owner):
         return owner[key]
-    return _missing(owner, key, f"{path}.{key}" if path else str(key))
+    # A key that the template computes may be a long text, or a mapping.
+    named = path and isinstance(key, str) and len(key) <= _LONGEST_KEY
+    return _missing(owner, key, f"{path}.{key}" if named else "")
 
 
 def _check_depth(node: nodes.Node, depth: int) -> None:

@@ -51,9 +51,13 @@ class MessageWriter:
         self._fields: dict[int | None, list[Field] | RenderError | None] = {}
         self._shared: dict[tuple[int | None, str], str | RenderError] = {}
 
+    def template_of(self, user: User) -> Template | None:
+        """Return the template of the user's message; None if no template applies."""
+        return self._templates[self._locale(user)]
+
     def texts(self, user: User) -> dict[str, str] | None:
         """Return the texts of the message by field name; None if no template applies. Raises RenderError."""
-        template = self._templates[self._locale(user)]
+        template = self.template_of(user)
         template_id = _id_of(template)
         if template_id not in self._fields:
             self._fields[template_id] = self._fields_of(template)

@@ -704,6 +704,18 @@ MUTANTS = (
         no_cell="no cell fills an environment's memory",
     ),
     Mutant(
+        guard="tenancy.previewed_user",
+        rule="A preview reads no user of another tenant.",
+        change=Becomes("user is None"),
+        no_cell="no cell has another tenant's caller",
+    ),
+    Mutant(
+        guard="tenancy.listed_templates",
+        rule="The list of templates has those of the given clubs and of every club.",
+        change=Never(),
+        no_cell="no cell has another tenant's caller",
+    ),
+    Mutant(
         guard="templates.warnings_do_not_queue",
         rule="While the directory hangs, only one send waits for its warnings.",
         change=Never(),

@@ -12,14 +12,17 @@ import yaml
 
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.http.parameters import rfc3339
+from functions.metrics_handler.routes.templates import TemplatesRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.send_handler import handler as send_handler
 from infra.cdk.handlers import authorizer
 from masscomm.clock import FixedClock
+from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
+from masscomm.domain.users import Template, User
 from masscomm.http.scopes import ALL_SCOPES, ROUTE_SCOPES
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from masscomm.stores.audit_log import InMemoryAuditLog
@@ -81,7 +84,15 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         store, clock, timedelta(), InMemoryPollSlots(), controls, InMemoryDelayStore(), audit_log
     )
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
-    requests = send_api_use_cases(chain, InMemoryIdempotencyKeys())
+    directory = InMemoryDirectory()
+    directory.put(
+        User(user_id=7, club_id=CLUB, first_name="canary"),
+        Template(1, CLUB, "canary", "push", "en", "canary", "{{ user.first_name }}"),
+        Template(2, None, "news", "push", "en", "News", "Hello"),
+    )
+    monkeypatch.setattr(metrics_handler, "templates_route", lambda: TemplatesRoute(directory))
+    monkeypatch.setattr(send_handler, "directory", lambda: directory)
+    requests = send_api_use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     return chain
 
@@ -98,6 +109,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         ("POST", "/v1/sends"): send,
         ("POST", "/v1/sends/batch"): {"sends": [send]},
         ("PATCH", "/v1/sends/s"): {"send_at": TOMORROW},
+        ("POST", "/v1/previews"): {"type": "news", "club_id": CLUB},
     }
     event["body"] = json.dumps(bodies[method, path]) if (method, path) in bodies else None
     event["multiValueHeaders"] = {"Idempotency-Key": ["key"]}
@@ -191,7 +203,8 @@ def test_a_test_key_reads_and_changes_nothing(route: tuple[ModuleType, str, str]
     """A test key could otherwise cancel a live send. Its own sends go to simulator recipients only."""
     status, _, body = asked(*route, EVERY_CLUB | {"mode": "test"})
     # The result of each send of a batch is in the body.
-    assert status == (200 if route[1] == "GET" or route[2].endswith("/batch") else 403), body
+    reads = route[1] == "GET" or route[2] == "/v1/previews"
+    assert status == (200 if reads or route[2].endswith("/batch") else 403), body
     assert chain.producer.produced == []
 
 
@@ -206,6 +219,48 @@ def test_the_audit_log_of_another_tenant_is_refused() -> None:
     answer = metrics_handler.handler(event, lambda_context())
     assert answer["statusCode"] == 403
     assert "canary" not in answer["body"]
+
+
+def test_templates_of_another_tenant_are_not_listed() -> None:
+    other = {"club_ids": str(OTHER)}
+    status, _, body = asked(metrics_handler, "GET", "/v1/templates", other)
+    assert (status, [row["id"] for row in json.loads(body)["rows"]]) == (200, [2])
+    event = get("/v1/templates", club_id=[str(CLUB)])
+    event["requestContext"]["authorizer"] = other
+    answer = metrics_handler.handler(event, lambda_context())
+    assert answer["statusCode"] == 403
+    assert "canary" not in answer["body"]
+
+
+def previewed(club_id: int, authorizer: dict[str, str], **values: object) -> tuple[int, str]:
+    event = get("/v1/previews")
+    event["httpMethod"] = event["requestContext"]["httpMethod"] = "POST"
+    event["body"] = json.dumps({"type": "canary", "club_id": club_id, "channels": ["push"], **values})
+    event["requestContext"]["authorizer"] = authorizer
+    answer = send_handler.handler(event, lambda_context())
+    return answer["statusCode"], answer["body"]
+
+
+@pytest.mark.kills(guard="tenancy.previewed_user")
+def test_previews_show_nothing_of_another_tenant() -> None:
+    """A user of another tenant and an unknown user have the same response, and so do templates."""
+    own, other = {"club_ids": str(CLUB)}, {"club_ids": str(OTHER)}
+    assert "canary" in previewed(CLUB, own, user_id=7)[1]
+    assert previewed(CLUB, other)[0] == 403
+    draft = {"title": "{{ user.first_name }}", "body": "b"}
+    theirs = previewed(OTHER, other, user_id=7, draft=draft)
+    unknown = previewed(OTHER, other, user_id=9, draft=draft)
+    assert theirs == unknown
+    assert theirs[0] == 400
+    body = json.loads(previewed(OTHER, other)[1])
+    assert body["messages"][0]["fields"] is None
+
+
+def test_preview_of_a_user_needs_the_scope_of_users() -> None:
+    context = {"club_ids": str(CLUB), "scopes": "read send admin operate"}
+    assert previewed(CLUB, context)[0] == 200
+    assert previewed(CLUB, context, user_id=7)[0] == 403
+    assert previewed(CLUB, context | {"scopes": "read users:read"}, user_id=7)[0] == 200
 
 
 def test_stored_reasons_of_other_tenants_read_as_unknown() -> None:

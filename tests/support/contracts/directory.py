@@ -1,10 +1,11 @@
 """The tests that every directory (users, settings, devices, templates) must pass, in memory and real."""
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import pytest
 
-from masscomm.directory.port import Directory
+from masscomm.directory.port import Directory, TemplateQuery
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import Device, Template, User, UserSettings
@@ -142,6 +143,27 @@ class DirectoryContract:
         mine, others, none = (7, "news", "push"), (9, "news", "push"), (7, "else", "push")
         found = tables.directory.templates([mine, others, none])
         assert found == {mine: [TEMPLATE, every], others: [every], none: []}
+
+    @pytest.mark.kills(guard="tenancy.listed_templates")
+    def test_templates_of_some_clubs_are_listed_by_page(self, tables: Tables) -> None:
+        every = TEMPLATE._replace(template_id=6, club_id=None, type="welcome")
+        others = TEMPLATE._replace(template_id=7, club_id=8)
+        email = TEMPLATE._replace(template_id=9, channel="email")
+        deleted = TEMPLATE._replace(template_id=10)
+        tables.put(TEMPLATE, every, others, email, deleted)
+        tables.remove(deleted)
+
+        def listed(**query: Any) -> list[int]:
+            options: dict[str, Any] = {"club_ids": (7,), "limit": 10} | query
+            found = tables.directory.list_templates(TemplateQuery(**options))
+            return [template.template_id for template in found]
+
+        assert listed() == [5, 6, 9]
+        assert listed(club_ids=None) == [5, 6, 7, 9]
+        assert listed(club_ids=(8, 9)) == [6, 7]
+        assert (listed(limit=2), listed(limit=2, after=6)) == ([5, 6], [9])
+        assert (listed(types=("welcome", "none")), listed(channels=("email",))) == ([6], [9])
+        assert tables.directory.list_templates(TemplateQuery(club_ids=(7,), limit=1)) == [TEMPLATE]
 
     def test_look_ups_before_a_complete_snapshot_are_a_retry(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS, DEVICE, TEMPLATE)

@@ -15,6 +15,7 @@ import pytest
 from emulators.gateway import Gateway, Route
 from emulators.sign_in import SignIn
 from functions.metrics_handler import handler as metrics_handler
+from functions.metrics_handler.routes.templates import TemplatesRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
@@ -26,7 +27,7 @@ from masscomm.clock import FixedClock, SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
-from masscomm.domain.users import User
+from masscomm.domain.users import Template, User
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.observability import logs
@@ -81,10 +82,15 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     cases = metrics_handler.use_cases(store, clock, timedelta(), *stores)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
     chain = Chain()
-    requests = use_cases(chain, InMemoryIdempotencyKeys())
-    monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     directory = InMemoryDirectory()
-    directory.put(User(user_id=42, club_id=1))
+    directory.put(
+        User(user_id=42, club_id=1, first_name="Ada", email="ada@club.example"),
+        Template(1001, 1, "match_reminder", "push", "de", "{{ data.opponent }}", "{{ data.kick_off }}"),
+    )
+    monkeypatch.setattr(metrics_handler, "templates_route", lambda: TemplatesRoute(directory))
+    monkeypatch.setattr(send_handler, "directory", lambda: directory)
+    requests = use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
+    monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     preferences = change_preferences(chain, directory)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     keys = json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"})

@@ -1,0 +1,164 @@
+"""POST /v1/previews: the messages of a send for one user, rendered as the builder renders them, and not sent."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from functions.send_handler.request_send import ContentRequest, UserId, invalid_fields
+from masscomm.directory.port import Directory
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.limits import FIELDS_OF_SEND
+from masscomm.domain.preferences import is_member
+from masscomm.domain.users import Template, User
+from masscomm.http.problem import FieldError, FieldErrorBody, Problem
+from masscomm.rendering.compiler import MAX_SOURCE_CHARACTERS
+from masscomm.rendering.preview import Preview, preview
+from masscomm.rendering.unused_content import unused_content
+
+_NAME = Field(max_length=200)
+_SOURCE = Field(max_length=MAX_SOURCE_CHARACTERS)
+
+
+class PreviewUser(BaseModel):
+    """The values of a user that does not have to exist."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    first_name: Annotated[str, _NAME] = ""
+    last_name: Annotated[str, _NAME] = ""
+    locale: Annotated[str, Field(pattern=FIELDS_OF_SEND["locale"].pattern, max_length=64)] = "en"
+    attributes: Annotated[
+        dict[Annotated[str, _NAME], Annotated[str, Field(max_length=10_000)] | bool | int | float | None],
+        Field(max_length=100),
+    ] = {}
+
+
+class Draft(BaseModel):
+    """A template that is not saved yet. It is rendered in place of the saved ones."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: Annotated[str, _SOURCE]
+    body: Annotated[str, _SOURCE]
+    html: Annotated[str, _SOURCE] | None = None
+
+
+class PreviewRequest(ContentRequest):
+    """The body of a request to POST /v1/previews."""
+
+    user_id: Annotated[UserId | None, Field(description="The user; without it, the values in `user`.")] = None
+    user: PreviewUser | None = None
+    draft: Draft | None = None
+
+    @model_validator(mode="after")
+    def _one_user(self) -> "PreviewRequest":
+        if self.user_id is not None and self.user is not None:
+            raise ValueError("user_id and user exclude each other")
+        return self
+
+
+class PreviewedTemplate(TypedDict):
+    """The template that a message is rendered from."""
+
+    id: int
+    club_id: int | None
+    """The tenant that the template belongs to; null: it is for every tenant."""
+    locale: str
+
+
+class PreviewedMessage(TypedDict):
+    """The message on one channel."""
+
+    channel: str
+    template: PreviewedTemplate | None
+    """Null: a draft, or title and body of the data."""
+    fields: dict[str, str] | None
+    """The texts: title and body of a push; subject, text and html of an e-mail. Null: there is no message."""
+    missing: list[str]
+    """The variables without a value; in the texts, their names in brackets replace them."""
+    problem: str | None
+    """The reason why the user would not get this message."""
+
+
+class PreviewBody(TypedDict):
+    """The messages of one user."""
+
+    complete: bool
+    """Whether the user would get a message on each channel, unless preferences or quiet hours prevent it."""
+    messages: list[PreviewedMessage]
+    warnings: list[FieldErrorBody]
+    """The warnings that the response to the send would have."""
+
+
+def parse_preview(document: dict[str, Any]) -> PreviewRequest:
+    """Return the request in a JSON object. Raises Problem with status 400 that names each invalid field."""
+    try:
+        return PreviewRequest.model_validate(document)
+    except ValidationError as error:
+        raise invalid_fields(error, PreviewRequest) from error
+
+
+def previewed(wanted: PreviewRequest, directory: Directory) -> PreviewBody:
+    """Return the messages. The caller has checked the club.
+
+    Raises Problem with status 400 if the club has no such user, and Retry.
+    """
+    user, content = _user(wanted, directory), wanted.content()
+    found = _templates(wanted, directory)
+    messages = []
+    for channel, templates in found.items():
+        message = _message(preview(content, channel, templates, user), is_draft=wanted.draft is not None)
+        if wanted.user_id is not None and not CHANNELS[channel].reaches(user):
+            message["problem"] = "the user has no address on this channel"
+        messages.append(message)
+    warnings = unused_content(content, found, list(wanted.data))
+    return {
+        "complete": all(message["problem"] is None for message in messages),
+        "messages": messages,
+        "warnings": [{"field": each.field, "message": each.message} for each in warnings],
+    }
+
+
+def _user(wanted: PreviewRequest, directory: Directory) -> User:
+    if wanted.user_id is None:
+        values = wanted.user or PreviewUser()
+        return User(
+            user_id=1,
+            club_id=wanted.club_id,
+            first_name=values.first_name,
+            last_name=values.last_name,
+            locale=values.locale,
+            attributes=values.attributes,
+        )
+    user = directory.users([wanted.user_id]).get(wanted.user_id)
+    # A user of another club and an unknown user have the same response, so that guessed ids reveal nothing.
+    if user is None or not is_member(user, wanted.club_id):  # guard: tenancy.previewed_user
+        message = f"is no user of club {wanted.club_id}"
+        raise Problem(400, f"user_id: {message}", errors=[FieldError("user_id", message)])
+    return user
+
+
+def _templates(wanted: PreviewRequest, directory: Directory) -> dict[str, Sequence[Template]]:
+    """Return the templates by channel."""
+    keys = wanted.template_keys()
+    if wanted.draft is None:
+        return {channel: templates for (_, _, channel), templates in directory.templates(keys).items()}
+    draft = wanted.draft
+    return {
+        channel: [Template(0, club_id, name, channel, wanted.locale or "en", draft.title, draft.body, draft.html)]
+        for club_id, name, channel in keys
+    }
+
+
+def _message(found: Preview, *, is_draft: bool) -> PreviewedMessage:
+    template = None if is_draft else found.template
+    return {
+        "channel": found.channel,
+        "template": None
+        if template is None
+        else {"id": template.template_id, "club_id": template.club_id, "locale": template.locale},
+        "fields": found.texts,
+        "missing": list(found.missing),
+        "problem": found.problem,
+    }

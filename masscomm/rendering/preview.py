@@ -1,0 +1,111 @@
+"""Renders a message before it is sent, and checks templates when they are saved."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.records import ContentFields
+from masscomm.domain.users import Template, User
+from masscomm.rendering.compiler import MissingVariable, OutOfSteps, RenderError, Steps
+from masscomm.rendering.message_writer import RECORD_STEPS, MessageWriter
+from masscomm.rendering.templates import context_of, fields_of
+
+# The maximum number of missing variables that a preview names. Each of them costs a rendering.
+MAX_MISSING = 20
+_LONGEST_REASON = 300
+_DATA, _ATTRIBUTES = "data.", "user.attributes."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """The message of one user on one channel."""
+
+    channel: str
+    # The template of the message; None: the message is title and body of the data, or there is none.
+    template: Template | None = None
+    # The texts by field name; None: there is no message.
+    texts: dict[str, str] | None = None
+    # The variables without a value, such as data.opponent. In the texts, their names in brackets replace them.
+    missing: Sequence[str] = field(default_factory=tuple)
+    # The reason why the user would not get the message.
+    problem: str | None = None
+
+
+def preview(content: ContentFields, channel: str, templates: Sequence[Template], user: User) -> Preview:
+    """Return the message that a user would get on a channel, with the same text."""
+    missing: list[str] = []
+    while True:
+        writer = MessageWriter(content, channel, templates, [user])
+        template = writer.template_of(user)
+        try:
+            texts = writer.texts(user)
+        except MissingVariable as error:
+            filled = _filled(content, user, error.path)
+            if filled is None or error.path in missing or len(missing) == MAX_MISSING:
+                return Preview(channel=channel, template=template, missing=missing, problem=_reason(error))
+            missing.append(error.path)
+            content, user = filled
+        except RenderError as error:
+            return Preview(channel=channel, template=template, missing=missing, problem=_reason(error))
+        else:
+            problem = "there is no template, and the data has no title and body" if texts is None else None
+            if missing:
+                problem = f"a value is missing: {', '.join(missing)}"
+            return Preview(channel=channel, template=template, texts=texts, missing=missing, problem=problem)
+
+
+def _filled(content: ContentFields, user: User, path: str) -> tuple[ContentFields, User] | None:
+    """Return content and user with the variable's name in brackets as its value; None if it cannot have a value."""
+    if path.startswith(_DATA):
+        name = path.removeprefix(_DATA)
+        return replace(content, data={**content.data, name: f"[{name}]"}), user
+    if path.startswith(_ATTRIBUTES):
+        name = path.removeprefix(_ATTRIBUTES)
+        return content, user._replace(attributes={**user.attributes, name: f"[{name}]"})
+    return None
+
+
+def problem_of(template: Template, steps: Steps | None = None) -> str | None:
+    """Return the reason why no message can be rendered from a template; None if one can, with suitable values.
+
+    Args:
+        template: The template.
+        steps: The remaining steps (units of work), from which compiling is charged.
+    """
+    if template.channel not in CHANNELS:
+        return f"the channel {template.channel!r} is none of {', '.join(CHANNELS)}"
+    steps = steps or Steps(RECORD_STEPS)
+    user = User(user_id=1, club_id=1, first_name="Ada", last_name="Lovelace", attributes=_EveryName())
+    context = context_of(user, 1, _EveryName())
+    try:
+        fields = fields_of(template, steps)
+    except RenderError as error:
+        return _reason(error)
+    for each in fields:
+        try:
+            each.render(context, steps)
+        except RenderError as error:
+            # Another value may succeed: the template may read a number, or a part of an attribute.
+            if isinstance(error, OutOfSteps) or _never_exists(error):
+                return _reason(error)
+    return None
+
+
+def _never_exists(error: RenderError) -> bool:
+    """Return whether an error is that of a variable which no user and no data have."""
+    return isinstance(error, MissingVariable) and not error.path.startswith(_ATTRIBUTES)
+
+
+def _reason(error: RenderError) -> str:
+    return str(error)[:_LONGEST_REASON]
+
+
+class _EveryName(dict[str, Any]):
+    """A mapping that has its name as the value of each name."""
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str)
+
+    def __getitem__(self, key: str) -> str:
+        return key

@@ -1,0 +1,92 @@
+"""`masscomm template` shows previews and problems, and its exit status says whether there are any."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from devstack.stack import StackError
+from devstack.template import app
+from tests.support.servers.answering_server import AnsweringServer, answering
+
+
+def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str, Any]:
+    return request.command, request.path, json.loads(body or b"null")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
+    with answering(read) as made:
+        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
+        monkeypatch.setenv("MASSCOMM_API_KEY", "mc_test")
+        yield made
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return done.exit_code, done.output
+
+
+def preview(problem: str | None = None) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "channel": "push",
+        "template": {"id": 5, "club_id": None, "locale": "de"},
+        "fields": {"title": "[opponent]", "body": "one\ntwo"},
+        "missing": [],
+        "problem": problem,
+    }
+    return {
+        "complete": problem is None,
+        "messages": [message],
+        "warnings": [{"field": "data.x", "message": "is not used"}],
+    }
+
+
+def test_preview_prints_each_message(server: AnsweringServer) -> None:
+    server.answers = [(200, json.dumps(preview()).encode())]
+    status, shown = run(
+        "preview", "--type", "news", "--club", "7", "--user", "42", "--data", "x=1", "--channel", "push"
+    )
+    assert status == 0
+    for text in ("push, template 5 (de)", "title: [opponent]", "body: one\n    two", "data.x is not used"):
+        assert text in shown
+    body = {"type": "news", "club_id": 7, "data": {"x": "1"}, "user_id": 42, "channels": ["push"]}
+    assert server.asked == [("POST", "/v1/previews", body)]
+
+
+def test_incomplete_preview_has_exit_status_1(server: AnsweringServer) -> None:
+    server.answers = [(200, json.dumps(preview("a value is missing: data.opponent")).encode())] * 2
+    status, shown = run("preview", "--type", "news", "--title", "t", "--body", "b", "--locale", "de", "--template", "n")
+    assert (status, "a value is missing: data.opponent" in shown) == (1, True)
+    assert server.asked[0][2]["draft"] == {"title": "t", "body": "b", "html": None}
+    status, shown = run("preview", "--type", "news", "--json")
+    assert (status, json.loads(shown)) == (1, preview("a value is missing: data.opponent"))
+
+
+def test_draft_needs_title_and_body(server: AnsweringServer) -> None:
+    with pytest.raises(StackError, match="--title and --body"):
+        run("preview", "--type", "news", "--body", "b")
+
+
+def test_refused_preview_names_its_fields(server: AnsweringServer) -> None:
+    problem = {"detail": "type: invalid", "errors": [{"field": "type", "message": "invalid"}]}
+    server.answers = [(400, json.dumps(problem).encode())]
+    with pytest.raises(StackError, match="type: invalid"):
+        run("preview", "--type", "two words")
+
+
+def test_check_names_templates_with_a_problem(server: AnsweringServer) -> None:
+    good = {"id": 1, "club_id": None, "type": "news", "channel": "push", "locale": "en", "problem": None}
+    bad = good | {"id": 2, "club_id": 7, "problem": "body: no filter"}
+    server.answers = [
+        (200, json.dumps({"rows": rows, "next_cursor": None}).encode()) for rows in ([good, bad], [good], [good, bad])
+    ]
+    status, shown = run("check", "--club", "7")
+    assert status == 1
+    assert "2 (news, push, en, tenant 7): body: no filter" in shown
+    assert "2 templates, 1 of them cannot be rendered." in shown
+    assert run("check")[0] == 0
+    assert json.loads(run("check", "--json")[1]) == bad

@@ -1,0 +1,158 @@
+"""POST /v1/previews: the text is the builder's, and each missing value is named."""
+
+import json
+from typing import Any
+
+import pytest
+
+from functions.send_handler import handler
+from masscomm.domain.users import Template, User
+from masscomm.errors import Retry
+from masscomm.rendering.compiler import MAX_OUTPUT_BYTES
+from masscomm.rendering.preview import MAX_MISSING
+from tests.support.harness.builder import Builder, texts_by_user
+from tests.support.harness.chain import build
+from tests.support.harness.send_api import SendApi
+
+BODY = "{{ user.first_name or 'there' }}: {{ data.kick_off | default('soon') }}, {{ user.attributes.plan }}"
+HTML = "<p>{{ user.first_name }} & {{ data.opponent }}</p>"
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
+    api = SendApi(monkeypatch)
+    api.directory.ready = True
+    monkeypatch.setattr(handler, "directory", lambda: api.directory)
+    api.directory.put(
+        User(user_id=1, club_id=7, first_name="<Ada>", email="ada@club.example", attributes={"plan": "gold"}),
+        User(user_id=2, club_id=7, locale="de-AT"),
+        Template(1, None, "news", "push", "en", "{{ data.opponent }}", BODY),
+        Template(2, 7, "news", "push", "de", "Deutsch", "Hallo"),
+        Template(3, None, "news", "email", "en", "{{ data.opponent }}", BODY, HTML),
+    )
+    return api
+
+
+def _preview(api: SendApi, **values: Any) -> tuple[int, dict[str, Any]]:
+    body = json.dumps({"type": "news", "club_id": 7, "channels": ["push"]} | values)
+    status, answer, _ = api.call(body, path="/v1/previews")
+    assert api.producer.produced == []
+    return status, answer
+
+
+def _message(api: SendApi, **values: Any) -> dict[str, Any]:
+    status, answer = _preview(api, **values)
+    assert status == 200, answer
+    (message,) = answer["messages"]
+    assert answer["complete"] is (message["problem"] is None)
+    found: dict[str, Any] = message
+    return found
+
+
+def test_previewed_texts_are_those_of_the_builder(api: SendApi) -> None:
+    data = {"opponent": "FC & Sons"}
+    status, answer = _preview(api, user_id=1, data=data, channels=["push", "email"])
+    assert (status, answer["complete"], answer["warnings"]) == (200, True, [])
+    builder = Builder()
+    builder.put_user(1, first_name="<Ada>", attributes={"plan": "gold"})
+    for template_id, channel in ((1, "push"), (2, "email")):
+        fields = {"template_id": template_id, "channel": channel, "html": HTML}
+        builder.put_template("{{ data.opponent }}", BODY, **fields)
+        builder.build(build([1], channel=channel, data=data, record_id=channel))
+    sent = [texts_by_user([delivery])[1] for delivery in builder.deliveries()]
+    assert [message["fields"] for message in answer["messages"]] == sent
+    assert sent[1]["html"] == "<p>&lt;Ada&gt; & FC &amp; Sons</p>"
+
+
+def test_every_missing_value_is_named_and_marked(api: SendApi) -> None:
+    found = _message(api, data={"unread": "x"})
+    assert found["missing"] == ["data.opponent", "user.attributes.plan"]
+    assert found["fields"] == {"title": "[opponent]", "body": "there: soon, [plan]"}
+    assert found["problem"] == "a value is missing: data.opponent, user.attributes.plan"
+    assert _preview(api, data={"unread": "x"})[1]["warnings"][0]["field"] == "data.unread"
+
+
+def test_given_values_replace_those_of_a_user(api: SendApi) -> None:
+    user = {"first_name": "Eve", "attributes": {"plan": "silver", "points": 7}}
+    found = _message(api, user=user, data={"opponent": "o"})
+    assert found["fields"] == {"title": "o", "body": "Eve: soon, silver"}
+    assert found["template"] == {"id": 1, "club_id": None, "locale": "en"}
+
+
+def test_template_of_the_users_language_is_previewed(api: SendApi) -> None:
+    assert _message(api, user_id=2)["template"] == {"id": 2, "club_id": 7, "locale": "de"}
+    assert _message(api, user_id=2, locale="fr", data={"opponent": "o"})["template"]["locale"] == "en"
+
+
+def test_draft_replaces_the_saved_templates(api: SendApi) -> None:
+    draft = {"title": "{{ data.headline }}", "body": "Hi {{ user.first_name }}"}
+    found = _message(api, user_id=1, draft=draft, locale="de-AT", data={"headline": "Win"})
+    assert (found["template"], found["fields"]) == (None, {"title": "Win", "body": "Hi <Ada>"})
+
+
+def test_send_without_a_template_has_no_message(api: SendApi) -> None:
+    found = _message(api, template="none")
+    assert (found["fields"], found["problem"]) == (None, "there is no template, and the data has no title and body")
+    assert _message(api, template="none", data={"title": "t", "body": "b"})["fields"] == {"title": "t", "body": "b"}
+
+
+def test_user_without_an_address_would_get_no_message(api: SendApi) -> None:
+    user = {"channels": ["email"], "user_id": 2, "data": {"opponent": "o"}}
+    assert _message(api, **user)["problem"] == "the user has no address on this channel"
+
+
+HOSTILE = {
+    "{{ user.__class__ }}": "no attribute '__class__'",
+    "{{ user.first_name.__class__.__mro__ }}": "no attribute '__class__'",
+    "{{ ''['__class__'] }}": "no attribute '__class__'",
+    "{% for i in data %}x{% endfor %}": "For is not allowed",
+    "{{ " + "(" * 30 + "1" + ")" * 30 + " if " + "not " * 30 + "1 }}": "nested more than",
+    "{{ cycler.__init__.__globals__ }}": "'cycler' is undefined",
+    "{{ data.long | title | title | title }}": "takes too many steps",
+    "{{ data.long }}" * 3: f"longer than {MAX_OUTPUT_BYTES} bytes",
+    "{{ data[data] }}": "has no element",
+    "{{": "TemplateSyntaxError",
+}
+
+
+@pytest.mark.parametrize(("source", "problem"), HOSTILE.items(), ids=range(len(HOSTILE)))
+def test_hostile_draft_ends_in_a_problem(api: SendApi, source: str, problem: str) -> None:
+    found = _message(api, draft={"title": "t", "body": source}, data={"long": "a " * 45_000}, user_id=1)
+    assert found["fields"] is None
+    assert problem in found["problem"]
+    assert len(found["problem"]) <= 300
+
+
+def test_a_preview_names_a_bounded_number_of_values(api: SendApi) -> None:
+    """Each missing value costs a rendering, so a preview names only some of them."""
+    body = "{{ 'x' | title }}" + "".join(f"{{{{ data.v{number} }}}}" for number in range(100))
+    found = _message(api, draft={"title": "t", "body": body})
+    assert len(found["missing"]) == MAX_MISSING
+    assert found["fields"] is None
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"type": "two words"}, "type"),
+        ({"channels": ["pigeon"]}, "channels[0]"),
+        ({"user_id": 9}, "user_id"),
+        ({"user_id": "1"}, "user_id"),
+        ({"user": {"first_name": "x" * 201}}, "user.first_name"),
+        ({"user": {"attributes": {"a": []}}}, "user.attributes.a"),
+        ({"user": {"email": "a@b.c"}}, "user.email"),
+        ({"draft": {"title": "t"}}, "draft.body"),
+        ({"draft": {"title": "t", "body": "x" * 200_001}}, "draft.body"),
+        ({"to_users": [1]}, "to_users"),
+        ({"user_id": 1, "user": {}}, ""),
+    ],
+)
+def test_invalid_request_names_its_field(api: SendApi, values: dict[str, Any], field: str) -> None:
+    status, answer = _preview(api, **values)
+    assert status == 400
+    assert any(each["field"].startswith(field) for each in answer["errors"])
+
+
+def test_directory_that_is_down_is_a_retry(api: SendApi) -> None:
+    api.directory.failing = Retry("down")
+    assert _preview(api)[0] == 503
