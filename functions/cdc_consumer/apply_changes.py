@@ -7,7 +7,7 @@ from functools import partial
 from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.generation import Generation
-from masscomm.cdc.captured_tables import DEVICES
+from masscomm.cdc.captured_tables import DEVICES, TEMPLATES
 from masscomm.cdc.change_events import (
     Change,
     ChangeDecoder,
@@ -22,6 +22,8 @@ from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.client import OpenSearch
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.users import Template
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -90,6 +92,10 @@ class ApplyChanges(UseCase[Change]):
         """
         versions: dict[tuple[str, str, str], list[tuple[Item[Change], RowChanged]]] = defaultdict(list)
         for item in items:
+            if (problem := _problem_of_template(item.value)) is not None:
+                # The previous version of the template stays in use.
+                item.error = DeadLetter("invalid", problem)  # guard: templates.saved_template
+                continue
             for row in rows_of(item.value):
                 versions[row.generation, row.table, row.id].append((item, row))
         for changes in versions.values():
@@ -133,3 +139,28 @@ class ApplyChanges(UseCase[Change]):
         except Retry as error:
             for item, _ in beats:
                 item.error = error
+
+
+def _problem_of_template(change: Change) -> str | None:
+    """Return the reason why no message can be rendered from the template in a change; None for any other change."""
+    for row in rows_of(change):
+        # A channel that is not known here may belong to another service.
+        if row.table != TEMPLATES or row.columns is None or row.columns["channel"] not in CHANNELS:
+            continue
+        # Most batches have no template, so the compiler is not imported for them.
+        from masscomm.rendering.preview import problem_of
+
+        columns = row.columns
+        template = Template(
+            template_id=int(row.id),
+            club_id=columns.get("club_id"),
+            type=columns["type"],
+            channel=columns["channel"],
+            locale=columns["locale"],
+            title=columns["title"],
+            body=columns["body"],
+            html=columns.get("html"),
+        )
+        if (problem := problem_of(template)) is not None:
+            return f"the template {row.id} cannot be rendered: {problem}"
+    return None

@@ -716,6 +716,12 @@ MUTANTS = (
         no_cell="no cell has another tenant's caller",
     ),
     Mutant(
+        guard="templates.saved_template",
+        rule="A template from which no message can be rendered does not replace the previous version.",
+        change=Becomes("None"),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
         guard="templates.warnings_do_not_queue",
         rule="While the directory hangs, only one send waits for its warnings.",
         change=Never(),

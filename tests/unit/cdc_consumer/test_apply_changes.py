@@ -132,6 +132,51 @@ def test_malformed_envelope_is_dead_lettered_alone(value: bytes) -> None:
     assert consumer.cluster.rows("users-g1").keys() == {"1"}
 
 
+def template(number: int, body: str, **columns: Any) -> dict[str, Any]:
+    usual = {"id": number, "club_id": 7, "type": "news", "channel": "push", "locale": "en", "title": "t", "html": None}
+    return usual | {"body": body} | columns
+
+
+@pytest.mark.kills(guard="templates.saved_template")
+@pytest.mark.parametrize(
+    "body", ["{{", "{{ usr.first_name }}", "{% for a in b %}{% endfor %}", "{{ data.__class__.x }}"]
+)
+def test_template_that_cannot_be_rendered_is_dead_lettered(body: str) -> None:
+    """The previous version stays in use, and the other rows of the batch are written."""
+    consumer = Consumer()
+    consumer.run(row("notification_templates", "c", 10, template(1, "good")))
+    bad = row("notification_templates", "u", 20, template(1, body))
+    assert consumer.run(bad, row("users", "c", 21, user(1))) == []
+    assert consumer.cluster.rows("notification_templates-g1")["1"]["body"] == "good"
+    assert consumer.cluster.rows("users-g1").keys() == {"1"}
+    ((topic, key, value, headers),) = consumer.producer.produced
+    assert (topic, key, value) == ("dead-letter", bad.key, bad.value)
+    assert dict(headers)["masscomm.reason"] == b"invalid"
+    assert dict(headers)["masscomm.error"].startswith(b"the template 1 cannot be rendered: body: ")
+
+
+def test_corrected_template_in_the_same_batch_is_written() -> None:
+    consumer = Consumer()
+    changes = [row("notification_templates", "u", lsn, template(1, body)) for lsn, body in ((10, "{{"), (20, "good"))]
+    assert consumer.run(*changes) == []
+    assert consumer.cluster.rows("notification_templates-g1")["1"]["body"] == "good"
+    assert len(consumer.producer.produced) == 1
+
+
+def test_template_that_does_not_compile_can_be_deleted() -> None:
+    consumer = Consumer()
+    consumer.run(row("notification_templates", "c", 10, template(1, "good")))
+    consumer.run(row("notification_templates", "d", 20, None, template(1, "{{")))
+    assert consumer.cluster.rows("notification_templates-g1") == {}
+
+
+def test_template_of_an_unknown_channel_is_stored() -> None:
+    consumer = Consumer()
+    assert consumer.run(row("notification_templates", "c", 10, template(1, "{{", channel="fax"))) == []
+    assert consumer.cluster.rows("notification_templates-g1").keys() == {"1"}
+    assert consumer.producer.produced == []
+
+
 def test_jsonb_is_parsed_and_unmapped_columns_are_dropped() -> None:
     consumer = Consumer()
     after = {"user_id": 1, "channels": '{"push": false}', "categories": "{}", "quiet_hours": None, "secret": "x"}

@@ -10,7 +10,7 @@ _METRICS = _EVERY | {"psycopg", "psycopg-pool"}
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
     "builder": _CHAIN | {"jinja2"},
-    "cdc_consumer": _CHAIN,
+    "cdc_consumer": _CHAIN | {"jinja2"},
     "delivery": _CHAIN | {"tzdata"},
     "device_registrar": _CHAIN | {"boto3"},
     "metrics_handler": _METRICS | {"confluent-kafka", "jinja2", "tzdata"},
