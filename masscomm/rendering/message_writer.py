@@ -6,9 +6,8 @@ from typing import Any
 
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
-from masscomm.rendering.compiler import RenderError, Steps
+from masscomm.rendering.compiler import DEFAULT_LOCALE, RenderError, Steps
 from masscomm.rendering.templates import (
-    DEFAULT_LOCALE,
     Field,
     by_locale,
     choose,

@@ -16,9 +16,8 @@ from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS, MessageField
 from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
-from masscomm.rendering.compiler import OutOfSteps, RenderError, Steps, compile_source, render
+from masscomm.rendering.compiler import DEFAULT_LOCALE, OutOfSteps, RenderError, Steps, compile_source, render
 
-DEFAULT_LOCALE = "en"
 # The names in a send's data that are its message if no template applies.
 LITERAL = ("title", "body")
 # The maximum size of a subject or title in bytes. Python's e-mail package needs quadratic time to fold a header.
@@ -133,7 +132,7 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
     Raises:
         RenderError: The template does not compile.
     """
-    key = (template.channel, template.title, template.body, template.html)
+    key = (template.channel, template.locale, template.title, template.body, template.html)
     kept = _COMPILED.get(key)
     if kept is not None:
         steps.spend(kept.steps)
@@ -191,21 +190,21 @@ class _Compiled:
     steps: float
 
 
-_COMPILED: SizedCache[tuple[str, str, str, str | None], _Compiled] = SizedCache(MAX_CACHE_BYTES)
+_COMPILED: SizedCache[tuple[str, str, str, str, str | None], _Compiled] = SizedCache(MAX_CACHE_BYTES)
 
 
 def _compiled(template: Template, steps: Steps) -> list[Field]:
     sources = {"title": template.title, "body": template.body, "html": template.html}
     return [
-        _field(field, source, steps)
+        _field(field, source, template.locale, steps)
         for field in CHANNELS[template.channel].fields
         if (source := sources[field.column]) is not None
     ]
 
 
-def _field(field: MessageField, source: str, steps: Steps) -> Field:
+def _field(field: MessageField, source: str, locale: str, steps: Steps) -> Field:
     try:
-        write, reads = compile_source(source, escaped=field.escaped, steps=steps)
+        write, reads = compile_source(source, escaped=field.escaped, steps=steps, locale=locale)
     except RenderError as error:
         raise _in_field(field.name, error) from error
 

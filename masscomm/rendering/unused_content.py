@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template
 from masscomm.http.problem import FieldError
-from masscomm.rendering.compiler import RenderError, Steps
+from masscomm.rendering.compiler import DEFAULT_LOCALE, RenderError, Steps
 from masscomm.rendering.templates import (
-    DEFAULT_LOCALE,
     LITERAL,
     by_locale,
     choose,

@@ -692,6 +692,12 @@ MUTANTS = (
         no_cell=EXAMPLE_TEMPLATES,
     ),
     Mutant(
+        guard="templates.loop_items",
+        rule="A loop has a limited number of items.",
+        change=Never(),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
         guard="templates.share_of_steps",
         rule="A slow template leaves the other templates of its record their steps.",
         change=Becomes("Steps(RECORD_STEPS)"),

@@ -9,17 +9,17 @@ _METRICS = _EVERY | {"psycopg", "psycopg-pool"}
 
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
-    "builder": _CHAIN | {"jinja2"},
-    "cdc_consumer": _CHAIN | {"jinja2"},
+    "builder": _CHAIN | {"babel", "jinja2"},
+    "cdc_consumer": _CHAIN | {"babel", "jinja2"},
     "delivery": _CHAIN | {"tzdata"},
     "device_registrar": _CHAIN | {"boto3"},
-    "metrics_handler": _METRICS | {"confluent-kafka", "jinja2", "tzdata"},
-    "metrics_stream": _METRICS | {"confluent-kafka", "jinja2", "tzdata"},
+    "metrics_handler": _METRICS | {"babel", "confluent-kafka", "jinja2", "tzdata"},
+    "metrics_stream": _METRICS | {"babel", "confluent-kafka", "jinja2", "tzdata"},
     "preference_checker": _CHAIN | {"tzdata"},
     "preferences_handler": _CHAIN,
     "receipts": _CHAIN,
     "scheduler": _CHAIN,
-    "send_handler": _CHAIN | {"jinja2", "pydantic"},
+    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic"},
 }
 
 

@@ -9,7 +9,15 @@ import resource
 import sys
 from contextlib import suppress
 
-from masscomm.rendering.compiler import ALLOWED_FILTERS, ALLOWED_TESTS, RenderError, Steps, compile_source, render
+from masscomm.rendering.compiler import (
+    ALLOWED_FILTERS,
+    ALLOWED_TESTS,
+    LOCALISED_FILTERS,
+    RenderError,
+    Steps,
+    compile_source,
+    render,
+)
 
 CPU_S, MEMORY_BYTES = 30, 1_000_000_000
 
@@ -50,11 +58,13 @@ VALUES = [
     "[1, 'a']",
 ]
 PATTERNS = [
-    *(f"{{{{ {{0}} | {name} }}}}" for name in ALLOWED_FILTERS),
+    *(f"{{{{ {{0}} | {name} }}}}" for name in (*ALLOWED_FILTERS, *LOCALISED_FILTERS)),
+    "{% for a in {0} | split %}{% for b in {0} | split('a') %}{{ a }}{{ b | title }}{% endfor %}{% endfor %}",
     *(f"{{% if {{0}} is {name} %}}x{{% endif %}}" for name in ALLOWED_TESTS),
 ]
 PATTERNS_OF_TWO = [
-    *(f"{{{{ {{0}} | {name}({{1}}) | length }}}}" for name in ALLOWED_FILTERS),
+    *(f"{{{{ {{0}} | {name}({{1}}) | length }}}}" for name in (*ALLOWED_FILTERS, *LOCALISED_FILTERS)),
+    *("{{ {0} | plural(other={1}) | length }}", "{{ {0} | number(decimals={1}) }}"),
     *(f"{{% if {{0}} is {name}({{1}}) %}}x{{% endif %}}" for name in ALLOWED_TESTS),
     *(
         f"{{% if {{0}} {operator} {{1}} %}}x{{% endif %}}"
@@ -83,6 +93,8 @@ SOURCES = [
         "{{ 1.1e9999999 }}",
     ),
     "{% if 1 %}" * 9_000 + "{% endif %}" * 9_000,
+    "{% for a in [1, 2, 3] %}" * 19 + "{{ data.plain }}" + "{% endfor %}" * 19,
+    "{% for a in data.spaces | split(' ') %}{{ data.tags | striptags }}{% endfor %}" * 20,
     "{% if 0 %}" + "{% elif 0 %}x" * 15_000 + "{% endif %}",
     "{% if 0 %}" + "{% elif 0 %}x" * 300 + "{% endif %}",
     "{{ data.plain | urlencode" + " | urlencode" * 16 + " | length }}",

@@ -1,0 +1,105 @@
+"""The filters that format dates, numbers and plurals for the locale of a template."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, time
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from typing import Any
+
+from babel import Locale, UnknownLocaleError, dates, numbers
+
+_FORMATS = ("short", "medium", "long", "full")
+_LONGEST = 40
+_MAX_EXPONENT = 20
+_MAX_DECIMALS = 20
+_FORMS = ("zero", "one", "two", "few", "many", "other")
+
+
+@cache
+def _locale(name: str) -> Locale:
+    """Return the locale, else that of its language, else English."""
+    parts = name.replace("_", "-").split("-")
+    for candidate in (parts, parts[:1]):
+        try:
+            return Locale.parse("-".join(candidate), sep="-")
+        except (ValueError, UnknownLocaleError):
+            continue
+    return Locale("en")
+
+
+def _moment(value: Any) -> datetime:
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        raise ValueError("a time such as 2026-11-23T19:30:00+01:00 was expected")
+    return datetime.fromisoformat(value)
+
+
+def _format(name: Any) -> Any:
+    if name not in _FORMATS:
+        raise ValueError(f"the format is one of {', '.join(_FORMATS)}")
+    return name
+
+
+def _date(locale: str, value: Any, form: Any = "medium") -> str:
+    return dates.format_date(_moment(value).date(), _format(form), _locale(locale))
+
+
+def _time(locale: str, value: Any, form: Any = "short") -> str:
+    moment = time.fromisoformat(value) if isinstance(value, str) and len(value) <= len("00:00:00") else _moment(value)
+    return dates.format_time(moment, _format(form), locale=_locale(locale))
+
+
+def _datetime(locale: str, value: Any, form: Any = "medium") -> str:
+    return dates.format_datetime(_moment(value), _format(form), locale=_locale(locale))
+
+
+def _decimal(value: Any) -> Decimal:
+    """Return a number of a limited size. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or len(str(value)) > _LONGEST:
+        raise ValueError("a number was expected")
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation as error:
+        raise ValueError(f"{value!r} is not a number") from error
+    if not number.is_finite() or abs(number.adjusted()) > _MAX_EXPONENT:
+        raise ValueError("the number is too large or too small")
+    return number
+
+
+def _number(locale: str, value: Any, decimals: Any = None) -> str:
+    number = _decimal(value)
+    if decimals is None:
+        return numbers.format_decimal(number, locale=_locale(locale))
+    if not isinstance(decimals, int) or not 0 <= decimals <= _MAX_DECIMALS:
+        raise ValueError(f"the number of decimals is from 0 to {_MAX_DECIMALS}")
+    pattern = "#,##0." + "0" * decimals if decimals else "#,##0"
+    return numbers.format_decimal(number, format=pattern, locale=_locale(locale))
+
+
+def _percent(locale: str, value: Any) -> str:
+    return numbers.format_percent(_decimal(value), locale=_locale(locale))
+
+
+def _currency(locale: str, value: Any, code: Any = None) -> str:
+    if not isinstance(code, str) or len(code) != 3 or not (code.isascii() and code.isupper()):
+        raise ValueError("a currency such as EUR was expected")
+    return numbers.format_currency(_decimal(value), code, locale=_locale(locale))
+
+
+def _plural(locale: str, value: Any, **forms: Any) -> str:
+    """Return the form of a text for a number; `{n}` in it is the number."""
+    number = _decimal(value)
+    if "other" not in forms or any(name not in _FORMS or not isinstance(text, str) for name, text in forms.items()):
+        raise ValueError(f"other='…' was expected, and any of {', '.join(_FORMS)}")
+    text: str = forms.get(_locale(locale).plural_form(number), forms["other"])
+    return text.replace("{n}", numbers.format_decimal(number, locale=_locale(locale)), 1)
+
+
+FILTERS: Mapping[str, Callable[..., str]] = {
+    "date": _date,
+    "time": _time,
+    "datetime": _datetime,
+    "number": _number,
+    "percent": _percent,
+    "currency": _currency,
+    "plural": _plural,
+}

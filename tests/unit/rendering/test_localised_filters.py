@@ -1,0 +1,133 @@
+"""Dates, numbers and plurals have the form of the template's locale; loops are bounded."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from masscomm.domain.users import Template, User
+from masscomm.rendering.compiler import MAX_ITEMS, RenderError, Steps, compile_source, render
+from masscomm.rendering.message_writer import RECORD_STEPS
+from masscomm.rendering.templates import context_of, fields_of
+
+
+def _rendered(source: str, locale: str = "en", **data: Any) -> str:
+    steps = Steps(RECORD_STEPS)
+    write, _ = compile_source(source, escaped=False, steps=steps, locale=locale)
+    user = User(user_id=1, club_id=7, attributes={"teams": ["A", "B"], "many": list(range(MAX_ITEMS + 1))})
+    # Babel puts spaces that do not break into numbers and times.
+    return render(write, context_of(user, 7, data), steps).replace("\xa0", " ").replace("\u202f", " ")
+
+
+AT = "2026-11-23T19:30:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("source", "locale", "text"),
+    [
+        ("{{ data.at | date }}", "en", "Nov 23, 2026"),
+        ("{{ data.at | date('full') }}", "de-AT", "Montag, 23. November 2026"),
+        ("{{ '2026-11-23' | date('short') }}", "de_CH", "23.11.26"),
+        ("{{ data.at | time }}", "en", "7:30 PM"),
+        ("{{ '19:30' | time }}", "fr", "19:30"),
+        ("{{ data.at | datetime }}", "de", "23.11.2026, 19:30:00"),
+        ("{{ data.n | number }}", "de-CH", "1\u2019234.567"),
+        ("{{ data.n | number(0) }}", "de-AT", "1.235"),
+        ("{{ data.n | currency('EUR') }}", "fr", "1 234,57 €"),
+        ("{{ 0.5 | percent }}", "de", "50 %"),
+        ("{{ 3 | plural(one='one', few='few {n}', other='other {n}') }}", "pl", "few 3"),
+        ("{{ 1 | plural(one='one', other='other {n}') }}", "en", "one"),
+        ("{{ data.n | plural(other='{n} {n}') }}", "en", "1,234.567 {n}"),
+        # A locale that is unknown has the formats of its language, else those of English.
+        ("{{ data.n | number }}", "de-XX", "1.234,567"),
+        ("{{ data.n | number }}", "zz", "1,234.567"),
+        ("{{ data.n | number }}", "../../etc", "1,234.567"),
+    ],
+)
+def test_values_have_the_form_of_the_locale(source: str, locale: str, text: str) -> None:
+    assert _rendered(source, locale, at=AT, n="1234.567") == text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'tomorrow' | date }}",
+        "{{ data.at | date('yyyy' ) }}",
+        "{{ data | date }}",
+        "{{ 'x' | number }}",
+        "{{ true | number }}",
+        "{{ '1e999999999' | number }}",
+        "{{ 1 | number(99) }}",
+        "{{ 1 | currency }}",
+        "{{ 1 | currency('euro') }}",
+        "{{ 1 | plural(one='x') }}",
+        "{{ 1 | plural(other='x', twelve='y') }}",
+        "{{ data.missing | number }}",
+    ],
+)
+def test_value_that_cannot_be_formatted_is_an_error(source: str) -> None:
+    with pytest.raises(RenderError):
+        _rendered(source, at=AT)
+
+
+def test_one_text_is_compiled_for_each_locale() -> None:
+    def body(locale: str) -> str:
+        template = Template(1, None, "news", "push", locale, "t", "{{ data.n | number }}")
+        steps = Steps(RECORD_STEPS)
+        field = fields_of(template, steps)[1]
+        return field.render(context_of(User(user_id=1, club_id=7), 7, {"n": "1234.5"}), steps)
+
+    assert [body("en"), body("de"), body("en")] == ["1,234.5", "1.234,5", "1,234.5"]
+
+
+def test_babel_is_imported_by_the_first_of_its_filters_only() -> None:
+    program = """
+import sys
+from masscomm.domain.users import Template
+from masscomm.rendering.preview import problem_of
+def imported(body):
+    assert problem_of(Template(1, None, "news", "push", "en", "t", body)) is None
+    return any(name.partition(".")[0] == "babel" for name in sys.modules)
+print(imported("{{ data.a | upper }}{% for b in data.c | split %}{{ b }}{% endfor %}"), imported("{{ 1 | number }}"))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "True"]
+
+
+def test_loops_render_each_item() -> None:
+    body = "{% for team in user.attributes.teams %}{{ loop.index }}{{ team }}{{ '-' if not loop.last }}{% endfor %}"
+    assert _rendered(body) == "1A-2B"
+    assert _rendered("{% for x in data.none | split %}{{ x }}{% endfor %}|", none="a , b") == "ab|"
+    assert _rendered("{% for x in user.attributes.teams[:0] %}x{% else %}none{% endfor %}") == "none"
+    nested = "{% for a in [1, 2] %}{% for b in [3, 4] %}{{ a }}{{ b }}{{ loop.index }} {% endfor %}{% endfor %}"
+    assert _rendered(nested) == "131 142 231 242 "
+
+
+@pytest.mark.kills(guard="templates.loop_items")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for x in user.attributes.many %}{% endfor %}",
+        "{% for x in data.text %}{% endfor %}",
+        "{% for x in data.missing %}{% endfor %}",
+        "{% for x in user %}{% endfor %}",
+        "{% for user in [1] %}{% endfor %}",
+        "{% for loop in [1] %}{% endfor %}",
+        "{% for a, b in [1] %}{% endfor %}",
+        "{% for x in [1] if x %}{% endfor %}",
+        "{% for x in [1] recursive %}{% endfor %}",
+        "{% for x in [1] %}{% endfor %}{{ x }}",
+        "{% for x in [1] %}{% break %}{% endfor %}",
+        "{% for x in [1, 2, 3] %}" * 10 + "x" + "{% endfor %}" * 10,
+    ],
+)
+def test_loop_without_a_short_list_is_an_error(source: str) -> None:
+    with pytest.raises(RenderError):
+        _rendered(source, text="abc")
+
+
+def test_names_that_a_loop_binds_are_no_variables_of_the_send() -> None:
+    source = "{% for x in data.list | split %}{{ x }}{{ loop.index }}{{ data.y }}{% endfor %}{{ z }}"
+    _, reads = compile_source(source, escaped=False, steps=Steps(RECORD_STEPS))
+    assert reads == {"data.list", "data.y", "z"}
