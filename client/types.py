@@ -134,6 +134,14 @@ class CountedRow(TypedDict):
 type Dimension = Literal["club_id", "type", "channel", "measure"]
 
 
+class Draft(TypedDict):
+    """A template that is not saved yet. It is rendered in place of the saved ones."""
+
+    title: str
+    body: str
+    html: NotRequired[str | None]
+
+
 class EffectivePreference(TypedDict):
     """Whether notifications of a category reach the user on a channel."""
 
@@ -257,6 +265,63 @@ class PreferencesRequest(TypedDict):
     """Channel → whether the user wants it, for categories without a rule of their own."""
     categories: NotRequired[dict[str, bool | dict[str, bool]]]
     """Category → whether the user wants it, on every channel or by channel."""
+
+
+class PreviewBody(TypedDict):
+    """The messages of one user."""
+
+    complete: bool
+    """Whether the user would get a message on each channel, unless preferences or quiet hours prevent it."""
+    messages: list[PreviewedMessage]
+    warnings: list[FieldErrorBody]
+    """The warnings that the response to the send would have."""
+
+
+class PreviewRequest(TypedDict):
+    """The body of a request to POST /v1/previews."""
+
+    type: str
+    club_id: int
+    channels: NotRequired[list[Literal["push", "email"]]]
+    template: NotRequired[str | None]
+    data: NotRequired[dict[str, str]]
+    locale: NotRequired[str | None]
+    user_id: NotRequired[int | None]
+    """The user; without it, the values in `user`."""
+    user: NotRequired[PreviewUser | None]
+    draft: NotRequired[Draft | None]
+
+
+class PreviewUser(TypedDict):
+    """The values of a user that does not have to exist."""
+
+    first_name: NotRequired[str]
+    last_name: NotRequired[str]
+    locale: NotRequired[str]
+    attributes: NotRequired[dict[str, str | bool | int | float | None]]
+
+
+class PreviewedMessage(TypedDict):
+    """The message on one channel."""
+
+    channel: str
+    template: PreviewedTemplate | None
+    """Null: a draft, or title and body of the data."""
+    fields: dict[str, str] | None
+    """The texts: title and body of a push; subject, text and html of an e-mail. Null: there is no message."""
+    missing: list[str]
+    """The variables without a value; in the texts, their names in brackets replace them."""
+    problem: str | None
+    """The reason why the user would not get this message."""
+
+
+class PreviewedTemplate(TypedDict):
+    """The template that a message is rendered from."""
+
+    id: int
+    club_id: int | None
+    """The tenant that the template belongs to; null: it is for every tenant."""
+    locale: str
 
 
 class ProblemBody(TypedDict):

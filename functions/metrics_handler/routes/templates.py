@@ -12,9 +12,9 @@ from typing import TypedDict
 from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import cursor_problem, decode_cursor, encode_cursor
 from functions.metrics_handler.http.parameters import Reader
-from functions.metrics_handler.http.tenant import seen
 from masscomm.directory.port import Directory, TemplateQuery
 from masscomm.domain.users import Template
+from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.rendering.compiler import RenderError, Steps
 from masscomm.rendering.preview import problem_of
