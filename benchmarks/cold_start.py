@@ -88,9 +88,10 @@ def imports(names: Mapping[str, str], runs: int, serdes: str) -> dict[str, Impor
 
 def _event(function: str) -> dict[str, object]:
     """Return an event that builds all adapters and needs no dependency: no records, or a refused request."""
-    if function not in ("send_handler", "metrics_handler", "metrics_stream"):
+    paths = {"send_handler": "/v1/sends", "operations_handler": "/v1/suppressions"}
+    if function not in (*paths, "metrics_handler", "metrics_stream"):
         return {"records": {}, "eventSource": "aws:kafka"}
-    path = "/v1/sends" if function == "send_handler" else "/v1/metrics"
+    path = paths.get(function, "/v1/metrics")
     return {
         "resource": path,
         "path": path,

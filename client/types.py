@@ -92,6 +92,23 @@ class CancellationOfSend(TypedDict):
     """Notifications that were counted as published later."""
 
 
+class CategoriesBody(TypedDict):
+    """The categories of sends."""
+
+    rows: list[CategoryRow]
+
+
+class CategoryRow(TypedDict):
+    """A category of sends."""
+
+    type: str
+    """The value of the field `type` of a send; `default` stands for each type without a row."""
+    channels: list[str]
+    """The channels of a send that names none."""
+    mandatory: bool
+    """Whether an opt-out of the user does not apply."""
+
+
 class Chunks(TypedDict):
     """Numbers of the send's chunks."""
 
@@ -131,7 +148,111 @@ class CountedRow(TypedDict):
     count_total: NotRequired[int]
 
 
+class CreateKeyRequest(TypedDict):
+    """The body of a request to create an API key."""
+
+    name: str
+    """For people: the system that uses the key. 1 to 100 characters."""
+    clubs: list[int] | None
+    """The clubs of the key; null: every club."""
+    scopes: NotRequired[list[Scope]]
+    """Without any, read."""
+    mode: NotRequired[Literal["live", "test"]]
+    expires_at: NotRequired[str | None]
+    """The end of the key, in RFC 3339 with an offset."""
+    requests_a_minute: NotRequired[int | None]
+    recipients_a_day: NotRequired[int | None]
+
+
+class DeadLetterAction(TypedDict):
+    """An earlier operation on a dead letter."""
+
+    status: str
+    at: str
+    by: str
+    detail: str
+    """The topic of a replay, or the reason of a discard."""
+
+
+class DeadLetterBody(TypedDict):
+    """A dead letter with its payload."""
+
+    letter: DeadLetterRow
+    history: list[DeadLetterAction]
+    key: str | None
+    headers: list[DeadLetterHeader]
+    payload: str | None
+    """The decoded record as JSON text, shortened; null if it cannot be decoded."""
+    payload_error: str | None
+    payload_base64: str | None
+    """The first bytes of a record that cannot be decoded."""
+    payload_truncated: bool
+
+
+class DeadLetterHeader(TypedDict):
+    name: str
+    value: str
+
+
+class DeadLetterRow(TypedDict):
+    """A record that could not be processed."""
+
+    position: str
+    """The position on the dead-letter topic, partition@offset."""
+    at: str
+    """When the record was dead-lettered."""
+    club_id: int | None
+    """null: the record has no readable club."""
+    topic: str
+    """The source topic; partition and offset are the record's position in it."""
+    partition: str
+    offset: str
+    reason: str
+    error: str
+    function: str
+    replayed_from: str
+    """The position of the dead letter of which the record is a replay, or empty."""
+    size: int
+    """Bytes of the record."""
+    status: str
+    """open, replayed or discarded"""
+
+
+class DeadLettersBody(TypedDict):
+    """Dead letters, the latest first."""
+
+    rows: list[DeadLetterRow]
+    truncated: bool
+    """Whether there are earlier letters. A page may have fewer rows than its limit nevertheless."""
+    next_cursor: str | None
+
+
 type Dimension = Literal["club_id", "type", "channel", "measure"]
+
+
+class DirectoryRow(TypedDict):
+    """The age of a generation of the directory."""
+
+    generation: str
+    heartbeat_at: str | None
+    """The time of the newest heartbeat of the monolith's database that cdc_consumer has processed."""
+    staleness_s: float | None
+    """How old the directory is. null: no heartbeat is known."""
+
+
+class DiscardRequest(TypedDict):
+    """The body of a request to discard a dead letter."""
+
+    reason: str
+    """Stored with the letter and in the audit log: 1 to 500 characters."""
+
+
+class DiscardedBody(TypedDict):
+    """A discarded dead letter."""
+
+    position: str
+    status: Literal["discarded"]
+    reason: str
 
 
 class Draft(TypedDict):
@@ -159,6 +280,54 @@ class FieldErrorBody(TypedDict):
 
 
 type Grain = Literal["minute", "hour", "day"]
+
+
+class HealthBody(TypedDict):
+    """The health of the installation."""
+
+    lag: list[LagRow]
+    """The largest lag first."""
+    lag_total: int
+    directory: list[DirectoryRow]
+    open_dead_letters: int
+    """Dead letters that were neither replayed nor discarded."""
+    generated_at: str
+
+
+class KeyRow(TypedDict):
+    """An API key without its secret text."""
+
+    id: str
+    name: str
+    clubs: list[int] | None
+    """null: every club."""
+    scopes: list[str]
+    mode: str
+    """live, or test: the key sends to simulator recipients only."""
+    created_at: str
+    expires_at: str | None
+    """null: without an end."""
+    last_used_at: str | None
+    """At most a minute late."""
+    requests_a_minute: int | None
+    recipients_a_day: int | None
+
+
+class KeysBody(TypedDict):
+    """API keys, the latest first."""
+
+    rows: list[KeyRow]
+    truncated: bool
+    """Whether there are more keys."""
+    next_cursor: str | None
+
+
+class LagRow(TypedDict):
+    """The records of a topic that a function has not processed yet."""
+
+    function: str
+    topic: str
+    records: int
 
 
 class Links(TypedDict):
@@ -205,6 +374,16 @@ class MetricsBody(TypedDict):
     revised_at: str | None
     revised: list[RevisedBucket]
     generated_at: str
+
+
+class NewKeyBody(TypedDict):
+    """A new API key. Its text is in no later response."""
+
+    key: str
+    """The secret text of the key, shown only now."""
+    sha256: str
+    """The digest of the text, which is the value of the key in API Gateway's usage plan."""
+    properties: KeyRow
 
 
 class NotificationBody(TypedDict):
@@ -361,6 +540,24 @@ class RecipientsBody(TypedDict):
     generated_at: str | None
 
 
+class RemovedSuppressionBody(TypedDict):
+    """The removal of a suppression."""
+
+    id: str
+    status: Literal["removed"]
+    remains_for_every_club: bool
+    """Whether an earlier version suppressed the address for every club, so that it stays suppressed."""
+
+
+class ReplayedBody(TypedDict):
+    """A replayed dead letter."""
+
+    position: str
+    status: Literal["replayed"]
+    topic: str
+    """The topic to which the record was produced again."""
+
+
 class RescheduleBody(TypedDict):
     """A scheduled send after its move."""
 
@@ -391,6 +588,24 @@ class RevisedBucket(TypedDict):
 
     bucket: str
     revised_at: str
+
+
+class RevokedKeyBody(TypedDict):
+    """A revoked API key."""
+
+    id: str
+    status: Literal["revoked"]
+    expires_at: str
+
+
+class RotateKeyRequest(TypedDict):
+    """The body of a request to rotate an API key."""
+
+    hours: NotRequired[int]
+    """The previous key is valid for this time: 0 to 720, by default 24."""
+
+
+type Scope = Literal["send", "send:critical", "send:mandatory", "send:content", "read", "users:read", "users:write", "operate", "admin"]
 
 
 class SendBody(TypedDict):
@@ -502,6 +717,29 @@ class StreamBody(TypedDict):
     """The counts include all records that were in the topics at this time."""
     complete: bool
     generated_at: str
+
+
+class SuppressionRow(TypedDict):
+    """An address to which a club sends no e-mail."""
+
+    id: str
+    club_id: int | None
+    """null: every club; earlier versions wrote such suppressions."""
+    address_id: str
+    """The SHA-256 of the address in small letters, in hex. The address itself is not stored."""
+    reason: str
+    at: str
+    expires_at: str | None
+    """null: without an end."""
+
+
+class SuppressionsBody(TypedDict):
+    """Suppressions, the latest first."""
+
+    rows: list[SuppressionRow]
+    truncated: bool
+    """Whether there are more suppressions."""
+    next_cursor: str | None
 
 
 class TemplateBody(TypedDict):

@@ -19,7 +19,7 @@ from devstack import process
 from devstack.audit import audit
 from devstack.client_log import clients_log_to
 from devstack.config import ConfigError, StackConfig
-from devstack.dead_letters.commands import app as dead_letters_app
+from devstack.dead_letters import app as dead_letters_app
 from devstack.handle import RunningStack
 from devstack.installation import Installation, installation
 from devstack.keys import app as keys_app

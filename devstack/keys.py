@@ -1,7 +1,6 @@
 """The command `masscomm keys`: it creates, lists, rotates and revokes API keys."""
 
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -11,10 +10,9 @@ from rich.table import Table
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
-from masscomm.domain.audit import Action
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope
-from masscomm.http.tenant import Clubs, clubs_of
-from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TABLE, TEST, ApiKey, ApiKeys, digest_of, new_key
+from masscomm.operations import keys as management
+from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TABLE, TEST, ApiKey, ApiKeys
 
 app = typer.Typer(help="API keys with their clubs, scopes and ends.", no_args_is_help=True)
 console = Terminal()
@@ -48,7 +46,7 @@ def create(
 ) -> None:
     """Create a key and print it. The key is shown only once, because only its SHA-256 is stored."""
     clubs = "*" if every_club else ",".join(str(each) for each in sorted(set(club or [])))
-    if every_club == bool(club) or not _is_readable(clubs):
+    if every_club == bool(club) or not management.is_readable(clubs):
         errors.print("Name the key's clubs, each above 0, by --club, or use --every-club.")
         raise typer.Exit(1)
     now_s = int(time.time())
@@ -63,9 +61,7 @@ def create(
         recipients_a_day=recipients,
         mode=TEST if test else LIVE,
     )
-    text, stored = _stored(_keys(installation), made)
-    _audit(installation, Action.KEY_CREATED, stored)
-    _print_new(text, stored, as_json=as_json)
+    _print_new(management.create(_keys(installation), made, installation.audit), as_json=as_json)
 
 
 @app.command("list")
@@ -98,15 +94,12 @@ def rotate(
     """Create a key with the same name, clubs, scopes, limits and end, and end the previous one."""
     keys = _keys(installation)
     previous = _by_id(keys, key_id)
-    now_s = int(time.time())
-    if not previous.is_valid(now_s):
+    try:
+        new = management.rotate(keys, previous, now_s=int(time.time()), hours=hours, audit=installation.audit)
+    except management.KeyHasEnded:
         errors.print(f"Key {key_id} has ended. Create a new one.")
-        raise typer.Exit(1)
-    text, stored = _stored(keys, replace(previous, created_at=now_s, last_used_at=None))
-    _audit(installation, Action.KEY_ROTATED, stored, detail=f"in place of {previous.key_id}")
-    _print_new(text, stored, as_json=as_json)
-    ends = [now_s + hours * 3_600, *([] if previous.expires_at is None else [previous.expires_at])]
-    keys.end(previous.digest, min(ends))
+        raise typer.Exit(1) from None
+    _print_new(new, as_json=as_json)
 
 
 @app.command()
@@ -115,8 +108,7 @@ def revoke(key_id: KeyIdArgument, *, installation: Installation) -> None:
     """End a key now. API Gateway may accept the key for another minute, because it caches the authorizer's answer."""
     keys = _keys(installation)
     key = _by_id(keys, key_id)
-    keys.end(key.digest, min(int(time.time()), key.expires_at or int(time.time())))
-    _audit(installation, Action.KEY_REVOKED, key)
+    management.revoke(keys, key, now_s=int(time.time()), audit=installation.audit)
     console.print(f"Key {key.key_id} is revoked.")
 
 
@@ -133,26 +125,13 @@ def _by_id(keys: ApiKeys, key_id: str) -> ApiKey:
     return found[0]
 
 
-def _stored(keys: ApiKeys, made: ApiKey) -> tuple[str, ApiKey]:
-    """Store a key with a new secret text. Return this text and the stored key."""
-    text = new_key(made.mode)
-    stored = replace(made, digest=digest_of(text))
-    keys.put(stored)
-    return text, stored
-
-
-def _audit(installation: Installation, action: Action, key: ApiKey, *, detail: str = "") -> None:
-    clubs = [None] if key.clubs == "*" else sorted(clubs_of({"club_ids": key.clubs}).ids)
-    about = f"{key.name}: {key.scopes}" + (f", {detail}" if detail else "")
-    installation.audit(action, subject=key.key_id, clubs=clubs, detail=about)
-
-
-def _print_new(text: str, stored: ApiKey, *, as_json: bool) -> None:
+def _print_new(new: management.NewKey, *, as_json: bool) -> None:
+    stored = new.key
     if as_json:
-        print_json({"key": text, "sha256": stored.digest, **_shown(stored)})
+        print_json({"key": new.text, "sha256": stored.digest, **_shown(stored)})
     else:
         console.print(f"Key {stored.key_id} of {stored.name}, shown only now:")
-        console.print(text)
+        console.print(new.text)
         console.print(f"SHA-256, the value of its key in API Gateway: {stored.digest}")
 
 
@@ -172,8 +151,3 @@ def _shown(key: ApiKey) -> dict[str, str | int | None]:
 
 def _time(seconds: int | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _is_readable(clubs: str) -> bool:
-    """Return whether the functions can read the clubs (tenants) of the key."""
-    return clubs == "*" or clubs_of({"club_ids": clubs}) != Clubs()

@@ -1,6 +1,5 @@
 """`masscomm suppressions`: list and remove e-mail addresses that bounced or whose owner complained."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -10,10 +9,9 @@ from rich.table import Table
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
-from masscomm.directory.bulk_writes import answering
+from masscomm.directory.suppression_list import OpenSearchSuppressionList, StoredSuppression
 from masscomm.domain.audit import Action
 from masscomm.domain.ids import address_id
-from masscomm.domain.suppressions import INDEX
 
 app = typer.Typer(help="Addresses to which no e-mail is sent.", no_args_is_help=True)
 console = Terminal()
@@ -30,14 +28,20 @@ def list_suppressions(
     club: ClubOption = None,
     address: AddressOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=10_000, help="The maximum number of suppressions.")
+        int, typer.Option("--limit", "-n", min=1, max=9_999, help="The maximum number of suppressions.")
     ] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """Show each suppression: club, address, reason, start and end. Suppressions of earlier versions apply to every
-    club.
+    """Show each suppression, the latest first: club, address, reason, start and end. Suppressions of earlier versions
+    apply to every club.
     """
-    found = list(_read(installation, club, address, limit))
+    page = OpenSearchSuppressionList(installation.opensearch()).page(
+        clubs=[] if club is None else [club],
+        address_id=None if address is None else _hash(address),
+        limit=limit,
+        after=None,
+    )
+    found = [_shown(row) for row in page.rows]
     if as_json:
         for each in found:
             print_json(each)
@@ -69,17 +73,14 @@ def remove(
     """Remove the suppression of an address. Exit status 1 if the club had none, or if a suppression for every club
     remains.
     """
-    hashed = address_id(address) if "@" in address else address
+    hashed = _hash(address)
     own = f"{club}-{hashed}"
-    client = installation.opensearch()
-    with answering("a removal of suppressions"):
-        client.indices.refresh(index=INDEX)
-        wanted = {"query": {"ids": {"values": [own, hashed] if every_club else [own]}}}
-        removed = client.delete_by_query(index=INDEX, body=wanted, params={"refresh": True})["deleted"]
-        remaining = client.mget(index=INDEX, body={"ids": [own, hashed]})["docs"]
+    suppressions = OpenSearchSuppressionList(installation.opensearch())
+    removed = suppressions.remove([own, hashed] if every_club else [own])
+    remaining = suppressions.existing([own, hashed])
     installation.audit(Action.SUPPRESSION_REMOVED, subject=hashed, clubs=[club], detail=f"{removed} removed")
     console.print(f"{removed} removed.")
-    if any(document["found"] for document in remaining):
+    if remaining:
         console.print("An earlier version suppressed the address for every club: --every-club removes that too.")
     elif not removed:
         console.print("The address was not suppressed for this club.")
@@ -88,25 +89,18 @@ def remove(
     raise typer.Exit(1)
 
 
-def _read(installation: Installation, club: int | None, address: str | None, limit: int) -> Iterator[dict[str, Any]]:
-    """Return the suppressions in the order of their creation."""
-    filters: list[dict[str, Any]] = [] if club is None else [{"term": {"club_id": club}}]
-    if address is not None:
-        hashed = address_id(address) if "@" in address else address
-        either = [{"term": {"address_id": hashed}}, {"ids": {"values": [hashed]}}]
-        filters.append({"bool": {"should": either}})
-    body = {"query": {"bool": {"filter": filters}}, "sort": [{"at": "asc"}], "size": limit}
-    with answering("a search of suppressions"):
-        hits = installation.opensearch().search(index=INDEX, body=body)["hits"]["hits"]
-    for hit in hits:
-        source = hit["_source"]
-        yield {
-            "club_id": source.get("club_id"),
-            "address_id": source.get("address_id", hit["_id"]),
-            "reason": source["reason"],
-            "at": _iso(source["at"]),
-            "expires_at": _iso(source["expires_at"]) if "expires_at" in source else None,
-        }
+def _shown(found: StoredSuppression) -> dict[str, Any]:
+    return {
+        "club_id": found.club_id,
+        "address_id": found.address_id,
+        "reason": found.reason,
+        "at": _iso(found.at_ms),
+        "expires_at": None if found.expires_at_ms is None else _iso(found.expires_at_ms),
+    }
+
+
+def _hash(address: str) -> str:
+    return address_id(address) if "@" in address else address
 
 
 def _iso(ms: int) -> str:

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from confluent_kafka import Message
 
 from devstack.installation import Installation
-from devstack.payloads import payload_of, schemas
-from devstack.topic_reading import read_topics
 from devstack.tracing import lines, records, tables
 from devstack.tracing.records import Read
 from devstack.tracing.steps import Asked, Kind, Trace
@@ -14,6 +12,8 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import notification_id
 from masscomm.kafka import dead_letters, topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.payloads import payload_of, schemas
+from masscomm.kafka.topic_reading import read_topics
 from masscomm.observability import traces
 
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from devstack.installation import Installation
-from devstack.payloads import payload_of
 from devstack.tracing.records import Read
 from devstack.tracing.steps import Asked, Kind, Step
 from masscomm.domain.preferences import Decision
 from masscomm.domain.time_limits import DECISIONS_KEPT_S
 from masscomm.errors import DeadLetter
 from masscomm.kafka.avro import Codec
+from masscomm.kafka.payloads import payload_of
 from masscomm.stores.decision_log import unpack_decisions
 from masscomm.stores.decision_log_dynamodb import whole
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore

@@ -156,6 +156,7 @@ class ConcurrencyConfig:
     metrics_stream: int = 20
     metrics_handler: int = 20
     send_handler: int = 20
+    operations_handler: int = 5
     # The reservation of the authorizer, which every request invokes, with or without a valid key.
     authorizer: int = 20
 
@@ -175,6 +176,7 @@ class ConcurrencyConfig:
             "metrics_stream": self.metrics_stream,
             "metrics_handler": self.metrics_handler,
             "send_handler": self.send_handler,
+            "operations_handler": self.operations_handler,
             "authorizer": self.authorizer,
         }
 

@@ -68,6 +68,13 @@ _PREFERENCES = (
     "POST _mget",
     "POST preference_changes/_search",
 )
+# The requests to OpenSearch of masscomm/directory/suppression_list.py.
+_SUPPRESSIONS = (
+    "POST suppressions/_search",
+    "POST suppressions/_mget",
+    "POST suppressions/_refresh",
+    "POST suppressions/_delete_by_query",
+)
 # The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
 # The indices that erasure/search_indices.py changes.
@@ -94,7 +101,7 @@ QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 CONTROLS, USAGE, AUDIT = "cancelled_sends", "key_usage", "audit_log"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
-# The table of API keys, which only the authorizer uses.
+# The table of API keys, which the authorizer uses, too.
 API_KEYS = "api_keys"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 
@@ -117,6 +124,8 @@ class Profile:
     tables: tuple[str, ...] = ()
     # The tables of schemas/dynamodb that the function only reads.
     tables_read: tuple[str, ...] = ()
+    # The tables of schemas/dynamodb of which the function also reads all items.
+    tables_scanned: tuple[str, ...] = ()
     # Whether the function looks for the delayed records of a send.
     finds_delayed_records: bool = False
     # The topics that the function reads in all lanes (kinds of sends), in addition to those of its event source
@@ -134,6 +143,8 @@ class Profile:
     registers_endpoints: bool = False
     # Whether SNS and SES invoke the function with delivery statuses.
     receipts: bool = False
+    # Whether the function reads and replays dead letters, and measures the lag of the others.
+    operates: bool = False
     # The user of the metrics database with which the function signs in; None if it does not use the database.
     database: str | None = None
 
@@ -218,4 +229,13 @@ PROFILES = {
         finds_delayed_records=True,
     ),
     "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS, USAGE)),
+    "operations_handler": Profile(
+        warmth=Warmth.SNAPSTART,
+        indices=("suppressions",),
+        written=("suppressions",),
+        requests=_SUPPRESSIONS,
+        tables=(API_KEYS, AUDIT, USAGE),
+        tables_scanned=(API_KEYS,),
+        operates=True,
+    ),
 }

@@ -121,3 +121,8 @@ def rfc3339(moment: datetime | None) -> str | None:
         return None
     precision = "milliseconds" if moment.microsecond else "seconds"
     return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def time_of_ms(moment_ms: int) -> str:
+    """Format a time in milliseconds since the epoch for responses."""
+    return rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC))

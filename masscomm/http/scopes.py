@@ -23,7 +23,7 @@ class Scope(StrEnum):
     USERS_READ = "users:read"  # The key may read the notifications and the preferences of a single user.
     USERS_WRITE = "users:write"  # The key may change the preferences of a single user.
     OPERATE = "operate"  # The key may repair: handle dead letters and suppressions.
-    ADMIN = "admin"  # The key may read the audit log.
+    ADMIN = "admin"  # The key may read the audit log, and manage API keys.
 
 
 ALL_SCOPES = frozenset(Scope)
@@ -70,6 +70,18 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/users/{user_id}/preferences"): Scope.USERS_READ,
         ("PUT", "/v1/users/{user_id}/preferences"): Scope.USERS_WRITE,
         ("GET", "/v1/audit"): Scope.ADMIN,
+        ("GET", "/v1/categories"): Scope.READ,
+        ("GET", "/v1/health"): Scope.OPERATE,
+        ("GET", "/v1/dead-letters"): Scope.OPERATE,
+        ("GET", "/v1/dead-letters/{position}"): Scope.OPERATE,
+        ("POST", "/v1/dead-letters/{position}/replay"): Scope.OPERATE,
+        ("POST", "/v1/dead-letters/{position}/discard"): Scope.OPERATE,
+        ("GET", "/v1/suppressions"): Scope.OPERATE,
+        ("DELETE", "/v1/suppressions/{suppression}"): Scope.OPERATE,
+        ("GET", "/v1/keys"): Scope.ADMIN,
+        ("POST", "/v1/keys"): Scope.ADMIN,
+        ("POST", "/v1/keys/{key_id}/rotate"): Scope.ADMIN,
+        ("POST", "/v1/keys/{key_id}/revoke"): Scope.ADMIN,
     }
 )
 

@@ -1,12 +1,15 @@
 """API keys in DynamoDB: the table of schemas/dynamodb/api_keys.json. Only digests of the keys are stored."""
 
+import os
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.request import Limits
 from masscomm.domain.key_limits import LIMITS
 from masscomm.errors import Retry
 
@@ -78,12 +81,34 @@ class ApiKey:
         }
 
 
-class ApiKeys:
-    """The table of API keys. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
+class KeyStore(Protocol):
+    """The interface of the store of API keys. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
 
-    def __init__(self, client: "DynamoDBClient", table: str = TABLE) -> None:
+    def put(self, key: ApiKey) -> None:
+        """Store a key, in place of a stored one with its digest."""
+        ...
+
+    def all(self) -> Iterator[ApiKey]:
+        """Yield every key, in no particular order."""
+        ...
+
+    def end(self, digest: str, expires_at: int) -> bool:
+        """Set the time at which a key expires; return whether the key exists."""
+        ...
+
+
+class ApiKeys:
+    """The table of API keys."""
+
+    def __init__(self, client: "DynamoDBClient | DynamoDb", table: str = TABLE) -> None:
         self._client: Any = client
         self._table = table
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Return the store over the table that API_KEYS_TABLE names, for a function."""
+        client = DynamoDb(Limits(connections=2, connect_s=0.5, read_s=3, attempts=2))
+        return cls(client, os.environ.get("API_KEYS_TABLE") or TABLE)
 
     def put(self, key: ApiKey) -> None:
         texts = {"id": key.digest, "name": key.name, "clubs": key.clubs, "scopes": key.scopes}
@@ -102,13 +127,11 @@ class ApiKeys:
         return _key(item["Item"]) if "Item" in item else None
 
     def all(self) -> Iterator[ApiKey]:
-        """Yield every key, in no particular order; the whole table is scanned."""
         with answering(_WHAT):
             for page in self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True):
                 yield from map(_key, page["Items"])
 
     def end(self, digest: str, expires_at: int) -> bool:
-        """Set the time at which a key expires; return whether the key exists."""
         return self._set(digest, "expires_at", expires_at)
 
     def record_use(self, digest: str, now_s: int) -> bool:
@@ -135,6 +158,25 @@ class ApiKeys:
                 )
         except ConditionFailed:
             return False
+        return True
+
+
+class InMemoryApiKeys:
+    """A store of keys in a dictionary, for unit tests."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, ApiKey] = {}
+
+    def put(self, key: ApiKey) -> None:
+        self._keys[key.digest] = key
+
+    def all(self) -> Iterator[ApiKey]:
+        yield from list(self._keys.values())
+
+    def end(self, digest: str, expires_at: int) -> bool:
+        if digest not in self._keys:
+            return False
+        self._keys[digest] = replace(self._keys[digest], expires_at=expires_at)
         return True
 
 

@@ -1,12 +1,13 @@
 """The interface of the audit log, and a log in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from aws_lambda_powertools import Logger
 
-from masscomm.domain.audit import AuditEntry
+from masscomm.clock import Clock
+from masscomm.domain.audit import Action, AuditEntry, Result, audit_entry
 from masscomm.errors import MasscommError
 
 
@@ -52,6 +53,51 @@ def record_or_log(audit_log: AuditLog, entry: AuditEntry, logger: Logger) -> Non
         audit_log.record(entry)
     except MasscommError as error:
         logger.exception("the audit log has no entry of this action", error=str(error), **asdict(entry))
+
+
+class Audit(Protocol):
+    """Records an action of one principal in the log of each of the clubs (tenants); None stands for every club."""
+
+    def __call__(
+        self,
+        action: Action,
+        *,
+        subject: str,
+        clubs: Iterable[int | None] = (None,),
+        result: Result = Result.OK,
+        detail: str = "",
+    ) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrincipalAudit:
+    """The Audit of a request's principal. An error of the audit log does not fail the request."""
+
+    audit_log: AuditLog
+    clock: Clock
+    logger: Logger
+    principal: str
+
+    def __call__(
+        self,
+        action: Action,
+        *,
+        subject: str,
+        clubs: Iterable[int | None] = (None,),
+        result: Result = Result.OK,
+        detail: str = "",
+    ) -> None:
+        for club_id in clubs:
+            entry = audit_entry(
+                action,
+                club_id=club_id,
+                at_ms=self.clock.now_ms(),
+                principal=self.principal,
+                subject=subject,
+                result=result,
+                detail=detail,
+            )
+            record_or_log(self.audit_log, entry, self.logger)
 
 
 class InMemoryAuditLog:

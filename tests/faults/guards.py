@@ -1108,6 +1108,42 @@ MUTANTS = (
         no_cell=IDENTITY_ALWAYS,
     ),
     Mutant(
+        guard="tenancy.dead_letters",
+        rule="A tenant reads its own dead letters only.",
+        change=Becomes("_row(letter, club, marks)"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.dead_letter",
+        rule="A tenant replays and discards its own dead letters only.",
+        change=Always(),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.suppressions",
+        rule="A tenant reads its own suppressions only.",
+        change=Becomes("asked"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.removed_suppression",
+        rule="A tenant removes its own suppressions only.",
+        change=Becomes("found is None"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.api_keys",
+        rule="A tenant rotates and revokes its own keys only.",
+        change=Becomes("key.key_id == key_id"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="api_keys.authority_of_the_caller",
+        rule="A key has no more authority than the key that created it.",
+        change=Never(),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
         guard="simulator.reserved_ids",
         rule="Only the reserved ids are simulator recipients.",
         change=Returns("user_id >= FIRST_ID"),

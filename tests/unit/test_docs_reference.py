@@ -11,11 +11,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from devstack import cli
-from functions.metrics_handler import handler as metrics_api
-from functions.preferences_handler import handler as preferences_api
-from functions.send_handler import handler as send_api
 from masscomm.domain.channels import CHANNELS
 from masscomm.kafka import topics
+from openapi.document import APIS
 from tests.support import prose
 
 SPAN = re.compile(r"`([^`\n]+)`|^ {4,}(\S.*)$", re.MULTILINE)
@@ -94,7 +92,7 @@ def test_make_targets_named_by_a_page_exist(page: str) -> None:
 
 
 def test_every_route_is_documented() -> None:
-    routes = {path for api in (send_api.api, metrics_api.api, preferences_api.api) for _, path in api.routes}
+    routes = {path for api in APIS for _, path in api.routes}
     assert len(routes) >= 6
     documented = {_shape(path) for path in re.findall(_ROUTE, all_code())}
     assert {path for path in routes if _shape(path) not in documented} == set()
@@ -102,7 +100,7 @@ def test_every_route_is_documented() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_routes_named_by_a_page_exist(page: str) -> None:
-    routes = {_shape(path) for api in (send_api.api, metrics_api.api, preferences_api.api) for _, path in api.routes}
+    routes = {_shape(path) for api in APIS for _, path in api.routes}
     named = set(re.findall(_ROUTE, "\n".join(code_of(page))))
     assert {path for path in named if _shape(path) not in routes} == set()
 

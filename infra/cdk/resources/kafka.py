@@ -161,6 +161,7 @@ class KafkaCluster(Construct):
         groups: Collection[str] = (),
         asks: Collection[str] = (),
         creates: Collection[str] = (),
+        transacts: Collection[str] = (),
     ) -> list[iam.PolicyStatement]:
         """Return policy statements for the Kafka operations of a role.
 
@@ -171,6 +172,7 @@ class KafkaCluster(Construct):
             groups: Consumer groups to join, and for which to commit offsets.
             asks: Consumer groups whose committed offsets are read.
             creates: Topics to create if they do not exist.
+            transacts: Transactional ids of producers.
 
         Returns:
             The statements; none without topics and groups.
@@ -186,6 +188,10 @@ class KafkaCluster(Construct):
             (["AlterGroup", "DescribeGroup"], [self._named("group", group) for group in groups]),
             (["CreateTopic"], [self._named("topic", topic) for topic in creates]),
             (["DescribeGroup"], [self._named("group", group) for group in asks]),
+            (
+                ["AlterTransactionalId", "DescribeTransactionalId"],
+                [self._named("transactional-id", each) for each in transacts],
+            ),
         ]
         return [
             iam.PolicyStatement(actions=[f"kafka-cluster:{action}" for action in actions], resources=resources)

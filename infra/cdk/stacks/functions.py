@@ -25,6 +25,7 @@ from infra.cdk.stacks.network import NetworkStack
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.kafka.topics import chain_topics, lane_of
+from masscomm.operations.health import GROUP
 
 
 class FunctionsStack(Stack):
@@ -144,6 +145,8 @@ class FunctionsStack(Stack):
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),
                 "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
             }
+        if profile.operates:
+            variables["CONSUMER_GROUPS"] = consumer_group(GROUP, "{topic}")
         # The stores in masscomm read the table names from these variables.
         variables |= {
             f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)

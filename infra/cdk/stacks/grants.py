@@ -16,15 +16,21 @@ from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from masscomm.cdc.captured_tables import table_topics
 from masscomm.domain.lanes import Lane
+from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import (
     CDC_PROGRESS_GROUP,
+    DEAD_LETTER,
+    DEAD_LETTER_STATUS,
     SOURCE_RECORDS_GROUP,
     base_of,
+    cdc_topic,
     chain_topics,
     generations,
     in_lane,
     served,
 )
+from masscomm.operations.dead_letter_replays import sources, transactional_id
+from masscomm.operations.health import GROUP, consumed_topics
 
 CDC_CONSUMER = "cdc_consumer"
 # DynamoDB actions on a table. TransactWriteItems has no action of its own: it needs those of its items (AWS
@@ -77,11 +83,31 @@ def _kafka(
 ) -> list[iam.PolicyStatement]:
     writes = written_topics(entry, lanes)
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
+    if profile.operates:
+        return _operations(writes, data, environment)
     if not profile.asks_cdc:
         return data.kafka.statements(writes=writes, reads=reads, asks=[SOURCE_RECORDS_GROUP] if reads else [])
     tables = [topic for each in generations(environment.generation) for topic in table_topics(each)]
     groups = [CDC_PROGRESS_GROUP] + [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
+
+
+def _operations(
+    writes: list[str], data: DataStack | ExternalDataStack, environment: Environment
+) -> list[iam.PolicyStatement]:
+    """Return the permissions to replay dead letters to every topic that a function consumes, and to measure lags."""
+    consumed = consumed_topics(environment.generation)
+    groups = [
+        consumer_group(GROUP.format(function=name), topic) for name, topics in consumed.items() for topic in topics
+    ]
+    heartbeats = [cdc_topic("heartbeat", each) for each in generations(environment.generation)]
+    return data.kafka.statements(
+        reads=[DEAD_LETTER, DEAD_LETTER_STATUS, *heartbeats],
+        writes=list(dict.fromkeys([*writes, *sorted(sources(environment.generation))])),
+        describes=list(dict.fromkeys(topic for topics in consumed.values() for topic in topics)),
+        asks=[OPERATIONS_GROUP, *groups],
+        transacts=[transactional_id(DEAD_LETTER_STATUS)],
+    )
 
 
 def _directory(
@@ -96,6 +122,7 @@ def _directory(
 def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.PolicyStatement]:
     tables = [data.tables[name] for name in profile.tables]
     read = [data.tables[name] for name in profile.tables_read]
+    scanned = [data.tables[name] for name in profile.tables_scanned]
     if not tables:
         return []
     key = tables[0].encryption_key
@@ -106,7 +133,7 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
             iam.PolicyStatement(
                 actions=[f"dynamodb:{action}" for action in actions], resources=[each.table_arn for each in of]
             )
-            for actions, of in ((_TABLE_ACTIONS, tables), (_TABLE_READS, read))
+            for actions, of in ((_TABLE_ACTIONS, tables), (_TABLE_READS, read), (("Scan",), scanned))
             if of
         ),
         *(

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from devstack import dead_letters as commands
 from devstack.config import StackConfig
-from devstack.dead_letters import commands
 from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
 from masscomm.errors import DeadLetter

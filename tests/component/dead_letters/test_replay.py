@@ -14,12 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from devstack.config import StackConfig
-from devstack.dead_letters.letters import DeadLetter, Filter, read_letters
-from devstack.dead_letters.marks import MarkKind, read_marks
-from devstack.dead_letters.replaying import Desk
-from devstack.payloads import payload_of
 from devstack.provision import create_topics, register_schemas
-from devstack.topic_reading import read_topic
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
@@ -33,7 +28,12 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry, InMemorySchemaRegistr
 from masscomm.kafka.dead_letters import REPLAYED, dead_letter_headers
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.payloads import payload_of
 from masscomm.kafka.producer import KafkaProducer
+from masscomm.kafka.topic_reading import read_topic
+from masscomm.operations.dead_letter_marks import MarkKind, read_marks
+from masscomm.operations.dead_letter_replays import Desk
+from masscomm.operations.dead_letters import DeadLetter, Filter, read_letters
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
@@ -48,7 +48,7 @@ class DeadLetterTopics:
     status: str
 
     def desk(self) -> Desk:
-        return Desk(self.bootstrap, allowed=frozenset({self.source}), status_topic=self.status)
+        return Desk(self.bootstrap, operator="ada", allowed=frozenset({self.source}), status_topic=self.status)
 
     def letters(self) -> list[DeadLetter]:
         return list(read_letters(self.bootstrap, Filter(), topic=self.dead))

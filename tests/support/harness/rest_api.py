@@ -37,6 +37,7 @@ from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
 from openapi.document import APIS
+from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import use_cases
@@ -81,6 +82,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     stores = (InMemoryPollSlots(), controls, InMemoryDelayStore(), audit_log)
     cases = metrics_handler.use_cases(store, clock, timedelta(), *stores)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
+    operations_api.build(monkeypatch, clock=clock, audit_log=audit_log)
     chain = Chain()
     directory = InMemoryDirectory()
     directory.put(
@@ -123,7 +125,7 @@ class Invoked:
 
 @contextmanager
 def serving(console: Path | None = None) -> Iterator[str]:
-    """Serve the routes of both functions through the local gateway, with the development issuer; yield its URL. `build`
+    """Serve the routes of the functions through the local gateway, with the development issuer; yield its URL. `build`
     comes first.
 
     Args:

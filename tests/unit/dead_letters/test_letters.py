@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from devstack.dead_letters.letters import DeadLetter, Filter, moment
-from devstack.dead_letters.replaying import sources
-from devstack.payloads import payload_of
 from masscomm.errors import DeadLetter as Bad
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.dead_letters import REPLAYED, dead_letter_headers, original_position, replay_headers
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.payloads import payload_of
+from masscomm.operations.dead_letter_replays import sources
+from masscomm.operations.dead_letters import DeadLetter, Filter, moment
 from tests.support.harness.chain import send
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from devstack.dead_letters import commands
+from devstack import dead_letters as commands
 from devstack.installation import Installation
 from devstack.options import given
 from masscomm.errors import Stop

@@ -16,11 +16,8 @@ from rich.live import Live
 from rich.text import Text
 from typer.testing import CliRunner
 
-from devstack import cli, send, suppressions
+from devstack import cli, dead_letters, send, suppressions
 from devstack.config import ROOT
-from devstack.dead_letters import commands as dead_letters
-from devstack.dead_letters.letters import DeadLetter
-from devstack.dead_letters.replaying import Done
 from devstack.demo.api import SendStatus
 from devstack.demo.oracle import Expected
 from devstack.demo.report import Report, SendRow
@@ -32,6 +29,8 @@ from devstack.tracing.printing import print_trace
 from devstack.tracing.steps import Asked, Kind, Step, Trace
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.errors import Retry
+from masscomm.operations.dead_letter_replays import Done
+from masscomm.operations.dead_letters import DeadLetter
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.untrusted import visible, visible_json
 
@@ -74,7 +73,7 @@ TRACE = Trace(
 )
 STATUS = SendStatus(1, {HOSTILE: 1}, 0, 0, 0)
 SEND = cast(Any, {"totals": {"requested": 1, "suppressed": {HOSTILE: 1}, "failed": {}, "sent": 0, "in_flight": 0}})
-HIT = {"_id": HOSTILE, "_source": {"reason": HOSTILE, "at": 0}}
+HIT = {"sort": [1, 1], "_id": HOSTILE, "_source": {"reason": HOSTILE, "at": 0}}
 
 
 class OpenSearch:

@@ -12,7 +12,7 @@ from pathlib import Path
 from masscomm.aws import client, dynamodb
 
 ROOT = Path(__file__).parents[3]
-# Operations of no function: an operator's command scans, with the operator's role.
+# Operations that are granted for single tables.
 OF_OTHERS = {"Scan"}
 
 

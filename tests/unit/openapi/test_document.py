@@ -13,6 +13,7 @@ import pytest
 from devstack.config import ROOT
 from functions.catalogue import read_catalogue
 from functions.metrics_handler.routes import audit, metrics, recipients, sends, stream, trending, user_notifications
+from functions.operations_handler.routes import dead_letters, keys, suppressions
 from functions.send_handler.request_send import SendRequest
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, Scope
 from openapi.document import OPERATIONS, document
@@ -21,6 +22,8 @@ from tests.support.harness import rest_api
 DOCUMENT = document()
 PUBLISHED = ROOT / "docs" / "openapi" / "masscomm.json"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+# Routes whose response is the same for every tenant, and lists that no parameter limits to a tenant.
+OF_NO_TENANT, OWN_ROWS = {"/v1/categories", "/v1/health"}, {"/v1/keys"}
 _REFERENCES = "#/components/responses/"
 
 
@@ -144,6 +147,9 @@ def test_described_routes_are_the_deployed_routes() -> None:
         ("/v1/sends/{send_id}/recipients", recipients.PARAMETERS),
         ("/v1/users/{user_id}/notifications", user_notifications.PARAMETERS),
         ("/v1/audit", audit.PARAMETERS),
+        ("/v1/suppressions", suppressions.PARAMETERS),
+        ("/v1/keys", keys.PARAMETERS),
+        ("/v1/dead-letters", dead_letters.PARAMETERS),
     ],
 )
 def test_every_query_parameter_is_described(path: str, parameters: tuple[str, ...]) -> None:
@@ -196,6 +202,12 @@ def test_no_route_crosses_tenants(call: Call) -> None:
     status, _, body = _answered(call.event(clubs="2"))
     if call.path == "/v1/sends/batch":
         assert {result["status"] for result in body["results"]} == {403}
+        return
+    if call.path in OF_NO_TENANT:
+        assert (status, body) == (200, _answered(call.event())[2])
+        return
+    if call.path in OWN_ROWS and call.method == "GET":
+        assert (status, body["rows"]) == (200, [])
         return
     assert status in (403, 404)
     _check(_response(call.operation, status)["content"]["application/problem+json"]["schema"], body)

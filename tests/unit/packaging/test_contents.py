@@ -15,6 +15,7 @@ DIRECT = {
     "device_registrar": _CHAIN | {"boto3"},
     "metrics_handler": _METRICS | {"babel", "confluent-kafka", "jinja2", "tzdata"},
     "metrics_stream": _METRICS | {"babel", "confluent-kafka", "jinja2", "tzdata"},
+    "operations_handler": _CHAIN,
     "preference_checker": _CHAIN | {"tzdata"},
     "preferences_handler": _CHAIN,
     "receipts": _CHAIN,

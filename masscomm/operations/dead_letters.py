@@ -4,13 +4,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Message
-
-from devstack.topic_reading import NO_SECURITY, read_topic
+from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import dead_letters as headers
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.payloads import decoded
+from masscomm.kafka.topic_reading import NO_SECURITY, read_topic
 from masscomm.kafka.topics import DEAD_LETTER
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -110,7 +114,7 @@ def moment(text: str, now: datetime) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def read(message: Message) -> DeadLetter:
+def read(message: "Message") -> DeadLetter:
     """Return the dead letter in a Kafka message; an absent header becomes an empty string."""
     pairs: list[tuple[str, str | bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
     kept = tuple((name, _bytes(value) or b"") for name, value in pairs)
@@ -134,6 +138,21 @@ def read(message: Message) -> DeadLetter:
         value=_bytes(message.value()),
         headers=kept,
     )
+
+
+def club_of(letter: DeadLetter, codec: Codec) -> int | None:
+    """Return the club (tenant) in the record of a dead letter; None if the record has none, or cannot be decoded.
+
+    Raises:
+        Retry: The schema registry does not answer.
+    """
+    try:
+        club_id = decoded(letter.topic, letter.value, codec).get("club_id")
+    except Retry:
+        raise
+    except (MasscommError, ValueError):
+        return None
+    return club_id if isinstance(club_id, int) and not isinstance(club_id, bool) else None
 
 
 def read_letters(

@@ -1,5 +1,6 @@
 """The commands below `masscomm dead-letters`."""
 
+import getpass
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -8,16 +9,16 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from devstack.dead_letters.letters import DeadLetter, Filter, moment, read_letters
-from devstack.dead_letters.marks import Mark, read_marks
-from devstack.dead_letters.replaying import Desk, Done, sources
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
-from devstack.payloads import payload_of
 from devstack.terminal import Terminal, print_json
 from masscomm.domain.audit import Action, Result
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.payloads import payload_of
 from masscomm.kafka.topics import DEAD_LETTER_STATUS
+from masscomm.operations.dead_letter_marks import Mark, read_marks
+from masscomm.operations.dead_letter_replays import Desk, Done, sources
+from masscomm.operations.dead_letters import DeadLetter, Filter, moment, read_letters
 
 app = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
 console = Terminal()
@@ -173,7 +174,9 @@ def _marks(installation: Installation) -> dict[str, Mark]:
 
 def _desk(installation: Installation) -> Desk:
     allowed = sources(installation.generation)
-    return Desk(installation.kafka_bootstrap, allowed=allowed, security=installation.security)
+    return Desk(
+        installation.kafka_bootstrap, operator=getpass.getuser(), allowed=allowed, security=installation.security
+    )
 
 
 def _chosen(installation: Installation, wanted: Filter, everything: bool) -> list[DeadLetter]:

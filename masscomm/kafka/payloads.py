@@ -31,13 +31,22 @@ def schemas() -> dict[str, str]:
     return {topic.name: topic.schema for topic in chain_topics() if topic.schema is not None}
 
 
+def decoded(topic: str, value: bytes | None, codec: Codec) -> dict[str, Any]:
+    """Return the decoded record: with the topic's Avro schema, or as JSON if the topic has none.
+
+    Raises:
+        MasscommError, ValueError: The record cannot be decoded, or the registry does not answer (Retry).
+    """
+    schema = schemas().get(topic)
+    if schema is not None:
+        return codec.decode(schema, value)
+    document = read_json(value or b"")
+    return document if isinstance(document, dict) else {"value": document}
+
+
 def payload_of(topic: str, value: bytes | None, codec: Codec) -> Payload:
-    """Decode a record: with the topic's Avro schema, or as JSON if the topic has none."""
+    """Decode a record to show it; an error is part of the result."""
     try:
-        schema = schemas().get(topic)
-        if schema is not None:
-            return Payload(value=codec.decode(schema, value))
-        document = read_json(value or b"")
-        return Payload(value=document if isinstance(document, dict) else {"value": document})
+        return Payload(value=decoded(topic, value, codec))
     except (MasscommError, ValueError) as error:
         return Payload(error=str(error), base64=base64.b64encode(value or b"").decode())

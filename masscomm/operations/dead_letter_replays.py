@@ -5,20 +5,20 @@ All operators share one transactional id: if two operators work at the same time
 its open transaction.
 """
 
-import getpass
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, Producer
-
-from devstack.client_log import KAFKA_LOGGER
-from devstack.dead_letters.letters import DeadLetter
-from devstack.dead_letters.marks import Mark, MarkKind, read_marks
-from devstack.topic_reading import NO_SECURITY
+from masscomm.kafka.client_log import KAFKA_LOGGER
 from masscomm.kafka.dead_letters import replay_headers
+from masscomm.kafka.topic_reading import NO_SECURITY
 from masscomm.kafka.topics import DEAD_LETTER_STATUS, ON_FAILURE, cdc_topics, chain_topics
+from masscomm.operations.dead_letter_marks import Mark, MarkKind, read_marks
+from masscomm.operations.dead_letters import DeadLetter
+
+if TYPE_CHECKING:
+    pass
 
 TIMEOUT_S = 15
 
@@ -32,6 +32,11 @@ class Done:
     message: str  # The new status, or the reason why the operation was refused.
 
 
+def transactional_id(status_topic: str) -> str:
+    """Return the transactional id that all operators share."""
+    return f"masscomm.dead-letters.{status_topic}"
+
+
 def sources(generation: str) -> frozenset[str]:
     """Return the topics that a replay may write to. They are limited, because a header could name any topic."""
     chain = {topic.name for topic in chain_topics() if topic.schema is not None and topic.name != "outcome"}
@@ -41,11 +46,27 @@ def sources(generation: str) -> frozenset[str]:
     return frozenset(chain | {topic.name for topic in cdc_topics(generation)})
 
 
+def refusal(letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | None) -> Done | None:
+    """Return the result of an operation that is refused; None if it is permitted.
+
+    Args:
+        letter: The dead letter.
+        mark: The mark of an earlier operation, if there is one.
+        allowed: The topics to which a replay may write; None for another operation.
+    """
+    if mark is not None:
+        return Done(letter=letter, ok=False, message=f"already {mark.kind} at {mark.history[-1]['at']}")
+    if allowed is not None and letter.topic not in allowed:
+        return Done(letter=letter, ok=False, message=f"no source topic: {letter.topic!r}")
+    return None
+
+
 class Desk:
     """Replays and discards dead letters for one operator at a time (see the module's docstring).
 
     Args:
         bootstrap: The address of the Kafka broker.
+        operator: The name of the operator in marks.
         allowed: The topics that may be written to.
         status_topic: The topic of the marks.
         now: Returns the current time, with a time zone.
@@ -56,19 +77,23 @@ class Desk:
         self,
         bootstrap: str,
         *,
+        operator: str,
         allowed: frozenset[str],
         status_topic: str = DEAD_LETTER_STATUS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         security: Mapping[str, Any] = NO_SECURITY,
     ) -> None:
+        from confluent_kafka import Producer
+
+        self._operator = operator
         self._allowed = allowed
         self._status_topic = status_topic
         self._now = now
-        self._producer = Producer(
+        self._producer: Producer = Producer(
             {
                 **security,
                 "bootstrap.servers": bootstrap,
-                "transactional.id": f"masscomm.dead-letters.{status_topic}",
+                "transactional.id": transactional_id(status_topic),
                 "compression.type": "lz4",
                 "message.max.bytes": 5_000_000,
                 "broker.address.family": "v4",
@@ -110,10 +135,8 @@ class Desk:
         return [self._discard(letter, why, repeat) for letter in letters]
 
     def _replay(self, letter: DeadLetter, repeat: bool) -> Done:
-        if refused := self._refused(letter, repeat):
+        if refused := refusal(letter, self._mark(letter, repeat), self._allowed):
             return refused
-        if letter.topic not in self._allowed:
-            return Done(letter=letter, ok=False, message=f"no source topic: {letter.topic!r}")
 
         def produce() -> None:
             kept = replay_headers(letter.headers, letter.letter)
@@ -122,17 +145,17 @@ class Desk:
         return self._commit(letter, MarkKind.REPLAYED, {"to": letter.topic}, produce)
 
     def _discard(self, letter: DeadLetter, why: str, repeat: bool) -> Done:
-        return self._refused(letter, repeat) or self._commit(letter, MarkKind.DISCARDED, {"why": why}, lambda: None)
+        refused = refusal(letter, self._mark(letter, repeat), None)
+        return refused or self._commit(letter, MarkKind.DISCARDED, {"why": why}, lambda: None)
 
-    def _refused(self, letter: DeadLetter, repeat: bool) -> Done | None:
-        mark = self._marks.get(letter.position)
-        if mark is None or repeat:
-            return None
-        return Done(letter=letter, ok=False, message=f"already {mark.kind} at {mark.history[-1]['at']}")
+    def _mark(self, letter: DeadLetter, repeat: bool) -> Mark | None:
+        return None if repeat else self._marks.get(letter.position)
 
     def _commit(self, letter: DeadLetter, kind: MarkKind, more: dict[str, str], produce: Callable[[], None]) -> Done:
+        from confluent_kafka import KafkaException
+
         before = self._marks.get(letter.position)
-        entry = {"status": kind.value, "at": self._now().isoformat(timespec="seconds"), "by": getpass.getuser(), **more}
+        entry = {"status": kind.value, "at": self._now().isoformat(timespec="seconds"), "by": self._operator, **more}
         mark = Mark(kind=kind, history=(*(before.history if before else ()), entry))
         try:
             self._producer.begin_transaction()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from devstack.topic_reading import NO_SECURITY, read_topic
+from masscomm.kafka.topic_reading import NO_SECURITY, read_topic
 
 
 class MarkKind(StrEnum):

@@ -1,0 +1,171 @@
+"""The operations_handler function: it serves the operations of an installation over HTTP, such as dead letters,
+suppressions and API keys.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+from functions.operations_handler.routes.categories import categories_body
+from functions.operations_handler.routes.dead_letters import DeadLettersRoute
+from functions.operations_handler.routes.health import HealthRoute
+from functions.operations_handler.routes.keys import Caller, KeysRoute
+from functions.operations_handler.routes.suppressions import SuppressionsRoute
+from masscomm import environment
+from masscomm.clock import Clock, SystemClock
+from masscomm.http import rest
+from masscomm.http.accept import negotiated
+from masscomm.http.parameters import Reader
+from masscomm.http.rate_limits import RateLimiter
+from masscomm.http.rest import JSON, Response, uncached
+from masscomm.kafka.avro import Codec
+from masscomm.lambda_context import LambdaContext
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.audit_log import Audit, AuditLog, PrincipalAudit
+
+logger = logs.logger("operations_handler")
+
+
+@cache
+def limiter() -> RateLimiter:
+    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+
+    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
+
+
+api = rest.Api(logger, retry_after_s=5, limiter=limiter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseCases:
+    health: HealthRoute
+    dead_letters: DeadLettersRoute
+    suppressions: SuppressionsRoute
+    keys: KeysRoute
+    # Returns the audit of a principal.
+    audit: Callable[[str], Audit]
+
+
+@cache
+def bootstrap() -> UseCases:
+    from masscomm.directory.bulk_writes import connect_from_environment
+    from masscomm.directory.suppression_list import OpenSearchSuppressionList
+    from masscomm.kafka.avro import HttpSchemaRegistry
+    from masscomm.operations.dead_letter_store import KafkaDeadLetters
+    from masscomm.operations.health import KafkaHealth
+    from masscomm.stores.api_keys import ApiKeys
+    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+
+    clock = SystemClock()
+    dead_letters = KafkaDeadLetters.from_environment()
+    codec = Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL")))
+    return UseCases(
+        health=HealthRoute(KafkaHealth.from_environment(), dead_letters, clock),
+        dead_letters=DeadLettersRoute(dead_letters, codec),
+        suppressions=SuppressionsRoute(OpenSearchSuppressionList(connect_from_environment())),
+        keys=KeysRoute(ApiKeys.from_environment(), clock),
+        audit=audits(DynamoDbAuditLog.from_environment(), clock),
+    )
+
+
+def audits(audit_log: AuditLog, clock: Clock) -> Callable[[str], Audit]:
+    """Return a function that returns the audit of a principal."""
+    return lambda principal: PrincipalAudit(audit_log=audit_log, clock=clock, logger=logger, principal=principal)
+
+
+@api.get("/v1/categories")
+def get_categories(asked: rest.Request) -> Response:
+    """The categories of sends, with their channels."""
+    negotiated(asked.header("accept"), JSON)
+    read = Reader(asked.parameters, ())
+    if read.errors:
+        raise read.problem()
+    return uncached(categories_body())
+
+
+@api.get("/v1/health")
+def get_health(asked: rest.Request) -> Response:
+    """The lag of each function, the staleness of the directory, and the number of open dead letters."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().health.answer(asked.parameters))
+
+
+@api.get("/v1/dead-letters")
+def get_dead_letters(asked: rest.Request) -> Response:
+    """The records that could not be processed, the latest first."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().dead_letters.answer(asked.parameters, asked.clubs, asked.remaining_s()))
+
+
+@api.get("/v1/dead-letters/{position}")
+def get_dead_letter(asked: rest.Request, position: str) -> Response:
+    """A record that could not be processed, with its payload."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().dead_letters.show(position, asked.parameters, asked.clubs))
+
+
+@api.post("/v1/dead-letters/{position}/replay")
+def post_replay(asked: rest.Request, position: str) -> Response:
+    """Produce a dead letter to its source topic again, once."""
+    route = bootstrap().dead_letters
+    return uncached(route.replay(position, asked.text(), asked.clubs, asked.principal, _audit(asked)))
+
+
+@api.post("/v1/dead-letters/{position}/discard")
+def post_discard(asked: rest.Request, position: str) -> Response:
+    """Close a dead letter without a replay, with a reason. Its recipients stay failed."""
+    route = bootstrap().dead_letters
+    return uncached(route.discard(position, asked.text(), asked.clubs, asked.principal, _audit(asked)))
+
+
+@api.get("/v1/suppressions")
+def get_suppressions(asked: rest.Request) -> Response:
+    """The addresses to which no e-mail is sent, the latest first."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().suppressions.answer(asked.parameters, asked.clubs))
+
+
+@api.delete("/v1/suppressions/{suppression}")
+def delete_suppression(asked: rest.Request, suppression: str) -> Response:
+    """Remove a suppression, so that the address gets e-mail again."""
+    return uncached(bootstrap().suppressions.remove(suppression, asked.clubs, _audit(asked)))
+
+
+@api.get("/v1/keys")
+def get_keys(asked: rest.Request) -> Response:
+    """The API keys of the caller's clubs, the latest first."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().keys.answer(asked.parameters, Caller.of(asked)))
+
+
+@api.post("/v1/keys")
+def post_key(asked: rest.Request) -> Response:
+    """Create an API key. The response has its text, which is shown only once."""
+    body = bootstrap().keys.create(asked.text(), Caller.of(asked), _audit(asked))
+    return uncached(body, HTTPStatus.CREATED)
+
+
+@api.post("/v1/keys/{key_id}/rotate")
+def post_key_rotate(asked: rest.Request, key_id: str) -> Response:
+    """Create an API key in place of another one, which ends after some hours."""
+    body = bootstrap().keys.rotate(key_id, asked.text(), Caller.of(asked), _audit(asked))
+    return uncached(body, HTTPStatus.CREATED)
+
+
+@api.post("/v1/keys/{key_id}/revoke")
+def post_key_revoke(asked: rest.Request, key_id: str) -> Response:
+    """End an API key."""
+    return uncached(bootstrap().keys.revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))
+
+
+def _audit(asked: rest.Request) -> Audit:
+    return bootstrap().audit(asked.principal)
+
+
+@observed(logger, ahead=(*ON_KAFKA, "masscomm.stores.audit_log_dynamodb", "masscomm.directory.suppression_list"))
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Process a REST proxy event of API Gateway and return its response."""
+    return api.answer(event, context)

@@ -1,0 +1,323 @@
+"""GET /v1/dead-letters: the records that could not be processed, the latest first.
+GET /v1/dead-letters/{position}: one, with its payload. POST /v1/dead-letters/{position}/replay and /discard.
+
+club_id      letters of this club (tenant) only
+topic        the source topic
+reason       why the record was dead-lettered
+function     the function that dead-lettered it
+status       open, replayed or discarded
+start, end   RFC 3339 with an offset: letters in [start, end); either may be missing
+limit        the maximum number of rows, by default 20
+cursor       next_cursor of the previous page
+
+The club of a letter is in its record. A letter whose record cannot be decoded, or has no club, is visible to callers
+who may see every club. The texts of a letter are written by other systems: they are shortened, and control characters
+are made visible.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, TypedDict
+from urllib.parse import unquote
+
+from masscomm.domain.audit import Action, Result
+from masscomm.http import parameters as parse
+from masscomm.http.body import check_empty, read_fields
+from masscomm.http.cursor import cursor_problem, decode_cursor, encode_cursor
+from masscomm.http.parameters import Reader
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.requested_clubs import seen
+from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.payloads import payload_of
+from masscomm.operations.dead_letter_marks import Mark
+from masscomm.operations.dead_letter_replays import Done
+from masscomm.operations.dead_letter_store import DeadLetterStore
+from masscomm.operations.dead_letters import DeadLetter, Filter, club_of
+from masscomm.stores.audit_log import Audit
+from masscomm.untrusted import visible, visible_json
+
+DEFAULT_LIMIT, MAX_LIMIT = 20, 100
+PARAMETERS = ("club_id", "topic", "reason", "function", "status", "start", "end", "limit", "cursor")
+OPEN = "open"
+STATUSES = (OPEN, "replayed", "discarded")
+
+# The maximum number of characters of a text, of the payload and of a reason, and the maximum number of headers.
+MAX_TEXT, MAX_PAYLOAD, MAX_REASON, MAX_HEADERS = 1_000, 20_000, 500, 100
+# The seconds for which a page is read, and those that remain for its response.
+_BUDGET_S, _RESERVE_S = 10.0, 5.0
+
+
+class DeadLetterRow(TypedDict):
+    """A record that could not be processed."""
+
+    position: str
+    """The position on the dead-letter topic, partition@offset."""
+    at: str
+    """When the record was dead-lettered."""
+    club_id: int | None
+    """null: the record has no readable club."""
+    topic: str
+    """The source topic; partition and offset are the record's position in it."""
+    partition: str
+    offset: str
+    reason: str
+    error: str
+    function: str
+    replayed_from: str
+    """The position of the dead letter of which the record is a replay, or empty."""
+    size: int
+    """Bytes of the record."""
+    status: str
+    """open, replayed or discarded"""
+
+
+class DeadLettersBody(TypedDict):
+    """Dead letters, the latest first."""
+
+    rows: list[DeadLetterRow]
+    truncated: bool
+    """Whether there are earlier letters. A page may have fewer rows than its limit nevertheless."""
+    next_cursor: str | None
+
+
+class DeadLetterHeader(TypedDict):
+    name: str
+    value: str
+
+
+class DeadLetterAction(TypedDict):
+    """An earlier operation on a dead letter."""
+
+    status: str
+    at: str
+    by: str
+    detail: str
+    """The topic of a replay, or the reason of a discard."""
+
+
+class DeadLetterBody(TypedDict):
+    """A dead letter with its payload."""
+
+    letter: DeadLetterRow
+    history: list[DeadLetterAction]
+    key: str | None
+    headers: list[DeadLetterHeader]
+    payload: str | None
+    """The decoded record as JSON text, shortened; null if it cannot be decoded."""
+    payload_error: str | None
+    payload_base64: str | None
+    """The first bytes of a record that cannot be decoded."""
+    payload_truncated: bool
+
+
+class ReplayedBody(TypedDict):
+    """A replayed dead letter."""
+
+    position: str
+    status: Literal["replayed"]
+    topic: str
+    """The topic to which the record was produced again."""
+
+
+class DiscardRequest(TypedDict):
+    """The body of a request to discard a dead letter."""
+
+    reason: str
+    """Stored with the letter and in the audit log: 1 to 500 characters."""
+
+
+class DiscardedBody(TypedDict):
+    """A discarded dead letter."""
+
+    position: str
+    status: Literal["discarded"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class DeadLettersRoute:
+    store: DeadLetterStore
+    codec: Codec
+
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs, remaining_s: float) -> DeadLettersBody:
+        """Return the page of a query. Raises Problem (400 with each wrong parameter, 403) or Retry."""
+        read = Reader(parameters, PARAMETERS)
+        club_id = read.single("club_id", parse_club_id)
+        wanted = Filter(
+            topic=read.single("topic", parse.words),
+            reason=read.single("reason", parse.words),
+            function=read.single("function", parse.words),
+            since=read.single("start", parse.time),
+            until=read.single("end", parse.time),
+        )
+        wanted_status = read.single("status", status)
+        limit = read.single("limit", _limit) or DEFAULT_LIMIT
+        cursor = read.single("cursor", str)
+        if read.errors:
+            raise read.problem()
+        asked = () if club_id is None else (club_id,)
+        chosen = seen(asked, clubs)
+        query = (chosen, wanted, wanted_status)
+        marks = self.store.marks()
+
+        def row(letter: DeadLetter) -> DeadLetterRow | None:
+            if wanted_status not in (None, _status(letter, marks)) or not wanted.takes(letter):
+                return None
+            club = club_of(letter, self.codec)
+            # guard: tenancy.dead_letters
+            return _row(letter, club, marks) if not chosen or club in chosen else None
+
+        page = self.store.page(
+            row,
+            before=None if cursor is None else _position(cursor, query, read),
+            limit=limit,
+            budget_s=min(_BUDGET_S, remaining_s - _RESERVE_S),
+        )
+        more = page.before is not None
+        return {
+            "rows": list(page.rows),
+            "truncated": more,
+            "next_cursor": encode_cursor(query, page.before) if more else None,
+        }
+
+    def show(self, position: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> DeadLetterBody:
+        """Return one letter. Raises Problem (400 for any parameter, 404) or Retry."""
+        read = Reader(parameters, ())
+        if read.errors:
+            raise read.problem()
+        letter, club_id = self._letter(position, clubs)
+        marks = self.store.marks()
+        mark = marks.get(letter.position)
+        payload = payload_of(letter.topic, letter.value, self.codec)
+        text = (
+            None if payload.value is None else visible_json(json.dumps(payload.value, default=str, ensure_ascii=False))
+        )
+        return {
+            "letter": _row(letter, club_id, marks),
+            "history": [_action(entry) for entry in (mark.history if mark else ())],
+            "key": None if letter.key is None else _text(letter.key.decode(errors="backslashreplace")),
+            "headers": [
+                {"name": _text(name), "value": _text(value.decode(errors="backslashreplace"))}
+                for name, value in letter.headers[:MAX_HEADERS]
+            ],
+            "payload": None if text is None else text[:MAX_PAYLOAD],
+            "payload_error": None if payload.error is None else _text(payload.error),
+            "payload_base64": None if payload.base64 is None else payload.base64[:MAX_PAYLOAD],
+            "payload_truncated": len(text or payload.base64 or "") > MAX_PAYLOAD,
+        }
+
+    def replay(self, position: str, content: str | None, clubs: Clubs, principal: str, audit: Audit) -> ReplayedBody:
+        """Produce a letter to its source topic, once.
+
+        Raises Problem (400 for content, 404, 409 if it was replayed or discarded before, or if no function consumes
+        its source topic) or Retry.
+        """
+        check_empty(content)
+        letter, club_id = self._letter(position, clubs)
+        self._operated(
+            Action.DEAD_LETTER_REPLAYED, club_id, lambda: self.store.replay(letter, operator=principal), audit
+        )
+        return {"position": letter.position, "status": "replayed", "topic": letter.topic}
+
+    def discard(self, position: str, content: str | None, clubs: Clubs, principal: str, audit: Audit) -> DiscardedBody:
+        """Mark a letter as discarded. Raises Problem (400 without a reason, 404, 409 as for a replay) or Retry."""
+        reason = _reason(read_fields(content))
+        letter, club_id = self._letter(position, clubs)
+        self._operated(
+            Action.DEAD_LETTER_DISCARDED,
+            club_id,
+            lambda: self.store.discard(letter, reason, operator=principal),
+            audit,
+            reason,
+        )
+        return {"position": letter.position, "status": "discarded", "reason": reason}
+
+    def _letter(self, position: str, clubs: Clubs) -> tuple[DeadLetter, int | None]:
+        """Return a letter of the caller's clubs, and its club. Raises Problem with status 404, or Retry."""
+        letter = self.store.find(unquote(position))
+        if letter is not None:
+            club_id = club_of(letter, self.codec)
+            # A letter of another club and an unknown letter have the same response.
+            if clubs.every or club_id in clubs:  # guard: tenancy.dead_letter
+                return letter, club_id
+        raise Problem(404, "The dead letter is unknown.")
+
+    def _operated(
+        self, action: Action, club_id: int | None, operate: Callable[[], Done], audit: Audit, reason: str = ""
+    ) -> None:
+        done = operate()
+        result = Result.OK if done.ok else Result.FAILED
+        detail = done.message if not reason else f"{done.message}: {reason}"
+        audit(action, subject=done.letter.position, clubs=[club_id], result=result, detail=detail)
+        if not done.ok:
+            raise Problem(409, f"The dead letter is not changed: {_text(done.message)}.")
+
+
+_limit = parse.whole_number(1, MAX_LIMIT)
+
+
+def status(text: str) -> str:
+    if text not in STATUSES:
+        raise ValueError(text)
+    return text
+
+
+status.__doc__ = f"one of {', '.join(STATUSES)}"
+
+
+def _position(cursor: str, query: object, read: Reader) -> int:
+    try:
+        match decode_cursor(cursor, query):
+            case [int() as before] if 0 <= before < 2**63:
+                return before
+    except ValueError:
+        pass
+    raise cursor_problem(read)
+
+
+def _status(letter: DeadLetter, marks: Mapping[str, Mark]) -> str:
+    mark = marks.get(letter.position)
+    return mark.kind.value if mark else OPEN
+
+
+def _row(letter: DeadLetter, club_id: int | None, marks: Mapping[str, Mark]) -> DeadLetterRow:
+    return {
+        "position": letter.position,
+        "at": parse.rfc3339(datetime.fromisoformat(letter.dead_at).astimezone(UTC)),
+        "club_id": club_id,
+        "topic": _text(letter.topic),
+        "partition": _text(letter.partition),
+        "offset": _text(letter.offset),
+        "reason": _text(letter.reason),
+        "error": _text(letter.error),
+        "function": _text(letter.function),
+        "replayed_from": _text(letter.replayed),
+        "size": len(letter.value or b""),
+        "status": _status(letter, marks),
+    }
+
+
+def _action(entry: Mapping[str, str]) -> DeadLetterAction:
+    detail = entry.get("why", entry.get("to", ""))
+    return {
+        "status": _text(entry.get("status", "")),
+        "at": _text(entry.get("at", "")),
+        "by": _text(entry.get("by", "")),
+        "detail": _text(detail),
+    }
+
+
+def _reason(fields: Any) -> str:
+    """Return the reason in a body. Raises Problem with status 400."""
+    problem = f"must be a text of 1 to {MAX_REASON} characters"
+    reason = fields.get("reason") if isinstance(fields, dict) else None
+    if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON or fields.keys() != {"reason"}:
+        raise Problem(400, f"reason: {problem}", errors=[FieldError("reason", problem)])
+    return visible(reason.strip())
+
+
+def _text(text: str) -> str:
+    return visible(text[:MAX_TEXT])

@@ -1,0 +1,333 @@
+"""GET /v1/keys: the API keys of the caller's clubs (tenants), the latest first. POST /v1/keys: create one.
+POST /v1/keys/{key_id}/rotate and POST /v1/keys/{key_id}/revoke: replace or end one.
+
+A caller sees the keys whose clubs it may see, all of them. It creates and rotates keys within its own authority: no
+other club or scope, no higher limit and no later end than its own key has. Otherwise a key with the scope `admin` could
+give itself every other scope.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, NotRequired, TypedDict
+
+from masscomm.clock import Clock
+from masscomm.domain.key_limits import LIMITS
+from masscomm.http import parameters as parse
+from masscomm.http.body import check_empty, read_fields
+from masscomm.http.cursor import cursor_problem, decode_cursor, encode_cursor
+from masscomm.http.parameters import Reader, rfc3339
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.rate_limits import maximum_of
+from masscomm.http.rest import Request
+from masscomm.http.scopes import DEFAULT_SCOPES, Scope
+from masscomm.http.tenant import Clubs
+from masscomm.operations import keys as management
+from masscomm.operations.keys import EVERY_CLUB, KeyHasEnded, NewKey, key_clubs
+from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TEST, ApiKey, KeyStore
+from masscomm.stores.audit_log import Audit
+
+DEFAULT_LIMIT, MAX_LIMIT = 50, 200
+DEFAULT_HOURS, MAX_HOURS = 24, 720
+PARAMETERS = ("limit", "cursor")
+
+MAX_NAME, MAX_CLUBS, MAX_NUMBER = 100, 1_000, 1_000_000_000
+
+
+class KeyRow(TypedDict):
+    """An API key without its secret text."""
+
+    id: str
+    name: str
+    clubs: list[int] | None
+    """null: every club."""
+    scopes: list[str]
+    mode: str
+    """live, or test: the key sends to simulator recipients only."""
+    created_at: str
+    expires_at: str | None
+    """null: without an end."""
+    last_used_at: str | None
+    """At most a minute late."""
+    requests_a_minute: int | None
+    recipients_a_day: int | None
+
+
+class KeysBody(TypedDict):
+    """API keys, the latest first."""
+
+    rows: list[KeyRow]
+    truncated: bool
+    """Whether there are more keys."""
+    next_cursor: str | None
+
+
+class CreateKeyRequest(TypedDict):
+    """The body of a request to create an API key."""
+
+    name: str
+    """For people: the system that uses the key. 1 to 100 characters."""
+    clubs: list[int] | None
+    """The clubs of the key; null: every club."""
+    scopes: NotRequired[list[Scope]]
+    """Without any, read."""
+    mode: NotRequired[Literal["live", "test"]]
+    expires_at: NotRequired[str | None]
+    """The end of the key, in RFC 3339 with an offset."""
+    requests_a_minute: NotRequired[int | None]
+    recipients_a_day: NotRequired[int | None]
+
+
+class NewKeyBody(TypedDict):
+    """A new API key. Its text is in no later response."""
+
+    key: str
+    """The secret text of the key, shown only now."""
+    sha256: str
+    """The digest of the text, which is the value of the key in API Gateway's usage plan."""
+    properties: KeyRow
+
+
+class RotateKeyRequest(TypedDict):
+    """The body of a request to rotate an API key."""
+
+    hours: NotRequired[int]
+    """The previous key is valid for this time: 0 to 720, by default 24."""
+
+
+class RevokedKeyBody(TypedDict):
+    """A revoked API key."""
+
+    id: str
+    status: Literal["revoked"]
+    expires_at: str
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The authority of a request."""
+
+    clubs: Clubs
+    scopes: frozenset[Scope]
+    # Limit → its maximum; limits without a maximum are missing.
+    limits: Mapping[str, int]
+    principal: str
+
+    @classmethod
+    def of(cls, request: Request) -> "Caller":
+        maxima = {kind.setting: maximum_of(request.authorizer, kind) for kind in LIMITS}
+        limits = {name: maximum for name, maximum in maxima.items() if maximum is not None}
+        return cls(request.clubs, request.scopes, limits, request.principal)
+
+    def sees(self, key: ApiKey) -> bool:
+        clubs = key_clubs(key)
+        return self.clubs.every or (bool(clubs.ids) and clubs.ids <= self.clubs.ids)
+
+
+@dataclass(frozen=True)
+class KeysRoute:
+    keys: KeyStore
+    clock: Clock
+
+    def answer(self, parameters: Mapping[str, list[str]], caller: Caller) -> KeysBody:
+        """Return a page of keys. Raises Problem with status 400, or Retry."""
+        read = Reader(parameters, PARAMETERS)
+        limit = read.single("limit", _limit) or DEFAULT_LIMIT
+        cursor = read.single("cursor", str)
+        if read.errors:
+            raise read.problem()
+        before = None if cursor is None else _position(cursor, read)
+        found = sorted(
+            (key for key in self.keys.all() if caller.sees(key) and (before is None or _order(key) < before)),
+            key=_order,
+            reverse=True,
+        )
+        shown = found[:limit]
+        more = len(found) > limit
+        return {
+            "rows": [_row(key) for key in shown],
+            "truncated": more,
+            "next_cursor": encode_cursor("keys", *_order(shown[-1])) if more else None,
+        }
+
+    def create(self, content: str | None, caller: Caller, audit: Audit) -> NewKeyBody:
+        """Store a new key. Raises Problem (400 with each wrong field, 403 beyond the caller's authority) or Retry."""
+        made = _parsed(read_fields(content), self._now_s())
+        self._check_authority(made, caller)
+        return _new(management.create(self.keys, made, audit))
+
+    def rotate(self, key_id: str, content: str | None, caller: Caller, audit: Audit) -> NewKeyBody:
+        """Store a new key in place of another one. Raises Problem (400, 403, 404, 409 for an ended key) or Retry."""
+        hours = _hours(read_fields(content))
+        previous = self._by_id(key_id, caller)
+        self._check_authority(previous, caller)
+        try:
+            return _new(management.rotate(self.keys, previous, now_s=self._now_s(), hours=hours, audit=audit))
+        except KeyHasEnded as error:
+            raise Problem(409, "The key has ended.") from error
+
+    def revoke(self, key_id: str, content: str | None, caller: Caller, audit: Audit) -> RevokedKeyBody:
+        """End a key. A repeated request has the same response. Raises Problem (400, 404) or Retry."""
+        check_empty(content)
+        key = self._by_id(key_id, caller)
+        now_s = self._now_s()
+        end = key.expires_at
+        if end is None or end > now_s:
+            end = management.revoke(self.keys, key, now_s=now_s, audit=audit)
+        return {"id": key.key_id, "status": "revoked", "expires_at": _time(end)}
+
+    def _by_id(self, key_id: str, caller: Caller) -> ApiKey:
+        # A key of other clubs and an unknown key have the same response.
+        for key in self.keys.all():
+            if key.key_id == key_id and caller.sees(key):  # guard: tenancy.api_keys
+                return key
+        raise Problem(404, "The key is unknown.")
+
+    def _check_authority(self, key: ApiKey, caller: Caller) -> None:
+        """Check that a key has no more authority than the caller. Raises Problem with status 403."""
+        errors = list(_beyond(key, caller, self._end_of(caller)))
+        if errors:  # guard: api_keys.authority_of_the_caller
+            raise Problem(403, "The key would have more authority than these credentials.", errors=errors)
+
+    def _end_of(self, caller: Caller) -> int | None:
+        """Return the end of the caller's own key; None if it has none, or if the caller uses no key of the table."""
+        own = (key.expires_at for key in self.keys.all() if key.key_id == caller.principal)
+        return next(own, None)
+
+    def _now_s(self) -> int:
+        return self.clock.now_ms() // 1000
+
+
+_limit = parse.whole_number(1, MAX_LIMIT)
+
+
+def _beyond(key: ApiKey, caller: Caller, end: int | None) -> Iterable[FieldError]:
+    """Yield the properties of a key that exceed the caller's."""
+    if not caller.sees(key):
+        yield FieldError("clubs", "must be clubs of these credentials")
+    if missing := set(key.scopes.split()) - caller.scopes:
+        yield FieldError("scopes", f"{', '.join(sorted(missing))}: these credentials do not have it")
+    for name, maximum in caller.limits.items():
+        value = getattr(key, name)
+        if value is None or value > maximum:
+            yield FieldError(name, f"must be at most {maximum}, as for these credentials")
+    if end is not None and (key.expires_at is None or key.expires_at > end):
+        yield FieldError("expires_at", f"must be at most {_time(end)}, the end of these credentials")
+
+
+def _parsed(fields: Any, now_s: int) -> ApiKey:
+    """Return the key in a body, without a digest. Raises Problem with status 400 and each wrong field."""
+    if not isinstance(fields, dict):
+        raise Problem(400, "The body is no JSON object.", errors=[FieldError("", "must be a JSON object")])
+    allowed = (*CreateKeyRequest.__required_keys__, *CreateKeyRequest.__optional_keys__)
+    errors = [FieldError(name[:100], "is not a field") for name in fields if name not in allowed]
+
+    def refuse(name: str, message: str) -> None:
+        errors.append(FieldError(name, message))
+
+    name = fields.get("name")
+    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME or not name.isprintable():
+        refuse("name", f"must be a text of 1 to {MAX_NAME} printable characters")
+        name = ""
+    clubs = EVERY_CLUB
+    if "clubs" not in fields:
+        refuse("clubs", "is missing: a list of ids, or null for every club")
+    elif (ids := fields["clubs"]) is not None:
+        if _is_club_list(ids):
+            clubs = ",".join(str(each) for each in sorted(set(ids)))
+        else:
+            refuse("clubs", f"must be null or a list of 1 to {MAX_CLUBS} ids, each above 0")
+    scopes = fields.get("scopes", [])
+    if not isinstance(scopes, list) or not all(isinstance(each, str) and each in set(Scope) for each in scopes):
+        refuse("scopes", f"must be a list of {', '.join(Scope)}")
+        scopes = []
+    mode = fields.get("mode", LIVE)
+    if mode not in (LIVE, TEST):
+        refuse("mode", f"must be {LIVE} or {TEST}")
+    expires_at = None
+    if fields.get("expires_at") is not None:
+        try:
+            expires_at = int(parse.time(fields["expires_at"]).timestamp())
+        except (TypeError, ValueError):
+            refuse("expires_at", f"must be {parse.time.__doc__}")
+        else:
+            if expires_at <= now_s:
+                refuse("expires_at", "must lie ahead")
+    for setting in LIMIT_SETTINGS:
+        value = fields.get(setting)
+        if value is not None and not _is_number(value, 1, MAX_NUMBER):
+            refuse(setting, f"must be a whole number from 1 to {MAX_NUMBER}")
+    if errors:
+        names = ", ".join(dict.fromkeys(error.field for error in errors))
+        raise Problem(400, f"These fields cannot be used: {names}.", errors=errors)
+    return ApiKey(
+        digest="",
+        name=name,
+        clubs=clubs,
+        scopes=" ".join(sorted(set(scopes) or DEFAULT_SCOPES)),
+        created_at=now_s,
+        expires_at=expires_at,
+        mode=mode,
+        requests_a_minute=fields.get("requests_a_minute"),
+        recipients_a_day=fields.get("recipients_a_day"),
+    )
+
+
+def _hours(fields: Any) -> int:
+    """Return the hours in a body. Raises Problem with status 400."""
+    problem = f"must be a whole number from 0 to {MAX_HOURS}"
+    if not isinstance(fields, dict) or fields.keys() - {"hours"}:
+        raise Problem(400, "The only field is hours.", errors=[FieldError("hours", problem)])
+    hours = fields.get("hours", DEFAULT_HOURS)
+    if not _is_number(hours, 0, MAX_HOURS):
+        raise Problem(400, f"hours: {problem}", errors=[FieldError("hours", problem)])
+    return int(hours)
+
+
+def _is_club_list(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and 1 <= len(value) <= MAX_CLUBS
+        and all(_is_number(each, 1, 2**63 - 1) for each in value)
+    )
+
+
+def _is_number(value: Any, lowest: int, highest: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
+
+
+def _order(key: ApiKey) -> tuple[int, str]:
+    return key.created_at, key.key_id
+
+
+def _position(cursor: str, read: Reader) -> tuple[int, str]:
+    try:
+        match decode_cursor(cursor, "keys"):
+            case [int() as created_at, str() as key_id]:
+                return created_at, key_id
+    except ValueError:
+        pass
+    raise cursor_problem(read)
+
+
+def _new(new: NewKey) -> NewKeyBody:
+    return {"key": new.text, "sha256": new.key.digest, "properties": _row(new.key)}
+
+
+def _row(key: ApiKey) -> KeyRow:
+    return {
+        "id": key.key_id,
+        "name": key.name,
+        "clubs": None if key.clubs == EVERY_CLUB else sorted(key_clubs(key).ids),
+        "scopes": key.scopes.split(),
+        "mode": key.mode,
+        "created_at": _time(key.created_at),
+        "expires_at": None if key.expires_at is None else _time(key.expires_at),
+        "last_used_at": None if key.last_used_at is None else _time(key.last_used_at),
+        "requests_a_minute": key.requests_a_minute,
+        "recipients_a_day": key.recipients_a_day,
+    }
+
+
+def _time(at_s: int) -> str:
+    return rfc3339(datetime.fromtimestamp(at_s, UTC))

@@ -1,0 +1,140 @@
+"""GET /v1/suppressions: the addresses to which a club (tenant) sends no e-mail, the latest first.
+DELETE /v1/suppressions/{suppression}: remove one.
+
+club_id      suppressions of these clubs only; may be repeated
+address_id   suppressions of the address with this SHA-256 only (masscomm.domain.ids.address_id)
+limit        the maximum number of rows, by default 50
+cursor       next_cursor of the previous page
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from masscomm.directory.suppression_list import Position, StoredSuppression, SuppressionList
+from masscomm.domain.audit import Action
+from masscomm.http import parameters as parse
+from masscomm.http.cursor import cursor_problem, decode_cursor, encode_cursor
+from masscomm.http.parameters import Reader, time_of_ms
+from masscomm.http.problem import Problem
+from masscomm.http.requested_clubs import seen
+from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.stores.audit_log import Audit
+
+DEFAULT_LIMIT, MAX_LIMIT = 50, 200
+PARAMETERS = ("club_id", "address_id", "limit", "cursor")
+
+_ID = re.compile(r"(?:(?P<club>[0-9]{1,19})-)?(?P<hash>[0-9a-f]{64})", re.ASCII)
+# The largest values of a position that OpenSearch accepts.
+_MAX = 2**63 - 1
+
+
+class SuppressionRow(TypedDict):
+    """An address to which a club sends no e-mail."""
+
+    id: str
+    club_id: int | None
+    """null: every club; earlier versions wrote such suppressions."""
+    address_id: str
+    """The SHA-256 of the address in small letters, in hex. The address itself is not stored."""
+    reason: str
+    at: str
+    expires_at: str | None
+    """null: without an end."""
+
+
+class SuppressionsBody(TypedDict):
+    """Suppressions, the latest first."""
+
+    rows: list[SuppressionRow]
+    truncated: bool
+    """Whether there are more suppressions."""
+    next_cursor: str | None
+
+
+class RemovedSuppressionBody(TypedDict):
+    """The removal of a suppression."""
+
+    id: str
+    status: Literal["removed"]
+    remains_for_every_club: bool
+    """Whether an earlier version suppressed the address for every club, so that it stays suppressed."""
+
+
+@dataclass(frozen=True)
+class SuppressionsRoute:
+    suppressions: SuppressionList
+
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> SuppressionsBody:
+        """Return the page of a query. Raises Problem (400 with each wrong parameter, 403) or Retry."""
+        read = Reader(parameters, PARAMETERS)
+        asked = read.several("club_id", parse_club_id)
+        address_id = read.single("address_id", sha256)
+        limit = read.single("limit", _limit)
+        cursor = read.single("cursor", str)
+        if read.errors:
+            raise read.problem()
+        chosen = seen(asked, clubs)  # guard: tenancy.suppressions
+        query = (chosen, address_id)
+        page = self.suppressions.page(
+            clubs=chosen,
+            address_id=address_id,
+            limit=limit or DEFAULT_LIMIT,
+            after=None if cursor is None else _position(cursor, query, read),
+        )
+        return {
+            "rows": [_row(row) for row in page.rows],
+            "truncated": page.next is not None,
+            "next_cursor": None if page.next is None else encode_cursor(query, *page.next),
+        }
+
+    def remove(self, id_: str, clubs: Clubs, audit: Audit) -> RemovedSuppressionBody:
+        """Remove a suppression of the caller's clubs. Raises Problem with status 404, or Retry."""
+        found = _ID.fullmatch(id_)
+        club_id = None if found is None or found["club"] is None else int(found["club"])
+        # A suppression for every club is open to a caller who may see every club.
+        # guard: tenancy.removed_suppression
+        if found is None or not (clubs.every if club_id is None else club_id in clubs):
+            raise _not_found()
+        removed = self.suppressions.remove([id_])
+        if not removed:
+            raise _not_found()
+        audit(Action.SUPPRESSION_REMOVED, subject=found["hash"], clubs=[club_id], detail=f"{removed} removed")
+        remains = club_id is not None and bool(self.suppressions.existing([found["hash"]]))
+        return {"id": id_, "status": "removed", "remains_for_every_club": remains}
+
+
+def sha256(text: str) -> str:
+    """a SHA-256 in hex: 64 digits"""
+    if not re.fullmatch(r"[0-9a-f]{64}", text, re.ASCII):
+        raise ValueError(text)
+    return text
+
+
+_limit = parse.whole_number(1, MAX_LIMIT)
+
+
+def _position(cursor: str, query: object, read: Reader) -> Position:
+    try:
+        match decode_cursor(cursor, query):
+            case [int() as at_ms, int() as number] if 0 <= at_ms <= _MAX and 0 <= number <= _MAX:
+                return at_ms, number
+    except ValueError:
+        pass
+    raise cursor_problem(read)
+
+
+def _row(found: StoredSuppression) -> SuppressionRow:
+    return {
+        "id": found.id,
+        "club_id": found.club_id,
+        "address_id": found.address_id,
+        "reason": found.reason,
+        "at": time_of_ms(found.at_ms),
+        "expires_at": None if found.expires_at_ms is None else time_of_ms(found.expires_at_ms),
+    }
+
+
+def _not_found() -> Problem:
+    return Problem(404, "The suppression is unknown.")

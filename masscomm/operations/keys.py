@@ -1,0 +1,81 @@
+"""Creates, rotates and revokes API keys. Each action is in the audit log of the key's clubs (tenants)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from masscomm.domain.audit import Action
+from masscomm.http.tenant import Clubs, clubs_of
+from masscomm.stores.api_keys import ApiKey, KeyStore, digest_of, new_key
+from masscomm.stores.audit_log import Audit
+
+EVERY_CLUB = "*"
+HOUR_S = 3_600
+
+
+class KeyHasEnded(Exception):
+    """The key is expired or revoked, so that it cannot be rotated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewKey:
+    """A key with its secret text, which is known only now."""
+
+    text: str
+    key: ApiKey
+
+
+def is_readable(clubs: str) -> bool:
+    """Return whether the functions can read the clubs (tenants) of a key."""
+    return clubs == EVERY_CLUB or clubs_of({"club_ids": clubs}) != Clubs()
+
+
+def key_clubs(key: ApiKey) -> Clubs:
+    return clubs_of({"all_clubs": "true"} if key.clubs == EVERY_CLUB else {"club_ids": key.clubs})
+
+
+def create(keys: KeyStore, made: ApiKey, audit: Audit) -> NewKey:
+    """Store a key with a new secret text."""
+    new = _stored(keys, made)
+    _record(audit, Action.KEY_CREATED, new.key)
+    return new
+
+
+def rotate(keys: KeyStore, previous: ApiKey, *, now_s: int, hours: int, audit: Audit) -> NewKey:
+    """Create a key with the name, clubs, scopes, limits and end of the previous one, which ends after some hours.
+
+    Raises:
+        KeyHasEnded: The previous key has ended.
+    """
+    if not previous.is_valid(now_s):
+        raise KeyHasEnded(previous.key_id)
+    new = _stored(keys, replace(previous, created_at=now_s, last_used_at=None))
+    _record(audit, Action.KEY_ROTATED, new.key, detail=f"in place of {previous.key_id}")
+    keys.end(previous.digest, _earlier(now_s + hours * HOUR_S, previous.expires_at))
+    return new
+
+
+def revoke(keys: KeyStore, key: ApiKey, *, now_s: int, audit: Audit) -> int:
+    """End a key now, and return its end. API Gateway may accept it for another minute, because it caches the
+    authorizer's answer.
+    """
+    end = _earlier(now_s, key.expires_at)
+    keys.end(key.digest, end)
+    _record(audit, Action.KEY_REVOKED, key)
+    return end
+
+
+def _stored(keys: KeyStore, made: ApiKey) -> NewKey:
+    text = new_key(made.mode)
+    stored = replace(made, digest=digest_of(text))
+    keys.put(stored)
+    return NewKey(text=text, key=stored)
+
+
+def _earlier(at_s: int, expires_at: int | None) -> int:
+    return at_s if expires_at is None else min(at_s, expires_at)
+
+
+def _record(audit: Audit, action: Action, key: ApiKey, *, detail: str = "") -> None:
+    clubs: Sequence[int | None] = [None] if key.clubs == EVERY_CLUB else sorted(key_clubs(key).ids)
+    about = f"{key.name}: {key.scopes}" + (f", {detail}" if detail else "")
+    audit(action, subject=key.key_id, clubs=clubs, detail=about)

@@ -1,0 +1,51 @@
+"""The list of suppressions in OpenSearch keeps the contract."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from devstack.config import StackConfig
+from devstack.provision import create_indices
+from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.directory.suppression_list import OpenSearchSuppressionList, StoredSuppression, SuppressionList
+from masscomm.domain.suppressions import INDEX
+from tests.support.contracts.suppression_list import Made, SuppressionListContract
+from tests.support.servers.opensearch_client import TestClient
+
+
+class TestOpenSearchSuppressionList(SuppressionListContract):
+    @pytest.fixture
+    def made(self, opensearch: StackConfig) -> Iterator[Made]:
+        create_indices(opensearch.opensearch_url, "g1")
+        client = TestClient(opensearch.opensearch_url)
+        everything: dict[str, Any] = {"query": {"match_all": {}}}
+        client.indices.refresh(index=INDEX)
+        client.delete_by_query(index=INDEX, body=everything, params={"refresh": True, "conflicts": "proceed"})
+
+        def written(rows: Sequence[StoredSuppression]) -> SuppressionList:
+            # OpenSearch keeps the version of a deleted document for a minute, and refuses an older one.
+            version = time.time_ns()
+            documents = [
+                VersionedDocument(index=INDEX, id=row.id, version=version, source=_source(row)) for row in rows
+            ]
+            assert write(client, documents) == [None] * len(rows)
+            client.indices.refresh(index=INDEX)
+            return OpenSearchSuppressionList(client)
+
+        yield written
+        client.delete_by_query(index=INDEX, body=everything, params={"refresh": True})
+        client.close()
+
+
+def _source(row: StoredSuppression) -> dict[str, object]:
+    if row.club_id is None:
+        return {"reason": row.reason, "at": row.at_ms}
+    return {
+        "club_id": row.club_id,
+        "address_id": row.address_id,
+        "reason": row.reason,
+        "at": row.at_ms,
+        "expires_at": row.expires_at_ms,
+    }

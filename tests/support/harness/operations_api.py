@@ -1,0 +1,90 @@
+"""The operations_handler function in memory, with the records of the OpenAPI document's examples."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from functions.operations_handler import handler as operations_handler
+from functions.operations_handler.routes.dead_letters import DeadLettersRoute
+from functions.operations_handler.routes.health import HealthRoute
+from functions.operations_handler.routes.keys import KeysRoute
+from functions.operations_handler.routes.suppressions import SuppressionsRoute
+from masscomm.clock import Clock
+from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
+from masscomm.domain.ids import address_id
+from masscomm.kafka import topics
+from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
+from masscomm.operations.dead_letter_store import InMemoryDeadLetters
+from masscomm.operations.dead_letters import DeadLetter
+from masscomm.operations.health import InMemoryHealth, Lag
+from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys
+from masscomm.stores.audit_log import AuditLog
+from tests.support.harness.chain import NOW, send
+
+KEY_ID = "7d793037a0760186"
+ADDRESS_ID = address_id("ada@example.org")
+
+
+def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog, club_id: int = 1) -> None:
+    """Build the function in memory. The suppression and the key belong to one club."""
+    suppression = StoredSuppression(
+        id=f"{club_id}-{ADDRESS_ID}",
+        club_id=club_id,
+        address_id=ADDRESS_ID,
+        reason="bounced_permanent",
+        at_ms=clock.now_ms(),
+        expires_at_ms=clock.now_ms() + 86_400_000,
+    )
+    keys = InMemoryApiKeys()
+    keys.put(key(clubs=str(club_id), created_at=clock.now_ms() // 1000))
+    codec = Codec(registry())
+    letters = [letter(codec, club_id=club_id, at_ms=clock.now_ms())]
+    dead_letters = InMemoryDeadLetters(letters, allowed=frozenset({topics.SEND_API}))
+    health = InMemoryHealth([Lag(function="builder", topic=topics.BUILD, records=3)])
+    cases = operations_handler.UseCases(
+        health=HealthRoute(health, dead_letters, clock),
+        dead_letters=DeadLettersRoute(dead_letters, codec),
+        suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
+        keys=KeysRoute(keys, clock),
+        audit=operations_handler.audits(audit_log, clock),
+    )
+    monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
+
+
+def registry() -> InMemorySchemaRegistry:
+    found = InMemorySchemaRegistry()
+    found.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+    found.register(f"{topics.SEND_API}-value", own_schema("SendRequested"))
+    return found
+
+
+def letter(codec: Codec, *, club_id: int = 1, offset: int = 17, at_ms: int = NOW, **properties: Any) -> DeadLetter:
+    """Return the dead letter of a send of one club."""
+    record = replace(send([42]), club_id=club_id)
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+    fields: dict[str, Any] = {
+        "position": f"0@{offset}",
+        "dead_at": moment,
+        "topic": topics.SEND_API,
+        "partition": "2",
+        "offset": "4711",
+        "timestamp": moment,
+        "reason": "invalid",
+        "error": "unknown category",
+        "function": "preference_checker",
+        "replayed": "",
+        "key": b"k",
+        "value": codec.encode(topics.SEND_API, "SendRequested", record.to_avro()),
+        "headers": (("masscomm.reason", b"invalid"),),
+    }
+    return DeadLetter(**fields | properties)
+
+
+def key(
+    *, key_id: str = KEY_ID, clubs: str = "1", scopes: str = "admin", created_at: int = 0, expires_at: int | None = None
+) -> ApiKey:
+    """Return a key whose id is `key_id`, of 16 characters."""
+    digest = key_id + "0" * 48
+    return ApiKey(digest=digest, name="shop", clubs=clubs, scopes=scopes, created_at=created_at, expires_at=expires_at)

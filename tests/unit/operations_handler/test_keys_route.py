@@ -1,0 +1,184 @@
+"""API keys over HTTP: a caller manages the keys of its clubs, and creates none with more authority than its own."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from functions.operations_handler import handler as operations_handler
+from functions.operations_handler.routes.keys import Caller, KeysRoute
+from masscomm.clock import FixedClock
+from masscomm.http.problem import Problem
+from masscomm.http.scopes import ALL_SCOPES, Scope
+from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys, digest_of
+from masscomm.stores.audit_log import Audit, InMemoryAuditLog
+from tests.support.harness.operations_api import KEY_ID, key
+
+CLOCK = FixedClock(1_795_262_400_000)  # 2026-11-21T12:00:00Z
+NOW_S = CLOCK.now_ms() // 1000
+OPERATOR = Caller(ALL_CLUBS, ALL_SCOPES, {}, "operator")
+SEVEN = Caller(Clubs(frozenset({7})), frozenset({Scope.ADMIN, Scope.READ}), {}, "k7")
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.keys, self.audit_log = InMemoryApiKeys(), InMemoryAuditLog()
+        self.route = KeysRoute(self.keys, CLOCK)
+
+    def audit(self, principal: str = "k7") -> Audit:
+        return operations_handler.audits(self.audit_log, CLOCK)(principal)
+
+    def create(self, caller: Caller = OPERATOR, **fields: Any) -> Any:
+        return self.route.create(json.dumps({"name": "shop", "clubs": [7]} | fields), caller, self.audit())
+
+    def refusal(self, caller: Caller = OPERATOR, **fields: Any) -> tuple[int, list[str]]:
+        with pytest.raises(Problem) as raised:
+            self.create(caller, **fields)
+        assert list(self.keys.all()) == []
+        assert self.audit_log.entries == []
+        return raised.value.status, [error.field for error in raised.value.errors]
+
+    def listed(self, caller: Caller, **parameters: str) -> Any:
+        return self.route.answer({name: [value] for name, value in parameters.items()}, caller)
+
+    def stored(self, **properties: Any) -> ApiKey:
+        self.keys.put(made := key(**properties))
+        return made
+
+
+@pytest.fixture
+def setting() -> Setting:
+    return Setting()
+
+
+def test_a_created_keys_text_is_in_one_response_only(setting: Setting) -> None:
+    body = setting.create(SEVEN, scopes=["read"], expires_at="2027-01-01T00:00:00Z", recipients_a_day=9)
+    (stored,) = setting.keys.all()
+    assert stored.digest == digest_of(body["key"]) == body["sha256"]
+    assert body["properties"] == setting.listed(SEVEN)["rows"][0]
+    assert body["key"] not in json.dumps(setting.listed(OPERATOR)) + repr(setting.audit_log.entries)
+    (entry,) = setting.audit_log.entries
+    assert (entry.action, entry.club_id, entry.principal, entry.subject) == ("key.created", 7, "k7", stored.key_id)
+
+
+def test_a_key_without_scopes_reads_only(setting: Setting) -> None:
+    assert setting.create()["properties"]["scopes"] == ["read"]
+
+
+@pytest.mark.guarantee("api_keys.no_more_authority_than_the_caller")
+@pytest.mark.kills(guard="api_keys.authority_of_the_caller")
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"scopes": ["send"]}, "scopes"),
+        ({"scopes": ["admin", "operate"]}, "scopes"),
+        ({"clubs": [8]}, "clubs"),
+        ({"clubs": [7, 8]}, "clubs"),
+        ({"clubs": None}, "clubs"),
+    ],
+)
+def test_a_key_beyond_the_callers_is_refused(setting: Setting, fields: dict[str, Any], field: str) -> None:
+    assert setting.refusal(SEVEN, **fields) == (403, [field])
+
+
+def test_a_key_has_no_higher_limit_and_no_later_end(setting: Setting) -> None:
+    setting.stored(key_id="c" * 16, clubs="7", expires_at=NOW_S + 3_600)
+    caller = replace(SEVEN, principal="c" * 16, limits={"recipients_a_day": 100})
+    for fields, refused in (
+        ({}, ["recipients_a_day", "expires_at"]),
+        ({"recipients_a_day": 101, "expires_at": "2026-11-21T13:00:00Z"}, ["recipients_a_day"]),
+        ({"recipients_a_day": 100, "expires_at": "2026-11-21T13:00:01Z"}, ["expires_at"]),
+    ):
+        with pytest.raises(Problem) as raised:
+            setting.create(caller, **fields)
+        assert (raised.value.status, [error.field for error in raised.value.errors]) == (403, refused)
+    assert setting.create(caller, recipients_a_day=100, expires_at="2026-11-21T13:00:00Z")
+
+
+@pytest.mark.guarantee("api_keys.other_tenants_keys_are_unknown")
+@pytest.mark.kills(guard="tenancy.api_keys")
+@pytest.mark.parametrize("clubs", ["8", "7,8", "*"])
+def test_a_key_of_another_club_is_unknown(setting: Setting, clubs: str) -> None:
+    setting.stored(clubs=clubs, scopes="read")
+    assert setting.listed(SEVEN)["rows"] == []
+    for change in (setting.route.rotate, setting.route.revoke):
+        with pytest.raises(Problem, match="unknown") as raised:
+            change(KEY_ID, None, SEVEN, setting.audit())
+        assert raised.value.status == 404
+    assert [each.expires_at for each in setting.keys.all()] == [None]
+    assert [row["id"] for row in setting.listed(OPERATOR)["rows"]] == [KEY_ID]
+
+
+def test_a_rotated_key_ends_after_the_hours(setting: Setting) -> None:
+    previous = setting.stored(clubs="7", scopes="read")
+    body = setting.route.rotate(KEY_ID, '{"hours": 2}', SEVEN, setting.audit())
+    ends = {each.key_id: each.expires_at for each in setting.keys.all()}
+    assert ends == {previous.key_id: NOW_S + 7_200, body["properties"]["id"]: None}
+    assert [entry.action for entry in setting.audit_log.entries] == ["key.rotated"]
+
+
+def test_a_key_with_more_scopes_is_not_rotated(setting: Setting) -> None:
+    """The response has the text of the new key."""
+    setting.stored(clubs="7", scopes="read send")
+    with pytest.raises(Problem) as raised:
+        setting.route.rotate(KEY_ID, None, SEVEN, setting.audit())
+    assert (raised.value.status, [error.field for error in raised.value.errors]) == (403, ["scopes"])
+    assert len(list(setting.keys.all())) == 1
+
+
+def test_a_revoked_key_is_not_rotated(setting: Setting) -> None:
+    setting.stored(clubs="7", scopes="read")
+    bodies = [setting.route.revoke(KEY_ID, None, SEVEN, setting.audit()) for _ in range(2)]
+    assert bodies == [{"id": KEY_ID, "status": "revoked", "expires_at": "2026-11-21T12:00:00Z"}] * 2
+    assert [entry.action for entry in setting.audit_log.entries] == ["key.revoked"]
+    with pytest.raises(Problem) as raised:
+        setting.route.rotate(KEY_ID, None, SEVEN, setting.audit())
+    assert raised.value.status == 409
+
+
+def test_pages_of_keys_continue_by_cursor(setting: Setting) -> None:
+    for number in range(5):
+        setting.stored(key_id=f"{number}" * 16, clubs="7", created_at=number // 2)
+    found, cursor = list[str](), None
+    for _ in range(3):
+        body = setting.listed(SEVEN, limit="2", **({} if cursor is None else {"cursor": cursor}))
+        found += [row["id"][0] for row in body["rows"]]
+        cursor = body["next_cursor"]
+    assert (found, cursor) == (["4", "3", "2", "1", "0"], None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "a\u202eb"}, "name"),
+        ({"name": "a" * 101}, "name"),
+        ({"clubs": []}, "clubs"),
+        ({"clubs": [0]}, "clubs"),
+        ({"clubs": [True]}, "clubs"),
+        ({"clubs": "7"}, "clubs"),
+        ({"scopes": ["root"]}, "scopes"),
+        ({"scopes": [["read"]]}, "scopes"),
+        ({"scopes": "read"}, "scopes"),
+        ({"mode": "other"}, "mode"),
+        ({"mode": ["live"]}, "mode"),
+        ({"expires_at": "tomorrow"}, "expires_at"),
+        ({"expires_at": 5}, "expires_at"),
+        ({"expires_at": "2026-11-21T12:00:00Z"}, "expires_at"),
+        ({"requests_a_minute": 0}, "requests_a_minute"),
+        ({"recipients_a_day": 1.5}, "recipients_a_day"),
+        ({"key": "mc_own"}, "key"),
+    ],
+)
+def test_each_wrong_field_of_a_key_is_named(setting: Setting, fields: dict[str, Any], field: str) -> None:
+    assert setting.refusal(**fields) == (400, [field])
+
+
+@pytest.mark.parametrize("content", ["[]", '{"hours": -1}', '{"hours": 721}', '{"hours": true}', '{"days": 1}', "{"])
+def test_wrong_hours_of_a_rotation_are_refused(setting: Setting, content: str) -> None:
+    setting.stored(clubs="7", scopes="read")
+    with pytest.raises(Problem) as raised:
+        setting.route.rotate(KEY_ID, content, SEVEN, setting.audit())
+    assert raised.value.status == 400
