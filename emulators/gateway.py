@@ -68,6 +68,12 @@ Report = Callable[[], dict[str, Any]]
 # A function that returns the authorizer context of a request with these headers, or None if the request is denied. If
 # it raises an error, the authorizer has failed.
 Authorize = Callable[[Mapping[str, str]], Mapping[str, str] | None]
+# Records a request: method, path of the route, status, and seconds.
+Observe = Callable[[str, str, int, float], None]
+# The method and the path of requests that match no route: the number of their values would be unlimited.
+NO_ROUTE = "other"
+# The status of a request whose caller closed the connection before the response.
+CLIENT_CLOSED = 499
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +135,9 @@ class MalformedResponseError(Exception):
     """The function returned no valid proxy response."""
 
 
+_ROUTE = web.RequestKey("route", Route)
+
+
 class Gateway:
     """Serves the routes, /-/ready, /-/status and /metrics for monitoring, and the API's description: the OpenAPI
     document at /openapi.json, and a page that shows it at /-/api.
@@ -139,6 +148,7 @@ class Gateway:
             attribute status_code is the HTTP status.
         ready: Returns the content of /-/ready; the status is 200 if its `ready` is true, else 503.
         status: Returns the content of /-/status.
+        observe: Is called after each request to the API.
         metrics: Returns the page /metrics and its content type; it is called in a separate thread.
         authorize: Returns the context of a request's credentials; it is called in a separate thread.
         timeout_s: The seconds that the gateway waits for a function. The invocation itself continues after that, as in
@@ -157,6 +167,7 @@ class Gateway:
         status: Report,
         authorize: Authorize,
         metrics: Callable[[], tuple[bytes, str]] | None = None,
+        observe: Observe = lambda *_: None,
         timeout_s: float = INTEGRATION_TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
         console: Path | None = None,
@@ -167,6 +178,7 @@ class Gateway:
         self._ready = ready
         self._status = status
         self._metrics = metrics
+        self._observe = observe
         self._authorize = authorize
         self._timeout_s = timeout_s
         self._max_in_flight = max_in_flight
@@ -195,7 +207,7 @@ class Gateway:
             application.router.add_get("/icon.svg", partial(self._serve_console, self._console / "icon.svg"))
             application.router.add_static("/assets", self._console / "assets")
             application.on_response_prepare.append(_add_console_headers)
-        application.router.add_route("*", "/{path:.*}", self._serve)
+        application.router.add_route("*", "/{path:.*}", self._serve_observed)
         self._runner = web.AppRunner(
             application, access_log=None, max_line_size=_READ_HEAD_BYTES, max_field_size=_READ_HEAD_BYTES
         )
@@ -237,6 +249,17 @@ class Gateway:
         # The page names the files of this build, so a browser must ask for it each time.
         return web.FileResponse(file, headers={"Cache-Control": "no-cache"})
 
+    async def _serve_observed(self, request: web.Request) -> web.Response:
+        began, status = time.perf_counter(), CLIENT_CLOSED
+        try:
+            response = await self._serve(request)
+            status = response.status
+            return response
+        finally:
+            route = request.get(_ROUTE)
+            method, path = (NO_ROUTE, NO_ROUTE) if route is None else (route.method, route.path)
+            self._observe(method, path, status, time.perf_counter() - began)
+
     async def _serve(self, request: web.Request) -> web.Response:
         if len(request.raw_path) + sum(len(value) for value in request.headers.values()) > MAX_HEAD_BYTES:
             return _refusal(431, "Request Header Fields Too Large", "RequestTooLongException")
@@ -244,6 +267,7 @@ class Gateway:
         for route in self._routes:
             parameters = route.match(request.method, path)
             if parameters is not None:
+                request[_ROUTE] = route
                 break
         else:
             return _refusal(403, "Missing Authentication Token", "MissingAuthenticationTokenException")

@@ -1,5 +1,5 @@
-"""Builds the page for Prometheus at /metrics: counts of the function host and of the event source mappings, and the
-functions' own metrics.
+"""Builds the page for Prometheus at /metrics: counts of the function host and of the event source mappings, the
+functions' own metrics, and the requests to the gateway.
 
 The functions' metrics are sums of the lines that masscomm/observability/metrics.py writes to their logs;
 docs/observability.md explains each metric. Several CloudWatch metrics (RecipientsSent, RecipientsFailed) are one family
@@ -7,19 +7,24 @@ with labels here.
 """
 
 import json
+import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client import Counter as PrometheusCounter
+from prometheus_client import Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from masscomm.observability import metric_names
-from masscomm.observability.metric_names import ALL, Kind
+from masscomm.observability.metric_names import ALL, Kind, Unit
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -37,8 +42,61 @@ _MAPPING_COUNTS = (
     "discarded",
 )
 
-# Maps (name of a metric, function) to the metric's value; for a distribution, to (number of values, their sum).
+# The upper bounds of histograms in seconds. API Gateway waits for 29 s, and the functions have time limits of up to
+# a minute.
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_BOUNDS = (*BUCKETS_S, math.inf)
+
+# (name of a metric, function)
 type _Key = tuple[str, str]
+
+
+@dataclass
+class Distribution:
+    """Values in seconds, by the first bound that is not lower."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * len(_BOUNDS))
+    total_s: float = 0.0
+
+    def add(self, value_s: float) -> None:
+        self.counts[bisect_left(_BOUNDS, value_s)] += 1
+        self.total_s += value_s
+
+    @property
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return the number of values up to each bound."""
+        bounds = ("+Inf" if bound == math.inf else str(float(bound)) for bound in _BOUNDS)
+        return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
+
+
+class GatewayMetrics(Collector):
+    """Counts the requests to the gateway's routes, and the time until their responses."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._requests = PrometheusCounter(
+            "masscomm_gateway_requests",
+            "Requests to the API by method, route and status.",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
+        self._duration = Histogram(
+            "masscomm_gateway_request_duration_seconds",
+            "Seconds from a request to its response.",
+            ("method", "route"),
+            buckets=BUCKETS_S,
+            registry=self._registry,
+        )
+
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method, route, str(status)).inc()
+        self._duration.labels(method, route).observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            # The time at which a series began is a series of its own, which doubles their number.
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
 
 
 @dataclass
@@ -50,7 +108,7 @@ class FunctionLines:
     folder: Path
     numbers: Counter[_Key] = field(default_factory=Counter)
     gauges: dict[_Key, float] = field(default_factory=dict)
-    values: dict[_Key, tuple[int, float]] = field(default_factory=dict)
+    values: dict[_Key, Distribution] = field(default_factory=dict)
     unreadable: int = 0
 
     def __post_init__(self) -> None:
@@ -77,14 +135,14 @@ class FunctionLines:
             return
         for name in emitted:
             if name in ALL and name in document:
-                self._add((name, function), ALL[name].kind, document[name])
+                self._add((name, function), ALL[name], document[name])
 
-    def _add(self, key: _Key, kind: Kind, value: Any) -> None:
-        if kind is Kind.DISTRIBUTION:
-            values = value if isinstance(value, list) else [value]
-            count, total = self.values.get(key, (0, 0.0))
-            self.values[key] = (count + len(values), total + sum(values))
-        elif kind is Kind.GAUGE:
+    def _add(self, key: _Key, metric: metric_names.Metric, value: Any) -> None:
+        if metric.kind is Kind.DISTRIBUTION:
+            distribution = self.values.setdefault(key, Distribution())
+            for each in value if isinstance(value, list) else [value]:
+                distribution.add(each / 1000 if metric.unit is Unit.MILLISECONDS else each)
+        elif metric.kind is Kind.GAUGE:
             self.gauges[key] = value
         else:
             self.numbers[key] += value
@@ -110,10 +168,14 @@ class _Stack(Collector):
         yield unreadable
 
 
-def exposition(lines: FunctionLines, status: Callable[[], Mapping[str, Any]]) -> bytes:
+def exposition(
+    lines: FunctionLines, status: Callable[[], Mapping[str, Any]], requests: GatewayMetrics | None = None
+) -> bytes:
     """Return the page in Prometheus's text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Stack(lines, status))
+    if requests is not None:
+        registry.register(requests)
     return generate_latest(registry)
 
 
@@ -128,9 +190,9 @@ def _of_functions(lines: FunctionLines) -> Iterator[Metric]:
     for key, number in [*lines.numbers.items(), *lines.gauges.items()]:
         made, labels = family(*key)
         made.add_metric(labels, number)
-    for key, (count, total) in lines.values.items():
+    for key, distribution in lines.values.items():
         made, labels = family(*key)
-        made.add_metric(labels, count_value=count, sum_value=total)
+        made.add_metric(labels, buckets=distribution.buckets, sum_value=distribution.total_s)
     yield from families.values()
 
 
@@ -138,7 +200,7 @@ def _family(metric: metric_names.Metric, labels: list[str]) -> Metric:
     made: Any = {
         Kind.COUNTER: CounterMetricFamily,
         Kind.GAUGE: GaugeMetricFamily,
-        Kind.DISTRIBUTION: SummaryMetricFamily,
+        Kind.DISTRIBUTION: HistogramMetricFamily,
     }[metric.kind]
     meaning = metric.meaning if not metric.labels else f"{metric.family} by {', '.join(metric.labels)}"
     family: Metric = made(_family_name(metric), meaning, labels=labels)
@@ -146,7 +208,8 @@ def _family(metric: metric_names.Metric, labels: list[str]) -> Metric:
 
 
 def _family_name(metric: metric_names.Metric) -> str:
-    unit = "" if metric.unit is metric_names.Unit.COUNT else f"_{metric.unit.lower()}"
+    # Prometheus has base units.
+    unit = "" if metric.unit is Unit.COUNT else "_seconds"
     words = re.sub(r"(?<!^)(?=[A-Z])", "_", metric.family or metric.name).lower()
     return f"masscomm_{words}{unit}"
 

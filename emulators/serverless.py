@@ -42,7 +42,7 @@ from emulators.gateway import Gateway
 from emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
 from emulators.lambda_host import FunctionHost
 from emulators.local import REGION
-from emulators.prometheus import CONTENT_TYPE, FunctionLines, exposition
+from emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
 from emulators.schedule import Schedule
 from emulators.sign_in import SignIn
 from masscomm.clock import SystemClock
@@ -110,12 +110,14 @@ class Serverless:
             port=config.runtime_api_port,
         )
         sign_in = None if config.sign_in is None else SignIn(address=config.sign_in, clock=SystemClock())
+        self._requests = GatewayMetrics()
         self.gateway = Gateway(
             [route for deployment in self.deployments for route in deployment.routes],
             invoke=self.host.invoke,
             ready=self.readiness,
             status=self.status,
             metrics=self.metrics,
+            observe=self._requests.observe,
             authorize=request_authorizer(config, sign_in),
             console=config.console,
             further=() if sign_in is None else sign_in.routes(),
@@ -191,7 +193,7 @@ class Serverless:
     def metrics(self) -> tuple[bytes, str]:
         """Return the page for Prometheus and its content type."""
         with self._scraping:
-            return exposition(self._lines, self.status), CONTENT_TYPE
+            return exposition(self._lines, self.status, self._requests), CONTENT_TYPE
 
     def status(self) -> dict[str, Any]:
         """Return all counts, by function and by event source mapping."""

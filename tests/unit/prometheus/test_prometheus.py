@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from emulators.gateway import Gateway
-from emulators.prometheus import CONTENT_TYPE, FunctionLines, exposition
+from emulators.gateway import Gateway, Route
+from emulators.prometheus import BUCKETS_S, CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
 from masscomm.domain.statuses import Status
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import ALL, BACKLOG, DURATION, RECIPIENTS, RECORDS_IN, Kind
@@ -53,8 +54,9 @@ def test_log_lines_add_up_from_the_start_of_the_host(tmp_path: Path) -> None:
     for _ in range(2):  # a scrape does not change the values of the next scrape
         found = _samples(lines)
         assert found["masscomm_records_in_total", "builder"] == 7
-        assert found["masscomm_invocation_duration_milliseconds_sum", "builder"] == 8
-        assert found["masscomm_invocation_duration_milliseconds_count", "builder"] == 3
+        assert found["masscomm_invocation_duration_seconds_sum", "builder"] == pytest.approx(0.008)
+        assert found["masscomm_invocation_duration_seconds_count", "builder"] == 3
+        assert found["masscomm_invocation_duration_seconds_bucket", "builder", "0.005"] == 3
         assert found["masscomm_recipients_total", "delivery-critical", "sent"] == 7
         assert found["masscomm_recipients_total", "builder", "failed"] == 1
         assert found["masscomm_waiting_backlog", "scheduler"] == 2
@@ -80,8 +82,10 @@ def test_every_metric_of_the_vocabulary_can_be_read(tmp_path: Path) -> None:
     _write(tmp_path / "all.log", _line(**dict.fromkeys(ALL, 1)))
     found = _samples(lines)
     of_ours = {name for name in found if "all" in name}
-    assert len(of_ours) == len(ALL) + sum(metric.kind is Kind.DISTRIBUTION for metric in ALL.values())
-    assert {found[name] for name in of_ours} == {1}
+    distributions = sum(metric.kind is Kind.DISTRIBUTION for metric in ALL.values())
+    # A histogram has a sum, a count and its buckets.
+    assert len(of_ours) == len(ALL) + distributions * (1 + len(BUCKETS_S) + 1)
+    assert {found[name] for name in of_ours if not name[0].endswith("_sum")} == {1}
 
 
 async def test_gateway_serves_prometheus_metrics(tmp_path: Path) -> None:
@@ -109,3 +113,61 @@ async def test_gateway_serves_prometheus_metrics(tmp_path: Path) -> None:
     finally:
         await gateway.close()
     assert "masscomm_function_invocations" in {family.name for family in families}
+
+
+def test_a_value_is_in_each_bucket_up_to_its_bound(tmp_path: Path) -> None:
+    lines = FunctionLines(tmp_path)
+    _write(tmp_path / "builder.log", _line(**{DURATION.name: [5, 5.1, 70_000]}))
+    found = _samples(lines)
+    name = "masscomm_invocation_duration_seconds_bucket"
+    assert [found[name, "builder", bound] for bound in ("0.005", "0.01", "60.0", "+Inf")] == [1, 2, 2, 3]
+
+
+async def test_requests_are_counted_by_route_and_status(tmp_path: Path) -> None:
+    """Paths and methods without a route share one label: their number would be unlimited."""
+    requests = GatewayMetrics()
+
+    @dataclass(frozen=True)
+    class Response:
+        payload: bytes = b'{"statusCode": 404}'
+        function_error: str | None = None
+
+    async def invoke(_name: str, _payload: bytes) -> Response:
+        return Response()
+
+    gateway = Gateway(
+        [Route(method="GET", path="/v1/sends/{send_id}", function="f")],
+        invoke=invoke,
+        ready=lambda: {"ready": True},
+        status=dict,
+        authorize=lambda _key: {},
+        observe=requests.observe,
+    )
+    await gateway.start(0)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{gateway.port}") as session:
+            for method, path, key in (
+                ("GET", "/v1/sends/a", "k"),
+                ("GET", "/v1/sends/b?x=1", "k"),
+                ("GET", "/v1/sends/b", ""),
+                ("GET", "/etc/passwd", "k"),
+                ("DELETE", "/v1/sends/a", "k"),
+            ):
+                async with session.request(method, path, headers={"x-api-key": key}):
+                    pass
+    finally:
+        await gateway.close()
+    page = exposition(FunctionLines(tmp_path), lambda: STATUS, requests).decode()
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if "gateway" in sample.name and not sample.name.endswith(("_sum", "_bucket"))
+    }
+    assert found == {
+        ("masscomm_gateway_requests_total", "GET", "/v1/sends/{send_id}", "404"): 2,
+        ("masscomm_gateway_requests_total", "GET", "/v1/sends/{send_id}", "401"): 1,
+        ("masscomm_gateway_requests_total", "other", "other", "403"): 2,
+        ("masscomm_gateway_request_duration_seconds_count", "GET", "/v1/sends/{send_id}"): 3,
+        ("masscomm_gateway_request_duration_seconds_count", "other", "other"): 2,
+    }
