@@ -394,17 +394,21 @@ def make_console(steps: Steps, npm: str) -> bool:
 
 
 def make_browser(steps: Steps) -> bool:
-    """Install Debian's Chromium for the browser tests, if there is no browser and this user may install packages.
-    Return whether it was installed.
+    """Install Debian's Chromium for the browser tests and its Prometheus for the test of the dashboard, if they are
+    missing and this user may install packages. Return whether a package was installed.
     """
-    if os.environ.get("CHROME_PATH") or shutil.which("chromium"):
+    has_browser = os.environ.get("CHROME_PATH") or shutil.which("chromium")
+    missing = ([] if has_browser else ["chromium"]) + ([] if shutil.which("prometheus") else ["prometheus"])
+    if not missing:
         return False
     if os.geteuid() != 0 or not shutil.which("apt-get"):
+        if has_browser:
+            return False  # Only a nightly test needs Prometheus; without it, that test fails.
         raise SetupError("Chromium is needed by the tests of the console: install it, or set CHROME_PATH.")
-    steps.report("browser: installing Debian's chromium")
+    steps.report(f"browser: installing Debian's {' and '.join(missing)}")
     steps.run("browser", ["apt-get", "update"], dict(os.environ))
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    steps.run("browser", ["apt-get", "install", "-y", "--no-install-recommends", "chromium"], environment)
+    steps.run("browser", ["apt-get", "install", "-y", "--no-install-recommends", *missing], environment)
     return True
 
 

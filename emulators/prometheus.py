@@ -29,9 +29,9 @@ from masscomm.observability.metric_names import ALL, Kind, Unit
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 # The fields of /-/status that are exported as counters, and those that are exported as gauges.
-_FUNCTION_COUNTS = ("invocations", "errors", "crashes", "cold_starts")
-_FUNCTION_GAUGES = ("in_flight", "queued")
-_MAPPING_COUNTS = (
+FUNCTION_COUNTS = ("invocations", "errors", "crashes", "cold_starts")
+FUNCTION_GAUGES = ("in_flight", "queued")
+MAPPING_COUNTS = (
     "records",
     "succeeded",
     "failures",
@@ -216,8 +216,8 @@ def _family_name(metric: metric_names.Metric) -> str:
 
 def _of_host(status: Mapping[str, Any]) -> Iterator[Metric]:
     for kind, names, what in (
-        ("functions", _FUNCTION_COUNTS, "function"),
-        ("mappings", _MAPPING_COUNTS, "mapping"),
+        ("functions", FUNCTION_COUNTS, "function"),
+        ("mappings", MAPPING_COUNTS, "mapping"),
     ):
         for name in names:
             counted = CounterMetricFamily(
@@ -227,7 +227,7 @@ def _of_host(status: Mapping[str, Any]) -> Iterator[Metric]:
                 if name in values:
                     counted.add_metric([each], values[name])
             yield counted
-    for name in _FUNCTION_GAUGES:
+    for name in FUNCTION_GAUGES:
         now = GaugeMetricFamily(f"masscomm_function_{name}", f"{name} of a function, now", labels=["function"])
         for each, values in status["functions"].items():
             now.add_metric([each], values[name])

@@ -1,0 +1,1 @@
+"""The Grafana dashboard of the local stack's Prometheus metrics."""

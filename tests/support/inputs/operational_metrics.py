@@ -1,0 +1,22 @@
+"""Lines of each operational metric, and the report of a function host."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from emulators.prometheus import FUNCTION_COUNTS, FUNCTION_GAUGES, MAPPING_COUNTS
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import ALL
+
+HOST_STATUS: Mapping[str, Any] = {
+    "functions": {"delivery": dict.fromkeys((*FUNCTION_COUNTS, *FUNCTION_GAUGES), 1)},
+    "mappings": {"delivery": dict.fromkeys(MAPPING_COUNTS, 1)},
+}
+
+
+def write_every_metric(log: Path) -> None:
+    """Append a line with each metric of the vocabulary, as a function writes it."""
+    line = metrics.embedded(dict.fromkeys(ALL, 5), {"service": "s", "environment": "local"}, {"lane": "bulk"}, now_ms=1)
+    with log.open("a") as file:
+        file.write(json.dumps(line) + "\n")

@@ -1,0 +1,60 @@
+"""The Grafana dashboard is the generated one, and its queries have metrics that the local stack serves."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from devstack.config import ROOT
+from emulators.prometheus import FunctionLines, GatewayMetrics, exposition
+from infra.grafana.dashboard import PANELS, dashboard
+from tests.support.inputs.operational_metrics import HOST_STATUS, write_every_metric
+
+QUERIES = [query.expression for panel in PANELS for query in panel.queries]
+_METRIC = re.compile(r"masscomm_\w+")
+
+
+def served(folder: Path) -> dict[str, set[str]]:
+    """Return the labels of each series on /metrics after each metric of the vocabulary was emitted once."""
+    lines, requests = FunctionLines(folder), GatewayMetrics()
+    write_every_metric(folder / "delivery.log")
+    requests.observe("GET", "/v1/sends", 200, 0.01)
+    return {
+        sample.name: set(sample.labels)
+        for family in text_string_to_metric_families(exposition(lines, lambda: HOST_STATUS, requests).decode())
+        for sample in family.samples
+    }
+
+
+def test_the_committed_dashboard_is_the_generated_one() -> None:
+    committed = (ROOT / "infra" / "grafana" / "masscomm.json").read_text()
+    assert json.loads(committed) == dashboard(), "python -m infra.grafana > infra/grafana/masscomm.json"
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_each_query_names_served_metrics_and_labels(query: str, tmp_path: Path) -> None:
+    known = served(tmp_path)
+    names = _METRIC.findall(query)
+    assert [name for name in names if name not in known] == []
+    labels = {label.strip() for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(",")}
+    assert labels <= set().union(*(known[name] for name in names))
+
+
+def test_panels_do_not_overlap() -> None:
+    cells = [
+        (column, row)
+        for panel in dashboard()["panels"]
+        for place in [panel["gridPos"]]
+        for column in range(place["x"], place["x"] + place["w"])
+        for row in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert {column for column, _ in cells} == set(range(24))
+
+
+def test_no_label_has_an_unlimited_number_of_values(tmp_path: Path) -> None:
+    """A tenant, a send or a record would make a series each."""
+    labels = set().union(*served(tmp_path).values())
+    assert labels <= {"function", "mapping", "method", "route", "status", "channel", "le"}
