@@ -659,6 +659,8 @@ class SendRequest(TypedDict):
     """The locale (BCP 47); null: each user's own."""
     to_users: list[int]
     """User ids by position; a repeated id counts once, at its first position."""
+    recipient_data: NotRequired[dict[str, dict[str, str]]]
+    """Variables of single recipients, which replace those of data: user id → name → text."""
     priority: NotRequired[Literal["bulk", "critical"]]
     """The lane of the send."""
     expires_at: NotRequired[str | None]
@@ -686,6 +688,8 @@ class SmallSend(TypedDict):
     data: NotRequired[dict[str, str]]
     locale: NotRequired[str | None]
     to_users: list[int]
+    recipient_data: NotRequired[dict[str, dict[str, str]]]
+    """Variables of single recipients, which replace those of data: user id → name → text."""
     priority: NotRequired[Literal["bulk", "critical"]]
     """The lane of the send."""
     expires_at: NotRequired[str | None]

@@ -242,7 +242,7 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
     )
     for position, user in reached:
         try:
-            texts = writer.texts(user)
+            texts = writer.texts(user, build.data_of(position))
         except RenderError as error:
             written.decisions[position] = Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", str(error)[:200])
             continue

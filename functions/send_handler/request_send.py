@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import batched
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 from uuid import uuid4
 
 from pydantic import (
@@ -20,7 +20,9 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     field_validator,
+    model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from masscomm.chain.chunks import SMALL_SEND
 from masscomm.clock import Clock
@@ -29,7 +31,14 @@ from masscomm.domain.categories import category, resolve_channels
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
-from masscomm.domain.limits import CHUNK_SIZE, FIELDS_OF_SEND, MAX_REQUEST_AHEAD_MS
+from masscomm.domain.limits import (
+    CHUNK_RECIPIENT_DATA_BYTES,
+    CHUNK_SIZE,
+    FIELDS_OF_SEND,
+    MAX_RECIPIENT_DATA,
+    MAX_REQUEST_AHEAD_MS,
+    REQUEST_RECIPIENT_DATA_BYTES,
+)
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
 from masscomm.domain.records import ContentFields, SendRequested
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
@@ -56,6 +65,11 @@ _LONGEST_PATH = 200
 _ERRORS_A_FIELD = 10
 _TIMES = ("expires_at", "send_at")
 _DAYS_AHEAD = MAX_REQUEST_AHEAD_MS // 86_400_000
+_LITERAL = {"title", "body"}
+# In a record, the position of each recipient is added, with at most four digits.
+_CHUNK_BYTES = CHUNK_RECIPIENT_DATA_BYTES - 4 * CHUNK_SIZE
+# The type of the error of variables for a user that is no recipient.
+_OTHERS = "no_recipient"
 
 
 def _number(name: str) -> Any:
@@ -99,6 +113,23 @@ LocalTime = Annotated[Annotated[str, _text("send_at_local")] | None, AfterValida
 UserId = Annotated[int, _number("to_users")]
 
 
+def _bytes_of(data: Mapping[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) for key, value in data.items())
+
+
+def _bounded(data: dict[str, str]) -> dict[str, str]:
+    if _bytes_of(data) > _DATA.max_bytes:
+        raise ValueError(f"more than {_DATA.max_bytes} bytes in total")
+    return data
+
+
+Variables = Annotated[
+    dict[Annotated[str, Field(min_length=1, max_length=_DATA.key_characters)], str],
+    _entries("data"),
+    AfterValidator(_bounded),
+]
+
+
 class ContentRequest(BaseModel):
     """The fields of a request that determine the messages of a send."""
 
@@ -108,17 +139,8 @@ class ContentRequest(BaseModel):
     club_id: Annotated[int, _number("club_id")]
     channels: Annotated[list[Literal[*tuple(CHANNELS)]], Field(max_length=len(CHANNELS))] = []  # type: ignore[valid-type]
     template: Annotated[str, _text("template")] | None = None
-    data: Annotated[
-        dict[Annotated[str, Field(min_length=1, max_length=_DATA.key_characters)], str], _entries("data")
-    ] = {}
+    data: Variables = {}
     locale: Annotated[str, _text("locale")] | None = None
-
-    @field_validator("data")
-    @classmethod
-    def _bounded(cls, data: dict[str, str]) -> dict[str, str]:
-        if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > _DATA.max_bytes:
-            raise ValueError(f"more than {_DATA.max_bytes} bytes in total")
-        return data
 
     def content(self) -> ContentFields:
         """Return the fields as in the records of a send. The time of the request is left out."""
@@ -141,6 +163,13 @@ class SendRequest(ContentRequest):
     """The body of a request to POST /v1/sends."""
 
     to_users: Annotated[list[UserId], _entries("to_users", min_length=1)]
+    recipient_data: Annotated[
+        dict[str, Variables],
+        Field(
+            max_length=MAX_RECIPIENT_DATA,
+            description="Variables of single recipients, which replace those of data: user id → name → text.",
+        ),
+    ] = {}
     priority: Annotated[
         Literal[*FIELDS_OF_SEND["priority"].choices],  # type: ignore[valid-type]
         Field(description="The lane of the send."),
@@ -151,10 +180,28 @@ class SendRequest(ContentRequest):
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
 
+    @field_validator("recipient_data")
+    @classmethod
+    def _in_one_request(cls, found: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        if sum(map(_bytes_of, found.values())) > REQUEST_RECIPIENT_DATA_BYTES:
+            raise ValueError(f"more than {REQUEST_RECIPIENT_DATA_BYTES} bytes in total")
+        return found
+
+    @model_validator(mode="after")
+    def _of_recipients(self) -> Self:
+        if self.recipient_data and (others := self.recipient_data.keys() - set(map(str, self.to_users))):
+            raise PydanticCustomError(_OTHERS, "the user {user} is not in to_users", {"user": min(others)})
+        return self
+
     @property
     def recipients(self) -> int:
         """Return the number of distinct users."""
         return len(set(self.to_users))
+
+    @property
+    def variable_names(self) -> list[str]:
+        """Return the names in the data of the send and of its recipients."""
+        return list(dict.fromkeys([*self.data, *(name for own in self.recipient_data.values() for name in own)]))
 
 
 class AcceptedBody(TypedDict):
@@ -284,11 +331,11 @@ def _field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldE
     reported: Counter[str] = Counter()
     errors = []
     for entry in error.errors(include_url=False, include_context=False, include_input=False):
-        field = str(entry["loc"][0]) if entry["loc"] else ""
+        field = str(entry["loc"][0]) if entry["loc"] else "recipient_data" if entry["type"] == _OTHERS else ""
         field = field if field in model.model_fields else ""
         reported[field] += 1
         if reported[field] <= _ERRORS_A_FIELD:
-            errors.append(FieldError(_path(entry["loc"]), entry["msg"]))
+            errors.append(FieldError(_path(entry["loc"]) or field, entry["msg"]))
     return errors
 
 
@@ -331,7 +378,9 @@ def scopes_needed(send: SendRequest) -> list[Scope]:
     """Return the scopes that a request needs in addition to that of its route."""
     needed = [Scope.SEND_CRITICAL] if send.priority == Lane.CRITICAL else []
     # The builder uses the caller's title and body if no template applies.
-    if {"title", "body"} <= send.data.keys():
+    if any(
+        send.data.keys() | own.keys() >= _LITERAL for own in ({}, *send.recipient_data.values())
+    ):  # guard: scopes.own_words
         needed.append(Scope.SEND_MANDATORY if category(send.type).mandatory else Scope.SEND_CONTENT)
     return needed
 
@@ -454,7 +503,7 @@ class RequestSend:
         """Queue the chunks of a send to be produced. Errors of their delivery are added to `errors`."""
         users = list(dict.fromkeys(send.to_users))
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
-        chunks = list(batched(users, identity.chunk_size, strict=False))
+        chunks = list(_chunks(users, send.recipient_data, identity.chunk_size))
         encoded = [
             self._encoded(send, identity, caller, topic, index, len(chunks), chunk)
             for index, chunk in enumerate(chunks)
@@ -484,6 +533,13 @@ class RequestSend:
             channels=list(send.channels),
             template=send.template,
             data=send.data,
+            recipient_data={
+                str(position): own
+                for position, user_id in enumerate(users)
+                if (own := send.recipient_data.get(str(user_id)))
+            }
+            if send.recipient_data
+            else {},
             locale=send.locale,
             priority=send.priority,
             expires_at=_ms(send.expires_at),
@@ -494,6 +550,27 @@ class RequestSend:
             principal=caller.principal or None,
         )
         return self.codec.encode(topic, "SendRequested", record.to_avro())
+
+
+def _chunks(
+    users: Sequence[int], recipient_data: Mapping[str, Mapping[str, str]], size: int
+) -> Iterator[Sequence[int]]:
+    """Yield the recipients of each chunk: at most `size`, with at most CHUNK_RECIPIENT_DATA_BYTES of own variables. A
+    repeated request has the same chunks.
+    """
+    if not recipient_data:
+        yield from batched(users, size, strict=False)
+        return
+    chunk: list[int] = []
+    total = 0
+    for user_id in users:
+        own = _bytes_of(recipient_data.get(str(user_id), {}))
+        if chunk and (len(chunk) == size or total + own > _CHUNK_BYTES):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(user_id)
+        total += own
+    yield chunk
 
 
 def _last_send_at_ms(send: SendRequest) -> int | None:

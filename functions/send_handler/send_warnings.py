@@ -43,7 +43,9 @@ class SendWarnings:
         from masscomm.rendering.unused_content import unused_content
 
         found = self._templates().load(send.template_keys())
-        return unused_content(send.content(), {key[2]: templates for key, templates in found.items()}, list(send.data))
+        return unused_content(
+            send.content(), {key[2]: templates for key, templates in found.items()}, send.variable_names
+        )
 
 
 def _result(found: "Future[list[FieldError]]") -> Sequence[FieldError]:

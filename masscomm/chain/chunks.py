@@ -129,7 +129,7 @@ def send_at_of(send: SendRequested) -> int | None:
 def _texts(value: object) -> list[str]:
     """Return the texts in the value of a field that derived records copy; a number contains none."""
     if isinstance(value, dict):
-        return [*value, *value.values()]
+        return [text for name, each in value.items() for text in (name, *_texts(each))]
     return [value] if isinstance(value, str) else []
 
 

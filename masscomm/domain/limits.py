@@ -32,6 +32,12 @@ NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}$"
 LOCAL_TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$"
 # The size limit of the send's data and texts in UTF-8, which are copied into every derived record.
 MAX_DATA_BYTES = 100_000
+# The size limits in UTF-8 of the variables of single recipients: in one chunk (with positions), and in one request over
+# REST.
+CHUNK_RECIPIENT_DATA_BYTES = 120_000
+REQUEST_RECIPIENT_DATA_BYTES = 5_000_000
+# The maximum number of recipients with variables of their own in one request.
+MAX_RECIPIENT_DATA = 10_000
 # --- every record derived from a send ---------------------------------------------------------------------------------
 # The size limit of a record's id in UTF-8. The id is a partition key of DynamoDB (2,048 bytes) and, after a due time,
 # part of a sort key (1,024 bytes). Source: Amazon DynamoDB developer guide, "Constraints in Amazon DynamoDB"
@@ -94,6 +100,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "channels": FieldLimit(entries=MAX_CHANNELS, characters=LONGEST_TEXT),
         "template": FieldLimit(characters=128, pattern=NAME_PATTERN),
         "data": FieldLimit(entries=200, key_characters=128, total_bytes=MAX_DATA_BYTES),
+        "recipient_data": FieldLimit(entries=MAX_RECIPIENT_DATA, total_bytes=CHUNK_RECIPIENT_DATA_BYTES),
         "locale": FieldLimit(characters=64, pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$"),
         "priority": FieldLimit(choices=("bulk", "critical")),
         "expires_at": FieldLimit(highest=LARGEST_ID),

@@ -103,7 +103,24 @@ class ContentFields(SendFields):
 
     template: str | None = None
     data: dict[str, str] = field(default_factory=dict)
+    # Position as text → the variables of this recipient, which replace those of data.
+    recipient_data: dict[str, dict[str, str]] = field(default_factory=dict)
     locale: str | None = None
+
+    def data_of(self, position: int) -> dict[str, str]:
+        """Return the variables of one recipient alone."""
+        return self.recipient_data.get(str(position), _NO_DATA)
+
+
+_NO_DATA: dict[str, str] = {}
+
+
+def of_positions(recipient_data: dict[str, dict[str, str]], positions: Iterable[int]) -> dict[str, dict[str, str]]:
+    """Return the variables of the recipients at some positions."""
+    if not recipient_data:
+        return recipient_data
+    names = map(str, positions)
+    return {name: recipient_data[name] for name in names if name in recipient_data}
 
 
 # The names of the fields that are copied into each derived record until the messages are rendered.
@@ -180,7 +197,10 @@ class DerivedRecord(AvroRecord):
             positions=positions,
             user_ids=user_ids,
         )
-        return assembled(kind, self, recipients) if own is None else own.added_to(kind, self, recipients)
+        record = assembled(kind, self, recipients) if own is None else own.added_to(kind, self, recipients)
+        if isinstance(record, ContentFields) and record.recipient_data:  # guard: templates.own_recipients_data
+            return replace(record, recipient_data=of_positions(record.recipient_data, positions))
+        return record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +233,8 @@ class RecheckRequested(RecheckFields, ContentFields, DerivedRecord):
         """Return a record with only the recipients at these indices, and with the given fields changed."""
         rows = list(rows)
         positions, user_ids = [self.positions[row] for row in rows], [self.user_ids[row] for row in rows]
-        return replace(self, positions=positions, user_ids=user_ids, **changes)
+        own = of_positions(self.recipient_data, positions)
+        return replace(self, positions=positions, user_ids=user_ids, recipient_data=own, **changes)
 
     @property
     def since_ms(self) -> int:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from masscomm.domain.records import ContentFields
@@ -19,6 +20,7 @@ from masscomm.rendering.templates import (
 # The limit of steps (units of rendering work) for all templates of a record, compiling included: at most half a second
 # on one core of 2024, and two seconds with 512 MB in Lambda. A batch of 20 such records then ends within a minute.
 RECORD_STEPS = 500_000
+_NO_DATA: Mapping[str, str] = MappingProxyType({})
 
 
 class MessageWriter:
@@ -54,8 +56,13 @@ class MessageWriter:
         """Return the template of the user's message; None if no template applies."""
         return self._templates[self._locale(user)]
 
-    def texts(self, user: User) -> dict[str, str] | None:
-        """Return the texts of the message by field name; None if no template applies. Raises RenderError."""
+    def texts(self, user: User, own: Mapping[str, str] = _NO_DATA) -> dict[str, str] | None:
+        """Return the texts of the message by field name; None if no template applies. Raises RenderError.
+
+        Args:
+            user: The recipient.
+            own: The variables of this recipient alone, which replace those of the send.
+        """
         template = self.template_of(user)
         template_id = _id_of(template)
         if template_id not in self._fields:
@@ -63,10 +70,13 @@ class MessageWriter:
         fields = self._fields[template_id]
         if isinstance(fields, RenderError):
             raise fields
+        data = {**self._content.data, **own} if own else self._content.data
+        if template is None and own:
+            fields = literal_fields(self._channel, data)
         if fields is None:
             return None
-        context = context_of(user, self._content.club_id, self._content.data)
-        return {field.name: self._text(field, template_id, context) for field in fields}
+        context = context_of(user, self._content.club_id, data)
+        return {field.name: self._text(field, template_id, context, bool(own)) for field in fields}
 
     def _locale(self, user: User) -> str:
         return self._content.locale or user.locale or DEFAULT_LOCALE
@@ -79,9 +89,9 @@ class MessageWriter:
         except RenderError as error:
             return error
 
-    def _text(self, field: Field, template_id: int | None, context: Mapping[str, Any]) -> str:
+    def _text(self, field: Field, template_id: int | None, context: Mapping[str, Any], has_own: bool) -> str:
         steps = self._steps[template_id]
-        if field.personal:
+        if field.personal or (has_own and field.reads_data):  # guard: templates.own_data_is_not_shared
             return field.render(context, steps)
         key = (template_id, field.name)
         if key not in self._shared:

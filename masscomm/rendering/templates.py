@@ -42,6 +42,8 @@ class Field:
     reads: frozenset[str]
     # Whether the text depends on the user; if so, it is rendered for each recipient.
     personal: bool
+    # Whether the text depends on the data; if so, it is rendered for each recipient with variables of its own.
+    reads_data: bool
     render: Callable[[Mapping[str, Any], Steps], str]
 
 
@@ -166,7 +168,9 @@ def _literal(field: MessageField) -> Field:
         value = str(context["data"][field.column])
         return _one_line(value) if field.one_line else value
 
-    return Field(name=field.name, reads=frozenset([f"data.{field.column}"]), personal=False, render=text)
+    return Field(
+        name=field.name, reads=frozenset([f"data.{field.column}"]), personal=False, reads_data=True, render=text
+    )
 
 
 def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, Any]:
@@ -215,8 +219,10 @@ def _field(field: MessageField, source: str, locale: str, steps: Steps) -> Field
         except RenderError as error:
             raise _in_field(field.name, error) from error
 
-    of_user = any(variable.partition(".")[0] == "user" for variable in reads)
-    return Field(name=field.name, reads=reads, personal=of_user, render=render_field)
+    owners = {variable.partition(".")[0] for variable in reads}
+    return Field(
+        name=field.name, reads=reads, personal="user" in owners, reads_data="data" in owners, render=render_field
+    )
 
 
 def _in_field(name: str, error: RenderError) -> RenderError:

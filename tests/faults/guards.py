@@ -722,6 +722,24 @@ MUTANTS = (
         no_cell="no cell has another tenant's caller",
     ),
     Mutant(
+        guard="templates.own_recipients_data",
+        rule="A derived record has the variables of its own recipients only.",
+        change=Never(),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="templates.own_data_is_not_shared",
+        rule="A text with a recipient's own variables is no other recipient's.",
+        change=Becomes("field.personal"),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="scopes.own_words",
+        rule="Own words of a single recipient need the scope of own words.",
+        change=Becomes("_LITERAL <= send.data.keys()"),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
         guard="templates.saved_template",
         rule="A template from which no message can be rendered does not replace the previous version.",
         change=Becomes("None"),

@@ -94,6 +94,7 @@ LARGEST = VALID | {
     "to_users": list(range(limits.LARGEST_ID - limits.CHUNK_SIZE + 1, limits.LARGEST_ID + 1)),
     "template": "t" * longest("template"),
     "data": _data(DATA_KEYS, DATA.max_bytes, "x"),
+    "recipient_data": {str(limits.LARGEST_ID): _data(DATA_KEYS, DATA.max_bytes, "x")},
     "locale": "de" + "-abcdefgh" * 6 + "-abcdefg",
     "collapse_key": BROAD * longest("collapse_key"),
     "reference": BROAD * longest("reference"),

@@ -430,3 +430,37 @@ def test_each_recipient_has_one_message_or_one_outcome(users: list[int], channel
     assert builder.build(record) == []
     written = [user_id for delivery in builder.deliveries() for user_id in delivery.user_ids]
     assert sorted([*written, *(user_id for user_id, _ in results_of(builder.outcomes()))]) == sorted(users)
+
+
+@pytest.mark.kills(guard="templates.own_data_is_not_shared")
+@pytest.mark.parametrize("own_position", [0, 1, 2])
+def test_recipients_get_their_own_data(own_position: int) -> None:
+    builder = Builder()
+    builder.put_template("Seat {{ data.seat }}", "{{ data.opponent }}")
+    own = {str(own_position): {"seat": "A1"}}
+    builder.build(build([1, 2, 3], data={"seat": "any", "opponent": "FC"}, recipient_data=own))
+    seats = ["Seat A1" if position == own_position else "Seat any" for position in range(3)]
+    assert texts_by_user(builder.deliveries()) == {
+        user_id: {"title": seat, "body": "FC"} for user_id, seat in enumerate(seats, 1)
+    }
+
+
+def test_recipients_without_needed_data_fail_alone() -> None:
+    builder = Builder()
+    builder.put_template("Seat {{ data.seat }}", "b")
+    builder.build(build([1, 2], recipient_data={"1": {"seat": "A1"}, "7": {"seat": "A7"}, "x": {"seat": "x"}}))
+    assert texts_by_user(builder.deliveries()) == {2: {"title": "Seat A1", "body": "b"}}
+    assert results_of(builder.outcomes()) == {(1, "push"): TEMPLATE_ERROR}
+
+
+def test_own_words_of_a_recipient_replace_those_of_the_send() -> None:
+    builder = Builder()
+    own = {"1": {"body": "for you"}, "2": {"title": "Bye"}}
+    builder.build(build([1, 2, 3], data={"title": "Hello", "body": "for all"}, recipient_data=own))
+    assert texts_by_user(builder.deliveries()) == {
+        1: {"title": "Hello", "body": "for all"},
+        2: {"title": "Hello", "body": "for you"},
+        3: {"title": "Bye", "body": "for all"},
+    }
+    assert builder.build(build([3], record_id="g", recipient_data={"0": {"title": "t", "body": "b"}})) == []
+    assert texts_by_user(builder.deliveries())[3] == {"title": "t", "body": "b"}
