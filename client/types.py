@@ -605,7 +605,9 @@ class RotateKeyRequest(TypedDict):
     """The previous key is valid for this time: 0 to 720, by default 24."""
 
 
-type Scope = Literal["send", "send:critical", "send:mandatory", "send:content", "read", "users:read", "users:write", "operate", "admin"]
+type Scope = Literal[
+    "send", "send:critical", "send:mandatory", "send:content", "read", "users:read", "users:write", "operate", "admin"
+]
 
 
 class SendBody(TypedDict):
