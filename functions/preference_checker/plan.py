@@ -11,11 +11,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from functions.preference_checker.chunk import Chunk
+from functions.preference_checker.local_times import decide_by_local_time
 from masscomm.chain.chunks import SPLIT_ABOVE, after_send_at, ranges, split_parts
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
-from masscomm.domain.local_times import decide_by_local_time
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS

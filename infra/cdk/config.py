@@ -157,6 +157,7 @@ class ConcurrencyConfig:
     metrics_handler: int = 20
     send_handler: int = 20
     operations_handler: int = 5
+    preferences_handler: int = 20
     # The reservation of the authorizer, which every request invokes, with or without a valid key.
     authorizer: int = 20
 
@@ -177,6 +178,7 @@ class ConcurrencyConfig:
             "metrics_handler": self.metrics_handler,
             "send_handler": self.send_handler,
             "operations_handler": self.operations_handler,
+            "preferences_handler": self.preferences_handler,
             "authorizer": self.authorizer,
         }
 
@@ -326,7 +328,7 @@ PROD = Environment(
             issuer="https://sign-in.masscomm.example", keys_url="https://sign-in.masscomm.example/.well-known/jwks.json"
         )
     ),
-    concurrency=ConcurrencyConfig(metrics_stream=100, metrics_handler=80, send_handler=100, authorizer=50),
+    concurrency=ConcurrencyConfig(metrics_stream=100, metrics_handler=60, send_handler=100, authorizer=50),
 )
 
 

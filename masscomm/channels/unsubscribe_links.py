@@ -2,7 +2,7 @@
 
 UNSUBSCRIBE_URL            the address of the route /v1/unsubscribe, as mail programs reach it
 UNSUBSCRIBE_KEYS           the keys (masscomm.domain.unsubscribe_tokens), or
-UNSUBSCRIBE_KEYS_SECRET    the ARN of a secret that has them
+UNSUBSCRIBE_KEYS_SECRET_ARN    the ARN of a secret that has them
 """
 
 import os
@@ -42,12 +42,12 @@ class SigningKeys:
 
     @classmethod
     def from_environment(cls, clock: Clock) -> Self:
-        """Return the keys of UNSUBSCRIBE_KEYS, or of the secret UNSUBSCRIBE_KEYS_SECRET. Raises Stop if both are
+        """Return the keys of UNSUBSCRIBE_KEYS, or of the secret UNSUBSCRIBE_KEYS_SECRET_ARN. Raises Stop if both are
         missing.
         """
         if text := os.environ.get("UNSUBSCRIBE_KEYS"):
             return cls(read=lambda: text, clock=clock)
-        arn = environment.required("UNSUBSCRIBE_KEYS_SECRET")
+        arn = environment.required("UNSUBSCRIBE_KEYS_SECRET_ARN")
         return cls(read=lambda: read_secret(arn), clock=clock)
 
     def now(self) -> UnsubscribeKeys:

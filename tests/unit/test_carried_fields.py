@@ -31,7 +31,17 @@ VALUES: dict[str, Any] = {
     "locale": "fr",
 }
 # Fields of a send that no derived record carries, because the steps handle them.
-OWN = {"to_users", "send_id", "chunk_index", "chunk_count", "channels", "priority", "send_at", "principal"}
+OWN = {
+    "to_users",
+    "send_id",
+    "chunk_index",
+    "chunk_count",
+    "channels",
+    "priority",
+    "send_at",
+    "send_at_local",
+    "principal",
+}
 
 
 class Chain(ThreeSteps):

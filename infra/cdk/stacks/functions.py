@@ -158,7 +158,7 @@ class FunctionsStack(Stack):
         if profile.unsubscribe_links:
             variables |= {
                 "UNSUBSCRIBE_URL": environment.unsubscribe_url,
-                "UNSUBSCRIBE_KEYS_SECRET": self._unsubscribe_keys.secret_arn,
+                "UNSUBSCRIBE_KEYS_SECRET_ARN": self._unsubscribe_keys.secret_arn,
             }
         if profile.push or profile.email:
             variables |= self._shares(entry)

@@ -49,7 +49,7 @@ def test_changes_are_written_once_in_their_order(database: Connection) -> None:
     assert _row(database) == ({"push": False}, {"news": False}, 11)
 
 
-def test_user_who_does_not_exist_is_ignored(database: Connection) -> None:
+def test_unknown_user_is_ignored(database: Connection) -> None:
     assert not apply(database, _record(5, Wish("news", None, False), user_id=2))
     assert _row(database) is None
 

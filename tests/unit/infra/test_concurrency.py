@@ -22,7 +22,14 @@ from tests.support.cdk.templates import SynthesisedEnvironment
 
 NAMES = sorted(ENVIRONMENTS)
 # The routes' functions and the authorizer, which is also invoked for unknown keys.
-OF_THE_API = {"metrics_stream", "metrics_handler", "send_handler", "operations_handler", "authorizer"}
+OF_THE_API = {
+    "metrics_stream",
+    "metrics_handler",
+    "send_handler",
+    "preferences_handler",
+    "operations_handler",
+    "authorizer",
+}
 
 
 def invoked_by_kafka(environment: Environment) -> dict[str, int]:
@@ -93,8 +100,8 @@ def test_one_key_may_open_at_most_half_of_all_polls(name: str) -> None:
 
 
 def test_reservation_that_lambda_refuses_is_no_config() -> None:
-    ConcurrencyConfig(account=425, metrics_stream=100, metrics_handler=100, send_handler=100)
-    with pytest.raises(ValueError, match="leave less than 100 of 419"):
-        ConcurrencyConfig(account=424, metrics_stream=100, metrics_handler=100, send_handler=100)
+    ConcurrencyConfig(account=445, metrics_stream=100, metrics_handler=100, send_handler=100)
+    with pytest.raises(ValueError, match="leave less than 100 of 444"):
+        ConcurrencyConfig(account=444, metrics_stream=100, metrics_handler=100, send_handler=100)
     with pytest.raises(ValueError, match="provisioned"):
         replace(DEV, provisioned=21)

@@ -15,6 +15,7 @@ from infra.cdk.config import ENVIRONMENTS
 from infra.cdk.profiles import API_KEYS, PROFILES
 from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
+from masscomm.http.scopes import PUBLIC_ROUTES
 from masscomm.kafka.topics import cdc_topics, chain_topics, in_lane
 from spark_metrics.session import AVRO_OPTIONS
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
@@ -606,7 +607,14 @@ def test_each_route_needs_authorisation_and_an_api_key(environment: SynthesisedE
     wanted = {route for entry in read_catalogue(generation="g1") for route in entry.routes}
     methods = [each for each in environment.resources("AWS::ApiGateway::Method") if each.stack == "api"]
     assert len(methods) == len(wanted)
+    public = [each for each in methods if each.properties["AuthorizationType"] == "NONE"]
+    assert len(public) == len(PUBLIC_ROUTES)
+    (stage,) = environment.resources("AWS::ApiGateway::Stage")
+    limited = {each["ResourcePath"] for each in stage.properties["MethodSettings"] if each["ResourcePath"] != "/*"}
+    assert {path.removeprefix("/").replace("~1", "/") for path in limited} == {path for _, path in PUBLIC_ROUTES}
     for method in methods:
+        if method in public:
+            continue
         assert method.properties["AuthorizationType"] == "CUSTOM", method
         assert method.properties["AuthorizerId"], method
         assert method.properties["ApiKeyRequired"] is True, method

@@ -57,4 +57,4 @@ def test_settings_of_two_tables_are_merged(cluster: Cluster) -> None:
     }
     assert users.keys() == {1}
     assert directory.user_settings([1, 2, 3, 4]) == settings
-    assert cluster.requests == [12, 8], "one request for all tables"
+    assert cluster.requests == [16, 12], "one request for all tables and for changes through masscomm"

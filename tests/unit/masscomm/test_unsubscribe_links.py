@@ -77,11 +77,11 @@ def test_https_and_loopback_are_accepted(url: str) -> None:
 
 def test_settings_make_links(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FixedClock()
-    for name in ("UNSUBSCRIBE_URL", "UNSUBSCRIBE_KEYS", "UNSUBSCRIBE_KEYS_SECRET"):
+    for name in ("UNSUBSCRIBE_URL", "UNSUBSCRIBE_KEYS", "UNSUBSCRIBE_KEYS_SECRET_ARN"):
         monkeypatch.delenv(name, raising=False)
     assert UnsubscribeLinks.from_environment(clock) is None
     monkeypatch.setenv("UNSUBSCRIBE_URL", "https://example.org/u/")
-    with pytest.raises(Stop, match="UNSUBSCRIBE_KEYS_SECRET"):
+    with pytest.raises(Stop, match="UNSUBSCRIBE_KEYS_SECRET_ARN"):
         UnsubscribeLinks.from_environment(clock)
     monkeypatch.setenv("UNSUBSCRIBE_KEYS", TEXT)
     links = UnsubscribeLinks.from_environment(clock)

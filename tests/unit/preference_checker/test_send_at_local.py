@@ -44,7 +44,7 @@ def test_each_time_zone_is_released_at_its_own_time(checker: Checker) -> None:
     assert not checker.delay_store.items
 
 
-def test_zones_whose_time_has_passed_are_notified_at_once(checker: Checker) -> None:
+def test_zones_are_notified_at_once_after_their_time(checker: Checker) -> None:
     checker.clock.advance((BERLIN - NOW) / 1000)
     checker.check(send([4, 5, 6], send_at_local=LOCAL, timestamp=BERLIN))
     assert built(checker) == [[4, 5]]
@@ -107,7 +107,7 @@ def test_mandatory_and_critical_sends_wait_too(checker: Checker, values: dict[st
     assert checker.due_times() == [TOKYO, BERLIN]
 
 
-def test_recipient_whose_time_is_after_the_expiry_expires(checker: Checker) -> None:
+def test_recipient_with_a_time_after_the_expiry_expires(checker: Checker) -> None:
     checker.check(send([4, 6], send_at_local=LOCAL, expires_at=NEW_YORK))
     assert results_of(checker.outcomes()) == {(4, "push"): SCHEDULED, (6, "push"): ("expired", "expired")}
     assert checker.due_times() == [BERLIN]

@@ -148,7 +148,7 @@ def _sweep(api: PreferencesApi) -> int:
     return found
 
 
-def test_user_who_moved_to_another_club_keeps_changes(api: PreferencesApi) -> None:
+def test_changes_are_kept_by_a_moved_user(api: PreferencesApi) -> None:
     api.put(categories={"news": False})
     api.directory.put(User(user_id=USER, club_id=8))
     assert api.call("GET", authorizer=CLUB_8)[1]["categories"] == {"news": False}

@@ -1,6 +1,9 @@
 """The unsubscribe link of an e-mail: its page changes nothing, its POST unsubscribes from one category by e-mail."""
 
 import base64
+import dataclasses
+import email
+import email.policy
 import json
 import re
 from hashlib import sha256
@@ -11,6 +14,7 @@ import pytest
 from functions.preferences_handler import handler as module
 from functions.preferences_handler.unsubscribe import REQUESTS_A_MINUTE, Unsubscribe
 from masscomm.channels.unsubscribe_links import SigningKeys, UnsubscribeLinks
+from masscomm.directory.preference_changes import InMemoryPreferenceChanges
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.statuses import Reason
 from masscomm.domain.unsubscribe_tokens import Subscription, UnsubscribeKeys, sign
@@ -18,6 +22,7 @@ from masscomm.domain.users import User
 from masscomm.errors import Retry
 from masscomm.http.rate_limits import RateLimiter
 from tests.support.harness.chain import NOW
+from tests.support.harness.delivery import Delivery, by_email
 from tests.support.harness.preferences_api import ADA, USER, PreferencesApi
 
 ONE, TWO = "the first key, of thirty-two bytes", "the second key, of thirty-two bytes"
@@ -80,7 +85,7 @@ def test_page_of_a_link_changes_nothing(links: Links) -> None:
     assert links.reason("newsletter") is None
 
 
-def test_page_needs_no_script_and_permits_none(links: Links) -> None:
+def test_page_permits_no_script(links: Links) -> None:
     _, page, headers = links.request("GET")
     assert "script" not in page
     policy = headers["Content-Security-Policy"]
@@ -219,7 +224,7 @@ def test_unsubscribing_needs_no_store_of_counts(links: Links, monkeypatch: pytes
     assert links.post()[0] == 200
 
 
-def test_page_says_that_a_dependency_is_down(links: Links) -> None:
+def test_outage_is_shown_without_detail(links: Links) -> None:
     links.directory.failing = Retry("secret host name")
     status, page, headers = links.request("POST", body=ONE_CLICK)
     assert (status, headers["Retry-After"]) == (503, "60")
@@ -229,6 +234,33 @@ def test_page_says_that_a_dependency_is_down(links: Links) -> None:
 def test_name_of_a_category_is_escaped(links: Links) -> None:
     page = links.request("GET", _token(SUBSCRIPTION._replace(category="<b onclick=x>")))[1]
     assert "&lt;b onclick=x&gt;" in page
+
+
+def test_link_of_a_delivered_email_ends_its_category(links: Links, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Delivery()
+    case = module.unsubscribe()
+    preferences = dataclasses.replace(
+        links.use_case,
+        directory=chain.directory,
+        changes=InMemoryPreferenceChanges(chain.directory.preference_changes),
+    )
+    reached = dataclasses.replace(case, links=chain.links, preferences=preferences)
+    monkeypatch.setattr(module, "unsubscribe", lambda: reached)
+    chain.deliver(by_email([1]))
+    (sent,) = chain.email.sent
+    header = email.message_from_bytes(sent.message, policy=email.policy.default)["List-Unsubscribe"]
+    token = header.partition(">")[0].rpartition("/")[2]
+    assert links.post(token)[0] == 200
+    chain.forget()
+    chain.deliver(by_email([1], record_id="second"), by_email([2], record_id="third"))
+    chain.deliver(by_email([1], record_id="fourth", type="match_reminder"))
+    assert [each.recipient for each in chain.email.sent] == [
+        "user1@example.com",
+        "user2@example.com",
+        "user1@example.com",
+    ]
+    suppressed = [result.reason for outcome in chain.outcomes() for result in outcome.results if result.reason]
+    assert suppressed == ["opted_out"]
 
 
 def test_installation_without_links_has_no_valid_link(links: Links, monkeypatch: pytest.MonkeyPatch) -> None:
