@@ -5,9 +5,8 @@ only its results.
 import logging
 from pathlib import Path
 
-from masscomm.kafka.client_log import KAFKA_LOGGER
-
-__all__ = ["KAFKA_LOGGER", "clients_log_to"]
+# The `logger` argument of confluent-kafka's clients; without one, librdkafka writes to the terminal.
+KAFKA_LOGGER = logging.getLogger("kafka_client")
 
 
 def clients_log_to(path: Path) -> None:

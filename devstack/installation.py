@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, StackConfig
 from devstack.handle import RunningStack
 from devstack.service import function_environment
@@ -42,8 +43,8 @@ class Installation:
     kafka_bootstrap: str
     registry_url: str
     generation: str
-    # Further configuration of the Kafka client, for authentication.
-    security: Mapping[str, Any] = field(default_factory=dict)
+    # Further configuration of the Kafka client: authentication, and the logger.
+    security: Mapping[str, Any] = field(default_factory=lambda: {"logger": KAFKA_LOGGER})
     logs: Path | None = None  # The folder of the functions' logs; None if the logs are elsewhere.
     # The endpoint and credentials for boto3; if empty, boto3 finds them itself.
     aws: Mapping[str, Any] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Installation:
             kafka_bootstrap=environment.required("KAFKA_BOOTSTRAP_SERVERS"),
             registry_url=environment.required("SCHEMA_REGISTRY_URL"),
             generation=environment.required("CDC_GENERATION"),
-            security=kafka_client_config(),
+            security={**kafka_client_config(), "logger": KAFKA_LOGGER},
             tables={
                 name: os.environ.get(f"{name.upper()}_TABLE", name)
                 for name in ("delivery_ledger", "decisions", "waiting", "api_keys", "audit_log")

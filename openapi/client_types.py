@@ -21,6 +21,8 @@ from typing import {names}
 
 
 '''
+# The maximum length of a line.
+_LINE = 120
 _SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 
@@ -34,7 +36,9 @@ def client_types() -> str:
 
 def _defined(name: str, schema: Mapping[str, Any]) -> str:
     if "properties" not in schema:
-        return f"type {name} = {_type(schema)}\n"
+        line = f"type {name} = {_type(schema)}"
+        # As the formatter breaks a long line.
+        return f"{line}\n" if len(line) <= _LINE else re.sub(r"\[(.*)\]$", r"[\n    \1\n]", line) + "\n"
     lines = [f"class {name}(TypedDict):"]
     if "description" in schema:
         lines += [f'    """{schema["description"].strip().splitlines()[0]}"""', ""]

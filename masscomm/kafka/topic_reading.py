@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from masscomm.kafka.client_log import KAFKA_LOGGER
-
 if TYPE_CHECKING:
     from confluent_kafka import Message, TopicPartition
 
@@ -61,7 +59,6 @@ class TopicReader:
                 # The end of a partition is known after an empty response, which the broker delays by fetch.wait.max.ms.
                 "fetch.wait.max.ms": 10,
                 "broker.address.family": "v4",
-                "logger": KAFKA_LOGGER,
             }
         )
 

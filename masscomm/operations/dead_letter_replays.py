@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from masscomm.kafka.client_log import KAFKA_LOGGER
 from masscomm.kafka.dead_letters import replay_headers
 from masscomm.kafka.topic_reading import NO_SECURITY
 from masscomm.kafka.topics import DEAD_LETTER_STATUS, ON_FAILURE, cdc_topics, chain_topics
@@ -98,7 +97,6 @@ class Desk:
                 "message.max.bytes": 5_000_000,
                 "broker.address.family": "v4",
                 "linger.ms": 0,
-                "logger": KAFKA_LOGGER,
             }
         )
         # init_transactions aborts the open transaction of another operator, so the marks that are read next are final.

@@ -27,6 +27,11 @@ OF_ONE_MODULE = {
     "masscomm/domain/quiet_hours.py": {"_QUARTER_MS"},
     "masscomm/domain/suppressions.py": {"DAY_MS"},
     "masscomm/stores/delayed_records.py": {"MINUTE_MS"},
+    "functions/operations_handler/routes/dead_letters.py": {"_BUDGET_S", "_RESERVE_S"},
+    "functions/operations_handler/routes/keys.py": {"DEFAULT_HOURS", "MAX_HOURS"},
+    "masscomm/kafka/topic_reading.py": {"TIMEOUT_S"},
+    "masscomm/operations/dead_letter_replays.py": {"TIMEOUT_S"},
+    "masscomm/operations/keys.py": {"HOUR_S"},
     "functions/metrics_handler/store/buckets.py": {"MAX_ZONE_DAYS"},
     "functions/metrics_handler/routes/trending.py": {"DEFAULT_WINDOW_MIN", "MAX_WINDOW_MIN"},
     # Lifetimes of a connection and of a signer, each used in one module.
