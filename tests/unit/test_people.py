@@ -104,8 +104,8 @@ def test_both_authorizers_deny_hostile_tokens(authorizers: Authorizers) -> None:
 
 
 def test_a_request_with_key_and_token_is_denied(authorizers: Authorizers) -> None:
-    headers = {"Authorization": f"Bearer {authorizers.issuer.token()}", "x-api-key": "mc_key"}
-    assert authorizers.ask(headers) == DENIED
+    for header in (f"Bearer {authorizers.issuer.token()}", "Bearer", "bearer x"):
+        assert authorizers.ask({"Authorization": header, "x-api-key": "mc_key"}) == DENIED, header
 
 
 def test_tokens_are_denied_without_an_issuer(authorizers: Authorizers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     """
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     key, authorization = headers.get(_HEADER, ""), headers.get("authorization") or ""
-    if authorization.lower().startswith("bearer "):
+    if authorization.strip().partition(" ")[0].lower() == "bearer":
         person = _person(authorization)
         # A request with two credentials has two principals.
         if key:

@@ -73,9 +73,9 @@ export async function signIn(): Promise<void> {
 export async function signOut(): Promise<void> {
   session.value = null;
   forgetDraft();
-  await manager?.removeUser();
-  // Issuers with sessions of their own end them, too.
-  if (await manager?.metadataService.getEndSessionEndpoint().catch(() => undefined)) await manager?.signoutRedirect();
+  // An issuer with sessions of its own ends them, too.
+  const endpoint = await manager?.metadataService.getEndSessionEndpoint().catch(() => undefined);
+  await (endpoint ? manager?.signoutRedirect() : manager?.removeUser());
 }
 
 /** Note that the API no longer accepts the token. */
