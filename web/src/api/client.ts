@@ -4,6 +4,8 @@ import type {
   AcceptedSend,
   Metrics,
   Notification,
+  Preview,
+  PreviewRequest,
   ProblemBody,
   Recipients,
   Send,
@@ -75,6 +77,11 @@ function sendPath(sendId: string, action = ""): string {
 /** Request a send. A repeated call with the same idempotency key makes no second send. */
 export function requestSend(body: SendRequest, idempotencyKey: string): Promise<AcceptedSend> {
   return json("/v1/sends", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
+}
+
+/** Render the messages of a send without sending them. */
+export function previewSend(body: PreviewRequest, signal: AbortSignal): Promise<Preview> {
+  return json("/v1/previews", { method: "POST", body, signal });
 }
 
 export function cancelSend(sendId: string): Promise<unknown> {

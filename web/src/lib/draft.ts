@@ -93,14 +93,11 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   return errors;
 }
 
-/** Return the request of a draft without errors. */
-export function requestOf(draft: Draft): SendRequest {
-  const request: SendRequest = {
-    type: draft.type.trim(),
-    club_id: Number(draft.club),
-    to_users: parseRecipients(draft.recipients).ids,
-    priority: draft.priority,
-  };
+type Content = Pick<SendRequest, "type" | "club_id" | "template" | "data" | "channels" | "locale">;
+
+/** Return what determines the messages of a draft. */
+export function contentOf(draft: Draft): Content {
+  const request: Content = { type: draft.type.trim(), club_id: Number(draft.club) };
   if (draft.mode === "words") {
     request.data = { title: draft.title, body: draft.body };
   } else {
@@ -109,6 +106,16 @@ export function requestOf(draft: Draft): SendRequest {
   }
   if (draft.channels.length) request.channels = [...draft.channels];
   if (draft.locale.trim()) request.locale = draft.locale.trim();
+  return request;
+}
+
+/** Return the request of a draft without errors. */
+export function requestOf(draft: Draft): SendRequest {
+  const request: SendRequest = {
+    ...contentOf(draft),
+    to_users: parseRecipients(draft.recipients).ids,
+    priority: draft.priority,
+  };
   if (draft.reference.trim()) request.reference = draft.reference.trim();
   const sendAt = draft.later ? instantOf(draft.at, draft.zone) : null;
   const expiresAt = draft.expires ? instantOf(draft.expires, draft.zone) : null;
