@@ -72,6 +72,7 @@ from spark_metrics.facts import Facts, facts
 from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Merged, PostgresSink
+from spark_metrics.staging import Staging
 from spark_metrics.sums import exploded
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
@@ -179,9 +180,12 @@ def count_all(
 ) -> None:
     """Count a stream of records to its end, as the metrics job does. `merged` is called after each batch."""
 
+    staging = Staging(views=sink.views, recipients=sink.recipients)
+
     def count(frame: DataFrame, number: int) -> None:
         frame.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
-        merged(count_batch(frame, facts, batch_id=number, sink=sink, database_url=database, archive=archive, learn=set))
+        to: dict[str, Any] = {"sink": sink, "database_url": database, "archive": archive}
+        merged(count_batch(frame, facts, staging, batch_id=number, learn=set, **to))
         gc.collect()
 
     query = records.writeStream.foreachBatch(count).option("checkpointLocation", f"{folder}/c")

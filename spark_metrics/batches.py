@@ -25,7 +25,7 @@ from spark_metrics.refusals import (
 )
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
-from spark_metrics.staging import REFUSED, send
+from spark_metrics.staging import REFUSED, Staging
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
 
@@ -55,6 +55,7 @@ class BatchCounter:
     ) -> None:
         self._settings, self._sink, self._writers, self._archive, self._wait = settings, sink, writers, archive, wait
         self._facts: Facts | None = None
+        self._staging: Staging | None = None
         # The error that ended the stream: Spark's own error quotes only its text.
         self.failure: Exception | None = None
 
@@ -100,6 +101,7 @@ class BatchCounter:
             count_batch(
                 records,
                 self._known_facts(),
+                self._prepared_staging(),
                 batch_id=number,
                 sink=self._sink,
                 database_url=self._settings.database_url,
@@ -144,10 +146,16 @@ class BatchCounter:
             )
         return self._facts
 
+    def _prepared_staging(self) -> Staging:
+        if self._staging is None:
+            self._staging = Staging(views=self._sink.views, recipients=self._sink.recipients)
+        return self._staging
+
 
 def count_batch(
     records: DataFrame,
     facts: Facts,
+    staging: Staging,
     *,
     batch_id: int,
     sink: PostgresSink,
@@ -164,6 +172,7 @@ def count_batch(
 
     Args:
         facts: Decodes the records.
+        staging: Stages their sums.
         unstorable: The positions of records to quarantine; `records` does not contain them.
         trial: Whether to roll the merge back.
     """
@@ -175,15 +184,15 @@ def count_batch(
     attempt = sink.begin()
 
     def stage() -> None:
-        send(rows, database_url, attempt.number, views=sink.views, recipients=sink.recipients)
+        staging.copy(rows, database_url, attempt.number)
         if unknown := sink.unknown_schemas(attempt):
             sink.refuse_schemas(attempt, learn(unknown))
         if unstorable:
             sink.quarantine(attempt, unstorable)
         timer.add("stage_ms")
 
-    # Staging and archiving read the same facts, and so does the log of recipients.
-    with _persisted(whole) if archive or sink.recipients else nullcontext():
+    # Staging and archiving read the same facts.
+    with _persisted(whole) if archive else nullcontext():
         if archive is not None:
             _make_room(archive, sink, attempt)
         files = max(1, cores // 2)

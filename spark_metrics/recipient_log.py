@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 from spark_metrics.sql import read_sql
 
 NAME = "recipient_log"
+# The columns of facts that only the log needs.
+FIELDS = ("user_ids", "result_index")
 
 
 def recipients(facts: DataFrame) -> DataFrame:
@@ -43,13 +45,26 @@ def recipients(facts: DataFrame) -> DataFrame:
 def _users_of(number: Column) -> Column:
     placed = F.arrays_zip("user_ids", "result_index")
     chosen = F.filter(placed, lambda place: (place["result_index"] == number) & place["user_ids"].isNotNull())
-    return F.transform(chosen, lambda place: place["user_ids"])
+    # Nearly every outcome has one result for all its users.
+    is_only = (
+        (F.size("user_ids") == F.size("result_index"))
+        & (F.array_min("result_index") == number)
+        & (F.array_max("result_index") == number)
+    )
+    return F.when(is_only, F.col("user_ids")).otherwise(F.transform(chosen, lambda place: place["user_ids"]))
 
 
-def rows_to_stage(facts: DataFrame) -> DataFrame:
-    """Return the rows of `recipients`, with user_ids in Postgres' text form of an array."""
-    users = F.concat(F.lit("{"), F.array_join(F.col("user_ids").cast("array<string>"), ","), F.lit("}"))
-    return recipients(facts).withColumn("user_ids", users)
+def logged() -> Column:
+    """Return the time and the users of one count, as the end of a row of staging_recipients in COPY's text form. Null
+    for a count without users.
+
+    Reads the columns FIELDS, at_ms, and `ordinal` (the number of the count in its record).
+    """
+    users = _users_of(F.col("ordinal"))
+    text = F.concat(
+        F.col("at_ms").cast("string"), F.lit("\t{"), F.array_join(users.cast("array<string>"), ","), F.lit("}")
+    )
+    return F.when(F.size(users) > 0, text)
 
 
 def merge(connection: psycopg.Connection[Any], attempt: int, counted_at: datetime) -> None:

@@ -5,9 +5,10 @@ recipients' positions of a group of records are packed into bytes in the row of 
 in one transaction under its partition and attempt number, so that exactly one run of a repeated task counts.
 """
 
+import re
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, cast
 
@@ -20,8 +21,9 @@ from pyspark.sql import functions as F
 from masscomm.aws.authentication import address_now
 from spark_metrics import recipient_log
 from spark_metrics.decode import kind_of
+from spark_metrics.sources import SOURCES
 from spark_metrics.sql import read_sql
-from spark_metrics.sums import each_count, minute_s, of_count, sums_of
+from spark_metrics.sums import each_count, minute_s, sums_of
 from spark_metrics.views import View
 
 # The columns of the tables in schemas/tables/03_stream.sql. The columns in _KEY come first in each table.
@@ -38,11 +40,9 @@ TABLES = {
     "staging_views": ("view", "row"),
     "staging_recipients": ("send_id", "club_id", "type", "channel", "status", "reason", "at_ms", "user_ids"),
 }
-_STATES_KEY = TABLES["staging_states"][:-2]
-_TEXTS = frozenset({"send_id", "type", "channel", "measure", "status", "reason", "view", "row"})
 
 # The column types of the tables that contain bytes. Their rows are copied in Postgres' binary format, because bytes as
-# text would be twice as long. The rows of the other tables are lines of text from the JVM.
+# text would be twice as long. The rows of the other tables are lines of text.
 _TYPES = {
     "staging_ids": ("text", "bytea"),
     "staging_states": ("text", "int4", "text", "text", "text", "bytea", "text"),
@@ -54,106 +54,104 @@ type Rows = Mapping[str, Sequence[str] | Sequence[tuple[Any, ...]]]
 # A problem in addition to problems.Problem: the record was counted before, so only its position is staged.
 REFUSED = "refused"
 
-# The kinds of rows. For all kinds except _LINE, the column `packed` has the bytes of each record in the group: the
-# position (_REFUSED), followed by the problem with its length (_PROBLEM), the id (_ID), the id and a run of recipients'
+# The kinds of groups. The column `packed` has the bytes of each record in the group: the position (_REFUSED), followed
+# by the schema id and the problem as a text with its length (_PROBLEM), the id (_ID), the id and a run of recipients'
 # positions (_RUN), or the id and a list with its length (_LIST). Separate columns would be collected four times.
-_LINE, _REFUSED, _PROBLEM, _ID, _RUN, _LIST = range(6)
+_REFUSED, _PROBLEM, _ID, _RUN, _LIST = range(5)
 _WORD = 8
 # The number of 8-byte words of each record before a length.
 _WORDS = {_REFUSED: 1, _PROBLEM: 1, _ID: 3, _RUN: 4, _LIST: 3}
 _LENGTH = struct.Struct("!i")
 # A source position as one number: the partition times _PARTITION, plus the offset. docs/decisions/026 has the limits.
 _PARTITION = 2**48
+_KINDS = {topic: source.kind for source in SOURCES for topic in source.topics()}
+# The views' rows are staged by tasks of their own, with part numbers above those of all other tasks.
+_VIEWS_PART = 10**9
 
 
-def send(
-    facts: DataFrame, database_url: str, attempt: int, *, views: Sequence[View] = (), recipients: bool = False
-) -> None:
-    """Have the executors copy the groups of records, the rows of the views and the log of recipients.
-
-    Raises Spark's errors, which quote psycopg's.
+class Staging:
+    """Has the executors copy the sums of batches. The columns are prepared, as those of Facts: creating them for each
+    batch takes longer than planning it.
     """
-    # The groups are read by each view, too; otherwise the records would be decoded again.
-    groups = grouped(facts).persist() if views else grouped(facts)
-    try:
-        counts = groups.where(_is_counted()).transform(sums_of)
-        rows = [packed_rows(groups)]
-        if recipients:
-            logged = facts.where(F.col("problem").isNull()).transform(recipient_log.rows_to_stage)
-            rows.append(_lines(logged, "staging_recipients"))
-        if views:
-            viewed = [_lines(view.rows_to_stage(counts), "staging_views") for view in views]
-            # A task opens a connection, and the views' rows are few.
-            rows.append(reduce(DataFrame.unionAll, viewed).coalesce(1))
-        reduce(DataFrame.unionAll, rows).foreachPartition(partial(_copy, database_url, attempt))
-    finally:
-        groups.unpersist()
 
+    def __init__(self, *, views: Sequence[View] = (), recipients: bool = False) -> None:
+        """Prepare the columns.
 
-def grouped(facts: DataFrame) -> DataFrame:
-    """Group the records of facts. A record that was counted before has the problem REFUSED.
-
-    The columns are topic, kind, send_id, club_id, type, minute_s, chunk_index (only for records with recipients'
-    positions), channel, measure, reason; seen (the number of records), packed (the bytes of each record), count_total,
-    first_ms, chunk_count; source.
-    """
-    keys = ("topic", "kind", "send_id", "club_id", "type", "minute_s", "chunk_index", "channel", "measure", "reason")
-    is_first = F.coalesce("ordinal", F.lit(0)) == 0
-    return (
-        facts.select("*", *_packed())
-        .select(*each_count("chunk_index"), "kind", "packed")
-        .select(
-            *of_count(),
-            minute_s().alias("minute_s"),
-            F.when(_has_positions(), F.col("chunk_index")).alias("chunk_index"),
-            "kind",
-            # Spark does not compile an expression inside an aggregate, so the expressions are columns of their own.
-            F.when(is_first, F.col("packed")).alias("packed"),
-            F.when(is_first, 1).otherwise(0).alias("is_first"),
+        Args:
+            views: Further tables to stage.
+            recipients: Whether to stage the log of recipients.
+        """
+        self._views = views
+        counted = ("topic", "send_id", "club_id", "type", "at_ms", "chunk_count")
+        is_first = F.coalesce("ordinal", F.lit(0)) == 0
+        self._steps = (
+            [F.col("*"), *_packed()],
+            [
+                *each_count("chunk_index", *(recipient_log.FIELDS if recipients else ())),
+                *map(F.col, ("kind", "packed")),
+            ],
+            [
+                *map(F.col, counted),
+                *map(F.col, ("count.channel", "count.measure", "count.reason", "count.count_total")),
+                minute_s().alias("minute_s"),
+                F.when(_has_positions(), F.col("chunk_index")).alias("chunk_index"),
+                F.col("kind"),
+                # Spark does not compile an expression inside an aggregate, so the expressions are columns of their own.
+                F.when(is_first, F.col("packed")).alias("packed"),
+                F.when(is_first, 1).otherwise(0).alias("is_first"),
+                (recipient_log.logged() if recipients else F.lit(None).cast("string")).alias("logged"),
+            ],
         )
-        .groupBy(*keys)
-        .agg(
+        self._keys = [F.col(name) for name in _GROUP]
+        self._sums = [
             F.sum("is_first").alias("seen"),
             F.listagg("packed").alias("packed"),
+            F.listagg("logged", F.lit("\n")).alias("logged"),
             F.sum("count_total").alias("count_total"),
             F.min("at_ms").alias("first_ms"),
             F.max("chunk_count").alias("chunk_count"),
-        )
-        .withColumn("source", kind_of(F.col("topic")))
-    )
+        ]
+
+    def groups(self, facts: DataFrame) -> DataFrame:
+        """Group the records of facts. A record that was counted before has the problem REFUSED.
+
+        The columns are topic, kind, send_id, club_id, type, minute_s, chunk_index (only for records with recipients'
+        positions), channel, measure, reason; seen (the number of records), packed (the bytes of each record), logged
+        (the lines of recipient_log.logged), count_total, first_ms, chunk_count.
+        """
+        for columns in self._steps:
+            facts = facts.select(*columns)
+        return facts.groupBy(*self._keys).agg(*self._sums)
+
+    def copy(self, facts: DataFrame, database_url: str, attempt: int) -> None:
+        """Copy the groups of records and the rows of the views to the staging tables.
+
+        Raises Spark's errors, which quote psycopg's.
+        """
+        groups = self.groups(facts)
+        if not self._views:
+            groups.foreachPartition(partial(_copy, rows_of, database_url, attempt, 0))
+            return
+        # The groups are read twice; otherwise the records would be decoded again.
+        groups.persist()
+        try:
+            groups.foreachPartition(partial(_copy, rows_of, database_url, attempt, 0))
+            counts = groups.where(F.col("kind") >= _ID).withColumn("source", kind_of(F.col("topic"))).transform(sums_of)
+            viewed = reduce(DataFrame.unionAll, [view.rows_to_stage(counts) for view in self._views])
+            # A task opens a connection, and the views' rows are few.
+            viewed.coalesce(1).foreachPartition(partial(_copy, _view_rows, database_url, attempt, _VIEWS_PART))
+        finally:
+            groups.unpersist()
 
 
-def packed_rows(groups: DataFrame) -> DataFrame:
-    """Return the groups as input rows of the tasks, which `rows_of` converts."""
-    named = {"status": F.col("measure")}
-    return groups.select(
-        "kind",
-        F.col("topic").alias("name"),
-        "source",
-        F.when(_is_counted(), _line(TABLES["staging_counts"], records=F.col("seen"))).alias("line"),
-        *[F.when(_has_positions(), named.get(name, F.col(name))).alias(name) for name in _STATES_KEY],
-        "packed",
-    )
-
-
-def _lines(rows: DataFrame, table: str) -> DataFrame:
-    """Return rows of a table as input rows of the tasks, with the same columns as `packed_rows`."""
-    none = F.lit(None)
-    return rows.select(
-        F.lit(_LINE).alias("kind"),
-        F.lit(table).alias("name"),
-        none.cast("string").alias("source"),
-        _line(TABLES[table]).alias("line"),
-        *[none.cast("int" if name == "chunk_index" else "string").alias(name) for name in _STATES_KEY],
-        none.cast("binary").alias("packed"),
-    )
+_GROUP = ("topic", "kind", "send_id", "club_id", "type", "minute_s", "chunk_index", "channel", "measure", "reason")
 
 
 def _packed() -> list[Column]:
     """Return the kind and the bytes of each record."""
     place = (F.col("partition").cast("long") * _PARTITION + F.col("kafka_offset")).cast("binary")
     record_id, run, listed = F.col("id"), F.col("run"), F.col("listed").cast("binary")
-    problem = _line(TABLES["staging_problems"]).cast("binary")
+    problem = F.concat_ws("\t", F.coalesce(F.col("schema_id").cast("string"), F.lit(_NULL)), "problem").cast("binary")
     refused, bad = F.col("problem") == REFUSED, F.col("problem").isNotNull()
     runs, lists = run.isNotNull(), listed.isNotNull()
     kind = F.when(refused, _REFUSED).when(bad, _PROBLEM).when(runs, _RUN).when(lists, _LIST).otherwise(_ID)
@@ -167,10 +165,6 @@ def _packed() -> list[Column]:
     return [kind.alias("kind"), packed.alias("packed")]
 
 
-def _is_counted() -> Column:
-    return F.col("kind") >= _ID
-
-
 def _has_positions() -> Column:
     return F.col("kind") >= _RUN
 
@@ -179,40 +173,55 @@ def _length(text: Column) -> Column:
     return F.length(text).cast("binary")
 
 
-def _line(columns: Sequence[str], **named: Column) -> Column:
-    fields = [_escaped(name, named.get(name, F.col(name))) for name in columns]
-    return F.concat_ws("\t", *[F.coalesce(field, F.lit("\\N")) for field in fields])
+# A null in COPY's text form, and the characters that it escapes.
+_NULL = "\\N"
+_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_ESCAPED = re.compile(r"[\\\t\n\r]")
 
 
-def _escaped(name: str, text: Column) -> Column:
-    if name not in _TEXTS:
-        return text.cast("string")
-    escaped = F.replace(text, F.lit("\\"), F.lit("\\\\"))
-    for plain, letter in (("\t", "t"), ("\n", "n"), ("\r", "r")):
-        escaped = F.replace(escaped, F.lit(plain), F.lit("\\" + letter))
-    return F.when(text.rlike("[\\\\\t\n\r]"), escaped).otherwise(text)
+def _line(*values: object) -> str:
+    """Return a row in COPY's text form."""
+    texts = [_NULL if value is None else str(value) for value in values]
+    if any(map(_ESCAPED.search, (value for value in values if isinstance(value, str)))):
+        texts = [
+            _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text) if isinstance(value, str) else text
+            for text, value in zip(texts, values, strict=True)
+        ]
+    return "\t".join(texts)
 
 
-def _copy(database_url: str, attempt: int, rows: Iterable[Row]) -> None:
-    by_table = rows_of(rows)
+def _copy(
+    of: Callable[[Iterable[Row]], Rows], database_url: str, attempt: int, first_part: int, rows: Iterable[Row]
+) -> None:
+    by_table = of(rows)
     if not by_table:
         return
     task: Any = TaskContext.get()
     with psycopg.connect(
         address_now(database_url), connect_timeout=5, application_name="spark_metrics staging"
     ) as connection:
-        copy_rows(connection, attempt, task.partitionId(), task.attemptNumber(), by_table)
+        copy_rows(connection, attempt, first_part + task.partitionId(), task.attemptNumber(), by_table)
 
 
-def rows_of(rows: Iterable[Row]) -> Rows:
-    """Convert a task's input rows to rows by table."""
+def _view_rows(rows: Iterable[Row]) -> Rows:
+    lines = [_line(view, row) for view, row in rows]
+    return {"staging_views": lines} if lines else {}
+
+
+def rows_of(groups: Iterable[Row]) -> Rows:
+    """Convert a task's groups to rows by table."""
     places: defaultdict[str, list[bytes]] = defaultdict(list)
     ids: defaultdict[str, list[bytes]] = defaultdict(list)
     lines: defaultdict[str, list[str]] = defaultdict(list)
     states: list[tuple[Any, ...]] = []
-    for kind, name, source, line, *key, packed in rows:
-        if line is not None:
-            lines["staging_counts" if kind != _LINE else name].append(line)
+    for topic, kind, send_id, club_id, category, minute, chunk, channel, measure, reason, *sums in groups:
+        seen, packed, logged, count_total, first_ms, chunk_count = sums
+        if kind >= _ID:
+            counted = (send_id, club_id, category, minute, channel, measure, reason, count_total)
+            lines["staging_counts"].append(_line(_KINDS[topic], *counted, seen, first_ms, chunk_count))
+        if logged is not None:
+            begin = _line(send_id, club_id, category, channel, measure, reason)
+            lines["staging_recipients"] += [f"{begin}\t{text}" for text in logged.split("\n")]
         if packed is None:
             continue
         if kind in (_LIST, _PROBLEM):
@@ -220,15 +229,17 @@ def rows_of(rows: Iterable[Row]) -> Rows:
         else:
             begun, texts = packed, []
         words = np.frombuffer(begun, f"V{_WORD}").reshape(-1, _WORDS[kind])
-        places[name].append(words[:, 0].tobytes())
+        places[topic].append(words[:, 0].tobytes())
         if kind >= _ID:
-            ids[source].append(words[:, 1:3].tobytes())
+            ids[_KINDS[topic]].append(words[:, 1:3].tobytes())
         if kind == _RUN:
-            states.append((*key, words[:, 3].tobytes(), None))
+            states.append((send_id, chunk, channel, measure, reason, words[:, 3].tobytes(), None))
         elif kind == _LIST:
-            states.append((*key, None, "\n".join(texts)))
+            states.append((send_id, chunk, channel, measure, reason, None, "\n".join(texts)))
         elif kind == _PROBLEM:
-            lines["staging_problems"] += texts
+            for place, text in zip(np.frombuffer(words[:, 0].tobytes(), ">i8").tolist(), texts, strict=True):
+                at = f"{topic}\t{place // _PARTITION}\t{place % _PARTITION}\t{_KINDS[topic]}"
+                lines["staging_problems"].append(f"{at}\t{text}")
     if places:
         lines["staging_positions"] = [
             f"{topic}\t{partition}\t{first}\t{last}\t{records}"

@@ -35,6 +35,7 @@ from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, Merged, PostgresSink
 from spark_metrics.span import Span
+from spark_metrics.staging import Staging
 from spark_metrics.views import load_views
 from tests.support.spark.metrics_job import wait_until
 from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
@@ -112,6 +113,7 @@ class Stream:
         return count_batch(
             self.frame(records),
             Facts(writers=WRITERS, far_future_ms=86_400_000, recipients=self.recipients),
+            Staging(views=self.sink.views, recipients=self.recipients),
             batch_id=self.batches,
             sink=self.sink,
             database_url=self.settings.database_url,
@@ -574,3 +576,30 @@ def test_documented_query_reads_the_archive(stream: Stream, spark: SparkSession)
     query = found[1].replace("\\`", "`").replace("$SPARK_ARCHIVE_DIR", stream.archive.folder)
     rows: list[Row] = spark.sql(re.sub(r"date = '[0-9-]+'", f"date = '{NOW:%Y-%m-%d}'", query)).collect()
     assert sorted(map(tuple, rows)) == [("news", "requested", 4), ("newsletter", "requested", 2)]
+
+
+def test_batch_is_staged_by_two_spark_jobs(
+    spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: Path
+) -> None:
+    """The jobs are the two sides of one shuffle. Counts, states and the log of recipients are read in one pass, because
+    planning each job takes longer than counting a small batch.
+    """
+    stream = Stream(spark, kafka_frame, database, tmp_path / "archive", recipients=True)
+    spark.sparkContext.setJobGroup("a batch", "counted in this test")
+    try:
+        merged = count_batch(
+            kafka_frame([a_send(0), a_send(1), *(an_outcome(n, f"send {n}") for n in range(3))]),
+            Facts(writers=WRITERS, far_future_ms=86_400_000, recipients=True),
+            Staging(recipients=True),
+            batch_id=1,
+            sink=stream.sink,
+            database_url=database,
+            archive=None,
+            learn=lambda unknown: set(unknown),
+        )
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    assert merged.records == 5
+    assert stream.sink.connected().execute("select count(*) from recipient_log").fetchone() == (6,)
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("a batch")) == 2
+    stream.sink.close()

@@ -33,7 +33,7 @@ class Steps:
         self.steps = list(steps)
         self.calls: list[dict[str, Any]] = []
 
-    def __call__(self, records: DataFrame, facts: object, **arguments: Any) -> Merged:
+    def __call__(self, records: DataFrame, facts: object, staging: object, **arguments: Any) -> Merged:
         self.calls.append({"records": records, "facts": facts} | arguments)
         step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
         return step(records, **arguments)

@@ -1,6 +1,6 @@
 from pyspark.sql import SparkSession
 
-from spark_metrics.recipient_log import recipients, rows_to_stage
+from spark_metrics.recipient_log import recipients
 
 _FACTS = (
     "source string, send_id string, club_id long, type string, at_ms long, user_ids array<long>,"
@@ -30,5 +30,5 @@ def test_position_without_user_or_result_is_ignored(spark: SparkSession) -> None
         ("outcome", "a", 7, "news", 5, [1, 2, 3, 4], [0, 9, -1], [SENT]),
         ("outcome", "b", 7, "x", 5, [1], [0, 0], [SENT]),
     ]
-    found = spark.createDataFrame(rows, _FACTS).transform(rows_to_stage).orderBy("send_id").collect()
-    assert [row["user_ids"] for row in found] == ["{1}", "{1}"]
+    found = spark.createDataFrame(rows, _FACTS).transform(recipients).orderBy("send_id").collect()
+    assert [row["user_ids"] for row in found] == [[1], [1]]

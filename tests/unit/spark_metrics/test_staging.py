@@ -16,7 +16,7 @@ from masscomm.domain import ids
 from masscomm.domain.statuses import RANK, Status
 from masscomm.kafka.avro import own_schema
 from spark_metrics.facts import facts
-from spark_metrics.staging import REFUSED, TABLES, Rows, grouped, packed_rows, rows_of
+from spark_metrics.staging import REFUSED, TABLES, Rows, Staging, rows_of
 from spark_metrics.states import BLOCK, blocks_of, status_of
 
 AT_MS, DAY_MS, MINUTE_MS = 1_700_000_000_000, 86_400_000, 60_000
@@ -73,11 +73,12 @@ def a_record(offset: int, partition: int, value: bytes) -> dict[str, Any]:
 
 
 def facts_of(records: DataFrame) -> DataFrame:
-    return facts(records, writers={"outcome": {SCHEMA_ID: json.dumps(OUTCOME)}}, far_future_ms=DAY_MS)
+    writers = {"outcome": {SCHEMA_ID: json.dumps(OUTCOME)}}
+    return facts(records, writers=writers, far_future_ms=DAY_MS, recipients=True)
 
 
 def staged(frame: DataFrame) -> Rows:
-    return rows_of(frame.transform(grouped).transform(packed_rows).collect())
+    return rows_of(Staging(recipients=True).groups(frame).collect())
 
 
 def named(table: str, rows: Sequence[Any]) -> list[dict[str, Any]]:
@@ -149,6 +150,17 @@ def test_staged_rows_agree_with_each_record(kafka_frame: Callable[[Any], DataFra
     assert known == said
     assert {bool(row["listed"]) for row in named("staging_states", rows["staging_states"])} == {True, False}
 
+    log = [
+        (row["send_id"], row["type"], row["status"], row["reason"], int(row["at_ms"] or 0), int(user))
+        for row in named("staging_recipients", rows["staging_recipients"])
+        for user in (row["user_ids"] or "").strip("{}").split(",")
+    ]
+    assert Counter(log) == Counter(
+        (value["send_id"], "news\t", result["status"], result["reason"], value["timestamp"], user)
+        for value in counted
+        for user, result in zip(value["user_ids"], (value["results"][n] for n in value["result_index"]), strict=True)
+    )
+
 
 def test_equal_counts_of_several_partitions_are_one_row(kafka_frame: Callable[[Any], DataFrame]) -> None:
     rng = random.Random(5)  # noqa: S311
@@ -161,6 +173,7 @@ def test_equal_counts_of_several_partitions_are_one_row(kafka_frame: Callable[[A
     assert {table: len(some) for table, some in rows.items()} == {
         "staging_counts": 2,
         "staging_states": 1,
+        "staging_recipients": 8,
         "staging_ids": 1,
         "staging_positions": 4,
     }
