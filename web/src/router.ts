@@ -13,6 +13,7 @@ export const router = createRouter({
     { path: "/sends/:sendId", name: "send", component: SendPage, props: true },
     { path: "/metrics", name: "metrics", component: () => import("./pages/MetricsPage.vue") },
     { path: "/users/:userId?", name: "person", component: () => import("./pages/PersonPage.vue") },
+    { path: "/operations/:section?", name: "operations", component: () => import("./pages/OperationsPage.vue"), props: true },
     { path: "/:other(.*)*", redirect: "/" },
   ],
 });

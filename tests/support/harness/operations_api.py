@@ -18,7 +18,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
-from masscomm.operations.health import InMemoryHealth, Lag
+from masscomm.operations.health import DirectoryAge, InMemoryHealth, Lag
 from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys
 from masscomm.stores.audit_log import AuditLog
 from tests.support.harness.chain import NOW, send
@@ -42,7 +42,10 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
     codec = Codec(registry())
     letters = [letter(codec, club_id=club_id, at_ms=clock.now_ms())]
     dead_letters = InMemoryDeadLetters(letters, allowed=frozenset({topics.SEND_API}))
-    health = InMemoryHealth([Lag(function="builder", topic=topics.BUILD, records=3)])
+    health = InMemoryHealth(
+        [Lag(function="builder", topic=topics.BUILD, records=3)],
+        [DirectoryAge(generation="g1", heartbeat_at_ms=clock.now_ms() - 1_500)],
+    )
     cases = operations_handler.UseCases(
         health=HealthRoute(health, dead_letters, clock),
         dead_letters=DeadLettersRoute(dead_letters, codec),

@@ -2,6 +2,12 @@ import { Problem, queryText, Unreachable, type Query } from "./http";
 import { endSession, session } from "./session";
 import type {
   AcceptedSend,
+  AuditPage,
+  DeadLetter,
+  DeadLetters,
+  Health,
+  Keys,
+  NewKey,
   Metrics,
   Notification,
   Preview,
@@ -12,12 +18,13 @@ import type {
   SendList,
   SendRequest,
   StreamPosition,
+  Suppressions,
   Trends,
   UserNotifications,
 } from "./types";
 
 interface Options {
-  method?: "GET" | "POST";
+  method?: "GET" | "POST" | "DELETE";
   query?: Query;
   body?: unknown;
   headers?: Record<string, string>;
@@ -127,6 +134,54 @@ export function getTrends(query: Query, signal?: AbortSignal): Promise<Trends> {
 
 export function getUserNotifications(userId: string, query: Query, signal?: AbortSignal): Promise<UserNotifications> {
   return json(`/v1/users/${encodeURIComponent(userId)}/notifications`, { query, ...(signal && { signal }) });
+}
+
+export function getHealth(signal?: AbortSignal): Promise<Health> {
+  return json("/v1/health", { ...(signal && { signal }) });
+}
+
+export function listDeadLetters(query: Query, signal?: AbortSignal): Promise<DeadLetters> {
+  return json("/v1/dead-letters", { query, ...(signal && { signal }) });
+}
+
+export function getDeadLetter(position: string): Promise<DeadLetter> {
+  return json(`/v1/dead-letters/${encodeURIComponent(position)}`);
+}
+
+export function replayDeadLetter(position: string): Promise<unknown> {
+  return json(`/v1/dead-letters/${encodeURIComponent(position)}/replay`, { method: "POST", body: {} });
+}
+
+export function discardDeadLetter(position: string, reason: string): Promise<unknown> {
+  return json(`/v1/dead-letters/${encodeURIComponent(position)}/discard`, { method: "POST", body: { reason } });
+}
+
+export function listSuppressions(query: Query, signal?: AbortSignal): Promise<Suppressions> {
+  return json("/v1/suppressions", { query, ...(signal && { signal }) });
+}
+
+export function removeSuppression(id: string): Promise<unknown> {
+  return json(`/v1/suppressions/${encodeURIComponent(id)}`, { method: "DELETE" });
+}
+
+export function listKeys(query: Query, signal?: AbortSignal): Promise<Keys> {
+  return json("/v1/keys", { query, ...(signal && { signal }) });
+}
+
+export function createKey(body: unknown): Promise<NewKey> {
+  return json("/v1/keys", { method: "POST", body });
+}
+
+export function rotateKey(id: string): Promise<NewKey> {
+  return json(`/v1/keys/${encodeURIComponent(id)}/rotate`, { method: "POST", body: {} });
+}
+
+export function revokeKey(id: string): Promise<unknown> {
+  return json(`/v1/keys/${encodeURIComponent(id)}/revoke`, { method: "POST", body: {} });
+}
+
+export function listAudit(query: Query, signal?: AbortSignal): Promise<AuditPage> {
+  return json("/v1/audit", { query, ...(signal && { signal }) });
 }
 
 /** Wait until a batch was counted after the position `since`, at most `waitS` seconds. */

@@ -18,6 +18,17 @@ export type UserNotifications = Schemas["UserNotificationsBody"];
 export type Recipients = Schemas["RecipientsBody"];
 export type Recipient = Schemas["RecipientBody"];
 export type Notification = Schemas["NotificationBody"];
+export type Health = Schemas["HealthBody"];
+export type DeadLetters = Schemas["DeadLettersBody"];
+export type DeadLetterRow = Schemas["DeadLetterRow"];
+export type DeadLetter = Schemas["DeadLetterBody"];
+export type Suppressions = Schemas["SuppressionsBody"];
+export type SuppressionRow = Schemas["SuppressionRow"];
+export type Keys = Schemas["KeysBody"];
+export type KeyRow = Schemas["KeyRow"];
+export type NewKey = Schemas["NewKeyBody"];
+export type AuditPage = Schemas["AuditBody"];
+export type AuditRow = Schemas["AuditRow"];
 export type ProblemBody = Schemas["ProblemBody"];
 export type FieldError = Schemas["FieldErrorBody"];
 

@@ -1,0 +1,90 @@
+"""The console's operations pages in a real Chromium, over the functions in memory behind the local gateway."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from devstack.services.lambda_host import CONSOLE
+from tests.support.harness import rest_api
+from tests.support.harness.console import Console, open_console
+from tests.support.harness.operations_api import KEY_ID
+
+pytestmark = pytest.mark.nightly
+SECTIONS = ("health", "letters", "suppressions", "keys", "audit")
+
+
+@pytest.fixture
+def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
+    rest_api.build(monkeypatch)
+    with rest_api.serving(CONSOLE) as url, open_console(url, "admin") as opened:
+        yield opened
+
+
+def section(console: Console, name: str) -> None:
+    console.page.goto(f"{console.url}/#/operations/{name}")
+
+
+def test_a_dead_letter_is_replayed_once(console: Console) -> None:
+    """The replay, its principal and the new status are visible afterwards."""
+    page = console.page
+    section(console, "letters")
+    page.get_by_role("button", name="Show 0@17").click()
+    expect(page.locator("pre").first).to_contain_text('"to_users": [42]')
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("status")).to_contain_text("Letter 0@17 is replayed.")
+    expect(page.get_by_text("No dead letters match.")).to_be_visible()
+    page.get_by_label("Status").select_option("replayed")
+    page.get_by_role("button", name="Show 0@17").click()
+    expect(page.get_by_role("listitem").filter(has_text="Replayed")).to_contain_text("admin")
+    expect(page.get_by_role("button", name="Replay")).to_have_count(0)
+    section(console, "audit")
+    expect(page.get_by_role("row").filter(has_text="dead_letter.replayed")).to_contain_text("0@17")
+    assert console.errors == []
+
+
+def test_a_discard_needs_a_reason(console: Console) -> None:
+    page = console.page
+    section(console, "letters")
+    page.get_by_role("button", name="Show 0@17").click()
+    expect(page.get_by_role("button", name="Discard")).to_be_disabled()
+    page.get_by_label("Why is it discarded?").fill("the match is over")
+    page.get_by_role("button", name="Discard").click()
+    expect(page.get_by_role("status")).to_contain_text("Letter 0@17 is discarded.")
+    section(console, "audit")
+    expect(page.get_by_role("row").filter(has_text="dead_letter.discarded")).to_contain_text("the match is over")
+
+
+def test_a_suppression_is_found_by_its_address_and_removed(console: Console) -> None:
+    """The address stays in the browser."""
+    page = console.page
+    section(console, "suppressions")
+    page.get_by_label("Address or its SHA-256").fill("Ada@Example.org")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("button", name="Remove 1-").click()
+    expect(page.get_by_role("status")).to_contain_text("the address gets e-mail again")
+    expect(page.get_by_text("No suppressions match.")).to_be_visible()
+    assert not any("xample.org" in request.url or "%40" in request.url for request in console.requests)
+
+
+def test_a_key_is_created_shown_once_and_revoked(console: Console) -> None:
+    page = console.page
+    section(console, "keys")
+    page.get_by_label("Name").fill("newsletter")
+    page.get_by_role("button", name="Create a key").click()
+    expect(page.get_by_role("status").locator("code")).to_contain_text("mc_")
+    text = page.get_by_role("status").locator("code").inner_text()
+    page.reload()
+    expect(page.get_by_role("row").filter(has_text="newsletter")).to_be_visible()
+    assert text not in page.content()
+    page.get_by_role("row").filter(has_text=KEY_ID).get_by_role("button", name="Revoke").click()
+    page.get_by_role("alert").get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("row").filter(has_text=KEY_ID).get_by_role("button")).to_have_count(0)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_has_no_serious_violation(console: Console, name: str) -> None:
+    section(console, name)
+    expect(console.page.get_by_role("table").first).to_be_visible()
+    assert console.violations() == []
+    assert console.errors == []

@@ -1,0 +1,20 @@
+/** Return the SHA-256 under which the suppression of an e-mail address is stored (masscomm/domain/ids.py). */
+export async function addressId(address: string): Promise<string> {
+  const [name, domain] = halves(address.trim().toLowerCase());
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${name}@${ascii(domain)}`));
+  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function halves(address: string): [string, string] {
+  const at = address.lastIndexOf("@");
+  return [address.slice(0, Math.max(0, at)), address.slice(at + 1)];
+}
+
+/** Return a domain without characters beyond ASCII. A text that is no domain stays as it is. */
+function ascii(domain: string): string {
+  try {
+    return new URL(`http://${domain}`).hostname || domain;
+  } catch {
+    return domain;
+  }
+}
