@@ -14,6 +14,10 @@ if TYPE_CHECKING:
         AcceptedBody,
         BatchBody,
         CancelBody,
+        DeadLetterBody,
+        DeadLetterRow,
+        DiscardedBody,
+        HealthBody,
         ListedSend,
         MetricsBody,
         NotificationBody,
@@ -21,10 +25,13 @@ if TYPE_CHECKING:
         PreferencesBody,
         PreviewBody,
         RecipientBody,
+        RemovedSuppressionBody,
+        ReplayedBody,
         RescheduleBody,
         ResumeBody,
         SendBody,
         SmallSend,
+        SuppressionRow,
         TemplateBody,
         UserNotification,
     )
@@ -94,6 +101,34 @@ def templates(filters: Mapping[str, Any]) -> Listing[TemplateBody]:
     return Listing("/v1/templates", filters)
 
 
+def health() -> Call[HealthBody]:
+    return Call("GET", "/v1/health")
+
+
+def dead_letters(filters: Mapping[str, Any]) -> Listing[DeadLetterRow]:
+    return Listing("/v1/dead-letters", filters)
+
+
+def dead_letter(position: str) -> Call[DeadLetterBody]:
+    return Call("GET", _letter_path(position))
+
+
+def replay_dead_letter(position: str) -> Call[ReplayedBody]:
+    return Call("POST", _letter_path(position, "/replay"))
+
+
+def discard_dead_letter(position: str, reason: str) -> Call[DiscardedBody]:
+    return Call("POST", _letter_path(position, "/discard"), body={"reason": reason})
+
+
+def suppressions(filters: Mapping[str, Any]) -> Listing[SuppressionRow]:
+    return Listing("/v1/suppressions", filters)
+
+
+def remove_suppression(suppression: str) -> Call[RemovedSuppressionBody]:
+    return Call("DELETE", f"/v1/suppressions/{quote(suppression, safe='')}")
+
+
 def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:
     """Return the call of a send or a batch, with an idempotency key of its own unless one is given."""
     return Call("POST", path, body=dict(body), headers={KEY: key or str(uuid4())})
@@ -101,3 +136,7 @@ def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:
 
 def _send_path(send_id: str, action: str = "") -> str:
     return f"/v1/sends/{quote(send_id, safe='')}{action}"
+
+
+def _letter_path(position: str, action: str = "") -> str:
+    return f"/v1/dead-letters/{quote(position, safe='')}{action}"

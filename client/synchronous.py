@@ -16,6 +16,10 @@ from .types import (
     AcceptedBody,
     BatchBody,
     CancelBody,
+    DeadLetterBody,
+    DeadLetterRow,
+    DiscardedBody,
+    HealthBody,
     ListedSend,
     MetricsBody,
     NotificationBody,
@@ -25,11 +29,14 @@ from .types import (
     PreviewBody,
     PreviewRequest,
     RecipientBody,
+    RemovedSuppressionBody,
+    ReplayedBody,
     RescheduleBody,
     ResumeBody,
     SendBody,
     SendRequest,
     SmallSend,
+    SuppressionRow,
     TemplateBody,
     UserNotification,
 )
@@ -137,6 +144,34 @@ class Client:
     def metrics(self, **query: Any) -> MetricsBody:
         """Return one page of counts by bucket."""
         return self._execute(routes.metrics(query))
+
+    def health(self) -> HealthBody:
+        """Return the lag of each function, the staleness of the directory and the number of open dead letters."""
+        return self._execute(routes.health())
+
+    def dead_letters(self, **filters: Any) -> Iterator[DeadLetterRow]:
+        """Yield the records that could not be processed, the latest first, from all pages."""
+        return self._rows(routes.dead_letters(filters))
+
+    def dead_letter(self, position: str) -> DeadLetterBody:
+        """Return a dead letter with its record."""
+        return self._execute(routes.dead_letter(position))
+
+    def replay_dead_letter(self, position: str) -> ReplayedBody:
+        """Produce a dead letter to its source topic, once. A letter that was replayed before is a 409."""
+        return self._execute(routes.replay_dead_letter(position))
+
+    def discard_dead_letter(self, position: str, reason: str) -> DiscardedBody:
+        """Close a dead letter without a replay."""
+        return self._execute(routes.discard_dead_letter(position, reason))
+
+    def suppressions(self, **filters: Any) -> Iterator[SuppressionRow]:
+        """Yield the addresses to which no e-mail is sent, the latest first, from all pages."""
+        return self._rows(routes.suppressions(filters))
+
+    def remove_suppression(self, suppression: str) -> RemovedSuppressionBody:
+        """Remove a suppression by its id, so that the address gets e-mail again."""
+        return self._execute(routes.remove_suppression(suppression))
 
     def follow(self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1) -> Iterator[SendBody]:
         """Yield a send each time that it is read, until each of its notifications has ended.

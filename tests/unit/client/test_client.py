@@ -107,6 +107,21 @@ def test_every_method_works_against_the_api(call: Caller, chain: Chain) -> None:
     assert len(chain.producer.produced) == 3
 
 
+def test_operations_work_against_the_api(call: Caller, chain: Chain) -> None:
+    with rest_api.serving() as call.url:
+        assert call("health")["open_dead_letters"] == 1
+        (letter,) = call("dead_letters", status="open", club_id=1)
+        assert call("dead_letter", letter["position"])["letter"] == letter
+        assert call("replay_dead_letter", letter["position"])["status"] == "replayed"
+        with pytest.raises(ApiError, match="already replayed") as raised:
+            call("discard_dead_letter", letter["position"], "over")
+        assert raised.value.status == 409
+        (suppression,) = call("suppressions", limit=1)
+        assert call("remove_suppression", suppression["id"])["status"] == "removed"
+        assert list(call("suppressions")) == []
+    assert chain.producer.produced == []
+
+
 def test_refused_request_raises_the_problem_at_once(call: Caller, chain: Chain) -> None:
     with rest_api.serving() as call.url, pytest.raises(ApiError) as raised:
         call("send", **SEND | {"to_users": ["x"]})
