@@ -9,7 +9,7 @@ _METRICS = _EVERY | {"psycopg", "psycopg-pool"}
 
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
-    "builder": _CHAIN | {"babel", "jinja2", "tzdata"},
+    "builder": _CHAIN | {"babel", "jinja2"},
     "cdc_consumer": _CHAIN | {"babel", "jinja2"},
     "delivery": _CHAIN | {"tzdata"},
     "device_registrar": _CHAIN | {"boto3"},
@@ -19,8 +19,8 @@ DIRECT = {
     "preference_checker": _CHAIN | {"tzdata"},
     "preferences_handler": _CHAIN,
     "receipts": _CHAIN,
-    "scheduler": _CHAIN | {"tzdata"},
-    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "tzdata"},
+    "scheduler": _CHAIN,
+    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core"},
 }
 
 
