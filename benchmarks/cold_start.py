@@ -88,14 +88,14 @@ def imports(names: Mapping[str, str], runs: int, serdes: str) -> dict[str, Impor
 
 def _event(function: str) -> dict[str, object]:
     """Return an event that builds all adapters and needs no dependency: no records, or a refused request."""
-    paths = {"send_handler": "/v1/sends", "operations_handler": "/v1/suppressions"}
+    paths = {"send_handler": "/v1/sends", "operations_handler": "/v1/suppressions", "audiences": "/v1/audiences/count"}
     if function not in (*paths, "metrics_handler", "metrics_stream"):
         return {"records": {}, "eventSource": "aws:kafka"}
     path = paths.get(function, "/v1/metrics")
     return {
         "resource": path,
         "path": path,
-        "httpMethod": "POST" if function == "send_handler" else "GET",
+        "httpMethod": "GET" if path == "/v1/metrics" else "POST",
         "headers": {},
         "multiValueHeaders": {},
         "queryStringParameters": {"granularity": "fortnight"},

@@ -17,6 +17,8 @@ from .types import (
     AcceptedBody,
     BatchBody,
     CancelBody,
+    CountBody,
+    CountRequest,
     DeadLetterBody,
     DeadLetterRow,
     DiscardedBody,
@@ -89,6 +91,10 @@ class AsyncClient:
     async def send_batch(self, sends: Iterable[SmallSend], *, idempotency_key: str | None = None) -> BatchBody:
         """Request up to 1,000 small sends, with a result for each."""
         return await self._execute(routes.send_batch(sends, idempotency_key))
+
+    async def count_audience(self, **fields: Unpack[CountRequest]) -> CountBody:
+        """Return the number of users in an audience, and by channel those that it can reach."""
+        return await self._execute(routes.count_audience(fields))
 
     async def get_send(self, send_id: str) -> SendBody:
         """Return a send with its notifications by status. A new send is a 404 until a chunk of it is counted."""

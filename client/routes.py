@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         AcceptedBody,
         BatchBody,
         CancelBody,
+        CountBody,
         DeadLetterBody,
         DeadLetterRow,
         DiscardedBody,
@@ -43,6 +44,10 @@ def send(fields: Mapping[str, Any], key: str | None) -> Call[AcceptedBody]:
 
 def send_batch(sends: Iterable[SmallSend], key: str | None) -> Call[BatchBody]:
     return _keyed("/v1/sends/batch", {"sends": list(sends)}, key)
+
+
+def count_audience(fields: Mapping[str, Any]) -> Call[CountBody]:
+    return Call("POST", "/v1/audiences/count", body=dict(fields))
 
 
 def get_send(send_id: str) -> Call[SendBody]:

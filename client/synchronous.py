@@ -16,6 +16,8 @@ from .types import (
     AcceptedBody,
     BatchBody,
     CancelBody,
+    CountBody,
+    CountRequest,
     DeadLetterBody,
     DeadLetterRow,
     DiscardedBody,
@@ -88,6 +90,10 @@ class Client:
     def send_batch(self, sends: Iterable[SmallSend], *, idempotency_key: str | None = None) -> BatchBody:
         """Request up to 1,000 small sends, with a result for each."""
         return self._execute(routes.send_batch(sends, idempotency_key))
+
+    def count_audience(self, **fields: Unpack[CountRequest]) -> CountBody:
+        """Return the number of users in an audience, and by channel those that it can reach."""
+        return self._execute(routes.count_audience(fields))
 
     def get_send(self, send_id: str) -> SendBody:
         """Return a send with its notifications by status. A new send is a 404 until a chunk of it is counted."""

@@ -5,16 +5,17 @@ Generated: python -m openapi.client_types > client/types.py
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 
 class AcceptedBody(TypedDict):
     """An accepted send."""
 
     send_id: str
-    status: Literal["accepted"]
-    requested: int
-    """Distinct notifications: a user on a channel."""
+    status: Literal["accepted", "expanding"]
+    """expanding: the users of the audience are sought, so that `requested` is not known yet."""
+    requested: int | None
+    """Distinct notifications: a user on a channel. Null while an audience is expanded."""
     duplicates: int
     """Repeated users; they are not counted in `requested`."""
     links: Links
@@ -135,6 +136,28 @@ class ControlOfSend(TypedDict):
     """The end of the last pause."""
     send_at: str | None
     """The time to which the send was moved."""
+
+
+class CountBody(TypedDict):
+    """The number of users in an audience."""
+
+    users: int
+    channels: dict[str, int]
+    """By channel: users with an address, or with an active device. Opt-outs and suppressions are not considered."""
+    examined: int
+    """The users of the club that were compared with the audience."""
+    complete: bool
+    """Whether all users of the club were examined in the time of a request."""
+
+
+class CountRequest(TypedDict):
+    """The body of a request to POST /v1/audiences/count."""
+
+    club_id: int
+    audience: dict[str, Any]
+    """The conditions of docs/audiences.md."""
+    channels: NotRequired[list[str]]
+    """The channels to count; by default all."""
 
 
 class CountedRow(TypedDict):
@@ -271,6 +294,17 @@ class EffectivePreference(TypedDict):
     wanted: bool
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
+
+
+class ExpansionOfSend(TypedDict):
+    """The expansion of an audience."""
+
+    status: Literal["expanding", "ended", "failed"]
+    users: int | None
+    """The users of the audience; null until they are all found."""
+    requested: int | None
+    """Their notifications."""
+    error: str | None
 
 
 class FieldErrorBody(TypedDict):
@@ -628,6 +662,8 @@ class SendBody(TypedDict):
     complete: bool
     """Whether all chunks are counted and each notification has a final status."""
     control: ControlOfSend | None
+    expansion: ExpansionOfSend | None
+    """Of a send to an audience, until its first chunk is counted."""
     cancellation: CancellationOfSend | None
     generated_at: str
 
@@ -659,7 +695,9 @@ class SendRequest(TypedDict):
     """Variables for the template, the same for every recipient."""
     locale: NotRequired[str | None]
     """The locale (BCP 47); null: each user's own."""
-    to_users: list[int]
+    audience: NotRequired[dict[str, Any] | None]
+    """Users of the club by conditions (docs/audiences.md), instead of to_users."""
+    to_users: NotRequired[list[int]]
     """User ids by position; a repeated id counts once, at its first position."""
     recipient_data: NotRequired[dict[str, dict[str, str]]]
     """Variables of single recipients, which replace those of data: user id → name → text."""
@@ -689,6 +727,8 @@ class SmallSend(TypedDict):
     template: NotRequired[str | None]
     data: NotRequired[dict[str, str]]
     locale: NotRequired[str | None]
+    audience: NotRequired[None]
+    """A send of a batch names its users."""
     to_users: list[int]
     recipient_data: NotRequired[dict[str, dict[str, str]]]
     """Variables of single recipients, which replace those of data: user id → name → text."""

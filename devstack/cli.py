@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from devstack import process
+from devstack.audiences import app as audiences_app
 from devstack.audit import audit
 from devstack.client_log import clients_log_to
 from devstack.config import ConfigError, StackConfig
@@ -47,6 +48,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(audit)
+app.add_typer(audiences_app, name="audience")
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(keys_app, name="keys")
 app.add_typer(preferences_app, name="preferences")

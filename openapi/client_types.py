@@ -64,7 +64,8 @@ def _type(schema: Mapping[str, Any]) -> str:
         case "array":
             return f"list[{_type(schema['items'])}]"
         case "object":
-            return f"dict[str, {_type(schema['additionalProperties'])}]"
+            values = schema["additionalProperties"]
+            return f"dict[str, {'Any' if values is True else _type(values)}]"
         case str() as name:
             return _SIMPLE[name]
         case _:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 
+from functions.audiences import handler as audiences_handler
 from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
@@ -16,13 +17,19 @@ from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
 from masscomm.http.scopes import PUBLIC_ROUTES, ROLE_SCOPES, ROUTE_SCOPES, Role, Scope
-from openapi import metrics, operations, preferences, sends
+from openapi import audiences, metrics, operations, preferences, sends
 from openapi.operation import Operation
 
 # The APIs of the functions with routes, and the descriptions of their routes.
-APIS: tuple[Api, ...] = (send_handler.api, metrics_handler.api, preferences_handler.api, operations_handler.api)
+APIS: tuple[Api, ...] = (
+    send_handler.api,
+    audiences_handler.api,
+    metrics_handler.api,
+    preferences_handler.api,
+    operations_handler.api,
+)
 OPERATIONS: Mapping[tuple[str, str], Operation] = (
-    sends.OPERATIONS | metrics.OPERATIONS | preferences.OPERATIONS | operations.OPERATIONS
+    sends.OPERATIONS | audiences.OPERATIONS | metrics.OPERATIONS | preferences.OPERATIONS | operations.OPERATIONS
 )
 
 _SEND_REQUESTED = Path(__file__).parent.parent / "schemas" / "SendRequested.avsc"

@@ -234,6 +234,7 @@ OPERATIONS = {
             "watermark": _ONE,
             "complete": True,
             "control": None,
+            "expansion": None,
             "cancellation": None,
             "generated_at": _ONE,
         },

@@ -36,6 +36,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import observed
 from masscomm.stores.audit_log import AuditLog
 from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.expansions import Expansions
 from masscomm.stores.send_controls import SendControls
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def bootstrap() -> UseCases:
     from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
     from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+    from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
     from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
     store = PostgresMetricsStore(connection_pool(database_url(environment.required("METRICS_DATABASE_URL"))))
@@ -97,6 +99,7 @@ def bootstrap() -> UseCases:
         DynamoDbDelayStore.from_environment(),
         DynamoDbAuditLog.from_environment(),
         int(environment.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
+        DynamoDbExpansions.from_environment(),
     )
 
 
@@ -109,6 +112,7 @@ def use_cases(
     delay_store: DelayStore,
     audit_log: AuditLog,
     open_polls: int = OPEN_POLLS,
+    expansions: Expansions | None = None,
 ) -> UseCases:
     """Return the use cases over one metrics store. `slots` and `open_polls` limit the long polls."""
     metrics_route = MetricsRoute(store, clock, grace)
@@ -117,7 +121,7 @@ def use_cases(
         metrics_route,
         TrendingRoute(store, clock, grace),
         StreamRoute(store, clock, metrics_route, slots, open_polls),
-        SendRoute(store, controls, clock),
+        SendRoute(store, controls, clock, expansions),
         SendsRoute(store, clock),
         CancelRoute(control),
         PauseRoute(control),

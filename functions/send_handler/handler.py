@@ -15,7 +15,8 @@ from masscomm.clock import SystemClock
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.http import idempotency, rest
-from masscomm.http.rate_limits import RateLimiter
+from masscomm.http.problem import Problem
+from masscomm.http.rate_limits import RateLimiter, maximum_of
 from masscomm.http.rest import JSON, Response
 from masscomm.http.scopes import Scope
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
@@ -189,6 +190,9 @@ def _check(request: rest.Request, send: "SendRequest") -> None:
     check_tenant(send, request.clubs)
     if request.is_test:
         check_simulated(send)
+    # guard: limits.audience
+    if send.audience is not None and maximum_of(request.authorizer, RECIPIENTS) is not None:
+        raise Problem(403, "A key with a limit of recipients may not send to an audience: its size is not known yet.")
     for scope in scopes_needed(send):
         request.require(scope)
 

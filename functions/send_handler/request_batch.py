@@ -40,6 +40,7 @@ _LONGEST_NAME = 100
 class SmallSend(SendRequest):
     """A send in a batch."""
 
+    audience: Annotated[None, Field(description="A send of a batch names its users.")] = None
     to_users: Annotated[
         list[Annotated[int, Field(ge=1, le=2**63 - 1)]], Field(min_length=1, max_length=BATCH_RECIPIENTS)
     ]

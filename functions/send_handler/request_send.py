@@ -1,5 +1,6 @@
 """Accepts a send over REST: it validates each field, and returns 202 only after the send is on its topic."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -40,11 +43,12 @@ from masscomm.domain.limits import (
     REQUEST_RECIPIENT_DATA_BYTES,
 )
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
-from masscomm.domain.records import ContentFields, SendRequested
+from masscomm.domain.records import AudienceRequested, ContentFields, SendRequested
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter, MasscommError
+from masscomm.http.audiences import audience_of
 from masscomm.http.problem import FieldError, FieldErrorBody, Problem
 from masscomm.http.rest import JSON, Links, Request
 from masscomm.http.scopes import Scope
@@ -159,10 +163,21 @@ class ContentRequest(BaseModel):
         return [(self.club_id, self.template or self.type, channel) for channel in channels]
 
 
+class _NotGiven(list[int]):
+    """The default of to_users, which no request can contain."""
+
+
 class SendRequest(ContentRequest):
     """The body of a request to POST /v1/sends."""
 
-    to_users: Annotated[list[UserId], _entries("to_users", min_length=1)]
+    # The audience is validated before to_users: a send has one of the two. `parse_request` reads its conditions.
+    audience: Annotated[
+        dict[str, Any] | None,
+        Field(description="Users of the club by conditions (docs/audiences.md), instead of to_users."),
+    ] = None
+    to_users: Annotated[
+        list[UserId], _entries("to_users", min_length=1, default_factory=_NotGiven, validate_default=True)
+    ]
     recipient_data: Annotated[
         dict[str, Variables],
         Field(
@@ -193,9 +208,22 @@ class SendRequest(ContentRequest):
             raise PydanticCustomError(_OTHERS, "the user {user} is not in to_users", {"user": min(others)})
         return self
 
+    @field_validator("to_users", mode="wrap")
+    @classmethod
+    def _or_audience(cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> list[int]:
+        has_audience = info.data.get("audience") is not None
+        if isinstance(value, _NotGiven):
+            if not has_audience and "audience" in info.data:
+                raise PydanticCustomError("missing", "Field required")
+            return []
+        if has_audience:
+            raise PydanticCustomError("both", "must be absent if the send has an audience")
+        users: list[int] = validate(value)
+        return users
+
     @property
     def recipients(self) -> int:
-        """Return the number of distinct users."""
+        """Return the number of distinct users; 0 if the send has an audience."""
         return len(set(self.to_users))
 
     @property
@@ -208,9 +236,10 @@ class AcceptedBody(TypedDict):
     """An accepted send."""
 
     send_id: str
-    status: Literal["accepted"]
-    requested: int
-    """Distinct notifications: a user on a channel."""
+    status: Literal["accepted", "expanding"]
+    """expanding: the users of the audience are sought, so that `requested` is not known yet."""
+    requested: int | None
+    """Distinct notifications: a user on a channel. Null while an audience is expanded."""
     duplicates: int
     """Repeated users; they are not counted in `requested`."""
     links: Links
@@ -225,13 +254,14 @@ class Accepted:
     """
 
     send_id: str
-    requested: int
+    # None: the audience of the send is not expanded yet.
+    requested: int | None
     duplicates: int
 
     def body(self, warnings: Sequence[FieldError] = ()) -> AcceptedBody:
         body: AcceptedBody = {
             "send_id": self.send_id,
-            "status": "accepted",
+            "status": "expanding" if self.requested is None else "accepted",
             "requested": self.requested,
             "duplicates": self.duplicates,
             "links": {"self": f"/v1/sends/{self.send_id}"},
@@ -304,12 +334,22 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
     may arrive after them.
     """
     try:
-        return model.model_validate(document)
+        send = model.model_validate(document)
     except ValidationError as error:
         errors = _field_errors(error, model)
         if isinstance(document, Mapping):
             errors += _time_errors(_readable_times(document), document.get("send_at_local"), clock.now_ms())
         raise _invalid(errors) from error
+    if send.audience is not None and (errors := _audience_errors(send)):
+        raise _invalid(errors)
+    return send
+
+
+def _audience_errors(send: SendRequest) -> list[FieldError]:
+    _, errors = audience_of(send.audience)
+    if send.priority == Lane.CRITICAL:
+        errors.append(FieldError("priority", "must be bulk for an audience"))
+    return errors
 
 
 def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
@@ -367,6 +407,9 @@ def check_simulated(send: SendRequest) -> None:
     """Check that all recipients of a test key's send are simulator recipients. Raises Problem with status 403 that
     names the others, at most 20.
     """
+    if send.audience is not None:  # guard: simulator.audience
+        errors = [FieldError("audience", "has users that are no simulator recipients")]
+        raise Problem(403, "A test key may send to simulator recipients only.", errors=errors)
     others = [index for index, user_id in enumerate(send.to_users) if not is_simulated(user_id)]
     if others:  # guard: simulator.test_key
         message = f"is no simulator recipient ({FIRST_ID} to {LAST_ID})"
@@ -416,7 +459,7 @@ class RequestSend:
         Retry or Stop from the schema registry.
         """
         logs.note(send_id=identity.send_id)
-        if _last_send_at_ms(send) is not None or len(send.to_users) > SMALL_SEND:
+        if _last_send_at_ms(send) is not None or len(send.to_users) > SMALL_SEND or send.audience is not None:
             self._record(send, identity)
         with self.audited([send], identity.send_id, caller):
             self.produce_all([(send, identity)], caller)
@@ -436,6 +479,7 @@ class RequestSend:
             accepted_at_ms=identity.requested_at_ms,
             send_at_ms=_last_send_at_ms(send),
             expires_at_ms=_ms(send.expires_at),
+            type=None if send.audience is None else send.type,
         )
         try:
             self.controls.accept(accepted)
@@ -495,12 +539,15 @@ class RequestSend:
             raise
         for span in spans:
             traces.end(span)
-        metrics.add(RECIPIENTS[Status.ACCEPTED], sum(accepted_of(*each).requested for each in sends))
+        metrics.add(RECIPIENTS[Status.ACCEPTED], sum(accepted_of(*each).requested or 0 for each in sends))
 
     def _queue(
         self, send: SendRequest, identity: SendIdentity, caller: Caller, headers: Headers, errors: list[Exception]
     ) -> None:
         """Queue the chunks of a send to be produced. Errors of their delivery are added to `errors`."""
+        if send.audience is not None:
+            self._queue_audience(send, send.audience, identity, caller, headers, errors)
+            return
         users = list(dict.fromkeys(send.to_users))
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         chunks = list(_chunks(users, send.recipient_data, identity.chunk_size))
@@ -512,6 +559,27 @@ class RequestSend:
             key = chunk_id(identity.send_id, index).encode()
             self.producer.produce(topic, key, value, headers, _collect(errors))
 
+    def _queue_audience(
+        self,
+        send: SendRequest,
+        audience: Mapping[str, Any],
+        identity: SendIdentity,
+        caller: Caller,
+        headers: Headers,
+        errors: list[Exception],
+    ) -> None:
+        """Queue the send for the function audience_expander, which produces its chunks."""
+        record = AudienceRequested(
+            send_id=identity.send_id,
+            club_id=send.club_id,
+            timestamp=identity.requested_at_ms,
+            chunk_size=identity.chunk_size,
+            audience=json.dumps(audience),
+            send=json.dumps(self._record_of(send, identity, caller, 0, 1, []).to_avro()),
+        )
+        value = self.codec.encode(topics.AUDIENCE, "AudienceRequested", record.to_avro())
+        self.producer.produce(topics.AUDIENCE, identity.send_id.encode(), value, headers, _collect(errors))
+
     def _encoded(
         self,
         send: SendRequest,
@@ -522,7 +590,13 @@ class RequestSend:
         count: int,
         users: Sequence[int],
     ) -> bytes:
-        record = SendRequested(
+        record = self._record_of(send, identity, caller, index, count, users)
+        return self.codec.encode(topic, "SendRequested", record.to_avro())
+
+    def _record_of(
+        self, send: SendRequest, identity: SendIdentity, caller: Caller, index: int, count: int, users: Sequence[int]
+    ) -> SendRequested:
+        return SendRequested(
             type=send.type,
             club_id=send.club_id,
             timestamp=identity.requested_at_ms,
@@ -549,7 +623,6 @@ class RequestSend:
             reference=send.reference,
             principal=caller.principal or None,
         )
-        return self.codec.encode(topic, "SendRequested", record.to_avro())
 
 
 def _chunks(
@@ -613,7 +686,7 @@ def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:
     users = send.recipients
     return Accepted(
         send_id=identity.send_id,
-        requested=users * len(resolve_channels(send.type, send.channels)),
+        requested=None if send.audience is not None else users * len(resolve_channels(send.type, send.channels)),
         duplicates=len(send.to_users) - users,
     )
 

@@ -158,6 +158,8 @@ class ConcurrencyConfig:
     send_handler: int = 20
     operations_handler: int = 5
     preferences_handler: int = 20
+    # Few callers count at a time, each for up to 20 s.
+    audiences: int = 5
     # The reservation of the authorizer, which every request invokes, with or without a valid key.
     authorizer: int = 20
 
@@ -179,6 +181,7 @@ class ConcurrencyConfig:
             "send_handler": self.send_handler,
             "operations_handler": self.operations_handler,
             "preferences_handler": self.preferences_handler,
+            "audiences": self.audiences,
             "authorizer": self.authorizer,
         }
 
@@ -328,7 +331,7 @@ PROD = Environment(
             issuer="https://sign-in.masscomm.example", keys_url="https://sign-in.masscomm.example/.well-known/jwks.json"
         )
     ),
-    concurrency=ConcurrencyConfig(metrics_stream=100, metrics_handler=60, send_handler=100, authorizer=50),
+    concurrency=ConcurrencyConfig(metrics_stream=100, metrics_handler=45, send_handler=100, authorizer=50),
 )
 
 

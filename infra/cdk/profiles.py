@@ -35,6 +35,14 @@ _LOOK_UPS = (
     "POST devices-{generation},notification_templates-{generation}/_refresh",
     f"GET _alias/{','.join(captured_tables())}",
 )
+# The requests to OpenSearch of users_of_club in masscomm/directory/opensearch.py. A search in a point in time does not
+# name its index in the path.
+_USERS_OF_CLUB = (
+    "POST users/_refresh",
+    "POST users/_search/point_in_time",
+    "POST _search",
+    "DELETE _search/point_in_time",
+)
 # The requests to OpenSearch of functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py.
 _GENERATION = "directory_state/_doc/generation-{generation}"
 _CHANGES = (
@@ -99,6 +107,7 @@ CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 CONTROLS, USAGE, AUDIT = "cancelled_sends", "key_usage", "audit_log"
+EXPANSIONS = "audience_expansions"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
 # The table of API keys, which the authorizer uses, too.
@@ -220,12 +229,26 @@ PROFILES = {
         tables=(USAGE,),
         unsubscribe_links=True,
     ),
+    "audience_expander": Profile(
+        warmth=Warmth.NOTHING,
+        indices=DIRECTORY,
+        requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
+        tables=(EXPANSIONS,),
+        asks_cdc=True,
+    ),
+    "audiences": Profile(
+        warmth=Warmth.SNAPSTART,
+        indices=("users", "user_settings", "devices", "device_state", "preference_changes"),
+        requests=("POST _mget", "POST devices/_search", *_USERS_OF_CLUB),
+        tables=(USAGE,),
+    ),
     "metrics_handler": Profile(
         warmth=Warmth.SNAPSTART,
         indices=(TEMPLATES,),
         requests=("POST notification_templates/_search",),
         database=METRICS_READER,
         tables=(CONTROLS, WAITING, USAGE, AUDIT),
+        tables_read=(EXPANSIONS,),
         finds_delayed_records=True,
     ),
     "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS, USAGE)),

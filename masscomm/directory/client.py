@@ -134,8 +134,16 @@ class OpenSearch:
     def mget(self, *, body: Mapping[str, Any], index: str | None = None) -> Any:
         return self.request("POST", "_mget" if index is None else f"{_quoted(index)}/_mget", body)
 
-    def search(self, *, index: str, body: Mapping[str, Any], **params: Any) -> Any:
-        return self.request("POST", f"{_quoted(index)}/_search", body, params)
+    def search(self, *, index: str | None = None, body: Mapping[str, Any], **params: Any) -> Any:
+        """Search an index. Without one, the body names a point in time of it."""
+        return self.request("POST", "_search" if index is None else f"{_quoted(index)}/_search", body, params)
+
+    def create_pit(self, *, index: str, params: Params) -> Any:
+        """Create a point in time: searches of it read the index as it is now."""
+        return self.request("POST", f"{_quoted(index)}/_search/point_in_time", params=params)
+
+    def delete_pit(self, *, body: Mapping[str, Any]) -> Any:
+        return self.request("DELETE", "_search/point_in_time", body)
 
     def bulk(self, *, body: bytes) -> Any:
         """Write several documents; the body has two lines for each."""

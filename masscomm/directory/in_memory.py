@@ -4,7 +4,8 @@ It passes the same contract tests as OpenSearchDirectory (tests/support/contract
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import batched
 from typing import Any
 
 from masscomm.directory.port import TemplateQuery
@@ -20,6 +21,9 @@ _CAUGHT_UP = DirectoryPosition(lsn=1, ts_ms=2**53)
 class InMemoryDirectory:
     """Implements the directory of users, settings, devices and templates with dictionaries.
 
+    Args:
+        page_size: The number of users in one page of `users_of_club`.
+
     Attributes:
         ready: Whether the snapshot of the monolith's tables is complete.
         failing: An error that each look-up raises; None: look-ups succeed.
@@ -27,7 +31,10 @@ class InMemoryDirectory:
         calls: The number of calls of each method, for tests that count round trips.
     """
 
-    def __init__(self, *, ready: bool = True, caught_up: DirectoryPosition = _CAUGHT_UP) -> None:
+    def __init__(
+        self, *, ready: bool = True, caught_up: DirectoryPosition = _CAUGHT_UP, page_size: int = 2_000
+    ) -> None:
+        self._page_size = page_size
         self.ready = ready
         self.failing: Exception | None = None
         self.caught_up = caught_up
@@ -88,6 +95,13 @@ class InMemoryDirectory:
             for user_id in user_ids
         }
         return {user_id: settings for user_id, settings in found.items() if settings is not None}
+
+    def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
+        self._called("users_of_club")
+        found = [user for user_id, user in sorted(self._users.items()) if user.club_id == club_id and user_id > after]
+        for page in batched(found, self._page_size, strict=False):
+            yield list(page)
+            self._called("users_of_club")
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         self._called("devices")

@@ -8,6 +8,7 @@ can be one refresh interval (1 s) behind unless `confirm` has just refreshed the
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from itertools import islice
 from typing import Any, Self
@@ -22,7 +23,7 @@ from masscomm.directory.port import TemplateQuery
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
-from masscomm.errors import Retry
+from masscomm.errors import Retry, Stop
 
 DEVICE_STATE = "device_state"
 DIRECTORY_STATE = "directory_state"
@@ -30,6 +31,8 @@ DIRECTORY_STATE = "directory_state"
 _KEYS_A_SEARCH = 100
 # Matches the templates for every club.
 _EVERY_CLUB: Mapping[str, Any] = {"bool": {"must_not": [{"exists": {"field": "club_id"}}]}}
+# How long OpenSearch keeps a point in time after its last page: longer than the caller takes for a page.
+_SNAPSHOT_KEPT = "2m"
 
 type Source = Mapping[str, Any]
 
@@ -102,6 +105,22 @@ class OpenSearchDirectory:
         found = self._by_id(wanted, tables=len(tables))
         users = {user_id: _user(user_id, source) for (table, user_id), (source, _) in found.items() if table == USERS}
         return users, _merged_settings(found)
+
+    def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
+        with answering("a refresh"):
+            refreshed = self._client.indices.refresh(index=USERS)
+            # The point in time belongs to one snapshot generation, although the alias may move meanwhile.
+            snapshot = self._client.create_pit(index=USERS, params={"keep_alive": _SNAPSHOT_KEPT})["pit_id"]
+        if refreshed.get("_shards", {}).get("failed") != 0:
+            raise Retry("OpenSearch has not refreshed every shard")
+        query = {"filter": [{"term": {"club_id": club_id}}]}  # guard: audiences.own_tenant
+        try:
+            for rows in self._pages(USERS, query, after=after, snapshot=snapshot):
+                yield [_user(user_id, source) for user_id, source in rows]
+        finally:
+            # It would also end by itself.
+            with suppress(Retry, Stop), answering("the end of a point in time"):
+                self._client.delete_pit(body={"pit_id": [snapshot]})
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
@@ -261,9 +280,27 @@ class OpenSearchDirectory:
     def _search(
         self, index: str, query: Mapping[str, Any], *, after: int | None = None, page_size: int | None = None
     ) -> Iterator[tuple[int, Source]]:
-        """Yield (id, row) for all documents that match a bool query and are not deleted, in the order of their ids.
+        """Yield (id, row) for all documents that match a bool query and are not deleted, in the order of their ids."""
+        for page in self._pages(index, query, after=after, page_size=page_size):
+            yield from page
+
+    def _pages(
+        self,
+        index: str,
+        query: Mapping[str, Any],
+        *,
+        after: int | None = None,
+        page_size: int | None = None,
+        snapshot: str | None = None,
+    ) -> Iterator[list[tuple[int, Source]]]:
+        """Yield pages of (id, row) for all documents that match a bool query and are not deleted, in the order of
+        their ids.
 
         Whole documents are fetched: filtering their columns takes OpenSearch twice as long (benchmarks/directory.py).
+
+        Args:
+            after: Only documents with a higher id.
+            snapshot: A point in time of the index that is searched; None: the index at present.
         """
         body: dict[str, Any] = {
             "query": {"bool": {**query, "must_not": [{"term": {"deleted": True}}]}},
@@ -273,17 +310,22 @@ class OpenSearchDirectory:
         }
         if after is not None:
             body["search_after"] = [after]
+        if snapshot is not None:
+            body["pit"] = {"id": snapshot, "keep_alive": _SNAPSHOT_KEPT}
+        where: dict[str, Any] = {"index": index, "allow_partial_search_results": False} if snapshot is None else {}
+        is_first = True
         while True:
             with answering(f"a search of {index}"):
-                answer = self._client.search(index=index, body=body, allow_partial_search_results=False)
+                answer = self._client.search(body=body, **where)
             hits = _hits(index, answer)
             self._answered_by(hit.get("_index") for hit in hits)
-            if not hits and "search_after" not in body and self._confirmed is not None:
+            if not hits and is_first and self._confirmed is not None:
                 # A search response without hits does not name its index. A look-up by id does, even for a missing
                 # document.
                 self._by_id([(index, 0)])
-            for hit in hits:
-                yield int(hit["_id"]), hit["_source"]
+            is_first = False
+            if hits:
+                yield [(int(hit["_id"]), hit["_source"]) for hit in hits]
             if len(hits) < body["size"]:
                 return
             body["search_after"] = hits[-1]["sort"]

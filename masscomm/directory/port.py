@@ -9,7 +9,7 @@ A look-up has four different results. A caller must not mistake one for another,
 - a failure of the look-up, for all or some of the ids → Retry
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +43,14 @@ class Directory(Protocol):
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
         """Return users and user settings, with half the round trips of two calls."""
+        ...
+
+    def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
+        """Yield pages of all users of a club (tenant) whose ids are above `after`, in ascending order of the ids.
+
+        All pages show the users as they were at one moment, which is at or after the call. Raises Retry if that moment
+        can no longer be read.
+        """
         ...
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:

@@ -149,6 +149,20 @@ class SendRequested(ContentFields):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AudienceRequested(AvroRecord):
+    """A send to an audience."""
+
+    send_id: str
+    club_id: int
+    timestamp: int
+    chunk_size: int
+    # The audience, as JSON.
+    audience: str
+    # A SendRequested without recipients, as JSON.
+    send: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DerivedRecord(AvroRecord):
     """The recipients at some of the positions [range_start, range_end) of a chunk (one record of a send); positions
     and user_ids are in ascending order of position.

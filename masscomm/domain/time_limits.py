@@ -161,6 +161,13 @@ STREAM_POLL_S = 0.5
 STREAM_RESERVE_S = 8.0
 STREAM_RETRY_AFTER_S = 5
 
+# --- audiences --------------------------------------------------------------------------------------------------------
+# The time that a count reserves for its response: reading one more page, and its users' settings and devices.
+COUNT_RESERVE_S = 12.0
+
+# The time that an expansion reserves for recording its progress, after one more page of users.
+EXPANSION_RESERVE_S = 15.0
+
 # --- retentions -------------------------------------------------------------------------------------------------------
 # How long the results of delivery are kept: a record that is replayed after this time is published again.
 LEDGER_KEPT_S = 7 * _DAY_S
@@ -183,6 +190,8 @@ KEY_USAGE_KEPT_S = 2 * _DAY_S
 POLL_SLOTS_KEPT_S = _HOUR_S
 # How long an accepted send is kept for requests that control it; metrics count it seconds after it was accepted.
 ACCEPTED_SENDS_KEPT_S = 8 * _DAY_S
+# How long expansions of audiences are kept: longer than the records that may be redelivered or replayed.
+EXPANSIONS_KEPT_S = 8 * _DAY_S
 # How long sent messages are kept for receipts: twice the longest delay of a receipt from a carrier or a mail server.
 SENT_MESSAGES_KEPT_S = 7 * _DAY_S
 SENT_MESSAGES_PURGE_S = float(_HOUR_S)
@@ -275,6 +284,11 @@ RULES: Mapping[str, str] = {
     "STREAM_POLL_S < STREAM_RETRY_AFTER_S < STREAM_WAIT_S": "a poll asks several times",
     "STREAM_WAIT_S + STREAM_RESERVE_S < timeout_s('metrics_stream')": "the query follows the longest wait",
     "STREAM_WAIT_S < POLL_SLOTS_KEPT_S": "a slot is kept while its poll waits",
+    "OPENSEARCH_REQUEST_S < COUNT_RESERVE_S < timeout_s('audiences')": "a count is answered in time",
+    "OPENSEARCH_REQUEST_S < EXPANSION_RESERVE_S < timeout_s('audience_expander') / 2": (
+        "an expansion progresses in each invocation"
+    ),
+    "max(kept_s('audience'), kept_s('send.api')) < EXPANSIONS_KEPT_S": "a replayed record finds its chunks",
     "kept_s('delivery') < LEDGER_KEPT_S < LEASE_KEPT_S": "a replayed delivery record finds its results",
     "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('recheck'), kept_s('build')) < DECISIONS_KEPT_S": (
         "a replayed record finds its decisions"

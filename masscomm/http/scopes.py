@@ -57,6 +57,8 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("POST", "/v1/sends/{send_id}/pause"): Scope.SEND,
         ("POST", "/v1/sends/{send_id}/resume"): Scope.SEND,
         ("PATCH", "/v1/sends/{send_id}"): Scope.SEND,
+        # A caller that may send to an audience may count it; the count names no user.
+        ("POST", "/v1/audiences/count"): Scope.SEND,
         ("GET", "/v1/sends"): Scope.READ,
         ("GET", "/v1/sends/{send_id}"): Scope.READ,
         ("POST", "/v1/previews"): Scope.READ,

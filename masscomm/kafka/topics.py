@@ -43,6 +43,7 @@ class Topic:
 
 SEND_MONOLITH = "send.monolith"
 SEND_API = "send.api"
+AUDIENCE = "audience"
 BUILD = "build"
 DELIVERY = "delivery"
 OUTCOME = "outcome"

@@ -110,6 +110,8 @@ class AcceptedSend:
     accepted_at_ms: int
     send_at_ms: int | None = None
     expires_at_ms: int | None = None
+    # The category of a send to an audience, which metrics count only after its expansion; None for any other send.
+    type: str | None = None
 
     @property
     def expires_at(self) -> int:

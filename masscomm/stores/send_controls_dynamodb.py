@@ -118,6 +118,7 @@ class DynamoDbSendControls(TableAdapter):
                         "club_id": {"N": str(accepted.send.club_id)},
                         "accepted_at_ms": {"N": str(accepted.accepted_at_ms)},
                         **times,
+                        **({} if accepted.type is None else {"type": {"S": accepted.type}}),
                         "expires_at": {"N": str(accepted.expires_at)},
                     },
                     ConditionExpression="attribute_not_exists(id)",
@@ -133,6 +134,7 @@ class DynamoDbSendControls(TableAdapter):
                 send=SendKey(int(item["club_id"]["N"]), send_id),
                 accepted_at_ms=int(item["accepted_at_ms"]["N"]),
                 **{name: int(item[name]["N"]) for name in _SEND_TIMES if name in item},
+                type=item["type"]["S"] if "type" in item else None,
             )
         except (KeyError, ValueError) as error:
             raise Retry(f"the item of an accepted send is malformed: {error!r}") from error

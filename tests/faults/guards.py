@@ -38,6 +38,7 @@ REPLACED_GENERATION = "a generation of the directory is replaced while functions
 ONE_CANCELLATION = "the cells cancel one send on its way"
 LIMITED_KEYS = "the development key, which the cells use, has no limits"
 UNAUDITED = "the cells do not read the audit log"
+NO_AUDIENCE = "the cells send to lists of users"
 SIMULATED = "the cells send to users, with a live key"
 NO_PEOPLE = "the cells request sends with keys"
 ONE_CALLER = "the cells repeat one request of one tenant"
@@ -1158,6 +1159,60 @@ MUTANTS = (
     Mutant(
         guard="api_keys.authority_of_the_caller",
         rule="A key has no more authority than the key that created it.",
+        change=Never(),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.counted_audience",
+        rule="A tenant counts its own users only.",
+        change=Never(),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="audiences.own_tenant",
+        rule="An audience has users of its own tenant only.",
+        change=Becomes('{"filter": []}'),
+        no_cell=NO_AUDIENCE,
+    ),
+    Mutant(
+        guard="audiences.exceptions",
+        rule="A user that an audience leaves out is not notified.",
+        change=Returns("self.condition(user, settings)"),
+        no_cell=NO_AUDIENCE,
+    ),
+    Mutant(
+        guard="audiences.recorded_chunk",
+        rule="The users of a chunk are recorded once.",
+        change=Becomes('"attribute_exists(part) OR attribute_not_exists(part)"'),
+        no_cell=NO_AUDIENCE,
+    ),
+    Mutant(
+        guard="audiences.confirmed_directory",
+        rule="A user who was created before the request is in the audience.",
+        change=Removed(),
+        no_cell=NO_AUDIENCE,
+    ),
+    Mutant(
+        guard="audiences.concurrent_expansion",
+        rule="Of two concurrent expansions of an audience one continues.",
+        change=Never(),
+        no_cell=NO_AUDIENCE,
+    ),
+    Mutant(
+        guard="simulator.audience",
+        rule="A test key sends to no audience.",
+        change=Never(),
+        no_cell=SIMULATED,
+    ),
+    Mutant(
+        guard="limits.audience",
+        rule="A key with a limit of recipients sends to no audience, whose size is not known.",
+        change=Never(),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="tenancy.expanding_send",
+        rule="A tenant reads its own sends only.",
         change=Never(),
         no_cell=IDENTITY_ALWAYS,
     ),

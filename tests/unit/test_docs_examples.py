@@ -38,6 +38,7 @@ from functions.send_handler import handler as send_handler
 from infra.cdk import config
 from masscomm.clock import FixedClock
 from masscomm.domain import categories
+from masscomm.domain.audiences import read_audience
 from masscomm.domain.categories import Category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import NAMESPACE, notification_id
@@ -124,6 +125,10 @@ def check_request(content: str, api: SendApi) -> None:
     assert status == 202, body
 
 
+def check_audience(content: str) -> None:
+    assert read_audience(json.loads(content), attributes={"plan", "joined"})[1] == []
+
+
 def check_send_record(content: str, _api: SendApi) -> None:
     registry = InMemorySchemaRegistry()
     registry.register("send.monolith-value", own_schema("SendRequested"))
@@ -199,6 +204,7 @@ def check_preferences(content: str) -> None:
 KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     "POST /v1/sends": check_request,
     "SendRequested": check_send_record,
+    "audience": lambda content, _: check_audience(content),
     "NotificationOutcome": check_outcome_record,
     "202": check_response,
     "warnings": check_warnings,

@@ -13,7 +13,15 @@ from masscomm.errors import Stop
 
 ROOT = Path(next(iter(functions.__path__))).parent
 HANDLERS = sorted(f"functions.{path.parent.name}.handler" for path in (ROOT / "functions").glob("*/handler.py"))
-OF_THIS_CHAIN = ["preference_checker", "builder", "delivery", "receipts", "send_handler", "scheduler"]
+OF_THIS_CHAIN = [
+    "preference_checker",
+    "builder",
+    "delivery",
+    "receipts",
+    "send_handler",
+    "scheduler",
+    "audience_expander",
+]
 
 IMPORT_WITHOUT_A_NETWORK = """
 import socket, sys, threading

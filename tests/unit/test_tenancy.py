@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from functions.audiences import handler as audiences
+from functions.audiences.count_audience import CountAudience
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.http.parameters import rfc3339
 from functions.metrics_handler.routes.templates import TemplatesRoute
@@ -39,7 +41,7 @@ from tests.support.inputs.api_gateway_events import EVERY_CLUB, get, lambda_cont
 from tests.support.inputs.unusable_tenants import UNUSABLE
 
 FUNCTIONS = Path(__file__).parents[2] / "functions" / "functions.yaml"
-HANDLERS: tuple[ModuleType, ...] = (metrics_handler, send_handler, preferences_handler, operations_handler)
+HANDLERS: tuple[ModuleType, ...] = (metrics_handler, send_handler, preferences_handler, operations_handler, audiences)
 ROUTES = [
     (module, method, path)
     for module in HANDLERS
@@ -108,6 +110,8 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     people.put(User(user_id=7, club_id=CLUB))
     preferences = change_preferences(chain, people)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
+    counts = CountAudience(directory=directory)
+    monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
     return chain
 
 
@@ -128,6 +132,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
     send = {"type": "news", "club_id": CLUB, "to_users": [7]}
     bodies = {
         ("POST", "/v1/sends"): send,
+        ("POST", "/v1/audiences/count"): {"club_id": CLUB, "audience": {"all_users": True}},
         ("POST", "/v1/sends/batch"): {"sends": [send]},
         ("PATCH", "/v1/sends/s"): {"send_at": TOMORROW},
         ("POST", "/v1/previews"): {"type": "news", "club_id": CLUB},

@@ -6,6 +6,7 @@ held, scheduled   deferred notifications; one that was held and then sent counts
 suppressed, failed   by reason; like cancelled, expired, sent, delivered and bounced, these statuses are final
 in_flight    requested notifications without a final status
 control      of a send that was paused or moved to another time
+expansion    of a send to an audience that is not counted yet: whether its users are still sought
 cancellation   of a cancelled send: the time, and how many notifications were published before and after it
 """
 
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypedDict, cast
+from typing import Literal, TypedDict, cast
 
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
@@ -21,6 +22,7 @@ from masscomm.clock import Clock
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
+from masscomm.stores.expansions import Expansions
 from masscomm.stores.send_controls import Cancellation, SendControl, SendControls, SendKey
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
@@ -98,6 +100,17 @@ class ControlOfSend(TypedDict):
     """The time to which the send was moved."""
 
 
+class ExpansionOfSend(TypedDict):
+    """The expansion of an audience."""
+
+    status: Literal["expanding", "ended", "failed"]
+    users: int | None
+    """The users of the audience; null until they are all found."""
+    requested: int | None
+    """Their notifications."""
+    error: str | None
+
+
 class SendBody(TypedDict):
     """A send with its notifications by status."""
 
@@ -116,6 +129,8 @@ class SendBody(TypedDict):
     complete: bool
     """Whether all chunks are counted and each notification has a final status."""
     control: ControlOfSend | None
+    expansion: ExpansionOfSend | None
+    """Of a send to an audience, until its first chunk is counted."""
     cancellation: CancellationOfSend | None
     generated_at: str
 
@@ -125,17 +140,57 @@ class SendRoute:
     store: MetricsStore
     controls: SendControls
     clock: Clock
+    # None: no send has an audience.
+    expansions: Expansions | None = None
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
-        send = known_send(self.store, send_id, clubs)
+        expanding = None
+        try:
+            send = known_send(self.store, send_id, clubs)
+        except Problem:
+            expanding = self._expanding(send_id, clubs)
+            if expanding is None:
+                raise
+            send = expanding
         key = SendKey(send.club_id, send_id)
         control = self.controls.read([key])[key]
         # A pause that has reached its limit has no cancellation of its own.
-        return self._body(send, control, self.controls.find(key) if control.cancelled else None)
+        body = self._body(send, control, self.controls.find(key) if control.cancelled else None)
+        return body if expanding is None else self._with_expansion(body, key)
+
+    def _expanding(self, send_id: str, clubs: Clubs) -> SendTotals | None:
+        """Return a send of the caller's clubs to an audience, of which no record is counted yet."""
+        accepted = None if self.expansions is None else self.controls.accepted(send_id)
+        if accepted is None or accepted.type is None:
+            return None
+        if accepted.send.club_id not in clubs:  # guard: tenancy.expanding_send
+            return None
+        return SendTotals(
+            send_id=send_id,
+            club_id=accepted.send.club_id,
+            type=accepted.type,
+            requested_at=datetime.fromtimestamp(accepted.accepted_at_ms / 1000, UTC),
+            chunk_count=None,
+            chunks=0,
+            channels={},
+            watermark=None,
+        )
+
+    def _with_expansion(self, body: SendBody, key: SendKey) -> SendBody:
+        ended = None if self.expansions is None else self.expansions.find(key)
+        if ended is None:
+            return {**body, "expansion": {"status": "expanding", "users": None, "requested": None, "error": None}}
+        expansion: ExpansionOfSend = {
+            "status": "ended" if ended.error is None else "failed",
+            "users": ended.users,
+            "requested": ended.requested,
+            "error": ended.error,
+        }
+        return {**body, "expansion": expansion, "complete": ended.requested == 0}
 
     def _body(self, send: SendTotals, control: SendControl, cancellation: Cancellation | None) -> SendBody:
         channels = {name: _statuses(totals) for name, totals in send.channels.items()}
@@ -161,6 +216,7 @@ class SendRoute:
             "watermark": rfc3339(send.watermark),
             "complete": is_complete(send),
             "control": None if control.revision == 0 else _control(control),
+            "expansion": None,
             "cancellation": None
             if cancellation is None
             else {

@@ -77,6 +77,33 @@ class DirectoryContract:
         assert (users, user_settings) == ({1: USER}, found)
         assert tables.directory.users([]) == {}
 
+    @pytest.mark.kills(guard="audiences.own_tenant")
+    def test_users_of_a_club_are_paged_by_id(self, tables: Tables) -> None:
+        """Without the users of other clubs, deleted users and those up to the given id."""
+        users = [USER._replace(user_id=user_id) for user_id in (12, 3, 1, 25, 7, 8, 40)]
+        tables.put(*users, USER._replace(user_id=4, club_id=8))
+        tables.remove(USER._replace(user_id=7))
+        pages = list(tables.directory.users_of_club(7))
+        assert [user for page in pages for user in page] == [USER._replace(user_id=n) for n in (1, 3, 8, 12, 25, 40)]
+        assert len(pages) == 2
+        after = tables.directory.users_of_club(7, after=8)
+        assert [user.user_id for page in after for user in page] == [12, 25, 40]
+        assert list(tables.directory.users_of_club(9)) == []
+
+    def test_pages_show_one_moment(self, tables: Tables) -> None:
+        tables.put(*(USER._replace(user_id=user_id) for user_id in range(1, 5)))
+        pages = tables.directory.users_of_club(7)
+        first = next(pages)
+        tables.put(USER._replace(user_id=9))
+        tables.remove(USER._replace(user_id=4))
+        assert [user.user_id for page in (first, *pages) for user in page] == [1, 2, 3, 4]
+
+    def test_users_of_a_club_in_no_complete_snapshot_are_a_retry(self, tables: Tables) -> None:
+        tables.put(USER)
+        tables.not_ready()
+        with pytest.raises(Retry):
+            next(tables.directory.users_of_club(7))
+
     def test_deleted_rows_are_absent(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS, DEVICE, TEMPLATE)
         tables.remove(USER, SETTINGS, DEVICE, TEMPLATE)

@@ -89,6 +89,9 @@ class SendControlsContract:
         """Another tenant's send with the same id does not replace it."""
         accepted = AcceptedSend(send=SEND, accepted_at_ms=NOW, send_at_ms=NOW + 5, expires_at_ms=NOW + 9)
         controls.accept(accepted)
+        of_audience = AcceptedSend(send=SendKey(7, "audience"), accepted_at_ms=NOW, type="news")
+        controls.accept(of_audience)
+        assert controls.accepted("audience") == of_audience
         controls.accept(AcceptedSend(send=SendKey(8, SEND.send_id), accepted_at_ms=NOW))
         assert controls.accepted(SEND.send_id) == accepted
         assert controls.accepted("unknown") is None

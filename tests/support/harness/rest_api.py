@@ -14,6 +14,8 @@ import pytest
 
 from emulators.gateway import Gateway, Route
 from emulators.sign_in import SignIn
+from functions.audiences import handler as audiences
+from functions.audiences.count_audience import CountAudience
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.routes.templates import TemplatesRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
@@ -101,6 +103,8 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
         links=links, preferences=preferences, limiter=RateLimiter(usage=InMemoryKeyUsage(), clock=clock)
     )
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
+    counting = CountAudience(directory=directory)
+    monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
     return chain
 
 

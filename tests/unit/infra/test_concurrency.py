@@ -23,6 +23,7 @@ from tests.support.cdk.templates import SynthesisedEnvironment
 NAMES = sorted(ENVIRONMENTS)
 # The routes' functions and the authorizer, which is also invoked for unknown keys.
 OF_THE_API = {
+    "audiences",
     "metrics_stream",
     "metrics_handler",
     "send_handler",
@@ -100,8 +101,8 @@ def test_one_key_may_open_at_most_half_of_all_polls(name: str) -> None:
 
 
 def test_reservation_that_lambda_refuses_is_no_config() -> None:
-    ConcurrencyConfig(account=445, metrics_stream=100, metrics_handler=100, send_handler=100)
-    with pytest.raises(ValueError, match="leave less than 100 of 444"):
-        ConcurrencyConfig(account=444, metrics_stream=100, metrics_handler=100, send_handler=100)
+    ConcurrencyConfig(account=450, metrics_stream=100, metrics_handler=100, send_handler=100)
+    with pytest.raises(ValueError, match="leave less than 100 of 449"):
+        ConcurrencyConfig(account=449, metrics_stream=100, metrics_handler=100, send_handler=100)
     with pytest.raises(ValueError, match="provisioned"):
         replace(DEV, provisioned=21)

@@ -8,7 +8,7 @@ from tests.support.contracts.directory import DirectoryContract, Row, Tables
 
 class InMemoryTables(Tables):
     def __init__(self) -> None:
-        self.directory: InMemoryDirectory = InMemoryDirectory()
+        self.directory: InMemoryDirectory = InMemoryDirectory(page_size=3)
 
     def put(self, *rows: Row) -> None:
         self.directory.put(*rows)

@@ -3,13 +3,14 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.send import SendRoute
+from functions.metrics_handler.routes.send import SendBody, SendRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
-from masscomm.http.tenant import ALL_CLUBS
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.expansions import Expansion, InMemoryExpansions
+from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls, SendKey
 
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -86,3 +87,44 @@ def test_parameters_are_refused_by_name() -> None:
     with pytest.raises(Problem) as raised:
         route_of(InMemoryMetricsStore()).answer("s", {"verbose": ["1"]}, ALL_CLUBS)
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, ["verbose"])
+
+
+def expanding(clubs: Clubs = ALL_CLUBS, *, ended: Expansion | None = None, of_audience: bool = True) -> SendBody:
+    """Return the response about a send of club 7 of which nothing is counted yet."""
+    controls, expansions = InMemorySendControls(), InMemoryExpansions()
+    controls.accept(AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000, type="news" if of_audience else None))
+    if ended is not None:
+        expansions.end(ended, now_ms=1_000)
+    return SendRoute(InMemoryMetricsStore(), controls, FixedClock(), expansions).answer("s", {}, clubs)
+
+
+def test_send_to_an_expanding_audience_is_known() -> None:
+    body = expanding()
+    assert body["expansion"] == {"status": "expanding", "users": None, "requested": None, "error": None}
+    assert (body["club_id"], body["type"], body["requested_at"]) == (7, "news", "1970-01-01T00:00:01Z")
+    assert (body["requested"], body["complete"], body["conservation"]["ok"]) == (0, False, True)
+
+
+@pytest.mark.parametrize(
+    ("requested", "error", "status"), [(6, None, "ended"), (0, None, "ended"), (0, "invalid", "failed")]
+)
+def test_end_of_an_expansion_is_shown(requested: int, error: str | None, status: str) -> None:
+    """A send without notifications is complete."""
+    users = requested // 2
+    ended = Expansion(send=SendKey(7, "s"), chunks=1, users=users, requested=requested, error=error)
+    body = expanding(ended=ended)
+    assert body["expansion"] == {"status": status, "users": users, "requested": requested, "error": error}
+    assert body["complete"] is (requested == 0)
+
+
+def test_accepted_send_to_users_is_unknown_until_it_is_counted() -> None:
+    with pytest.raises(Problem) as raised:
+        expanding(of_audience=False)
+    assert raised.value.status == 404
+
+
+@pytest.mark.kills(guard="tenancy.expanding_send")
+def test_expanding_send_of_another_club_is_unknown() -> None:
+    with pytest.raises(Problem) as raised:
+        expanding(Clubs(frozenset({8})))
+    assert raised.value.status == 404

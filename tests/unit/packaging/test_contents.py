@@ -9,6 +9,8 @@ _METRICS = _EVERY | {"psycopg", "psycopg-pool"}
 
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
+    "audience_expander": _CHAIN,
+    "audiences": _EVERY | {"confluent-kafka"},
     "builder": _CHAIN | {"babel", "jinja2"},
     "cdc_consumer": _CHAIN | {"babel", "jinja2"},
     "delivery": _CHAIN | {"tzdata"},

@@ -1,0 +1,163 @@
+"""Expands the audience of a send: first all users are found and recorded, chunk by chunk, then the chunks are produced.
+
+A chunk is recorded before the next one is sought, and all are recorded before the first is produced. So a repetition
+after a crash continues after the last recorded user, and produces the same chunks; no user is in two of them. The
+number of notifications is known before the first chunk can be processed.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+from aws_lambda_powertools import Logger
+
+from masscomm.chain.batch import Batch, Item
+from masscomm.clock import Clock
+from masscomm.directory.port import Directory
+from masscomm.domain.audiences import Audience, members, read_audience
+from masscomm.domain.categories import resolve_channels
+from masscomm.domain.ids import chunk_id
+from masscomm.domain.lanes import Lane
+from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.statuses import Status
+from masscomm.domain.time_limits import EXPANSION_RESERVE_S
+from masscomm.errors import DeadLetter, Retry
+from masscomm.json_reader import InvalidJson, read_json
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import RECIPIENTS
+from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions
+from masscomm.stores.send_controls import SendKey
+
+# The chunks that the producer holds before it is flushed, each of some 50 kB.
+_CHUNKS_A_FLUSH = 50
+_ERROR_CHARACTERS = 500
+
+
+class Found(NamedTuple):
+    """Users of the audience among those that were examined since the last chunk."""
+
+    user_ids: list[int]
+    # The last examined user.
+    up_to: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpandAudience:
+    """The use case that expands audiences. Each function environment has one instance."""
+
+    directory: Directory
+    expansions: Expansions
+    clock: Clock
+    logger: Logger
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> AudienceRequested:
+        """Return the send to an audience. Raises DeadLetter or Retry."""
+        return AudienceRequested.from_avro(codec.decode("AudienceRequested", record.value))
+
+    def handle(self, batch: Batch[AudienceRequested]) -> None:
+        for item in batch.active():
+            batch.attempt(item, partial(self._expand, batch, item))
+
+    def dead_lettered(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], why: DeadLetter) -> None:  # noqa: ARG002
+        """Record that the send has no recipients."""
+        ended = Expansion(send=_key(item.value), chunks=0, users=0, requested=0, error=str(why)[:_ERROR_CHARACTERS])
+        self.expansions.end(ended, now_ms=self.clock.now_ms())
+
+    def _expand(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested]) -> None:
+        request = item.value
+        audience, send = _read(request)
+        ended = self.expansions.find(_key(request))
+        if ended is None:
+            ended = self._record_users(request, audience, send, batch.remaining_s)
+        if ended.error is None:
+            self._produce(batch, item, send, ended)
+
+    def _record_users(
+        self, request: AudienceRequested, audience: Audience, send: SendRequested, remaining_s: Callable[[], float]
+    ) -> Expansion:
+        """Record all users of the audience, and the end of the expansion. Raises Retry if the time is used up; the
+        redelivered record continues.
+        """
+        # Users that were created before the request are found.
+        self.directory.confirm(min(request.timestamp, self.clock.now_ms()))  # guard: audiences.confirmed_directory
+        key, last = _key(request), self.expansions.last(_key(request))
+        index, recorded = (-1, ExpandedChunk(user_ids=[], up_to=0, users_before=0)) if last is None else last
+        for found in self._found(request, audience, recorded.up_to, remaining_s):
+            index += 1
+            chunk = ExpandedChunk(user_ids=found.user_ids, up_to=found.up_to, users_before=recorded.users)
+            recorded = self.expansions.record(key, index, chunk, now_ms=self.clock.now_ms())
+            # Another invocation may still work on a record that was redelivered, and read the directory earlier.
+            if recorded != chunk:  # guard: audiences.concurrent_expansion
+                raise Retry("another invocation expands the audience")
+            if remaining_s() < EXPANSION_RESERVE_S:
+                raise Retry(f"the audience is expanded up to user {recorded.up_to}")
+        channels = resolve_channels(send.type, send.channels)
+        ended = Expansion(send=key, chunks=index + 1, users=recorded.users, requested=recorded.users * len(channels))
+        ended = self.expansions.end(ended, now_ms=self.clock.now_ms())
+        metrics.add(RECIPIENTS[Status.ACCEPTED], ended.requested)
+        self.logger.info("audience expanded", send_id=request.send_id, users=ended.users, requested=ended.requested)
+        return ended
+
+    def _found(
+        self, request: AudienceRequested, audience: Audience, after: int, remaining_s: Callable[[], float]
+    ) -> Iterator[Found]:
+        """Yield the users of the audience above `after`, in chunks. When the time is used up, yield those that were
+        found so far, even if there are none.
+        """
+        pending: list[int] = []
+        for page in self.directory.users_of_club(request.club_id, after=after):
+            pending += [user.user_id for user in members(audience, page, self.directory)]
+            while len(pending) > request.chunk_size:
+                some, pending = pending[: request.chunk_size], pending[request.chunk_size :]
+                yield Found(some, some[-1])
+            if remaining_s() < EXPANSION_RESERVE_S:
+                yield Found(pending, page[-1].user_id)
+                pending = []
+        if pending:
+            yield Found(pending, pending[-1])
+
+    def _produce(
+        self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], send: SendRequested, ended: Expansion
+    ) -> None:
+        """Produce the recorded chunks. An expansion that was interrupted has chunks without users, which are not
+        produced.
+        """
+        topic = topics.in_lane(topics.SEND_API, Lane.BULK)
+        count, index = self._count_of_records(ended), 0
+        for chunk in self.expansions.chunks(ended.send, ended.chunks):
+            if not chunk.user_ids:
+                continue
+            record = replace(send, to_users=list(chunk.user_ids), chunk_index=index, chunk_count=count)
+            batch.produce(item, topic, chunk_id(ended.send.send_id, index), record)
+            index += 1
+            if index % _CHUNKS_A_FLUSH == 0:
+                batch.producer.flush(max(0.1, batch.remaining_s()))
+            if batch.remaining_s() < EXPANSION_RESERVE_S:
+                raise Retry(f"{index} of {count} chunks are produced")
+
+    def _count_of_records(self, ended: Expansion) -> int:
+        if ended.chunks <= 1:
+            return min(ended.chunks, ended.users)
+        return sum(bool(chunk.user_ids) for chunk in self.expansions.chunks(ended.send, ended.chunks))
+
+
+def _key(request: AudienceRequested) -> SendKey:
+    return SendKey(request.club_id, request.send_id)
+
+
+def _read(request: AudienceRequested) -> tuple[Audience, SendRequested]:
+    """Return the audience, and the send without recipients. Raises DeadLetter if they are malformed."""
+    try:
+        audience, errors = read_audience(read_json(request.audience, bounded=False))
+        send = SendRequested.from_avro(read_json(request.send, bounded=False))
+    except (InvalidJson, TypeError, AttributeError) as error:
+        raise DeadLetter("invalid", f"the send to an audience is malformed: {error}") from error
+    if errors:
+        raise DeadLetter("invalid", f"the audience is invalid: {errors[0].path}: {errors[0].message}")
+    if (send.club_id, send.send_id) != (request.club_id, request.send_id) or request.chunk_size < 1:
+        raise DeadLetter("invalid", "the send is another one than that of the audience")
+    return audience, send

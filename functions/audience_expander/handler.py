@@ -1,0 +1,34 @@
+"""The audience_expander function: it consumes sends to audiences, and produces their chunks to send.api."""
+
+from functools import cache
+from typing import Any
+
+from functions.audience_expander.expand_audience import ExpandAudience
+from masscomm.chain.batch import BatchDriver
+from masscomm.chain.bootstrap import answer, batch_driver
+from masscomm.clock import SystemClock
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.lambda_context import LambdaContext
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+
+logger = logs.logger("audience_expander")
+
+
+@cache
+def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
+    driver = batch_driver("audience_expander", logger)
+    use_case = ExpandAudience(
+        directory=OpenSearchDirectory.from_environment(),
+        expansions=DynamoDbExpansions.from_environment(),
+        clock=SystemClock(),
+        logger=logger,
+    )
+    return driver, use_case
+
+
+@observed(logger, ahead=ON_KAFKA)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Process an aws:kafka event and return a partial batch response."""
+    return answer(bootstrap, event, context, logger)

@@ -1,0 +1,116 @@
+"""POST /v1/audiences/count: the number of users in an audience, and by channel those that it can reach."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict
+
+from masscomm.directory.port import Directory
+from masscomm.domain.audiences import Audience, members
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.time_limits import COUNT_RESERVE_S
+from masscomm.domain.users import Device, User
+from masscomm.http.audiences import audience_of
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.tenant import Clubs
+from masscomm.json_reader import InvalidJson, read_json
+
+_FIELDS = ("club_id", "audience", "channels")
+
+
+class CountRequest(TypedDict):
+    """The body of a request to POST /v1/audiences/count."""
+
+    club_id: int
+    audience: dict[str, Any]
+    """The conditions of docs/audiences.md."""
+    channels: NotRequired[list[str]]
+    """The channels to count; by default all."""
+
+
+class CountBody(TypedDict):
+    """The number of users in an audience."""
+
+    users: int
+    channels: dict[str, int]
+    """By channel: users with an address, or with an active device. Opt-outs and suppressions are not considered."""
+    examined: int
+    """The users of the club that were compared with the audience."""
+    complete: bool
+    """Whether all users of the club were examined in the time of a request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountQuery:
+    club_id: int
+    audience: Audience
+    channels: Sequence[str]
+
+
+def parse_count(body: str | None) -> CountQuery:
+    """Return the query in a request's body. Raises Problem with status 400 that names each invalid field."""
+    try:
+        document = read_json(body or "", bounded=False)
+    except InvalidJson as error:
+        raise _invalid([FieldError("", f"must be a JSON object: {error}")]) from error
+    if not isinstance(document, Mapping):
+        raise _invalid([FieldError("", "must be a JSON object")])
+    errors = [FieldError(str(name)[:100], "is unknown") for name in list(document.keys() - set(_FIELDS))[:10]]
+    club_id, channels = document.get("club_id"), document.get("channels", list(CHANNELS))
+    if isinstance(club_id, bool) or not isinstance(club_id, int) or not 1 <= club_id <= LARGEST_ID:
+        errors.append(FieldError("club_id", "must be the id of a club, at least 1"))
+    if not isinstance(channels, list) or not all(isinstance(each, str) and each in CHANNELS for each in channels):
+        errors.append(FieldError("channels", f"must be a list of some of {', '.join(CHANNELS)}"))
+    audience, wrong = audience_of(document.get("audience"))
+    errors += wrong
+    if errors or not isinstance(club_id, int) or not isinstance(channels, list):
+        raise _invalid(errors)
+    return CountQuery(club_id=club_id, audience=audience, channels=list(dict.fromkeys(channels)))
+
+
+def _invalid(errors: Sequence[FieldError]) -> Problem:
+    first = errors[0]
+    return Problem(400, f"{first.field}: {first.message}" if first.field else first.message, errors=errors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountAudience:
+    """The use case that counts audiences. Each function environment has one instance."""
+
+    directory: Directory
+
+    def count(self, query: CountQuery, clubs: Clubs, remaining_s: Callable[[], float]) -> CountBody:
+        """Return the response body. Raises Problem with status 403, or Retry."""
+        if query.club_id not in clubs:  # guard: tenancy.counted_audience
+            message = f"{query.club_id} is none of the clubs of these credentials"
+            errors = [FieldError("club_id", message)]
+            raise Problem(403, "These credentials may not count users of this club.", errors=errors)
+        counts: CountBody = {
+            "users": 0,
+            "channels": dict.fromkeys(query.channels, 0),
+            "examined": 0,
+            "complete": False,
+        }
+        for page in self.directory.users_of_club(query.club_id):
+            found = members(query.audience, page, self.directory)
+            counts["examined"] += len(page)
+            counts["users"] += len(found)
+            self._count_reachable(found, counts["channels"])
+            if remaining_s() < COUNT_RESERVE_S:
+                return counts
+        counts["complete"] = True
+        return counts
+
+    def _count_reachable(self, users: Sequence[User], by_channel: dict[str, int]) -> None:
+        to_devices = any(CHANNELS[name].to_devices for name in by_channel)
+        devices = self.directory.devices([user.user_id for user in users]) if users and to_devices else {}
+        for name in by_channel:
+            channel = CHANNELS[name]
+            if channel.to_devices:
+                by_channel[name] += sum(_has_device(devices.get(user.user_id, ())) for user in users)
+            else:
+                by_channel[name] += sum(channel.reaches(user) for user in users)
+
+
+def _has_device(devices: Sequence[Device]) -> bool:
+    return any(device.enabled for device in devices)

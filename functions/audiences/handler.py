@@ -1,0 +1,54 @@
+"""The audiences function: it counts the users of an audience over HTTP."""
+
+import json
+from functools import cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from masscomm.clock import SystemClock
+from masscomm.http import rest
+from masscomm.http.rate_limits import RateLimiter
+from masscomm.http.rest import JSON, Response
+from masscomm.lambda_context import LambdaContext
+from masscomm.observability import logs
+from masscomm.observability.invocation import observed
+
+if TYPE_CHECKING:
+    from functions.audiences.count_audience import CountAudience
+
+logger = logs.logger("audiences")
+
+
+@cache
+def limiter() -> RateLimiter:
+    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+
+    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
+
+
+api = rest.Api(logger, retry_after_s=5, limiter=limiter)
+
+
+@cache
+def bootstrap() -> "CountAudience":
+    from functions.audiences.count_audience import CountAudience
+    from masscomm.directory.opensearch import OpenSearchDirectory
+
+    return CountAudience(directory=OpenSearchDirectory.from_environment())
+
+
+@api.post("/v1/audiences/count")
+def post_count(request: rest.Request) -> Response:
+    """Count the users of an audience, and by channel those that it can reach."""
+    from functions.audiences.count_audience import parse_count
+
+    query = parse_count(request.text())
+    logs.note(club_id=query.club_id)
+    body = bootstrap().count(query, request.clubs, request.remaining_s)
+    return Response(HTTPStatus.OK, JSON, json.dumps(body), {"Cache-Control": "no-store"})
+
+
+@observed(logger, ahead=("functions.audiences.count_audience", "masscomm.directory.opensearch"))
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Process a REST proxy event of API Gateway and return its response."""
+    return api.answer(event, context)

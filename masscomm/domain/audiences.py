@@ -1,0 +1,268 @@
+"""Audiences: the recipients of a send as conditions about the users of its tenant, instead of a list of ids.
+
+    {"where": {"all": [{"field": "locale", "is": "de"}, {"field": "attributes.plan", "in": ["pro", "team"]}]},
+     "except_users": [42]}
+    {"all_users": true}
+
+docs/audiences.md has the grammar as a table. A condition is evaluated on the directory's row of a user, whose tenant is
+always that of the send: no condition can name a tenant.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+
+from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.source_tables import source_tables
+from masscomm.domain.users import User, UserSettings
+
+# The limits of an audience. Each user of the tenant is compared with each condition.
+MAX_DEPTH = 5
+MAX_CONDITIONS = 50
+MAX_VALUES = 1_000
+MAX_TEXT = 255
+MAX_EXCEPTIONS = 10_000
+_MAX_ERRORS = 20
+
+_ATTRIBUTES, _SETTINGS = "attributes.", "settings."
+# The columns of a user that conditions may compare.
+_COMPARED = ("locale", "time_zone")
+# Personal data: conditions may only test whether the user has it, so that no caller can search for a person.
+_PERSONAL = ("first_name", "last_name", "email", "phone")
+_MAPS_OF_SETTINGS = ("channels", "categories")
+_JOINS = ("all", "any", "not")
+_OPERATORS = ("is", "in", "before", "after", "exists")
+
+type Scalar = str | int | float | bool
+type Condition = Callable[[User, UserSettings | None], bool]
+
+
+class AudienceError(NamedTuple):
+    """An invalid part of an audience."""
+
+    # The path of the part, such as `where.all[0].field`; "" for the audience itself.
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audience:
+    """The users of a tenant that match a condition, without the exceptions."""
+
+    condition: Condition = field(default=lambda _user, _settings: True)
+    except_users: frozenset[int] = frozenset()
+    # Whether the condition reads user settings.
+    reads_settings: bool = False
+
+    def has(self, user: User, settings: UserSettings | None) -> bool:
+        # guard: audiences.exceptions
+        return user.user_id not in self.except_users and self.condition(user, settings)
+
+
+class _Settings(Protocol):
+    """The directory's look-up of user settings."""
+
+    def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]: ...
+
+
+def members(audience: Audience, users: Sequence[User], directory: _Settings) -> list[User]:
+    """Return the users that belong to the audience. Raises the errors of the look-up."""
+    settings = directory.user_settings([user.user_id for user in users]) if audience.reads_settings and users else {}
+    return [user for user in users if audience.has(user, settings.get(user.user_id))]
+
+
+def read_audience(value: Any, *, attributes: Collection[str] | None = None) -> tuple[Audience, list[AudienceError]]:
+    """Return the audience in a JSON value, and its errors, at most 20. With errors, the audience must not be used.
+
+    Args:
+        attributes: The attributes of users; None: those of schemas/source.yaml.
+    """
+    reader = _Reader(source_tables()["users"].attributes if attributes is None else attributes)
+    return reader.audience(value), reader.errors[:_MAX_ERRORS]
+
+
+def _nobody(_user: User, _settings: UserSettings | None) -> bool:
+    return False
+
+
+class _Reader:
+    """Reads one audience, and collects its errors."""
+
+    def __init__(self, attributes: Collection[str]) -> None:
+        self._attributes = attributes
+        self.errors: list[AudienceError] = []
+        self._conditions = 0
+        self._reads_settings = False
+
+    def audience(self, value: Any) -> Audience:
+        if not isinstance(value, Mapping):
+            self._error("", "must be an object")
+            return Audience(condition=_nobody)
+        for name in value.keys() - {"all_users", "where", "except_users"}:
+            self._error(str(name)[:MAX_TEXT], "is unknown: an audience has where or all_users, and except_users")
+        condition: Condition = lambda _user, _settings: True  # noqa: E731
+        # An empty audience is refused, because it may be a mistake, and would notify every user.
+        if ("where" in value) == ("all_users" in value):
+            self._error("where", "an audience needs either where or all_users")
+        elif "where" in value:
+            condition = self._condition(value["where"], "where", 1)
+        elif value["all_users"] is not True:
+            self._error("all_users", "must be true")
+        return Audience(
+            condition=condition,
+            except_users=self._exceptions(value.get("except_users", [])),
+            reads_settings=self._reads_settings,
+        )
+
+    def _exceptions(self, value: Any) -> frozenset[int]:
+        if not isinstance(value, list) or len(value) > MAX_EXCEPTIONS:
+            self._error("except_users", f"must be a list of at most {MAX_EXCEPTIONS} user ids")
+            return frozenset()
+        for index, each in enumerate(value):
+            if isinstance(each, bool) or not isinstance(each, int) or not 1 <= each <= LARGEST_ID:
+                self._error(f"except_users[{index}]", "must be a user id of at least 1")
+                return frozenset()
+        return frozenset(value)
+
+    def _condition(self, value: Any, path: str, depth: int) -> Condition:
+        self._conditions += 1
+        if self._conditions > MAX_CONDITIONS:
+            if self._conditions == MAX_CONDITIONS + 1:
+                self._error("where", f"has more than {MAX_CONDITIONS} conditions")
+            return _nobody
+        if depth > MAX_DEPTH:
+            self._error(path, f"is nested deeper than {MAX_DEPTH} levels")
+            return _nobody
+        if not isinstance(value, Mapping):
+            self._error(path, "must be an object")
+            return _nobody
+        joins = [name for name in _JOINS if name in value]
+        if not joins:
+            return self._comparison(value, path)
+        if len(value) > 1:
+            self._error(path, f"has {joins[0]}, and must have no other member")
+            return _nobody
+        return self._joined(joins[0], value[joins[0]], f"{path}.{joins[0]}", depth)
+
+    def _joined(self, join: str, value: Any, path: str, depth: int) -> Condition:
+        if join == "not":
+            inner = self._condition(value, path, depth + 1)
+            return lambda user, settings: not inner(user, settings)
+        if not isinstance(value, list) or not value:
+            self._error(path, "must be a list with at least one condition")
+            return _nobody
+        conditions = [self._condition(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(value)]
+        quantifier = all if join == "all" else any
+        return lambda user, settings: quantifier(each(user, settings) for each in conditions)
+
+    def _comparison(self, value: Mapping[str, Any], path: str) -> Condition:
+        for name in value.keys() - {"field", *_OPERATORS}:
+            self._error(f"{path}.{name}"[:MAX_TEXT], "is unknown")
+        operators = [name for name in _OPERATORS if name in value]
+        if len(operators) != 1:
+            self._error(path, f"needs field and one of {', '.join(_OPERATORS)}; or one of {', '.join(_JOINS)}")
+        read = self._field(value.get("field"), f"{path}.field", operators)
+        if len(operators) != 1:
+            return _nobody
+        operator, given = operators[0], value[operators[0]]
+        compare = self._compared(operator, given, f"{path}.{operator}")
+        return lambda user, settings: compare(read(user, settings))
+
+    def _field(self, name: Any, path: str, operators: Sequence[str]) -> Callable[[User, UserSettings | None], Any]:
+        """Return the function that reads a field of a user."""
+        match name:
+            case str() if name in _COMPARED:
+                return lambda user, _: getattr(user, name)
+            case str() if name in _PERSONAL:
+                if operators not in ([], ["exists"]):
+                    self._error(path, f"{name} is personal data: only exists is possible")
+                return lambda user, _: getattr(user, name) or None
+            case str() if name.startswith(_ATTRIBUTES):
+                attribute = name.removeprefix(_ATTRIBUTES)
+                if attribute not in self._attributes:
+                    known = ", ".join(sorted(self._attributes)) or "none"
+                    self._error(path, f"is no attribute of users; schemas/source.yaml has {known}")
+                return lambda user, _: user.attributes.get(attribute)
+            case str() if name.startswith(_SETTINGS):
+                return self._setting(name.removeprefix(_SETTINGS), path)
+        self._error(path, f"must be one of {', '.join((*_COMPARED, *_PERSONAL))}, attributes.NAME, settings.NAME")
+        return lambda _user, _settings: None
+
+    def _setting(self, name: str, path: str) -> Callable[[User, UserSettings | None], Any]:
+        self._reads_settings = True
+        kind, _, key = name.partition(".")
+        if kind in _MAPS_OF_SETTINGS and key:
+            return lambda _, settings: _entry(None if settings is None else getattr(settings, kind), key)
+        if name == "quiet_hours":
+            return lambda _, settings: None if settings is None else settings.quiet_hours
+        self._error(path, "must be settings.channels.NAME, settings.categories.NAME or settings.quiet_hours")
+        return lambda _user, _settings: None
+
+    def _compared(self, operator: str, given: Any, path: str) -> Callable[[Any], bool]:
+        match operator:
+            case "exists":
+                if not isinstance(given, bool):
+                    self._error(path, "must be true or false")
+                return lambda found: (found is not None) is given
+            case "is":
+                return self._one_of([given], lambda _: path)
+            case "in":
+                if not isinstance(given, list) or not 1 <= len(given) <= MAX_VALUES:
+                    self._error(path, f"must be a list of 1 to {MAX_VALUES} values")
+                    return lambda _: False
+                return self._one_of(given, lambda index: f"{path}[{index}]")
+        return self._ordered(operator, given, path)
+
+    def _one_of(self, values: Sequence[Any], path_of: Callable[[int], str]) -> Callable[[Any], bool]:
+        for index, each in enumerate(values):
+            if not isinstance(each, str | int | float) or (isinstance(each, str) and len(each) > MAX_TEXT):
+                self._error(path_of(index), f"must be a text of at most {MAX_TEXT} characters, a number, true or false")
+                return lambda _: False
+        wanted = {_typed(each) for each in values}
+        return lambda found: isinstance(found, str | int | float) and _typed(found) in wanted
+
+    def _ordered(self, operator: str, given: Any, path: str) -> Callable[[Any], bool]:
+        limit = _orderable(given)
+        if limit is None:
+            self._error(path, "must be a number, or an ISO date or time such as 2026-11-24 or 2026-11-24T18:00:00Z")
+            return lambda _: False
+
+        def compare(found: Any) -> bool:
+            value = _orderable(found)
+            if value is None or isinstance(value, datetime) is not isinstance(limit, datetime):
+                return False
+            return bool(value < limit) if operator == "before" else bool(value > limit)  # type: ignore[operator]
+
+        return compare
+
+    def _error(self, path: str, message: str) -> None:
+        self.errors.append(AudienceError(path, message))
+
+
+def _entry(settings: Any, name: str) -> Any:
+    """Return an entry of a user's settings, which are a customer's JSON."""
+    return settings.get(name) if isinstance(settings, Mapping) else None
+
+
+def _typed(value: Scalar) -> tuple[str, Scalar]:
+    """Return a value that equals only values of its own kind: true is not 1."""
+    kind = "bool" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+    return kind, value
+
+
+_DAY_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d.*)?")
+
+
+def _orderable(value: Any) -> float | datetime | None:
+    """Return a number or a time; None for any other value. A day is its first moment; a time without a zone is UTC."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or not _DAY_OR_TIME.fullmatch(value):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

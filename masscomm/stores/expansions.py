@@ -1,0 +1,105 @@
+"""The expansions of audiences: the users of each chunk, recorded before any chunk of the send is produced.
+
+A chunk is recorded once, so that an expansion that is repeated after a crash produces the same records. The end of an
+expansion is recorded once, too, with the number of its notifications.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Protocol
+
+from masscomm.stores.send_controls import SendKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpandedChunk:
+    """Users of an audience, in ascending order of their ids. There may be none: then only `up_to` is of interest."""
+
+    user_ids: Sequence[int]
+    # The users of the club with ids up to this one are in this chunk and those before it, or not in the audience.
+    up_to: int
+    # The number of users in the chunks before.
+    users_before: int
+
+    @property
+    def users(self) -> int:
+        """Return the number of users in this chunk and those before it."""
+        return self.users_before + len(self.user_ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """An expansion that has ended."""
+
+    send: SendKey
+    # The number of recorded chunks.
+    chunks: int
+    users: int
+    # The number of notifications: users on channels.
+    requested: int
+    # Why the audience could not be expanded; None if it was.
+    error: str | None = None
+
+
+class Expansions(Protocol):
+    """The interface of the store of expansions. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
+
+    def record(self, send: SendKey, index: int, chunk: ExpandedChunk, *, now_ms: int) -> ExpandedChunk:
+        """Record a chunk unless one with this index is recorded. Return the recorded one."""
+        ...
+
+    def last(self, send: SendKey) -> tuple[int, ExpandedChunk] | None:
+        """Return the last recorded chunk with its index; None if there is none."""
+        ...
+
+    def chunks(self, send: SendKey, count: int) -> Iterator[ExpandedChunk]:
+        """Yield the first `count` recorded chunks in order."""
+        ...
+
+    def end(self, expansion: Expansion, *, now_ms: int) -> Expansion:
+        """Record the end of an expansion unless one is recorded. Return the recorded one."""
+        ...
+
+    def find(self, send: SendKey) -> Expansion | None:
+        """Return the end of an expansion; None if it has not ended."""
+        ...
+
+
+class InMemoryExpansions:
+    """A store of expansions in dictionaries, for unit tests."""
+
+    def __init__(self) -> None:
+        self.recorded: dict[tuple[SendKey, int], ExpandedChunk] = {}
+        self.ended: dict[SendKey, Expansion] = {}
+        # An error that every call raises; None: calls succeed.
+        self.failing: Exception | None = None
+        self._lock = Lock()
+
+    def record(self, send: SendKey, index: int, chunk: ExpandedChunk, *, now_ms: int) -> ExpandedChunk:  # noqa: ARG002
+        self._answer()
+        with self._lock:
+            return self.recorded.setdefault((send, index), chunk)
+
+    def last(self, send: SendKey) -> tuple[int, ExpandedChunk] | None:
+        self._answer()
+        indices = [index for key, index in self.recorded if key == send]
+        return (max(indices), self.recorded[send, max(indices)]) if indices else None
+
+    def chunks(self, send: SendKey, count: int) -> Iterator[ExpandedChunk]:
+        self._answer()
+        for index in range(count):
+            yield self.recorded[send, index]
+
+    def end(self, expansion: Expansion, *, now_ms: int) -> Expansion:  # noqa: ARG002
+        self._answer()
+        with self._lock:
+            return self.ended.setdefault(expansion.send, expansion)
+
+    def find(self, send: SendKey) -> Expansion | None:
+        self._answer()
+        return self.ended.get(send)
+
+    def _answer(self) -> None:
+        if self.failing is not None:
+            raise self.failing

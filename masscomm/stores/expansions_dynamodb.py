@@ -1,0 +1,129 @@
+"""The expansions of audiences in DynamoDB, in the table of schemas/dynamodb/audience_expansions.json."""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.request import Limits
+from masscomm.aws.table import TableAdapter
+from masscomm.domain.time_limits import EXPANSIONS_KEPT_S
+from masscomm.errors import Retry
+from masscomm.stores.expansions import ExpandedChunk, Expansion
+from masscomm.stores.send_controls import SendKey
+
+_WHAT = "expansions of audiences"
+_CHUNK, _END = "chunk#", "end"
+
+
+class DynamoDbExpansions(TableAdapter):
+    """The store of expansions in DynamoDB."""
+
+    TABLE, SETTING = "audience_expansions", "AUDIENCE_EXPANSIONS_TABLE"
+    LIMITS = Limits(connections=1, connect_s=1, read_s=3, attempts=3)
+
+    def record(self, send: SendKey, index: int, chunk: ExpandedChunk, *, now_ms: int) -> ExpandedChunk:
+        item = {
+            "user_ids": {"B": _packed(chunk.user_ids)},
+            "up_to": {"N": str(chunk.up_to)},
+            "users_before": {"N": str(chunk.users_before)},
+        }
+        return _chunk(self._put(send, _name(index), item, now_ms))
+
+    def last(self, send: SendKey) -> tuple[int, ExpandedChunk] | None:
+        with answering(_WHAT):
+            answer = self._client.query(
+                TableName=self._table,
+                KeyConditionExpression="send = :send AND begins_with(part, :chunk)",
+                ExpressionAttributeValues={":send": {"S": send.text}, ":chunk": {"S": _CHUNK}},
+                ScanIndexForward=False,
+                Limit=1,
+                ConsistentRead=True,
+            )
+        for item in answer["Items"]:
+            return int(item["part"]["S"].removeprefix(_CHUNK)), _chunk(item)
+        return None
+
+    def chunks(self, send: SendKey, count: int) -> Iterator[ExpandedChunk]:
+        for index in range(count):
+            item = self._item(send, _name(index))
+            if item is None:
+                raise Retry(f"chunk {index} of an expansion is not recorded")
+            yield _chunk(item)
+
+    def end(self, expansion: Expansion, *, now_ms: int) -> Expansion:
+        item = {name: {"N": str(getattr(expansion, name))} for name in ("chunks", "users", "requested")}
+        if expansion.error is not None:
+            item["error"] = {"S": expansion.error}
+        return _expansion(expansion.send, self._put(expansion.send, _END, item, now_ms))
+
+    def find(self, send: SendKey) -> Expansion | None:
+        item = self._item(send, _END)
+        return None if item is None else _expansion(send, item)
+
+    def _put(self, send: SendKey, part: str, item: Mapping[str, Any], now_ms: int) -> Mapping[str, Any]:
+        """Store an item unless the part exists. Return the stored item."""
+        expires_at = {"expires_at": {"N": str(now_ms // 1000 + EXPANSIONS_KEPT_S)}}
+        try:
+            with answering(_WHAT):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={"send": {"S": send.text}, "part": {"S": part}, **item, **expires_at},
+                    ConditionExpression="attribute_not_exists(part)",  # guard: audiences.recorded_chunk
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            return failed.item
+        return item
+
+    def _item(self, send: SendKey, part: str) -> Mapping[str, Any] | None:
+        with answering(_WHAT):
+            answer = self._client.get_item(
+                TableName=self._table, Key={"send": {"S": send.text}, "part": {"S": part}}, ConsistentRead=True
+            )
+        item: Mapping[str, Any] | None = answer.get("Item")
+        return item
+
+
+def _name(index: int) -> str:
+    return f"{_CHUNK}{index:08d}"
+
+
+def _chunk(item: Mapping[str, Any]) -> ExpandedChunk:
+    """Return the chunk in an item. Raises Retry if the item is malformed."""
+    try:
+        return ExpandedChunk(
+            user_ids=_unpacked(item["user_ids"]["B"]),
+            up_to=int(item["up_to"]["N"]),
+            users_before=int(item["users_before"]["N"]),
+        )
+    except (KeyError, ValueError, TypeError, zlib.error) as error:
+        raise Retry(f"a chunk of an expansion is malformed: {error!r}") from error
+
+
+def _expansion(send: SendKey, item: Mapping[str, Any]) -> Expansion:
+    """Return the end of an expansion in an item. Raises Retry if the item is malformed."""
+    try:
+        return Expansion(
+            send=send,
+            chunks=int(item["chunks"]["N"]),
+            users=int(item["users"]["N"]),
+            requested=int(item["requested"]["N"]),
+            error=item["error"]["S"] if "error" in item else None,
+        )
+    except (KeyError, ValueError) as error:
+        raise Retry(f"the end of an expansion is malformed: {error!r}") from error
+
+
+def _packed(user_ids: Sequence[int]) -> bytes:
+    """Return ascending ids as the compressed JSON of their differences: some 2 bytes an id if ids are dense. 5,000
+    random ids of 63 bits take some 50 kB; an item has at most 400 kB.
+    """
+    differences = [*user_ids[:1], *(after - before for before, after in pairwise(user_ids))]
+    return zlib.compress(json.dumps(differences, separators=(",", ":")).encode())
+
+
+def _unpacked(packed: bytes) -> list[int]:
+    return list(accumulate(json.loads(zlib.decompress(packed))))

@@ -1,0 +1,72 @@
+"""The tests that every store of expansions must pass, in memory and real."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions
+from masscomm.stores.send_controls import SendKey
+
+NOW = 1_700_000_000_500
+SEND = SendKey(7, "8a6e0804-2bd0-4672-b79d-d97027f9071a")
+
+
+def chunk(*user_ids: int, before: int = 0) -> ExpandedChunk:
+    return ExpandedChunk(user_ids=list(user_ids), up_to=max(user_ids, default=5), users_before=before)
+
+
+class ExpansionsContract:
+    """Subclasses define the fixture `expansions`, an empty store."""
+
+    def test_recorded_chunks_are_read_in_order(self, expansions: Expansions) -> None:
+        assert expansions.last(SEND) is None
+        chunks = [chunk(1, 2, 9), chunk(before=3), chunk(2**62, 2**63 - 1, before=3)]
+        for index, each in enumerate(chunks):
+            assert expansions.record(SEND, index, each, now_ms=NOW) == each
+            assert expansions.last(SEND) == (index, each)
+        assert list(expansions.chunks(SEND, 3)) == chunks
+        assert list(expansions.chunks(SEND, 0)) == []
+
+    def test_last_of_many_chunks_is_the_highest(self, expansions: Expansions) -> None:
+        for index in range(12):
+            expansions.record(SEND, index, chunk(index + 1, before=index), now_ms=NOW)
+        assert expansions.last(SEND) == (11, chunk(12, before=11))
+
+    @pytest.mark.kills(guard="audiences.recorded_chunk")
+    def test_first_chunk_of_an_index_is_kept(self, expansions: Expansions) -> None:
+        first = chunk(1, 2)
+        expansions.record(SEND, 0, first, now_ms=NOW)
+        assert expansions.record(SEND, 0, chunk(1, 3), now_ms=NOW) == first
+        assert expansions.record(SEND, 0, first, now_ms=NOW) == first
+        assert list(expansions.chunks(SEND, 1)) == [first]
+
+    def test_first_end_is_kept(self, expansions: Expansions) -> None:
+        assert expansions.find(SEND) is None
+        ended = Expansion(send=SEND, chunks=2, users=3, requested=6)
+        assert expansions.end(ended, now_ms=NOW) == ended
+        assert expansions.end(Expansion(send=SEND, chunks=9, users=9, requested=9, error="x"), now_ms=NOW) == ended
+        assert expansions.find(SEND) == ended
+
+    def test_error_is_kept(self, expansions: Expansions) -> None:
+        failed = Expansion(send=SEND, chunks=0, users=0, requested=0, error="the audience is invalid")
+        expansions.end(failed, now_ms=NOW)
+        assert expansions.find(SEND) == failed
+
+    def test_expansions_are_those_of_a_tenant_and_a_send(self, expansions: Expansions) -> None:
+        expansions.record(SEND, 0, chunk(1), now_ms=NOW)
+        expansions.end(Expansion(send=SEND, chunks=1, users=1, requested=1), now_ms=NOW)
+        for other in (SendKey(8, SEND.send_id), SendKey(7, "other")):
+            assert (expansions.last(other), expansions.find(other)) == (None, None)
+
+    def test_largest_chunk_fits(self, expansions: Expansions) -> None:
+        step = 2**63 // 5_001
+        largest = chunk(*(step * number + number * number % 9_973 for number in range(1, 5_001)))
+        expansions.record(SEND, 0, largest, now_ms=NOW)
+        assert expansions.last(SEND) == (0, largest)
+
+
+class ConcurrentExpansionsContract:
+    def test_of_concurrent_chunks_one_is_kept(self, expansions: Expansions) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            stored = list(pool.map(lambda n: expansions.record(SEND, 0, chunk(n), now_ms=NOW), range(1, 9)))
+        assert all(each == stored[0] for each in stored)

@@ -1,0 +1,231 @@
+"""The expansion of audiences, with directory, store and Kafka in memory."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from functions.audience_expander.expand_audience import ExpandAudience
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.ids import chunk_id
+from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.users import DirectoryPosition, User, UserSettings
+from masscomm.errors import Retry
+from masscomm.kafka import topics
+from masscomm.observability import logs
+from masscomm.stores.expansions import ExpandedChunk, InMemoryExpansions
+from masscomm.stores.send_controls import SendKey
+from tests.support.fakes.crashes import Fuse, KilledError
+from tests.support.harness.chain import NOW, SEND_ID, Chain
+
+KEY = SendKey(7, SEND_ID)
+GERMAN: dict[str, Any] = {"where": {"field": "locale", "is": "de"}}
+EVERYBODY: dict[str, Any] = {"all_users": True}
+
+
+class Expander(Chain):
+    def __init__(self, users: int = 11) -> None:
+        super().__init__()
+        self.directory = InMemoryDirectory(page_size=3)
+        self.expansions = InMemoryExpansions()
+        for user_id in range(1, users + 1):
+            self.directory.put(User(user_id=user_id, club_id=7, locale="de" if user_id % 2 else "en"))
+        self.directory.put(User(user_id=500, club_id=8, locale="de"))
+        self.use_case = ExpandAudience(
+            directory=self.directory, expansions=self.expansions, clock=self.clock, logger=logs.logger("test")
+        )
+
+    def expand(self, audience: Any = GERMAN, *, chunk_size: int = 2, seconds: float = 60.0, **fields: Any) -> list[int]:
+        """Process a send to an audience. Return the offsets to be redelivered."""
+        send = SendRequested(
+            **{"type": "news", "club_id": 7, "timestamp": NOW, "to_users": [], "send_id": SEND_ID, **fields}
+        )
+        record = AudienceRequested(
+            send_id=SEND_ID,
+            club_id=7,
+            timestamp=NOW,
+            chunk_size=chunk_size,
+            audience=json.dumps(audience),
+            send=json.dumps(send.to_avro()),
+        )
+        return self.run(self.use_case, self.encoded(record, topics.AUDIENCE), seconds=seconds)
+
+    def sends(self) -> list[SendRequested]:
+        return self._decoded(SendRequested, topics.SEND_API)
+
+    def users_by_chunk(self) -> dict[str | None, list[int]]:
+        """Return chunk id → users. Fails if two records of one chunk differ."""
+        found: dict[str | None, list[int]] = {}
+        for send in self.sends():
+            assert found.setdefault(chunk_id(SEND_ID, send.chunk_index), send.to_users) == send.to_users
+        return found
+
+
+@pytest.fixture
+def expander() -> Expander:
+    return Expander()
+
+
+def test_users_of_the_audience_become_chunks_of_the_send(expander: Expander) -> None:
+    assert expander.expand(data={"title": "Servus", "body": "Ü"}, channels=["push", "email"], send_at=NOW + 9) == []
+    assert [send.to_users for send in expander.sends()] == [[1, 3], [5, 7], [9, 11]]
+    assert [(send.chunk_index, send.chunk_count) for send in expander.sends()] == [(0, 3), (1, 3), (2, 3)]
+    (other,) = {(send.send_id, send.timestamp, send.data["body"], send.send_at) for send in expander.sends()}
+    assert other == (SEND_ID, NOW, "Ü", NOW + 9)
+    keys = [key for topic, key, _, _ in expander.producer.produced if topic == topics.SEND_API]
+    assert keys == [chunk_id(SEND_ID, index).encode() for index in range(3)]
+    ended = expander.expansions.ended[KEY]
+    assert (ended.users, ended.requested, ended.error) == (6, 12, None)
+
+
+def test_all_users_without_exceptions_are_expanded(expander: Expander) -> None:
+    expander.expand(EVERYBODY | {"except_users": [2, 500]}, chunk_size=100)
+    assert [send.to_users for send in expander.sends()] == [[1, *range(3, 12)]]
+
+
+def test_conditions_read_settings(expander: Expander) -> None:
+    expander.directory.put(UserSettings(user_id=4, categories={"news": True}))
+    expander.expand({"where": {"field": "settings.categories.news", "is": True}})
+    assert [send.to_users for send in expander.sends()] == [[4]]
+
+
+def test_audience_without_users_produces_nothing(expander: Expander) -> None:
+    assert expander.expand({"where": {"field": "locale", "is": "fr"}}) == []
+    assert expander.producer.produced == []
+    ended = expander.expansions.ended[KEY]
+    assert (ended.chunks, ended.users, ended.requested) == (0, 0, 0)
+
+
+@pytest.mark.guarantee("audiences.requested_is_known_first")
+def test_requested_is_recorded_before_the_first_chunk(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
+    produce, seen = expander.producer.produce, []
+
+    def produced(*arguments: Any) -> None:
+        seen.append(expander.expansions.ended[KEY].requested)
+        produce(*arguments)
+
+    monkeypatch.setattr(expander.producer, "produce", produced)
+    expander.expand()
+    assert seen == [6, 6, 6]
+
+
+# Six chunks are recorded, the end, and six chunks are produced; the process may end before and after each.
+STEPS = 26
+
+
+def fused(method: Callable[..., Any], fuse: Fuse) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        fuse.step()
+        answer = method(*arguments, **options)
+        fuse.step()
+        return answer
+
+    return call
+
+
+def expand_until_killed(expander: Expander, at: int) -> bool:
+    """Expand the audience, and return whether the process was killed at its nth step."""
+    fuse = Fuse(at)
+    calls = ((expander.expansions, "record"), (expander.expansions, "end"), (expander.producer, "produce"))
+    with pytest.MonkeyPatch.context() as patched:
+        for holder, name in calls:
+            patched.setattr(holder, name, fused(getattr(holder, name), fuse))
+        try:
+            expander.expand(EVERYBODY, chunk_size=2)
+        except KilledError:
+            return True
+    return False
+
+
+@pytest.mark.guarantee("audiences.crash_notifies_nobody_twice")
+@pytest.mark.parametrize("change", ["none", "join", "leave"])
+@pytest.mark.parametrize("at", range(1, STEPS + 1))
+def test_a_repetition_after_a_crash_produces_the_same_chunks(at: int, change: str) -> None:
+    """While users join or leave, each chunk has one content, and each user is in one chunk."""
+    expander = Expander()
+    assert expand_until_killed(expander, at)
+    before = expander.users_by_chunk()
+    if change == "join":
+        for user_id in (12, 13):
+            expander.directory.put(User(user_id=user_id, club_id=7))
+    elif change == "leave":
+        expander.directory.remove(User(user_id=1, club_id=7), User(user_id=11, club_id=7))
+    assert expander.expand(EVERYBODY, chunk_size=2) == []
+    after = expander.users_by_chunk()
+    assert before.items() <= after.items()
+    users = [user_id for some in after.values() for user_id in some]
+    assert len(users) == len(set(users)) == expander.expansions.ended[KEY].users
+    assert set(range(2, 11)) <= set(users) <= set(range(1, 14))
+    assert {send.chunk_count for send in expander.sends()} == {len(after)}
+
+
+def test_a_process_that_is_not_killed_takes_every_step() -> None:
+    assert not expand_until_killed(Expander(), STEPS + 1)
+
+
+def test_expansion_continues_when_the_time_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each invocation has time for one page, and the audience has few users."""
+    expander = Expander(users=20)
+    users_of_club = expander.directory.users_of_club
+
+    def slow(club_id: int, *, after: int = 0) -> Any:
+        for page in users_of_club(club_id, after=after):
+            expander.clock.advance(20)
+            yield page
+
+    monkeypatch.setattr(expander.directory, "users_of_club", slow)
+    audience = {"where": {"any": [{"field": "locale", "is": "fr"}, {"field": "email", "exists": True}]}}
+    expander.directory.put(User(user_id=17, club_id=7, locale="fr"), User(user_id=3, club_id=7, locale="fr"))
+    invocations = 1
+    while expander.expand(audience, seconds=30):
+        assert expander.sends() == []
+        invocations += 1
+    assert invocations == 8
+    assert [(send.to_users, send.chunk_index, send.chunk_count) for send in expander.sends()] == [
+        ([3], 0, 2),
+        ([17], 1, 2),
+    ]
+
+
+@pytest.mark.kills(guard="audiences.confirmed_directory")
+def test_directory_that_is_behind_is_a_retry(expander: Expander) -> None:
+    expander.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
+    assert expander.expand() == [0]
+    assert (expander.expansions.recorded, expander.producer.produced) == ({}, [])
+
+
+@pytest.mark.kills(guard="audiences.concurrent_expansion")
+def test_of_two_concurrent_expansions_one_continues(expander: Expander) -> None:
+    """The other one reads the directory at another time."""
+    other = ExpandedChunk(user_ids=[1, 2], up_to=2, users_before=0)
+    record = expander.expansions.record
+
+    def late(send: SendKey, index: int, chunk: ExpandedChunk, *, now_ms: int) -> ExpandedChunk:
+        record(send, 0, other, now_ms=now_ms)
+        return record(send, index, chunk, now_ms=now_ms)
+
+    expander.expansions.record = late  # type: ignore[method-assign]
+    assert expander.expand() == [0]
+    assert expander.producer.produced == []
+    expander.expansions.record = record  # type: ignore[method-assign]
+    assert expander.expand() == []
+    assert [send.to_users for send in expander.sends()] == [[1, 2], [3, 5], [7, 9], [11]]
+
+
+@pytest.mark.parametrize("store", ["directory", "expansions"])
+def test_store_that_is_down_is_a_retry(expander: Expander, store: str) -> None:
+    getattr(expander, store).failing = Retry("down")
+    assert expander.expand() == [0]
+    assert expander.producer.produced == []
+
+
+@pytest.mark.parametrize(
+    "audience", [{}, [], {"where": {"field": "attributes.removed", "is": 1}}, {"where": {"field": "locale"}}]
+)
+def test_audience_that_cannot_be_read_is_dead_lettered(expander: Expander, audience: Any) -> None:
+    """An attribute may be removed from schemas/source.yaml after the request."""
+    assert expander.expand(audience) == []
+    assert [letter["masscomm.reason"] for letter in expander.dead_letters()] == ["invalid"]
+    assert "audience" in (expander.expansions.ended[KEY].error or "")
+    assert expander.sends() == []

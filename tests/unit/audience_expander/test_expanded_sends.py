@@ -1,0 +1,95 @@
+"""A send to an audience from its request to the decisions about its users."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from functions.audience_expander.expand_audience import ExpandAudience
+from masscomm.domain.users import User, UserSettings
+from masscomm.kafka import topics
+from masscomm.observability import logs
+from masscomm.stores.expansions import InMemoryExpansions
+from masscomm.stores.send_controls import Cancellation, SendKey, change
+from tests.support.harness.chain import NOW, entry, results_of
+from tests.support.harness.preference_checker import Checker
+from tests.support.harness.send_api import SendApi
+
+SIZE = 4
+
+
+class Sends:
+    """send_handler, audience_expander and preference_checker with one directory and one store of controls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.api, self.checker = SendApi(monkeypatch), Checker()
+        requests = replace(self.api.use_cases.requests, controls=self.checker.controls, chunk_size=SIZE)
+        self.api.use_cases = replace(self.api.use_cases, requests=requests)
+        self.checker.put_users(range(1, 11))
+        self.checker.directory.put(User(user_id=50, club_id=8))
+        self.expansions = InMemoryExpansions()
+        self.expander = ExpandAudience(
+            directory=self.checker.directory,
+            expansions=self.expansions,
+            clock=self.api.clock,
+            logger=logs.logger("audience_expander"),
+        )
+        body = {"type": "news", "club_id": 7, "audience": {"all_users": True}, "channels": ["push"]}
+        status, accepted, _ = self.api.call(json.dumps(body))
+        assert status == 202
+        self.key = SendKey(7, accepted["send_id"])
+
+    def expand(self) -> int:
+        """Expand the audience. Return the number of requested notifications."""
+        (value,) = self.api.values(topics.AUDIENCE)
+        assert self.api.run(self.expander, entry(value, topic=topics.AUDIENCE)) == []
+        return self.expansions.ended[self.key].requested
+
+    def check(self) -> Counter[tuple[str, str | None]]:
+        """Decide about all users. Return the numbers of final outcomes."""
+        chunks = [
+            entry(value, topic=topics.SEND_API, offset=offset)
+            for offset, value in enumerate(self.api.values(topics.SEND_API))
+        ]
+        assert self.checker.run(self.checker.use_case, *chunks) == []
+        return Counter(results_of(self.checker.outcomes()).values())
+
+    def allowed(self) -> int:
+        return sum(len(build.user_ids) for build in self.checker.builds())
+
+
+@pytest.fixture
+def sends(monkeypatch: pytest.MonkeyPatch) -> Sends:
+    return Sends(monkeypatch)
+
+
+def test_every_user_of_the_club_is_decided_about_once(sends: Sends) -> None:
+    assert sends.expand() == 10
+    assert (sends.check(), sends.allowed()) == ({}, 10)
+
+
+def test_users_that_opt_out_or_leave_meanwhile_are_suppressed(sends: Sends) -> None:
+    assert sends.expand() == 10
+    sends.checker.directory.put(UserSettings(user_id=3, categories={"news": False}))
+    sends.checker.directory.remove(User(user_id=9, club_id=7))
+    sends.checker.directory.put(User(user_id=11, club_id=7))
+    found = sends.check()
+    assert found == {("suppressed", "opted_out"): 1, ("suppressed", "unknown_user"): 1}
+    assert sum(found.values()) + sends.allowed() == 10
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_cancelled_send_is_expanded_and_cancelled(sends: Sends, *, is_first: bool) -> None:
+    """Whether it is cancelled before or after the expansion, each notification is counted as cancelled."""
+    requested = 0 if is_first else sends.expand()
+    sends.checker.controls.record(Cancellation(send=sends.key, requested_at_ms=NOW, published_before=0))
+    requested = requested or sends.expand()
+    assert (sends.check(), sends.allowed()) == ({("cancelled", "cancelled"): requested}, 0)
+
+
+def test_paused_send_is_expanded_and_held(sends: Sends) -> None:
+    change(sends.checker.controls, sends.key, lambda control: replace(control, paused_at_ms=NOW), now_ms=NOW)
+    assert sends.expand() == 10
+    assert (sends.check(), sends.allowed()) == ({}, 0)
+    assert len(sends.checker.delay_store.items) == 3

@@ -1,0 +1,110 @@
+"""POST /v1/audiences/count, with the directory in memory."""
+
+import json
+from typing import Any
+
+import pytest
+
+from functions.audiences import handler as module
+from functions.audiences.count_audience import CountAudience
+from masscomm.clock import FixedClock
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.users import Device, User, UserSettings
+from tests.support.harness.chain import Context
+from tests.support.inputs.api_gateway_events import EVERY_CLUB
+
+ALL: dict[str, Any] = {"all_users": True}
+TIMEOUT_S = 29.0
+
+
+class CountApi:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.directory = InMemoryDirectory(page_size=2)
+        self.clock = FixedClock()
+        counts = CountAudience(directory=self.directory)
+        monkeypatch.setattr(module, "bootstrap", lambda: counts)
+
+    def call(self, body: Any, authorizer: dict[str, Any] = EVERY_CLUB) -> tuple[int, dict[str, Any]]:
+        event = {
+            "path": "/v1/audiences/count",
+            "httpMethod": "POST",
+            "requestContext": {"authorizer": authorizer},
+            "body": body if isinstance(body, str) else json.dumps(body),
+        }
+        answer = module.handler(event, Context(self.clock, TIMEOUT_S))
+        return answer["statusCode"], json.loads(answer["body"])
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> CountApi:
+    found = CountApi(monkeypatch)
+    for user_id in range(1, 8):
+        email = f"{user_id}@club.example" if user_id % 2 else None
+        found.directory.put(User(user_id=user_id, club_id=7, locale="de" if user_id < 4 else "en", email=email))
+    found.directory.put(User(user_id=100, club_id=8, locale="de"))
+    return found
+
+
+def test_users_of_the_club_are_counted_by_channel(api: CountApi) -> None:
+    api.directory.put(
+        Device(device_id=1, user_id=2, platform="gcm", token="a"),
+        Device(device_id=2, user_id=3, platform="gcm", token="b", enabled=False),
+        Device(device_id=3, user_id=4, platform="gcm", token="c"),
+    )
+    status, body = api.call({"club_id": 7, "audience": {"where": {"field": "locale", "is": "de"}}})
+    assert (status, body) == (200, {"users": 3, "channels": {"push": 1, "email": 2}, "examined": 7, "complete": True})
+    everybody = api.call({"club_id": 7, "audience": ALL | {"except_users": [1, 100]}, "channels": ["email"]})[1]
+    assert (everybody["users"], everybody["channels"]) == (6, {"email": 3})
+
+
+def test_conditions_read_settings(api: CountApi) -> None:
+    api.directory.put(UserSettings(user_id=5, categories={"news": False}))
+    where = {"not": {"field": "settings.categories.news", "is": False}}
+    assert api.call({"club_id": 7, "audience": {"where": where}, "channels": []})[1]["users"] == 6
+    assert api.directory.calls["devices"] == 0
+
+
+def test_unknown_club_has_no_users(api: CountApi) -> None:
+    status, body = api.call({"club_id": 9, "audience": ALL})
+    assert (status, body["users"], body["complete"]) == (200, 0, True)
+
+
+@pytest.mark.kills(guard="tenancy.counted_audience")
+def test_another_tenants_users_are_not_counted(api: CountApi) -> None:
+    status, body = api.call({"club_id": 7, "audience": ALL}, {"club_ids": "8"})
+    assert (status, [error["field"] for error in body["errors"]]) == (403, ["club_id"])
+    assert api.directory.calls["users_of_club"] == 0
+
+
+def test_count_ends_in_the_time_of_a_request(api: CountApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(user_ids: Any) -> dict[int, list[Device]]:
+        api.clock.advance(9)
+        return {user_id: [] for user_id in user_ids}
+
+    monkeypatch.setattr(api.directory, "devices", slow)
+    status, body = api.call({"club_id": 7, "audience": ALL})
+    assert (status, body["examined"], body["users"], body["complete"]) == (200, 4, 4, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ("", [""]),
+        ("[1]", [""]),
+        ('{"club_id": 1', [""]),
+        ({}, ["club_id", "audience"]),
+        ({"club_id": 0, "audience": ALL}, ["club_id"]),
+        ({"club_id": True, "audience": ALL}, ["club_id"]),
+        ({"club_id": 2**63, "audience": ALL}, ["club_id"]),
+        ({"club_id": 7, "audience": ALL, "channels": ["sms"]}, ["channels"]),
+        ({"club_id": 7, "audience": ALL, "channels": [{}]}, ["channels"]),
+        ({"club_id": 7, "audience": ALL, "to_users": [1]}, ["to_users"]),
+        (
+            {"club_id": 7, "audience": {"where": {"field": "x", "is": None}}},
+            ["audience.where.field", "audience.where.is"],
+        ),
+    ],
+)
+def test_invalid_request_names_its_fields(api: CountApi, body: Any, fields: list[str]) -> None:
+    status, problem = api.call(body)
+    assert (status, [error["field"] for error in problem["errors"]]) == (400, fields)

@@ -1,0 +1,75 @@
+"""`masscomm audience` calls the routes of the API and prints their answers."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from typer.testing import CliRunner
+
+from devstack.audiences import app
+from devstack.stack import StackError
+from tests.support.servers.answering_server import AnsweringServer, answering
+
+COUNTED = {"users": 1_200, "channels": {"push": 1_100, "email": 900}, "examined": 5_000, "complete": True}
+
+
+def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, bytes]:
+    return request.path, body
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
+    with answering(read) as made:
+        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
+        monkeypatch.setenv("MASSCOMM_API_KEY", "mc_test")
+        yield made
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_condition_and_exceptions_are_sent(server: AnsweringServer) -> None:
+    server.answers = [(200, json.dumps(COUNTED).encode())]
+    where = {"field": "locale", "is": "de"}
+    shown = run("count", "--club", "7", "--where", json.dumps(where), "--except", "42", "--channel", "email", "--json")
+    assert json.loads(shown) == COUNTED
+    ((path, body),) = server.asked
+    audience = {"where": where, "except_users": [42]}
+    assert (path, json.loads(body)) == (
+        "/v1/audiences/count",
+        {"club_id": 7, "audience": audience, "channels": ["email"]},
+    )
+
+
+def test_count_that_is_not_complete_is_a_lower_bound(server: AnsweringServer) -> None:
+    server.answers = [(200, json.dumps(COUNTED | {"complete": False}).encode())]
+    shown = run("count", "--club", "7")
+    assert "at least 1,200 users" in shown
+    assert "after 5,000 users" in shown
+    assert json.loads(server.asked[0][1])["audience"] == {"all_users": True, "except_users": []}
+
+
+def test_condition_that_is_no_json_is_not_sent(server: AnsweringServer) -> None:
+    with pytest.raises(StackError, match="--where is not JSON"):
+        run("count", "--club", "7", "--where", "locale=de")
+    assert server.asked == []
+
+
+def test_send_to_an_audience_prints_its_id(server: AnsweringServer) -> None:
+    server.answers = [(202, b'{"send_id": "a", "status": "expanding", "requested": null}')]
+    assert run("send", "--club", "7", "--type", "offer", "--data", "title=Hello", "--except", "42") == "send_id a\n"
+    ((path, body),) = server.asked
+    assert (path, json.loads(body)) == (
+        "/v1/sends",
+        {
+            "type": "offer",
+            "club_id": 7,
+            "audience": {"all_users": True, "except_users": [42]},
+            "channels": [],
+            "data": {"title": "Hello"},
+        },
+    )

@@ -1,0 +1,44 @@
+"""Expansions of audiences in memory and on moto."""
+
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from devstack.service import AWS_CREDENTIALS
+from emulators.local import REGION
+from masscomm.errors import Retry
+from masscomm.stores.expansions import Expansions, InMemoryExpansions
+from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+from tests.support.contracts.expansions import NOW, SEND, ConcurrentExpansionsContract, ExpansionsContract, chunk
+from tests.support.servers.dynamodb_table import new_table
+
+
+class TestInMemoryExpansions(ExpansionsContract, ConcurrentExpansionsContract):
+    @pytest.fixture
+    def expansions(self) -> Expansions:
+        return InMemoryExpansions()
+
+
+class TestMotoExpansions(ExpansionsContract):
+    @pytest.fixture
+    def expansions(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Expansions]:
+        for name, value in AWS_CREDENTIALS.items():
+            monkeypatch.setenv(name, value)
+        with mock_aws():
+            client = boto3.client("dynamodb", region_name=REGION)
+            yield DynamoDbExpansions(table=new_table(client, "audience_expansions"), client=client)
+
+    def test_missing_or_damaged_chunk_is_a_retry(self, expansions: DynamoDbExpansions) -> None:
+        with pytest.raises(Retry):
+            list(expansions.chunks(SEND, 1))
+        expansions.record(SEND, 0, chunk(1), now_ms=NOW)
+        expansions._client.update_item(
+            TableName=expansions._table,
+            Key={"send": {"S": SEND.text}, "part": {"S": "chunk#00000000"}},
+            UpdateExpression="SET user_ids = :damaged",
+            ExpressionAttributeValues={":damaged": {"B": b"x"}},
+        )
+        with pytest.raises(Retry):
+            expansions.last(SEND)

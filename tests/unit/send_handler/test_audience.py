@@ -1,0 +1,147 @@
+"""POST /v1/sends with an audience: one record for audience_expander, whose chunks the send gets later."""
+
+import json
+from typing import Any
+
+import pytest
+
+from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.errors import Retry
+from masscomm.http.audiences import MAX_BYTES
+from masscomm.kafka import topics
+from masscomm.stores.send_controls import AcceptedSend, SendKey
+from tests.support.harness.chain import NOW
+from tests.support.harness.send_api import Answered, SendApi
+
+WHERE = {"field": "locale", "is": "dé\U0001f600"}
+AUDIENCE: dict[str, Any] = {"where": WHERE, "except_users": [42]}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
+    return SendApi(monkeypatch)
+
+
+def post(
+    api: SendApi, *, key: str = "", authorizer: dict[str, Any] | None = None, path: str = "/v1/sends", **fields: Any
+) -> Answered:
+    body = {"type": "news", "club_id": 7, "audience": AUDIENCE, **fields}
+    headers = {"Idempotency-Key": key} if key else {}
+    return api.call(json.dumps(body), headers=headers, authorizer=authorizer, path=path)
+
+
+def requested(api: SendApi) -> list[AudienceRequested]:
+    return api._decoded(AudienceRequested, topics.AUDIENCE)
+
+
+def test_send_to_an_audience_is_expanding(api: SendApi) -> None:
+    status, body, headers = post(api, data={"opponent": "Ä"}, send_at="2023-11-15T00:00:00Z", reference="r")
+    send_id = body["send_id"]
+    assert (status, headers["Location"]) == (202, f"/v1/sends/{send_id}")
+    assert body == {
+        "send_id": send_id,
+        "status": "expanding",
+        "requested": None,
+        "duplicates": 0,
+        "links": {"self": f"/v1/sends/{send_id}"},
+    }
+    (record,) = requested(api)
+    assert (record.send_id, record.club_id, record.timestamp, record.chunk_size) == (send_id, 7, NOW, 5_000)
+    assert json.loads(record.audience) == AUDIENCE
+    send = SendRequested.from_avro(json.loads(record.send))
+    assert (send.send_id, send.to_users, send.type, send.club_id) == (send_id, [], "news", 7)
+    assert (send.data, send.reference, send.timestamp) == ({"opponent": "Ä"}, "r", NOW)
+    assert api.sends() == []
+    (key,) = [key for topic, key, _, _ in api.producer.produced if topic == topics.AUDIENCE]
+    assert key == send_id.encode()
+    accepted = AcceptedSend(
+        send=SendKey(7, send_id), accepted_at_ms=NOW, send_at_ms=send.send_at, expires_at_ms=None, type="news"
+    )
+    assert api.controls.sends == {send_id: accepted}
+
+
+def test_repeated_request_with_a_key_is_one_send(api: SendApi) -> None:
+    first, again = (post(api, key="k") for _ in range(2))
+    assert (again[1], again[2]["Idempotency-Replayed"]) == (first[1], "true")
+    assert len(requested(api)) == 1
+    assert post(api, key="k", audience={"all_users": True})[0] == 422
+
+
+def test_request_that_was_interrupted_is_the_same_send(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(api.producer, "flush", lambda _: (_ for _ in ()).throw(Retry("down")))
+        assert post(api, key="k")[0] == 503
+    assert post(api, key="k")[0] == 202
+    first, again = requested(api)
+    assert first == again
+
+
+@pytest.mark.parametrize(
+    ("fields", "errors"),
+    [
+        ({"to_users": [1]}, ["to_users"]),
+        ({"audience": None}, ["to_users"]),
+        ({"audience": "all"}, ["audience"]),
+        ({"audience": {}}, ["audience.where"]),
+        ({"audience": {"where": {"field": "locale"}}}, ["audience.where"]),
+        (
+            {"audience": {"where": {"field": "club_id", "is": 8}, "tenant": 8}},
+            ["audience.tenant", "audience.where.field"],
+        ),
+        ({"priority": "critical"}, ["priority"]),
+        ({"audience": {"where": {"any": [{"field": "locale", "in": ["x" * 200] * 1_000}] * 3}}}, ["audience"]),
+    ],
+)
+def test_invalid_request_names_its_fields(api: SendApi, fields: dict[str, Any], errors: list[str]) -> None:
+    status, problem, _ = post(api, **fields)
+    assert (status, [error["field"] for error in problem["errors"]]) == (400, errors)
+    assert api.producer.produced == []
+
+
+def test_request_without_recipients_names_the_field(api: SendApi) -> None:
+    status, problem, _ = api.call(json.dumps({"type": "news", "club_id": 7}))
+    assert (status, problem["errors"]) == (400, [{"field": "to_users", "message": "Field required"}])
+    status, problem, _ = api.call(json.dumps({"type": "news", "club_id": 7, "to_users": None}))
+    assert (status, [error["field"] for error in problem["errors"]]) == (400, ["to_users"])
+
+
+def test_largest_audience_is_a_record_that_kafka_accepts(api: SendApi) -> None:
+    values = [f"{number:0200}" for number in range(1_000)]
+    audience = {"where": {"field": "locale", "in": values}, "except_users": [10**18 + n for n in range(8_500)]}
+    assert MAX_BYTES - 20_000 < len(json.dumps(audience)) <= MAX_BYTES
+    assert post(api, audience=audience, data={"text": "\U0001f600" * 24_000})[0] == 202
+    (value,) = api.values(topics.AUDIENCE)
+    assert len(value) < 1_000_000
+
+
+@pytest.mark.kills(guard="simulator.audience")
+def test_test_key_sends_to_no_audience(api: SendApi) -> None:
+    status, problem, _ = post(api, authorizer={"all_clubs": "true", "mode": "test"})
+    assert (status, [error["field"] for error in problem["errors"]]) == (403, ["audience"])
+    assert api.producer.produced == []
+
+
+@pytest.mark.kills(guard="limits.audience")
+def test_key_with_a_limit_of_recipients_sends_to_no_audience(api: SendApi) -> None:
+    status, problem, _ = post(api, authorizer={"all_clubs": "true", "principalId": "k", "recipients_a_day": "5"})
+    assert status == 403, problem
+    assert "limit of recipients" in problem["detail"]
+    assert api.producer.produced == []
+
+
+def test_audience_of_another_club_is_refused(api: SendApi) -> None:
+    assert post(api, authorizer={"club_ids": "8"})[0] == 403
+    assert api.producer.produced == []
+
+
+def test_own_texts_need_their_scope(api: SendApi) -> None:
+    own = {"title": "a", "body": "b"}
+    assert post(api, data=own, authorizer={"club_ids": "7", "scopes": "send"})[0] == 403
+    assert post(api, data=own, authorizer={"club_ids": "7", "scopes": "send send:content"})[0] == 202
+
+
+def test_sends_of_a_batch_have_no_audience(api: SendApi) -> None:
+    sends = [{"type": "news", "club_id": 7, "audience": AUDIENCE}, {"type": "news", "club_id": 7, "to_users": [1]}]
+    status, body, _ = api.call(json.dumps({"sends": sends}), path="/v1/sends/batch", headers={"Idempotency-Key": "k"})
+    assert (status, [result["status"] for result in body["results"]]) == (200, [400, 202])
+    assert requested(api) == []
