@@ -169,6 +169,7 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
     assert len(names) == len(set(names))
     constants = {topics.SEND_MONOLITH, topics.SEND_API, topics.BUILD, topics.DELIVERY, topics.OUTCOME}
     constants |= {
+        topics.AUDIENCE,
         topics.RECHECK,
         topics.DEAD_LETTER,
         topics.DEAD_LETTER_STATUS,

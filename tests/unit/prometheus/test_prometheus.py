@@ -140,7 +140,7 @@ async def test_requests_are_counted_by_route_and_status(tmp_path: Path) -> None:
         invoke=invoke,
         ready=lambda: {"ready": True},
         status=dict,
-        authorize=lambda _key: {},
+        authorize=lambda headers: {} if headers.get("x-api-key") else None,
         observe=requests.observe,
     )
     await gateway.start(0)
