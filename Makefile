@@ -37,10 +37,11 @@ browser: setup
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
 
-nightly: setup ## all fault cells, 20,000 hostile records a topic, further variants, an upgrade from an earlier commit
+nightly: setup ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from an earlier commit
 	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/openapi/test_schemathesis.py --nightly -v --tb=short
+	.venv/bin/python -m pytest tests/e2e tests/component/console tests/component/prometheus --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/component/spark_metrics/test_exactness.py tests/component/spark_metrics/test_archive.py --nightly -v --tb=short
 	$(MAKE) spark-next
 	$(MAKE) faults
