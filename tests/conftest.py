@@ -122,6 +122,14 @@ def opensearch() -> StackConfig:
     return testing.ensure("opensearch")
 
 
+@pytest.fixture
+def cluster(opensearch: StackConfig) -> Iterator[str]:
+    """The address of OpenSearch for one test at a time: its aliases and some indices have the same names for all."""
+    with (opensearch.state_dir / "directory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield opensearch.opensearch_url
+
+
 @pytest.fixture(scope="session")
 def localstack() -> StackConfig:
     """LocalStack with SNS, SES, SQS, S3 and DynamoDB: `aws_url`, any credentials."""

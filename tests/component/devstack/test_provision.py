@@ -145,34 +145,34 @@ def test_a_registry_that_refuses_is_an_error(registry: StackConfig) -> None:
         register_schemas(base, [wanted])
 
 
-def test_indices_are_created_once_and_never_implicitly(opensearch: StackConfig, generation: str) -> None:
-    names = create_indices(opensearch.opensearch_url, generation)
+def test_indices_are_created_once_and_never_implicitly(cluster: str, generation: str) -> None:
+    names = create_indices(cluster, generation)
     assert {f"{table}-{generation}" for table in captured_tables()} < set(names)
     assert {"device_state", "directory_state"} < set(names)
-    url = f"{opensearch.opensearch_url}/users-{generation}"
+    url = f"{cluster}/users-{generation}"
     httpx.put(f"{url}/_doc/1", json={"club_id": 1}).raise_for_status()
-    assert create_indices(opensearch.opensearch_url, generation) == names
+    assert create_indices(cluster, generation) == names
     assert httpx.get(f"{url}/_doc/1").json()["found"]
     # Provisioning sets no alias, since only cdc_consumer moves aliases.
     assert httpx.get(f"{url}/_alias").json() == {f"users-{generation}": {"aliases": {}}}
-    assert httpx.put(f"{opensearch.opensearch_url}/nobodys-{generation}/_doc/1", json={}).status_code == 404
+    assert httpx.put(f"{cluster}/nobodys-{generation}/_doc/1", json={}).status_code == 404
 
 
-def test_an_index_of_an_earlier_version_gets_new_fields(opensearch: StackConfig, generation: str) -> None:
-    url = f"{opensearch.opensearch_url}/users-{generation}"
+def test_an_index_of_an_earlier_version_gets_new_fields(cluster: str, generation: str) -> None:
+    url = f"{cluster}/users-{generation}"
     earlier = {"mappings": {"dynamic": "strict", "properties": {"club_id": {"type": "long"}}}}
     httpx.put(url, json=earlier).raise_for_status()
     httpx.put(f"{url}/_doc/1", json={"club_id": 1}).raise_for_status()
-    create_indices(opensearch.opensearch_url, generation)
+    create_indices(cluster, generation)
     assert httpx.put(f"{url}/_doc/2", json={"club_id": 1, "email": "a@b.example"}).status_code == 201
     assert httpx.get(f"{url}/_doc/1").json()["found"]
 
 
-def test_an_index_that_cannot_be_changed_so_is_named(opensearch: StackConfig, generation: str) -> None:
+def test_an_index_that_cannot_be_changed_so_is_named(cluster: str, generation: str) -> None:
     other = {"mappings": {"properties": {"email": {"type": "long"}}}}
-    httpx.put(f"{opensearch.opensearch_url}/users-{generation}", json=other).raise_for_status()
+    httpx.put(f"{cluster}/users-{generation}", json=other).raise_for_status()
     with pytest.raises(ProvisioningError, match=f"users-{generation}"):
-        create_indices(opensearch.opensearch_url, generation)
+        create_indices(cluster, generation)
 
 
 def test_debezium_sends_rows_heartbeats_and_snapshot_end(connect: StackConfig, monolith: str, generation: str) -> None:

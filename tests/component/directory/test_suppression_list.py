@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from devstack.config import StackConfig
 from devstack.provision import create_indices
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.suppression_list import OpenSearchSuppressionList, StoredSuppression, SuppressionList
@@ -17,9 +16,9 @@ from tests.support.servers.opensearch_client import TestClient
 
 class TestOpenSearchSuppressionList(SuppressionListContract):
     @pytest.fixture
-    def made(self, opensearch: StackConfig) -> Iterator[Made]:
-        create_indices(opensearch.opensearch_url, "g1")
-        client = TestClient(opensearch.opensearch_url)
+    def made(self, cluster: str) -> Iterator[Made]:
+        create_indices(cluster, "g1")
+        client = TestClient(cluster)
         everything: dict[str, Any] = {"query": {"match_all": {}}}
         client.indices.refresh(index=INDEX)
         client.delete_by_query(index=INDEX, body=everything, params={"refresh": True, "conflicts": "proceed"})

@@ -24,12 +24,12 @@ AUDIT_LOG = InMemoryAuditLog()
 
 
 @pytest.fixture
-def client(opensearch: StackConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    create_indices(opensearch.opensearch_url, "g1")
+def client(opensearch: StackConfig, cluster: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    create_indices(cluster, "g1")
     monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(opensearch))
     monkeypatch.setattr(Installation, "audit_log", lambda _: AUDIT_LOG)
     AUDIT_LOG.entries.clear()
-    client = TestClient(opensearch.opensearch_url)
+    client = TestClient(cluster)
     yield client
     client.close()
 

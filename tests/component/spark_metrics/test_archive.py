@@ -24,7 +24,6 @@ from masscomm.domain.categories import categories
 from masscomm.domain.ids import chunk_id, derived_id
 from masscomm.errors import Stop
 from masscomm.kafka.avro import own_schema
-from spark_metrics import batches
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.archived_records import archived_facts
@@ -495,7 +494,7 @@ def test_archived_batch_that_failed_staging_is_archived_anew(stream: Stream, mon
         raise ConnectionError("the database is down")
 
     with monkeypatch.context() as broken:
-        broken.setattr(batches, "send", refuse)
+        broken.setattr(Staging, "copy", refuse)
         with pytest.raises(ConnectionError):
             stream.count(a_send(0))
     (left,) = batch_folders(stream)
