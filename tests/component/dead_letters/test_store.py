@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -17,6 +17,7 @@ from masscomm.operations import dead_letter_store
 from masscomm.operations.dead_letter_store import DeadLetterStore, KafkaDeadLetters, LetterPage
 from masscomm.operations.dead_letters import DeadLetter
 from tests.support.contracts.dead_letter_store import DeadLetterStoreContract, Made, found, values
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -26,6 +27,18 @@ def made(kafka: StackConfig) -> Made:
     with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
         for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in (source, dead, status)]).values():
             future.result(20)
+    consumer = Consumer({"bootstrap.servers": kafka.kafka_bootstrap, "broker.address.family": "v4", "group.id": name})
+
+    def have_leaders() -> bool:
+        try:
+            for topic in (source, dead, status):
+                consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)
+        except KafkaException:
+            return False
+        return True
+
+    until("the new topics have leaders", have_leaders, 20)
+    consumer.close()
 
     def of(several: Sequence[bytes]) -> DeadLetterStore:
         producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap, "broker.address.family": "v4"})
