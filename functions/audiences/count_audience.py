@@ -1,6 +1,6 @@
 """POST /v1/audiences/count: the number of users in an audience, and by channel those that it can reach."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
@@ -11,9 +11,9 @@ from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.time_limits import COUNT_RESERVE_S
 from masscomm.domain.users import Device, User
 from masscomm.http.audiences import audience_of
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.body import read_object
+from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.tenant import Clubs
-from masscomm.json_reader import InvalidJson, read_json
 
 _FIELDS = ("club_id", "audience", "channels")
 
@@ -49,12 +49,7 @@ class CountQuery:
 
 def parse_count(body: str | None) -> CountQuery:
     """Return the query in a request's body. Raises Problem with status 400 that names each invalid field."""
-    try:
-        document = read_json(body or "", bounded=False)
-    except InvalidJson as error:
-        raise _invalid([FieldError("", f"must be a JSON object: {error}")]) from error
-    if not isinstance(document, Mapping):
-        raise _invalid([FieldError("", "must be a JSON object")])
+    document = read_object(body, bounded=False)
     errors = [FieldError(str(name)[:100], "is unknown") for name in list(document.keys() - set(_FIELDS))[:10]]
     club_id, channels = document.get("club_id"), document.get("channels", list(CHANNELS))
     if isinstance(club_id, bool) or not isinstance(club_id, int) or not 1 <= club_id <= LARGEST_ID:
@@ -64,13 +59,8 @@ def parse_count(body: str | None) -> CountQuery:
     audience, wrong = audience_of(document.get("audience"))
     errors += wrong
     if errors or not isinstance(club_id, int) or not isinstance(channels, list):
-        raise _invalid(errors)
+        raise invalid(errors)
     return CountQuery(club_id=club_id, audience=audience, channels=list(dict.fromkeys(channels)))
-
-
-def _invalid(errors: Sequence[FieldError]) -> Problem:
-    first = errors[0]
-    return Problem(400, f"{first.field}: {first.message}" if first.field else first.message, errors=errors)
 
 
 @dataclass(frozen=True, kw_only=True)

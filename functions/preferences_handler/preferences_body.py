@@ -8,10 +8,10 @@ from masscomm.domain.categories import categories, category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.preference_changes import Wish
 from masscomm.domain.preferences import decide_by_user_settings
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.body import read_object
+from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import parse_club_id
-from masscomm.json_reader import InvalidJson, read_json
 
 _FIELDS = ("channels", "categories")
 _MOST_ERRORS = 20
@@ -102,13 +102,7 @@ def user_id_of(text: str) -> int:
 
 def wishes_in(content: str | None) -> list[Wish]:
     """Return the wishes in the body of a request. Raises Problem with status 400 that names each invalid field."""
-    try:
-        document = read_json(content or "")
-    except InvalidJson as error:
-        problem = [FieldError("", "must be a JSON object")]
-        raise Problem(400, f"the body is not JSON: {error}", errors=problem) from error
-    if not isinstance(document, dict):
-        raise Problem(400, "the body is not a JSON object", errors=[FieldError("", "must be a JSON object")])
+    document = read_object(content)
     reader = _Reader()
     for name in document:
         if name not in _FIELDS:
@@ -118,9 +112,7 @@ def wishes_in(content: str | None) -> list[Wish]:
     if not reader.wishes and not reader.errors:
         reader.refuse("", "names no rule")
     if reader.errors:
-        first = reader.errors[0]
-        detail = f"{first.field}: {first.message}" if first.field else first.message
-        raise Problem(400, detail, errors=reader.errors[:_MOST_ERRORS])
+        raise invalid(reader.errors[:_MOST_ERRORS])
     return reader.wishes
 
 

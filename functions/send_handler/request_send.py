@@ -49,11 +49,11 @@ from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter, MasscommError
 from masscomm.http.audiences import audience_of
-from masscomm.http.problem import FieldError, FieldErrorBody, Problem
+from masscomm.http.body import read_object
+from masscomm.http.problem import FieldError, FieldErrorBody, Problem, invalid
 from masscomm.http.rest import JSON, Links, Request
 from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
-from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Headers, Producer
@@ -306,25 +306,7 @@ def check_media_type(content_type: str | None) -> None:
 def read_document(request: Request) -> dict[str, Any]:
     """Return the JSON object in the body of a request. Raises Problem with status 400 or 415."""
     check_media_type(request.header("content-type"))
-    return read_body(request.text())
-
-
-def read_body(body: str | None) -> dict[str, Any]:
-    """Return the JSON object in a body. Raises Problem with status 400."""
-    # API Gateway replaces bytes that are not UTF-8 by this character.
-    if "\ufffd" in (body or ""):
-        raise Problem(
-            400, "the body is not UTF-8 text", errors=[FieldError("", "must be UTF-8 without the character U+FFFD")]
-        )
-    try:
-        document = read_json(body or "", bounded=False)
-    except InvalidJson as error:
-        raise Problem(
-            400, f"the body is not JSON: {error}", errors=[FieldError("", "must be a JSON object")]
-        ) from error
-    if not isinstance(document, dict):
-        raise Problem(400, "the body is not a JSON object", errors=[FieldError("", "must be a JSON object")])
-    return document
+    return read_object(request.text(), bounded=False)
 
 
 def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = SendRequest) -> SendRequest:
@@ -339,9 +321,9 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
         errors = _field_errors(error, model)
         if isinstance(document, Mapping):
             errors += _time_errors(_readable_times(document), document.get("send_at_local"), clock.now_ms())
-        raise _invalid(errors) from error
+        raise invalid(errors) from error
     if send.audience is not None and (errors := _audience_errors(send)):
-        raise _invalid(errors)
+        raise invalid(errors)
     return send
 
 
@@ -354,7 +336,7 @@ def _audience_errors(send: SendRequest) -> list[FieldError]:
 
 def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
     """Return the problem that names each invalid field of a request."""
-    return _invalid(_field_errors(error, model))
+    return invalid(_field_errors(error, model))
 
 
 def check_times(send: SendRequest, now_ms: int) -> None:
@@ -363,7 +345,7 @@ def check_times(send: SendRequest, now_ms: int) -> None:
     """
     times = {"expires_at": _ms(send.expires_at), "send_at": _ms(send.send_at)}
     if errors := _time_errors(times, send.send_at_local, now_ms):
-        raise _invalid(errors)
+        raise invalid(errors)
 
 
 def _field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
@@ -387,11 +369,6 @@ def _readable_times(document: Mapping[str, Any]) -> dict[str, int | None]:
         except ValidationError:
             times[name] = None
     return times
-
-
-def _invalid(errors: Sequence[FieldError]) -> Problem:
-    first = errors[0]
-    return Problem(400, f"{first.field}: {first.message}" if first.field else first.message, errors=errors)
 
 
 def check_tenant(send: ContentRequest, clubs: Clubs) -> None:

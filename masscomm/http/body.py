@@ -15,6 +15,27 @@ def read_fields(content: str | None) -> Any:
         raise Problem(400, f"the body is not JSON: {error}", errors=[FieldError("", problem)]) from error
 
 
+def read_object(content: str | None, *, bounded: bool = True) -> dict[str, Any]:
+    """Return the JSON object in a body, which must not be empty. Raises Problem with status 400.
+
+    Args:
+        bounded: As for read_json.
+    """
+    # API Gateway replaces bytes that are not UTF-8 by this character.
+    if "\ufffd" in (content or ""):
+        raise Problem(
+            400, "the body is not UTF-8 text", errors=[FieldError("", "must be UTF-8 without the character U+FFFD")]
+        )
+    errors = [FieldError("", "must be a JSON object")]
+    try:
+        document = read_json(content or "", bounded=bounded)
+    except InvalidJson as error:
+        raise Problem(400, f"the body is not JSON: {error}", errors=errors) from error
+    if not isinstance(document, dict):
+        raise Problem(400, "the body is not a JSON object", errors=errors)
+    return document
+
+
 def check_empty(content: str | None) -> None:
     """Check that a request has no fields. Raises Problem with status 400."""
     if read_fields(content) != {}:

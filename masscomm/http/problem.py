@@ -77,3 +77,9 @@ class Problem(Exception):
         if self.errors:
             body["errors"] = [{"field": error.field, "message": error.message} for error in self.errors]
         return body
+
+
+def invalid(errors: Sequence[FieldError]) -> Problem:
+    """Return the problem with status 400 that names each invalid field; its detail is the first error."""
+    first = errors[0]
+    return Problem(400, f"{first.field}: {first.message}" if first.field else first.message, errors=errors)

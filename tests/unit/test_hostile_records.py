@@ -23,12 +23,13 @@ from functions.device_registrar.register_devices import RegisterDevices
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
 from functions.scheduler.reschedule_records import RescheduleRecords
-from functions.send_handler.request_send import parse_request, read_body
+from functions.send_handler.request_send import parse_request
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.chain.batch import UseCase
 from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
+from masscomm.http.body import read_object
 from masscomm.http.problem import Problem
 from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import SOURCE_OFFSET
@@ -156,4 +157,6 @@ def _letters(chain: Chain) -> list[bytes]:
 def test_a_hostile_body_is_a_send_or_a_problem(records_a_topic: int) -> None:
     for each in hostile_records(topics.ON_FAILURE, records_a_topic, codec=Chain().codec):
         with suppress(Problem):
-            parse_request(read_body((each.value or b"").decode(errors="surrogateescape")), FixedClock())
+            parse_request(
+                read_object((each.value or b"").decode(errors="surrogateescape"), bounded=False), FixedClock()
+            )
