@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.http.parameters import parse_measure, parse_measures
 from functions.metrics_handler.routes import (
     audit,
     metrics,
@@ -27,6 +27,7 @@ from masscomm.domain.ids import notification_id
 from masscomm.domain.measures import MEASURES
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import STREAM_WAIT_S
+from masscomm.http import parameters as parse
 from masscomm.http.tenant import parse_club_id
 from openapi.operation import DATE_TIME, ID, Operation, Parameter, number, several
 
@@ -46,7 +47,7 @@ _CURSOR = _parameter("cursor", "`next_cursor` of the previous page", {"type": "s
 _CLUB_ID = _parameter("club_id", parse_club_id.__doc__, several(ID), [1])
 _TYPE = _parameter("type", parse.words.__doc__, several(_WORDS), ["news"])
 _CHANNEL = _parameter("channel", parse.words.__doc__, several(_WORDS), ["push"])
-_MEASURE = _parameter("measure", parse.measure.__doc__, several({"enum": list(MEASURES)}))
+_MEASURE = _parameter("measure", parse_measure.__doc__, several({"enum": list(MEASURES)}))
 _SEND_IN_PATH = Parameter(
     name="send_id",
     location="path",
@@ -81,7 +82,7 @@ _QUERY = (
     _TYPE,
     _CHANNEL,
     _MEASURE,
-    _parameter("measures", parse.measures.__doc__, several({"type": "string"}), ["sent,failed"]),
+    _parameter("measures", parse_measures.__doc__, several({"type": "string"}), ["sent,failed"]),
     _parameter(
         "dimensions",
         f"any of {', '.join(Dimension)}, several times or with commas between them",
@@ -141,7 +142,7 @@ OPERATIONS = {
         parameters=(
             _parameter("by", "one of type, club_id", {"type": "string", "enum": ["type", "club_id"]}, "type"),
             _parameter("window", "minutes", number(1, trending.MAX_WINDOW_MIN, trending.DEFAULT_WINDOW_MIN), 15),
-            _parameter("measure", parse.measure.__doc__, {"enum": list(MEASURES)}, "sent"),
+            _parameter("measure", parse_measure.__doc__, {"enum": list(MEASURES)}, "sent"),
             _parameter("top", "The maximum number of rows", number(1, trending.MAX_TOP, trending.DEFAULT_TOP), 10),
             _CLUB_ID,
             _TYPE,

@@ -9,10 +9,10 @@ import base64
 import binascii
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from masscomm.http.parameters import Reader
-from masscomm.http.problem import Problem
 
 _MAX_LENGTH = 8_000
 
@@ -48,9 +48,20 @@ def decode_cursor(cursor: str, query: object) -> list[Any]:
             raise ValueError("not this query's")
 
 
-def cursor_problem(read: Reader) -> Problem:
-    read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
-    return read.problem()
+def position_in[Position](
+    cursor: str, query: object, read: Reader, position_of: Callable[[list[Any]], Position]
+) -> Position:
+    """Return the position in a cursor. Raises Problem with status 400 if the text is not a cursor of this query.
+
+    Args:
+        position_of: Returns the position with these parts of the key. Raises ValueError or OverflowError if the parts
+            are not a position.
+    """
+    try:
+        return position_of(decode_cursor(cursor, query))
+    except (ValueError, OverflowError) as error:
+        read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
+        raise read.problem() from error
 
 
 def _fingerprint(query: object) -> str:

@@ -13,7 +13,6 @@ import yaml
 from functions.audiences import handler as audiences
 from functions.audiences.count_audience import CountAudience
 from functions.metrics_handler import handler as metrics_handler
-from functions.metrics_handler.http.parameters import rfc3339
 from functions.metrics_handler.routes.templates import TemplatesRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
@@ -27,6 +26,7 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
 from masscomm.domain.users import Template, User
+from masscomm.http.parameters import rfc3339
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, ROUTE_SCOPES
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from masscomm.stores.audit_log import InMemoryAuditLog

@@ -5,10 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from functions.metrics_handler.store.port import LogKey, LogQuery, SendListKey, SendListQuery
-from masscomm.http.cursor import cursor_problem, decode_cursor, encode_cursor
+from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.parameters import Reader
-
-__all__ = ["checked_text", "continued", "cursor_after", "cursor_problem", "decode_cursor", "encode_cursor"]
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -33,16 +31,13 @@ def continued[Q: (LogQuery, SendListQuery)](
     """
     if cursor is None:
         return query
-    try:
-        key: Any = _key_in(cursor, query, kind)
-    except (ValueError, OverflowError) as error:
-        raise cursor_problem(read) from error
+    key: Any = position_in(cursor, _without_position(query), read, lambda parts: _key(parts, kind))
     return replace(query, after=key)
 
 
-def _key_in(cursor: str, query: LogQuery | SendListQuery, kind: type[LogKey] | type[SendListKey]) -> object:
-    """Return the key in a cursor. Raises ValueError or OverflowError if the text is not a cursor of this query."""
-    match decode_cursor(cursor, _without_position(query)):
+def _key(parts: list[Any], kind: type[LogKey] | type[SendListKey]) -> object:
+    """Return the key with these parts. Raises ValueError or OverflowError if there is none."""
+    match parts:
         case [int() as at, *texts] if [type(text) for text in texts] == [str] * (len(fields(kind)) - 1):
             return kind(_EPOCH + timedelta(microseconds=at), *map(checked_text, texts))
         case _:

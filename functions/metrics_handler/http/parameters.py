@@ -1,24 +1,21 @@
-"""Parsers of the metrics routes' own parameters, and those of every route (masscomm.http.parameters)."""
+"""Parsers of the metrics routes' own parameters. masscomm.http.parameters has those of every route."""
 
 from masscomm.domain.measures import MEASURES
-from masscomm.http.parameters import Reader, rfc3339, time, whole_number, words
 
-__all__ = ["Reader", "measure", "measures", "rfc3339", "time", "whole_number", "words"]
-
-# The API description shows the docstrings of the following parsers to callers.
+# The API description shows the docstrings of these parsers to callers.
 
 
-def measure(text: str) -> str:
+def parse_measure(text: str) -> str:
     if text not in MEASURES:
         raise ValueError(text)
     return text
 
 
-measure.__doc__ = f"one of {', '.join(MEASURES)}"
+parse_measure.__doc__ = f"one of {', '.join(MEASURES)}"
 
 
-def measures(text: str) -> tuple[str, ...]:
-    return tuple(measure(name) for name in text.split(","))
+def parse_measures(text: str) -> tuple[str, ...]:
+    return tuple(parse_measure(name) for name in text.split(","))
 
 
-measures.__doc__ = f"any of {', '.join(MEASURES)}, several times or with commas between them"
+parse_measures.__doc__ = f"any of {', '.join(MEASURES)}, several times or with commas between them"

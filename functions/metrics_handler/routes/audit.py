@@ -10,13 +10,13 @@ cursor       next_cursor of the previous page
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.cursor import cursor_problem, decode_cursor, encode_cursor
-from functions.metrics_handler.http.parameters import Reader, rfc3339
 from masscomm.clock import Clock
 from masscomm.domain.audit import AuditEntry
+from masscomm.http import parameters as parse
+from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.audit_log import AuditLog, AuditQuery
@@ -68,7 +68,7 @@ class AuditRoute:
             "rows": [_row(entry) for entry in page.entries],
             "truncated": page.more,
             "next_cursor": _cursor_after(query, page.entries[-1]) if page.more else None,
-            "generated_at": _time(self.clock.now_ms()),
+            "generated_at": time_of_ms(self.clock.now_ms()),
         }
 
 
@@ -95,18 +95,16 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> AuditQuery:
         end_ms=round(end.timestamp() * 1000),
         limit=limit or DEFAULT_LIMIT,
     )
-    return query if cursor is None else _continued(query, cursor, read)
+    if cursor is None:
+        return query
 
-
-def _continued(query: AuditQuery, cursor: str, read: Reader) -> AuditQuery:
-    """Return the query of the page that a cursor begins. Raises Problem if the text is not a cursor of this query."""
-    try:
-        match decode_cursor(cursor, _without_position(query)):
+    def position(key: list[Any]) -> tuple[int, str]:
+        match key:
             case [int() as at_ms, str() as id_] if 0 <= at_ms < query.end_ms and id_.isascii() and len(id_) <= 64:
-                return replace(query, before=(at_ms, id_))
-    except ValueError:
-        pass
-    raise cursor_problem(read)
+                return at_ms, id_
+        raise ValueError("not an entry")
+
+    return replace(query, before=position_in(cursor, _without_position(query), read, position))
 
 
 def _cursor_after(query: AuditQuery, entry: AuditEntry) -> str:
@@ -119,7 +117,7 @@ def _without_position(query: AuditQuery) -> AuditQuery:
 
 def _row(entry: AuditEntry) -> AuditRow:
     return {
-        "at": _time(entry.at_ms),
+        "at": time_of_ms(entry.at_ms),
         "club_id": entry.club_id,
         "principal": entry.principal,
         "action": entry.action,
@@ -127,7 +125,3 @@ def _row(entry: AuditEntry) -> AuditRow:
         "result": entry.result,
         "detail": entry.detail,
     }
-
-
-def _time(at_ms: int) -> str:
-    return str(rfc3339(datetime.fromtimestamp(at_ms / 1000, UTC)))

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from functions.metrics_handler.routes.controllable import Control, time_of
+from functions.metrics_handler.routes.controllable import Control
 from masscomm.domain.audit import Action
 from masscomm.http.body import check_empty
+from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
@@ -68,7 +69,7 @@ def _body(cancellation: Cancellation) -> CancelBody:
     return {
         "send_id": cancellation.send.send_id,
         "status": "cancelling",
-        "requested_at": time_of(cancellation.requested_at_ms),
+        "requested_at": time_of_ms(cancellation.requested_at_ms),
         "published_before": cancellation.published_before,
         "links": {"self": f"/v1/sends/{cancellation.send.send_id}"},
     }

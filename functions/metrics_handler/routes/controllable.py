@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.routes.send import is_complete, not_found, published
 from functions.metrics_handler.store.port import MetricsStore, SendTotals
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, audit_entry
+from masscomm.http.parameters import Reader
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.observability import logs
@@ -85,8 +84,3 @@ class Control:
     def check_not_cancelled(self, control: SendControl) -> None:
         if control.is_cancelled(self.clock.now_ms()):
             raise Problem(409, "The send is cancelled.")
-
-
-def time_of(moment_ms: int) -> str:
-    """Return a time in milliseconds since the epoch as RFC 3339."""
-    return rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC)) or ""

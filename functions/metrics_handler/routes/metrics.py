@@ -25,12 +25,11 @@ latest of these times.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 from zoneinfo import ZoneInfo
 
-from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.cursor import checked_text, cursor_problem, decode_cursor, encode_cursor
-from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.http.cursor import checked_text
+from functions.metrics_handler.http.parameters import parse_measure, parse_measures
 from functions.metrics_handler.store.buckets import Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
 from functions.metrics_handler.store.port import (
     Bounds,
@@ -45,6 +44,9 @@ from functions.metrics_handler.store.port import (
 )
 from masscomm.clock import Clock
 from masscomm.domain.grains import EVERY_GRAIN, Grain
+from masscomm.http import parameters as parse
+from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
@@ -190,7 +192,7 @@ class MetricsRoute:
             "revised": [
                 {"bucket": asked.written(bucket), "revised_at": rfc3339(at)} for bucket, at in counts.revised.items()
             ],
-            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+            "generated_at": time_of_ms(self.clock.now_ms()),
         }
 
 
@@ -222,8 +224,8 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
     club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)
     channel = read.several("channel", parse.words)
-    measure = read.several("measure", parse.measure)
-    measures = read.several("measures", parse.measures)
+    measure = read.several("measure", parse_measure)
+    measures = read.several("measures", parse_measures)
     asked = read.several("dimensions", _dimensions)
     if start is not None and end is not None and start >= end:
         read.refuse("end", "must be later than start")
@@ -255,19 +257,18 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
     )
     if cursor is None:
         return found
-    try:
-        return _continued(found, _row_before(cursor, found.whole))
-    except ValueError as error:
-        raise cursor_problem(read) from error
+    return position_in(
+        cursor, _identity(found.whole), read, lambda key: _continued(found, _row_before(key, found.whole))
+    )
 
 
 def _cursor_after(query: MetricsQuery, row: Count) -> str:
     return encode_cursor(_identity(query), int(row.bucket.timestamp()), list(row.values), row.count_total)
 
 
-def _row_before(cursor: str, query: MetricsQuery) -> Count:
+def _row_before(key: list[Any], query: MetricsQuery) -> Count:
     """Return the last row of the page before a cursor. Raises ValueError if no row of the query can have this key."""
-    match decode_cursor(cursor, _identity(query)):
+    match key:
         case [int() as seconds, list() as values, int() as count]:
             if len(values) != len(query.dimensions) or not all(map(_fits, query.dimensions, values)):
                 raise ValueError("not this query's dimensions")

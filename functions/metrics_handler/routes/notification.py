@@ -7,10 +7,9 @@ recipients, which spark_metrics writes only if it is enabled.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypedDict
 
-from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.routes.recipients import log_is_off
 from functions.metrics_handler.routes.send import known_send
 from functions.metrics_handler.routes.words import in_words
@@ -18,6 +17,7 @@ from functions.metrics_handler.store.port import LogRow, MetricsStore, Recipient
 from masscomm.clock import Clock
 from masscomm.domain.ids import notification_id
 from masscomm.domain.statuses import RANK, Status, read_reason
+from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 
@@ -95,7 +95,7 @@ class NotificationRoute:
             "timeline": _timeline(found.rows),
             "since": rfc3339(found.since),
             "watermark": rfc3339(found.watermark),
-            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+            "generated_at": time_of_ms(self.clock.now_ms()),
         }
 
 

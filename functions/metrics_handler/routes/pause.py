@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict
 
-from functions.metrics_handler.routes.controllable import Control, time_of
+from functions.metrics_handler.routes.controllable import Control
 from masscomm.domain.audit import Action
 from masscomm.http.body import check_empty
+from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
@@ -65,7 +66,7 @@ class PauseRoute:
         return {
             "send_id": send_id,
             "status": "paused",
-            "paused_at": time_of(stored.paused_at_ms or now_ms),
+            "paused_at": time_of_ms(stored.paused_at_ms or now_ms),
             "published_before": send.published,
             "links": {"self": f"/v1/sends/{send_id}"},
         }
@@ -104,6 +105,6 @@ class ResumeRoute:
         return {
             "send_id": send_id,
             "status": "resumed",
-            "resumed_at": time_of(stored.resumed_at_ms or now_ms),
+            "resumed_at": time_of_ms(stored.resumed_at_ms or now_ms),
             "links": {"self": f"/v1/sends/{send_id}"},
         }

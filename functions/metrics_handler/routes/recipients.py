@@ -10,17 +10,17 @@ cursor            next_cursor of the previous page
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.cursor import checked_text, cursor_problem, decode_cursor, encode_cursor
-from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.http.cursor import checked_text
 from functions.metrics_handler.routes.send import known_send
 from functions.metrics_handler.routes.words import in_words
 from functions.metrics_handler.store.port import MetricsStore, RecipientKey, RecipientQuery, RecipientRow
 from masscomm.clock import Clock
 from masscomm.domain.statuses import Status, read_reason
+from masscomm.http import parameters as parse
+from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
@@ -76,7 +76,7 @@ class RecipientsRoute:
             send_id=send_id, club_id=send.club_id, status=status, channel=channel, limit=limit or DEFAULT_LIMIT
         )
         if cursor is not None:
-            query = replace(query, after=_key_in(cursor, query, read))
+            query = replace(query, after=position_in(cursor, _without_position(query), read, _key))
         found = self.store.list_recipients(query)
         if found is None:
             raise log_is_off()
@@ -87,7 +87,7 @@ class RecipientsRoute:
             "next_cursor": _cursor_after(query, found.rows[-1].key) if found.more else None,
             "since": rfc3339(found.since),
             "watermark": rfc3339(found.watermark),
-            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+            "generated_at": time_of_ms(self.clock.now_ms()),
         }
 
 
@@ -121,16 +121,11 @@ def _cursor_after(query: RecipientQuery, key: RecipientKey) -> str:
     return encode_cursor(_without_position(query), key.user_id, key.channel)
 
 
-def _key_in(cursor: str, query: RecipientQuery, read: Reader) -> RecipientKey:
-    """Return the key in a cursor. Raises Problem with status 400 if the text is not a cursor of this query."""
-    try:
-        key = decode_cursor(cursor, _without_position(query))
-        match key:
-            case [int() as user_id, str() as channel] if -(2**63) <= user_id < 2**63:
-                return RecipientKey(user_id, checked_text(channel))
-    except ValueError as error:
-        raise cursor_problem(read) from error
-    raise cursor_problem(read)
+def _key(parts: list[Any]) -> RecipientKey:
+    match parts:
+        case [int() as user_id, str() as channel] if -(2**63) <= user_id < 2**63:
+            return RecipientKey(user_id, checked_text(channel))
+    raise ValueError("not a recipient")
 
 
 def _without_position(query: RecipientQuery) -> RecipientQuery:

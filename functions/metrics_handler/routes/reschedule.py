@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, TypedDict
 
-from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.routes.controllable import Control, time_of
+from functions.metrics_handler.routes.controllable import Control
 from masscomm.domain.audit import Action
 from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
 from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
+from masscomm.http import parameters as parse
 from masscomm.http.body import read_fields
+from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
@@ -65,17 +66,17 @@ class RescheduleRoute:
                 raise Problem(409, "The send is not scheduled.")
             # guard: send_controls.released_send
             if previous_ms < self.control.clock.now_ms() + RESCHEDULE_MARGIN_S * 1000:
-                raise Problem(409, f"The send is released: its send_at was {time_of(previous_ms)}.")
+                raise Problem(409, f"The send is released: its send_at was {time_of_ms(previous_ms)}.")
             return replace(stored, send_at_ms=send_at_ms)
 
         if send.key.is_valid:
             self.control.release_records(send.key)
         change(self.control.controls, send.key, moved, now_ms=self.control.clock.now_ms())
-        self.control.audit(Action.SEND_MOVED, send, principal, detail=time_of(send_at_ms))
+        self.control.audit(Action.SEND_MOVED, send, principal, detail=time_of_ms(send_at_ms))
         return {
             "send_id": send_id,
             "status": "scheduled",
-            "send_at": time_of(send_at_ms),
+            "send_at": time_of_ms(send_at_ms),
             "links": {"self": f"/v1/sends/{send_id}"},
         }
 
@@ -83,7 +84,7 @@ class RescheduleRoute:
         if not self.control.clock.now_ms() < send_at_ms <= self.control.clock.now_ms() + MAX_REQUEST_AHEAD_MS:
             problem = f"must lie ahead, and not more than {MAX_REQUEST_AHEAD_MS // 86_400_000} days"
         elif expires_at_ms is not None and expires_at_ms <= send_at_ms:
-            problem = f"must come before expires_at, which is {time_of(expires_at_ms)}"
+            problem = f"must come before expires_at, which is {time_of_ms(expires_at_ms)}"
         else:
             return
         raise _invalid(problem)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
-from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.clock import Clock
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
+from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.stores.expansions import Expansions
@@ -220,11 +220,11 @@ class SendRoute:
             "cancellation": None
             if cancellation is None
             else {
-                "requested_at": rfc3339(datetime.fromtimestamp(cancellation.requested_at_ms / 1000, UTC)),
+                "requested_at": time_of_ms(cancellation.requested_at_ms),
                 "published_before": cancellation.published_before,
                 "published_since": max(0, published(send) - cancellation.published_before),
             },
-            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+            "generated_at": time_of_ms(self.clock.now_ms()),
         }
 
 
@@ -242,13 +242,10 @@ def not_found() -> Problem:
 
 
 def _control(control: SendControl) -> ControlOfSend:
-    def time_of(moment_ms: int | None) -> str | None:
-        return None if moment_ms is None else rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC))
-
     return {
-        "paused_at": time_of(control.paused_at_ms),
-        "resumed_at": time_of(control.resumed_at_ms),
-        "send_at": time_of(control.send_at_ms),
+        "paused_at": _time(control.paused_at_ms),
+        "resumed_at": _time(control.resumed_at_ms),
+        "send_at": _time(control.send_at_ms),
     }
 
 
@@ -298,3 +295,7 @@ def _together(send: SendTotals) -> ChannelTotals:
             by_status.setdefault(status, Counter()).update(reasons)
     together.by_status = {status: dict(reasons) for status, reasons in by_status.items()}
     return together
+
+
+def _time(moment_ms: int | None) -> str | None:
+    return None if moment_ms is None else time_of_ms(moment_ms)

@@ -12,14 +12,13 @@ club_id, type and status may be repeated. A send appears seconds after it was re
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TypedDict
 
-from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import continued, cursor_after
-from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.store.port import MetricsStore, SendListKey, SendListQuery, SendRow, SendStatus
 from masscomm.clock import Clock
+from masscomm.http import parameters as parse
+from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.requested_clubs import seen
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
@@ -72,7 +71,7 @@ class SendsRoute:
             "truncated": found.more,
             "next_cursor": cursor_after(query, found.rows[-1].key) if found.more else None,
             "watermark": rfc3339(found.watermark),
-            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+            "generated_at": time_of_ms(self.clock.now_ms()),
         }
 
 

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
-from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMETERS
 from functions.metrics_handler.routes.metrics import MetricsBody, MetricsRoute, parse_query
 from functions.metrics_handler.store.buckets import floor
@@ -33,6 +31,8 @@ from masscomm.clock import Clock
 from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import STREAM_POLL_S, STREAM_RESERVE_S, STREAM_RETRY_AFTER_S, STREAM_WAIT_S
 from masscomm.errors import Retry
+from masscomm.http import parameters as parse
+from masscomm.http.parameters import Reader, rfc3339
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs

@@ -7,13 +7,13 @@ cursor                   next_cursor of the previous page
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.cursor import cursor_problem, decode_cursor, encode_cursor
-from functions.metrics_handler.http.parameters import Reader
 from masscomm.directory.port import Directory, TemplateQuery
 from masscomm.domain.users import Template
+from masscomm.http import parameters as parse
+from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.parameters import Reader
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.rendering.compiler import RenderError, Steps
@@ -87,14 +87,14 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> TemplateQuery:
     )
     if cursor is None:
         return query
-    try:
-        after = decode_cursor(cursor, _without_position(query))
-    except ValueError as error:
-        raise cursor_problem(read) from error
-    match after:
+    return replace(query, after=position_in(cursor, _without_position(query), read, _position))
+
+
+def _position(key: list[Any]) -> int:
+    match key:
         case [int() as template_id] if -(2**63) <= template_id < 2**63:
-            return replace(query, after=template_id)
-    raise cursor_problem(read)
+            return template_id
+    raise ValueError("not a template")
 
 
 def _without_position(query: TemplateQuery) -> TemplateQuery:

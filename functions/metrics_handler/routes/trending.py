@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypedDict, cast
 
-from functions.metrics_handler.http import parameters as parse
-from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.http.parameters import parse_measure
 from functions.metrics_handler.routes.metrics import is_complete, too_much
 from functions.metrics_handler.store.buckets import floor
 from functions.metrics_handler.store.port import Dimension, MetricsQuery, MetricsStore, TooMuch
 from masscomm.clock import Clock
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import REQUESTED
+from masscomm.http import parameters as parse
+from masscomm.http.parameters import Reader, rfc3339
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 
@@ -100,7 +101,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) ->
     read = Reader(parameters, PARAMETERS)
     by = read.single("by", _by) or Dimension.TYPE
     window = read.single("window", _window) or DEFAULT_WINDOW_MIN
-    measure = read.single("measure", parse.measure) or REQUESTED
+    measure = read.single("measure", parse_measure) or REQUESTED
     top = read.single("top", _top) or DEFAULT_TOP
     club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)

@@ -14,16 +14,16 @@ the grace; without `end` it is false.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TypedDict
 
-from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.cursor import continued, cursor_after
-from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.routes.metrics import is_complete
 from functions.metrics_handler.store.port import LogKey, LogQuery, MetricsStore
 from masscomm.clock import Clock
 from masscomm.domain.statuses import read_reason
+from masscomm.http import parameters as parse
+from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
@@ -102,7 +102,7 @@ class UserNotificationsRoute:
             "watermark": rfc3339(found.watermark),
             "grace_ms": max(self.grace, found.grace) // timedelta(milliseconds=1),
             "complete": query.end is not None and is_complete(found.watermark, query.end, self.grace, found.grace),
-            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+            "generated_at": time_of_ms(self.clock.now_ms()),
         }
 
 

@@ -25,7 +25,7 @@ from urllib.parse import unquote
 from masscomm.domain.audit import Action, Result
 from masscomm.http import parameters as parse
 from masscomm.http.body import check_empty, read_fields
-from masscomm.http.cursor import cursor_problem, decode_cursor, encode_cursor
+from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
@@ -172,7 +172,7 @@ class DeadLettersRoute:
 
         page = self.store.page(
             row,
-            before=None if cursor is None else _position(cursor, query, read),
+            before=None if cursor is None else position_in(cursor, query, read, _position),
             limit=limit,
             budget_s=min(_BUDGET_S, remaining_s - _RESERVE_S),
         )
@@ -268,14 +268,11 @@ def status(text: str) -> str:
 status.__doc__ = f"one of {', '.join(STATUSES)}"
 
 
-def _position(cursor: str, query: object, read: Reader) -> int:
-    try:
-        match decode_cursor(cursor, query):
-            case [int() as before] if 0 <= before < 2**63:
-                return before
-    except ValueError:
-        pass
-    raise cursor_problem(read)
+def _position(key: list[Any]) -> int:
+    match key:
+        case [int() as before] if 0 <= before < 2**63:
+            return before
+    raise ValueError("not an offset")
 
 
 def _status(letter: DeadLetter, marks: Mapping[str, Mark]) -> str:

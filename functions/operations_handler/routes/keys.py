@@ -15,7 +15,7 @@ from masscomm.clock import Clock
 from masscomm.domain.key_limits import LIMITS
 from masscomm.http import parameters as parse
 from masscomm.http.body import check_empty, read_fields
-from masscomm.http.cursor import cursor_problem, decode_cursor, encode_cursor
+from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.parameters import Reader, rfc3339
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rate_limits import maximum_of
@@ -136,7 +136,7 @@ class KeysRoute:
         cursor = read.single("cursor", str)
         if read.errors:
             raise read.problem()
-        before = None if cursor is None else _position(cursor, read)
+        before = None if cursor is None else position_in(cursor, "keys", read, _position)
         found = sorted(
             (key for key in self.keys.all() if caller.sees(key) and (before is None or _order(key) < before)),
             key=_order,
@@ -300,14 +300,11 @@ def _order(key: ApiKey) -> tuple[int, str]:
     return key.created_at, key.key_id
 
 
-def _position(cursor: str, read: Reader) -> tuple[int, str]:
-    try:
-        match decode_cursor(cursor, "keys"):
-            case [int() as created_at, str() as key_id]:
-                return created_at, key_id
-    except ValueError:
-        pass
-    raise cursor_problem(read)
+def _position(key: list[Any]) -> tuple[int, str]:
+    match key:
+        case [int() as created_at, str() as key_id]:
+            return created_at, key_id
+    raise ValueError("not a key")
 
 
 def _new(new: NewKey) -> NewKeyBody:

@@ -10,12 +10,12 @@ cursor       next_cursor of the previous page
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from masscomm.directory.suppression_list import Position, StoredSuppression, SuppressionList
 from masscomm.domain.audit import Action
 from masscomm.http import parameters as parse
-from masscomm.http.cursor import cursor_problem, decode_cursor, encode_cursor
+from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
@@ -81,7 +81,7 @@ class SuppressionsRoute:
             clubs=chosen,
             address_id=address_id,
             limit=limit or DEFAULT_LIMIT,
-            after=None if cursor is None else _position(cursor, query, read),
+            after=None if cursor is None else position_in(cursor, query, read, _position),
         )
         return {
             "rows": [_row(row) for row in page.rows],
@@ -115,14 +115,11 @@ def sha256(text: str) -> str:
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
-def _position(cursor: str, query: object, read: Reader) -> Position:
-    try:
-        match decode_cursor(cursor, query):
-            case [int() as at_ms, int() as number] if 0 <= at_ms <= _MAX and 0 <= number <= _MAX:
-                return at_ms, number
-    except ValueError:
-        pass
-    raise cursor_problem(read)
+def _position(key: list[Any]) -> Position:
+    match key:
+        case [int() as at_ms, int() as number] if 0 <= at_ms <= _MAX and 0 <= number <= _MAX:
+            return at_ms, number
+    raise ValueError("not a suppression")
 
 
 def _row(found: StoredSuppression) -> SuppressionRow:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.controllable import time_of
 from masscomm.domain.time_limits import PAUSE_LIMIT_S
 from masscomm.errors import Retry
+from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.stores.send_controls import AcceptedSend, SendKey
@@ -49,7 +49,7 @@ def refused(call: Any, *arguments: Any, **named: Any) -> tuple[int, str]:
 
 def at(api: ControlApi, after_ms: int) -> str:
     """Return a body with a time, relative to now."""
-    return f'{{"send_at": "{time_of(api.clock.now_ms() + after_ms)}"}}'
+    return f'{{"send_at": "{time_of_ms(api.clock.now_ms() + after_ms)}"}}'
 
 
 # --- sends that are not counted yet -----------------------------------------------------------------------------------
