@@ -1,4 +1,3 @@
-import fcntl
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
@@ -53,11 +52,9 @@ class TestSnsEndpoints(EndpointsContract):
 
 class TestOpenSearchDeviceStates(DeviceStatesContract):
     @pytest.fixture
-    def states(self, opensearch: StackConfig) -> Iterator[OpenSearchDeviceStates]:
-        with (opensearch.state_dir / "directory.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            client = TestClient(opensearch.opensearch_url)
-            client.indices.delete(index="device_state", ignore_unavailable=True)
-            create_indices(opensearch.opensearch_url, "g1")
-            yield OpenSearchDeviceStates(client)
-            client.close()
+    def states(self, cluster: str) -> Iterator[OpenSearchDeviceStates]:
+        client = TestClient(cluster)
+        client.indices.delete(index="device_state", ignore_unavailable=True)
+        create_indices(cluster, "g1")
+        yield OpenSearchDeviceStates(client)
+        client.close()

@@ -5,40 +5,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
-
-import pytest
 
 from devstack.config import ROOT, StackConfig
-from devstack.provision import create_indices
 from devstack.service import AWS_CREDENTIALS
-from masscomm.cdc.captured_tables import captured_tables
 from masscomm.domain.records import AudienceRequested, SendRequested
 from masscomm.domain.users import User
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, Chain
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.dynamodb_table import dynamodb, new_table
-from tests.support.servers.opensearch_client import TestClient
 
 STAYING = range(10, 310)
 # 30 chunks of ten users are recorded and produced: the process is killed after these numbers of printed lines.
 KILLED_AFTER = (1, 9, 17, 8, 12)
-
-
-@pytest.fixture
-def tables(cluster: str) -> Iterator[OpenSearchTables]:
-    generation = f"t{uuid4().hex[:8]}"
-    client = TestClient(cluster)
-    create_indices(cluster, generation)
-    actions = [{"add": {"index": f"{table}-{generation}", "alias": table}} for table in captured_tables()]
-    client.indices.update_aliases(body={"actions": actions})
-    yield OpenSearchTables(client, generation)
-    client.indices.delete(index=",".join(f"{table}-{generation}" for table in captured_tables()))
-    client.close()
 
 
 def user(user_id: int, club_id: int = 7) -> User:

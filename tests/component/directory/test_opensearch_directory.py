@@ -1,12 +1,7 @@
 """The directory over OpenSearch fulfils the contract, and raises Retry if it cannot respond."""
 
-from collections.abc import Iterator
-from uuid import uuid4
-
 import pytest
 
-from devstack.provision import create_indices
-from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.bulk_writes import VersionedDocument, write
@@ -16,20 +11,6 @@ from masscomm.errors import Retry
 from tests.support.contracts.directory import DEVICE, USER, DirectoryContract
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
-
-
-@pytest.fixture
-def tables(cluster: str) -> Iterator[OpenSearchTables]:
-    generation = f"t{uuid4().hex[:8]}"
-    client = TestClient(cluster)
-    # The index of device states belongs to all generations, so documents of other tests are deleted.
-    client.indices.delete(index="device_state", ignore_unavailable=True)
-    create_indices(cluster, generation)
-    actions = [{"add": {"index": f"{table}-{generation}", "alias": table}} for table in captured_tables()]
-    client.indices.update_aliases(body={"actions": actions})
-    yield OpenSearchTables(client, generation)
-    client.indices.delete(index=",".join(f"{table}-{generation}" for table in captured_tables()))
-    client.close()
 
 
 class TestOpenSearchDirectory(DirectoryContract):

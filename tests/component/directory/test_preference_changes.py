@@ -1,32 +1,13 @@
 """The store of changed preferences in OpenSearch fulfils the contract, and finds changes that were not produced."""
 
-from collections.abc import Iterator
-from uuid import uuid4
-
 import pytest
 
-from devstack.provision import create_indices
-from masscomm.cdc.captured_tables import captured_tables
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.domain.preference_changes import INDEX
 from masscomm.errors import Retry
 from tests.support.contracts.preference_changes import NOW, PreferenceChangesContract, changed
 from tests.support.servers.directory_tables import OpenSearchTables
-from tests.support.servers.opensearch_client import TestClient
-
-
-@pytest.fixture
-def tables(cluster: str) -> Iterator[OpenSearchTables]:
-    generation = f"t{uuid4().hex[:8]}"
-    client = TestClient(cluster)
-    client.indices.delete(index=INDEX, ignore_unavailable=True)
-    create_indices(cluster, generation)
-    actions = [{"add": {"index": f"{table}-{generation}", "alias": table}} for table in captured_tables()]
-    client.indices.update_aliases(body={"actions": actions})
-    yield OpenSearchTables(client, generation)
-    client.indices.delete(index=",".join(f"{table}-{generation}" for table in captured_tables()))
-    client.close()
 
 
 @pytest.fixture

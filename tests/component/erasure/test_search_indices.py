@@ -1,6 +1,5 @@
 """Erasing in OpenSearch itself, with two generations of the directory."""
 
-import fcntl
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from devstack.config import StackConfig
 from devstack.provision import create_indices
 from erasure.person import ERASED_USER, Person
 from erasure.search_indices import SearchIndices
@@ -45,19 +43,17 @@ class Endpoints:
 
 
 @pytest.fixture
-def client(opensearch: StackConfig) -> Iterator[TestClient]:
-    with (opensearch.state_dir / "directory.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        client = TestClient(opensearch.opensearch_url, timeout_s=60)
-        # Delete indices whose names the aliases need.
-        client.indices.delete(index=f"{EVERYWHERE},{','.join(captured_tables())}", ignore_unavailable=True)
-        for generation in (OLD, SERVING):
-            create_indices(opensearch.opensearch_url, generation)
-        actions = [{"add": {"index": f"{table}-{SERVING}", "alias": table}} for table in captured_tables()]
-        client.indices.update_aliases(body={"actions": actions})
-        yield client
-        client.indices.delete(index=EVERYWHERE, ignore_unavailable=True)
-        client.close()
+def client(cluster: str) -> Iterator[TestClient]:
+    client = TestClient(cluster, timeout_s=60)
+    # Delete indices whose names the aliases need.
+    client.indices.delete(index=f"{EVERYWHERE},{','.join(captured_tables())}", ignore_unavailable=True)
+    for generation in (OLD, SERVING):
+        create_indices(cluster, generation)
+    actions = [{"add": {"index": f"{table}-{SERVING}", "alias": table}} for table in captured_tables()]
+    client.indices.update_aliases(body={"actions": actions})
+    yield client
+    client.indices.delete(index=EVERYWHERE, ignore_unavailable=True)
+    client.close()
 
 
 def put(client: TestClient, index: str, name: str, version: int = 5, **source: Any) -> None:

@@ -1,4 +1,3 @@
-import fcntl
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -25,15 +24,13 @@ class Counting(TestClient):
 
 
 @pytest.fixture
-def client(opensearch: StackConfig) -> Iterator[TestClient]:
-    with (opensearch.state_dir / "directory.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        client = TestClient(opensearch.opensearch_url)
-        for index in (MESSAGES, "device_state"):
-            client.indices.delete(index=index, ignore_unavailable=True)
-        create_indices(opensearch.opensearch_url, "g1")
-        yield client
-        client.close()
+def client(cluster: str) -> Iterator[TestClient]:
+    client = TestClient(cluster)
+    for index in (MESSAGES, "device_state"):
+        client.indices.delete(index=index, ignore_unavailable=True)
+    create_indices(cluster, "g1")
+    yield client
+    client.close()
 
 
 class TestOpenSearchMessages(SentMessagesContract):

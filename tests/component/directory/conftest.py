@@ -1,0 +1,26 @@
+"""The directory's tables in OpenSearch, in a generation of each test's own."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from devstack.provision import create_indices
+from masscomm.cdc.captured_tables import captured_tables
+from masscomm.domain.preference_changes import INDEX as PREFERENCE_CHANGES
+from tests.support.servers.directory_tables import OpenSearchTables
+from tests.support.servers.opensearch_client import TestClient
+
+
+@pytest.fixture
+def tables(cluster: str) -> Iterator[OpenSearchTables]:
+    generation = f"t{uuid4().hex[:8]}"
+    client = TestClient(cluster)
+    # These indices belong to all generations, so documents of other tests are deleted.
+    client.indices.delete(index=f"device_state,{PREFERENCE_CHANGES}", ignore_unavailable=True)
+    create_indices(cluster, generation)
+    actions = [{"add": {"index": f"{table}-{generation}", "alias": table}} for table in captured_tables()]
+    client.indices.update_aliases(body={"actions": actions})
+    yield OpenSearchTables(client, generation)
+    client.indices.delete(index=",".join(f"{table}-{generation}" for table in captured_tables()))
+    client.close()
