@@ -153,14 +153,15 @@ class KeysRoute:
     def create(self, content: str | None, caller: Caller, audit: Audit) -> NewKeyBody:
         """Store a new key. Raises Problem (400 with each wrong field, 403 beyond the caller's authority) or Retry."""
         made = _parsed(read_fields(content), self._now_s())
-        self._check_authority(made, caller)
+        _check_authority(made, caller, self.keys.all())
         return _new(management.create(self.keys, made, audit))
 
     def rotate(self, key_id: str, content: str | None, caller: Caller, audit: Audit) -> NewKeyBody:
         """Store a new key in place of another one. Raises Problem (400, 403, 404, 409 for an ended key) or Retry."""
         hours = _hours(read_fields(content))
-        previous = self._by_id(key_id, caller)
-        self._check_authority(previous, caller)
+        stored = tuple(self.keys.all())
+        previous = _visible(stored, key_id, caller)
+        _check_authority(previous, caller, stored)
         try:
             return _new(management.rotate(self.keys, previous, now_s=self._now_s(), hours=hours, audit=audit))
         except KeyHasEnded as error:
@@ -169,36 +170,37 @@ class KeysRoute:
     def revoke(self, key_id: str, content: str | None, caller: Caller, audit: Audit) -> RevokedKeyBody:
         """End a key. A repeated request has the same response. Raises Problem (400, 404) or Retry."""
         check_empty(content)
-        key = self._by_id(key_id, caller)
+        key = _visible(self.keys.all(), key_id, caller)
         now_s = self._now_s()
         end = key.expires_at
         if end is None or end > now_s:
             end = management.revoke(self.keys, key, now_s=now_s, audit=audit)
         return {"id": key.key_id, "status": "revoked", "expires_at": _time(end)}
 
-    def _by_id(self, key_id: str, caller: Caller) -> ApiKey:
-        # A key of other clubs and an unknown key have the same response.
-        for key in self.keys.all():
-            if key.key_id == key_id and caller.sees(key):  # guard: tenancy.api_keys
-                return key
-        raise Problem(404, "The key is unknown.")
-
-    def _check_authority(self, key: ApiKey, caller: Caller) -> None:
-        """Check that a key has no more authority than the caller. Raises Problem with status 403."""
-        errors = list(_beyond(key, caller, self._end_of(caller)))
-        if errors:  # guard: api_keys.authority_of_the_caller
-            raise Problem(403, "The key would have more authority than these credentials.", errors=errors)
-
-    def _end_of(self, caller: Caller) -> int | None:
-        """Return the end of the caller's own key; None if it has none, or if the caller uses no key of the table."""
-        own = (key.expires_at for key in self.keys.all() if key.key_id == caller.principal)
-        return next(own, None)
-
     def _now_s(self) -> int:
         return self.clock.now_ms() // 1000
 
 
 _limit = parse.whole_number(1, MAX_LIMIT)
+
+
+def _visible(stored: Iterable[ApiKey], key_id: str, caller: Caller) -> ApiKey:
+    """Return the key with this id. Raises Problem with status 404."""
+    # A key of other clubs and an unknown key have the same response.
+    for key in stored:
+        if key.key_id == key_id and caller.sees(key):  # guard: tenancy.api_keys
+            return key
+    raise Problem(404, "The key is unknown.")
+
+
+def _check_authority(key: ApiKey, caller: Caller, stored: Iterable[ApiKey]) -> None:
+    """Check that a key has no more authority than the caller, whose own key may be one of the stored ones. Raises
+    Problem with status 403.
+    """
+    end = next((own.expires_at for own in stored if own.key_id == caller.principal), None)
+    errors = list(_beyond(key, caller, end))
+    if errors:  # guard: api_keys.authority_of_the_caller
+        raise Problem(403, "The key would have more authority than these credentials.", errors=errors)
 
 
 def _beyond(key: ApiKey, caller: Caller, end: int | None) -> Iterable[FieldError]:
