@@ -86,7 +86,7 @@ SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pg_has_role(curren
 class Finding:
     """One difference between the database and what change data capture needs."""
 
-    # The difference: what was found, and what needs it.
+    # The difference: the state that was found, and the features that need another one.
     text: str
     # The SQL statements that repair it, each with a semicolon.
     repair: tuple[str, ...] = ()

@@ -107,7 +107,7 @@ def _test_modules(copy: Path, guard: str) -> Iterator[str]:
         if path.name.startswith("test_"):
             yield str(path.relative_to(copy))
         else:
-            imported = re.compile(rf"\b{path.stem}\b")
+            imported = re.compile(rf"\b{re.escape('.'.join(path.relative_to(copy).with_suffix('').parts))}\b")
             for test in sorted((copy / "tests").rglob("test_*.py")):
                 if imported.search(test.read_text()):
                     yield str(test.relative_to(copy))

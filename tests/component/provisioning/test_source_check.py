@@ -1,4 +1,4 @@
-"""`masscomm source check` on a real server: it finds what is missing, and its statements repair it."""
+"""`masscomm source check` on a real server: it names each missing part, and its statements repair them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

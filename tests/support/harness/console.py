@@ -20,7 +20,7 @@ _SERIOUS = ("serious", "critical")
 
 @dataclass
 class Console:
-    """One tab of a browser, and what it requested and logged."""
+    """One tab of a browser, with its requests and the messages of its console."""
 
     page: Page
     url: str
