@@ -625,9 +625,7 @@ def _chunks(
 
 def _last_send_at_ms(send: SendRequest) -> int | None:
     """Return the time at which the last recipients of a scheduled send are notified."""
-    if send.send_at_local is None or (local_time := parse_local_time(send.send_at_local)) is None:
-        return _ms(send.send_at)
-    return last_ms(local_time)
+    return _ms(send.send_at) if send.send_at_local is None else last_ms(send.send_at_local)
 
 
 def _time_errors(times: Mapping[str, int | None], send_at_local: object, now_ms: int) -> list[FieldError]:
@@ -640,20 +638,23 @@ def _time_errors(times: Mapping[str, int | None], send_at_local: object, now_ms:
         errors.append(FieldError("send_at", f"must lie ahead, and not more than {_DAYS_AHEAD} days"))
     elif send_at is not None and expires_at is not None and expires_at <= send_at:
         errors.append(FieldError("send_at", "must come before expires_at"))
-    local_time = parse_local_time(send_at_local) if isinstance(send_at_local, str) else None
-    if local_time is not None and (problem := _local_time_problem(local_time, times, now_ms)):
+    if isinstance(send_at_local, str) and (problem := _local_time_problem(send_at_local, times, now_ms)):
         errors.append(FieldError("send_at_local", problem))
     return errors
 
 
-def _local_time_problem(local_time: datetime, times: Mapping[str, int | None], now_ms: int) -> str | None:
-    """Return the problem of a send_at_local that is valid for no recipient; None if it is valid for some."""
-    expires_at = times["expires_at"]
+def _local_time_problem(text: str, times: Mapping[str, int | None], now_ms: int) -> str | None:
+    """Return the problem of a send_at_local that no recipient can wait for; None for any other, and for an invalid
+    text.
+    """
+    first, last, expires_at = first_ms(text), last_ms(text), times["expires_at"]
+    if first is None or last is None:
+        return None
     if times["send_at"] is not None:
         return "must not be given with send_at"
-    if last_ms(local_time) <= now_ms or first_ms(local_time) > now_ms + MAX_REQUEST_AHEAD_MS:
+    if last <= now_ms or first > now_ms + MAX_REQUEST_AHEAD_MS:
         return f"must lie ahead in a time zone, and not more than {_DAYS_AHEAD} days"
-    if expires_at is not None and expires_at <= first_ms(local_time):
+    if expires_at is not None and expires_at <= first:
         return "must come before expires_at in a time zone"
     return None
 

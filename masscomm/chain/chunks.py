@@ -105,9 +105,10 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
         return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
     send_at = send.send_at
     if send.send_at_local is not None:
-        if (local_time := parse_local_time(send.send_at_local)) is None or send_at is not None:
+        first = first_ms(send.send_at_local)
+        if first is None or send_at is not None:
             return DeadLetter("invalid", "send_at_local is no date and time without a zone, or is given with send_at")
-        send_at = first_ms(local_time)
+        send_at = first
     if send_at is not None and send_at > now_ms + MAX_AHEAD_MS:
         return DeadLetter("invalid", f"send_at lies more than {MAX_AHEAD_MS // 86_400_000} days ahead")
     return None
@@ -120,9 +121,9 @@ def send_at_of(send: SendRequested) -> int | None:
     Before the first clocks show send_at_local, all recipients wait together. A redelivery must have the same result, so
     it does not depend on the present time.
     """
-    if send.send_at_local is None or (local_time := parse_local_time(send.send_at_local)) is None:
+    first = None if send.send_at_local is None else first_ms(send.send_at_local)
+    if first is None:
         return send.send_at
-    first = first_ms(local_time)
     return first if first > send.timestamp else None
 
 

@@ -24,15 +24,22 @@ def parse_local_time(text: str) -> datetime | None:
     return local_time if local_time.year in _YEARS else None
 
 
-def first_ms(local_time: datetime) -> int:
-    """Return the moment at which the first clocks in the world show this time, in ms since the epoch."""
-    return _ms(local_time, -_FURTHEST_AHEAD)
+def first_ms(text: str) -> int | None:
+    """Return the moment at which the first clocks in the world show this time, in ms since the epoch; None if it is
+    invalid.
+    """
+    return _ms(text, -_FURTHEST_AHEAD)
 
 
-def last_ms(local_time: datetime) -> int:
-    """Return the moment at which the last clocks in the world show this time, in ms since the epoch."""
-    return _ms(local_time, _FURTHEST_BEHIND)
+def last_ms(text: str) -> int | None:
+    """Return the moment at which the last clocks in the world show this time, in ms since the epoch; None if it is
+    invalid.
+    """
+    return _ms(text, _FURTHEST_BEHIND)
 
 
-def _ms(local_time: datetime, offset: timedelta) -> int:
+def _ms(text: str, offset: timedelta) -> int | None:
+    local_time = parse_local_time(text)
+    if local_time is None:
+        return None
     return round((local_time.replace(tzinfo=UTC).timestamp() + offset.total_seconds()) * 1000)
