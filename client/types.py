@@ -377,7 +377,7 @@ class ListedSend(TypedDict):
     club_id: int
     type: str
     requested_at: str
-    status: SendStatus
+    status: SendState
     requested: int
     published: int
     """Notifications that a provider has accepted."""
@@ -650,6 +650,7 @@ class SendBody(TypedDict):
     send_id: str
     club_id: int
     type: str
+    status: SendState
     requested_at: str | None
     chunks: Chunks
     requested: int
@@ -660,7 +661,7 @@ class SendBody(TypedDict):
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     complete: bool
-    """Whether all chunks are counted and each notification has a final status."""
+    """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     expansion: ExpansionOfSend | None
     """Of a send to an audience, until its first chunk is counted."""
@@ -715,7 +716,9 @@ class SendRequest(TypedDict):
     """The producer's own id of the send; it is copied into derived records."""
 
 
-type SendStatus = Literal["in_progress", "cancelled", "ended"]
+type SendState = Literal[
+    "expanding", "accepted", "scheduled", "in_progress", "paused", "cancelling", "cancelled", "ended", "failed"
+]
 
 
 class SmallSend(TypedDict):

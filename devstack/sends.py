@@ -47,9 +47,7 @@ def list_sends(
     api: Client,
     club: Annotated[list[int] | None, typer.Option("--club", help="Only this club. May be repeated.")] = None,
     kind: Annotated[list[str] | None, typer.Option("--type", help="Only this category. May be repeated.")] = None,
-    status: Annotated[
-        list[str] | None, typer.Option("--status", help="in_progress, cancelled or ended. May be repeated.")
-    ] = None,
+    status: Annotated[list[str] | None, typer.Option("--status", help="Such as in_progress. May be repeated.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of sends.")] = 20,
     as_json: JsonOption = False,
 ) -> None:

@@ -21,7 +21,7 @@ from functions.metrics_handler.routes.reschedule import RescheduleBody, Reschedu
 from functions.metrics_handler.routes.send import SendBody
 from functions.metrics_handler.routes.words import STATUS_WORDS
 from functions.metrics_handler.store import buckets
-from functions.metrics_handler.store.port import Dimension, Order, SendStatus
+from functions.metrics_handler.store.port import Dimension, Order
 from masscomm.domain.grains import EVERY_GRAIN, Grain
 from masscomm.domain.ids import notification_id
 from masscomm.domain.measures import MEASURES
@@ -188,7 +188,7 @@ OPERATIONS = {
             _START,
             _END,
             _TYPE,
-            _parameter("status", sends.send_status.__doc__, several({"enum": list(SendStatus)}), ["ended"]),
+            _parameter("status", sends.send_status.__doc__, several({"enum": list(sends.LISTED)}), ["ended"]),
             _limit(sends.DEFAULT_LIMIT, sends.MAX_LIMIT),
             _CURSOR,
             replace(_CLUB_ID, description="Only these clubs; required if the key may see every club"),
@@ -225,6 +225,7 @@ OPERATIONS = {
             "send_id": _SEND_ID,
             "club_id": 1,
             "type": "news",
+            "status": "ended",
             "requested_at": _NOON,
             "chunks": {"expected": 1, "counted": 1},
             "requested": 3,

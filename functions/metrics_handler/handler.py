@@ -122,7 +122,7 @@ def use_cases(
         TrendingRoute(store, clock, grace),
         StreamRoute(store, clock, metrics_route, slots, open_polls),
         SendRoute(store, controls, clock, expansions),
-        SendsRoute(store, clock),
+        SendsRoute(store, controls, clock),
         CancelRoute(control),
         PauseRoute(control),
         ResumeRoute(control),

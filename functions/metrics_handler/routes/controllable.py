@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from functions.metrics_handler.routes.send import is_complete, not_found, published
+from functions.metrics_handler.routes.send import not_found, published
 from functions.metrics_handler.store.port import MetricsStore, SendTotals
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, audit_entry
+from masscomm.domain.send_states import FINAL, counted_state
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
@@ -27,7 +28,7 @@ class ControllableSend:
     @property
     def has_ended(self) -> bool:
         # A send with an invalid id was dead-lettered, so that no notification of it can be published.
-        return not self.key.is_valid or (self.counted is not None and is_complete(self.counted))
+        return not self.key.is_valid or (self.counted is not None and counted_state(self.counted.counts) in FINAL)
 
     @property
     def published(self) -> int:

@@ -5,6 +5,7 @@ queued       notifications that were written for delivery, whatever their later 
 held, scheduled   deferred notifications; one that was held and then sent counts as sent only
 suppressed, failed   by reason; like cancelled, expired, sent, delivered and bounced, these statuses are final
 in_flight    requested notifications without a final status
+status       the send's state (masscomm/domain/send_states.py)
 control      of a send that was paused or moved to another time
 expansion    of a send to an audience that is not counted yet: whether its users are still sought
 cancellation   of a cancelled send: the time, and how many notifications were published before and after it
@@ -18,6 +19,7 @@ from typing import Literal, TypedDict, cast
 
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.clock import Clock
+from masscomm.domain.send_states import FINAL, NO_RECIPIENTS, SendState, send_state
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
@@ -117,6 +119,7 @@ class SendBody(TypedDict):
     send_id: str
     club_id: int
     type: str
+    status: SendState
     requested_at: str | None
     chunks: Chunks
     requested: int
@@ -127,7 +130,7 @@ class SendBody(TypedDict):
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     complete: bool
-    """Whether all chunks are counted and each notification has a final status."""
+    """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     expansion: ExpansionOfSend | None
     """Of a send to an audience, until its first chunk is counted."""
@@ -160,7 +163,7 @@ class SendRoute:
         control = self.controls.read([key])[key]
         # A pause that has reached its limit has no cancellation of its own.
         body = self._body(send, control, self.controls.find(key) if control.cancelled else None)
-        return body if expanding is None else self._with_expansion(body, key)
+        return body if expanding is None else self._with_expansion(body, control)
 
     def _expanding(self, send_id: str, clubs: Clubs) -> SendTotals | None:
         """Return a send of the caller's clubs to an audience, of which no record is counted yet."""
@@ -180,26 +183,35 @@ class SendRoute:
             watermark=None,
         )
 
-    def _with_expansion(self, body: SendBody, key: SendKey) -> SendBody:
-        ended = None if self.expansions is None else self.expansions.find(key)
-        if ended is None:
-            return {**body, "expansion": {"status": "expanding", "users": None, "requested": None, "error": None}}
+    def _with_expansion(self, body: SendBody, control: SendControl) -> SendBody:
+        ended = None if self.expansions is None else self.expansions.find(control.send)
         expansion: ExpansionOfSend = {
-            "status": "ended" if ended.error is None else "failed",
-            "users": ended.users,
-            "requested": ended.requested,
-            "error": ended.error,
+            "status": "expanding" if ended is None else "ended" if ended.error is None else "failed",
+            "users": None if ended is None else ended.users,
+            "requested": None if ended is None else ended.requested,
+            "error": None if ended is None else ended.error,
         }
-        return {**body, "expansion": expansion, "complete": ended.requested == 0}
+        now_ms = self.clock.now_ms()
+        status = send_state(
+            NO_RECIPIENTS if ended is not None and ended.requested == 0 else None,
+            cancelled=control.is_cancelled(now_ms),
+            paused=control.is_paused(now_ms),
+            expanding=ended is None,
+            failed=ended is not None and ended.error is not None,
+        )
+        return {**body, "expansion": expansion, "status": status, "complete": status in FINAL}
 
     def _body(self, send: SendTotals, control: SendControl, cancellation: Cancellation | None) -> SendBody:
         channels = {name: _statuses(totals) for name, totals in send.channels.items()}
-        totals = _statuses(_together(send))
-        requested, terminal = totals["requested"], _terminal(_together(send))
+        totals = _statuses(send.together)
+        requested, terminal = totals["requested"], _terminal(send.together)
+        now_ms = self.clock.now_ms()
+        status = send_state(send.counts, cancelled=control.is_cancelled(now_ms), paused=control.is_paused(now_ms))
         return {
             "send_id": send.send_id,
             "club_id": send.club_id,
             "type": send.type,
+            "status": status,
             "requested_at": rfc3339(send.requested_at),
             "chunks": {"expected": send.chunk_count, "counted": send.chunks},
             "requested": requested,
@@ -214,7 +226,7 @@ class SendRoute:
                 "ok": all(_terminal(each) <= each.requested for each in send.channels.values()),
             },
             "watermark": rfc3339(send.watermark),
-            "complete": is_complete(send),
+            "complete": status in FINAL,
             "control": None if control.revision == 0 else _control(control),
             "expansion": None,
             "cancellation": None
@@ -224,7 +236,7 @@ class SendRoute:
                 "published_before": cancellation.published_before,
                 "published_since": max(0, published(send) - cancellation.published_before),
             },
-            "generated_at": time_of_ms(self.clock.now_ms()),
+            "generated_at": time_of_ms(now_ms),
         }
 
 
@@ -249,17 +261,9 @@ def _control(control: SendControl) -> ControlOfSend:
     }
 
 
-def is_complete(send: SendTotals) -> bool:
-    """Return whether all chunks of the send are counted and each of its notifications has ended."""
-    all_chunks = send.chunk_count is not None and send.chunks >= send.chunk_count
-    totals = _together(send)
-    return all_chunks and _terminal(totals) == totals.requested
-
-
 def published(send: SendTotals) -> int:
     """Return the number of the send's notifications that a provider has accepted."""
-    by_status = _together(send).by_status
-    return sum(sum(by_status.get(status, {}).values()) for status in PUBLISHED)
+    return sum(send.counts.by_status.get(status, 0) for status in PUBLISHED)
 
 
 def _statuses(totals: ChannelTotals) -> Totals:
@@ -281,20 +285,6 @@ def _statuses(totals: ChannelTotals) -> Totals:
 
 def _terminal(totals: ChannelTotals) -> int:
     return sum(sum(totals.by_status.get(status, {}).values()) for status in TERMINAL)
-
-
-def _together(send: SendTotals) -> ChannelTotals:
-    """Return the totals summed over all channels."""
-    together = ChannelTotals()
-    by_status: dict[str, Counter[str]] = {}
-    for totals in send.channels.values():
-        together.requested += totals.requested
-        together.duplicates += totals.duplicates
-        together.queued += totals.queued
-        for status, reasons in totals.by_status.items():
-            by_status.setdefault(status, Counter()).update(reasons)
-    together.by_status = {status: dict(reasons) for status, reasons in by_status.items()}
-    return together
 
 
 def _time(moment_ms: int | None) -> str | None:

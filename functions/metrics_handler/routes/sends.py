@@ -3,11 +3,14 @@
 club_id      only these clubs; a caller who may see every club must name at least one
 start, end   RFC 3339 with an offset: sends requested in [start, end); either may be missing
 type         only these categories
-status       in_progress, cancelled, ended
+status       states of sends (masscomm/domain/send_states.py)
 limit        the maximum number of rows, by default 50
 cursor       next_cursor of the previous page
 
 club_id, type and status may be repeated. A send appears seconds after it was requested, once a chunk of it is counted.
+
+The store selects sends by their counts. Their controls are in another store, so that a page by status may have fewer
+rows than `limit`, or none; next_cursor continues.
 """
 
 from collections.abc import Mapping
@@ -15,13 +18,15 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from functions.metrics_handler.http.cursor import continued, cursor_after
-from functions.metrics_handler.store.port import MetricsStore, SendListKey, SendListQuery, SendRow, SendStatus
+from functions.metrics_handler.store.port import MetricsStore, SendList, SendListKey, SendListQuery, SendRow
 from masscomm.clock import Clock
+from masscomm.domain.send_states import FINAL, SendState, controlled_state, states_by_counts
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.requested_clubs import seen
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.stores.send_controls import SendControl, SendControls, SendKey
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 
@@ -35,7 +40,7 @@ class ListedSend(TypedDict):
     club_id: int
     type: str
     requested_at: str
-    status: SendStatus
+    status: SendState
     requested: int
     published: int
     """Notifications that a provider has accepted."""
@@ -60,37 +65,59 @@ class SendListBody(TypedDict):
 @dataclass(frozen=True)
 class SendsRoute:
     store: MetricsStore
+    controls: SendControls
     clock: Clock
 
     def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListBody:
         """Return the response body. Raises Problem with status 400 (with each wrong parameter) or 403, or Retry."""
-        query = _parsed(parameters, clubs)
+        query, wanted = _parsed(parameters, clubs)
         found = self.store.list_sends(query)
+        states = self._states(found)
+        rows = zip(found.rows, states, strict=True)
         return {
-            "rows": [_row(row) for row in found.rows],
+            "rows": [_row(row, state) for row, state in rows if not wanted or state in wanted],
             "truncated": found.more,
             "next_cursor": cursor_after(query, found.rows[-1].key) if found.more else None,
             "watermark": rfc3339(found.watermark),
             "generated_at": time_of_ms(self.clock.now_ms()),
         }
 
+    def _states(self, found: SendList) -> list[SendState]:
+        """Return the state of each row."""
+        keys = [SendKey(row.club_id, row.key.send_id) for row in found.rows]
+        controls = self.controls.read(key for key, row in zip(keys, found.rows, strict=True) if row.state not in FINAL)
+        now_ms = self.clock.now_ms()
+        states = []
+        for key, row in zip(keys, found.rows, strict=True):
+            control = controls.get(key, SendControl(send=key))
+            cancelled, paused = control.is_cancelled(now_ms), control.is_paused(now_ms)
+            states.append(controlled_state(row.state, cancelled=cancelled, paused=paused))
+        return states
 
-def send_status(text: str) -> SendStatus:
-    return SendStatus(text)
+
+# A send in the list has a counted chunk: its audience, if any, is expanded.
+LISTED = tuple(state for state in SendState if state not in {SendState.EXPANDING, SendState.FAILED})
 
 
-send_status.__doc__ = f"one of {', '.join(SendStatus)}"
+def send_status(text: str) -> SendState:
+    state = SendState(text)
+    if state not in LISTED:
+        raise ValueError(text)
+    return state
+
+
+send_status.__doc__ = f"one of {', '.join(LISTED)}"
 
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
-def _row(row: SendRow) -> ListedSend:
+def _row(row: SendRow, state: SendState) -> ListedSend:
     return {
         "send_id": row.key.send_id,
         "club_id": row.club_id,
         "type": row.type,
         "requested_at": rfc3339(row.key.requested_at),
-        "status": row.status,
+        "status": state,
         "requested": row.requested,
         "published": row.published,
         "cancelled": row.cancelled,
@@ -99,7 +126,8 @@ def _row(row: SendRow) -> ListedSend:
     }
 
 
-def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListQuery:
+def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> tuple[SendListQuery, tuple[SendState, ...]]:
+    """Return the query, and the states that the caller wants; () for all."""
     read = Reader(parameters, PARAMETERS)
     start = read.single("start", parse.time)
     end = read.single("end", parse.time)
@@ -119,7 +147,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListQuery:
         start=start,
         end=end,
         type=category,
-        status=status,
+        state=states_by_counts(status),
         limit=limit or DEFAULT_LIMIT,
     )
-    return continued(query, cursor, SendListKey, read)
+    return continued(query, cursor, SendListKey, read), status

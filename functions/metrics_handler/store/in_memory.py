@@ -27,7 +27,6 @@ from functions.metrics_handler.store.port import (
     SendListKey,
     SendListQuery,
     SendRow,
-    SendStatus,
     SendTotals,
     StreamPosition,
     Trend,
@@ -36,7 +35,8 @@ from functions.metrics_handler.store.port import (
     check_read,
 )
 from masscomm.domain.grains import Grain
-from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
+from masscomm.domain.send_states import counted_state
+from masscomm.domain.statuses import PUBLISHED, RANK, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,23 +166,16 @@ class InMemoryMetricsStore:
 
 
 def _send_row(send: SendTotals, requested_at: datetime) -> SendRow:
-    by_status: Counter[str] = Counter()
-    for totals in send.channels.values():
-        by_status.update({status: sum(reasons.values()) for status, reasons in totals.by_status.items()})
-    requested = sum(totals.requested for totals in send.channels.values())
-    terminal, cancelled = sum(by_status[status] for status in TERMINAL), by_status[Status.CANCELLED]
-    status = SendStatus.IN_PROGRESS
-    if send.chunk_count is not None and send.chunks >= send.chunk_count and terminal == requested:
-        status = SendStatus.CANCELLED if cancelled else SendStatus.ENDED
+    counts = send.counts
     return SendRow(
         key=SendListKey(requested_at, send.send_id),
         club_id=send.club_id,
         type=send.type,
-        status=status,
-        requested=requested,
-        terminal=terminal,
-        published=sum(by_status[status] for status in PUBLISHED),
-        cancelled=cancelled,
+        state=counted_state(counts),
+        requested=counts.requested,
+        terminal=counts.terminal,
+        published=sum(counts.by_status.get(status, 0) for status in PUBLISHED),
+        cancelled=counts.by_status.get(Status.CANCELLED, 0),
     )
 
 
@@ -192,7 +185,7 @@ def _in_list(row: SendRow, query: SendListQuery) -> bool:
         and (query.start is None or row.key.requested_at >= query.start)
         and (query.end is None or row.key.requested_at < query.end)
         and (not query.type or row.type in query.type)
-        and (not query.status or row.status in query.status)
+        and (not query.state or row.state in query.state)
         and (query.after is None or row.key < query.after)
     )
 

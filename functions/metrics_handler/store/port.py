@@ -1,5 +1,6 @@
 """The interface of the metrics store, with its queries and results."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -7,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from masscomm.domain.grains import Grain
+from masscomm.domain.send_states import SendCounts, SendState
 
 
 class Dimension(StrEnum):
@@ -176,16 +178,31 @@ class SendTotals:
     channels: dict[str, ChannelTotals]
     watermark: datetime | None
 
+    @property
+    def together(self) -> ChannelTotals:
+        """Return the totals summed over all channels."""
+        together = ChannelTotals()
+        by_status: dict[str, Counter[str]] = {}
+        for totals in self.channels.values():
+            together.requested += totals.requested
+            together.duplicates += totals.duplicates
+            together.queued += totals.queued
+            for status, reasons in totals.by_status.items():
+                by_status.setdefault(status, Counter()).update(reasons)
+        together.by_status = {status: dict(reasons) for status, reasons in by_status.items()}
+        return together
 
-class SendStatus(StrEnum):
-    """The status of a send, as counted. Its chunks and notifications are counted seconds after their records are
-    produced.
-    """
-
-    # A chunk of the send is not counted yet, or a notification has not ended.
-    IN_PROGRESS = "in_progress"
-    CANCELLED = "cancelled"  # Each notification has ended, at least one of them as cancelled.
-    ENDED = "ended"  # Each notification has ended, none of them as cancelled.
+    @property
+    def counts(self) -> SendCounts:
+        """Return the counts that determine the send's state."""
+        together = self.together
+        return SendCounts(
+            chunk_count=self.chunk_count,
+            chunks=self.chunks,
+            requested=together.requested,
+            queued=together.queued,
+            by_status={status: sum(reasons.values()) for status, reasons in together.by_status.items()},
+        )
 
 
 @dataclass(frozen=True, order=True)
@@ -203,7 +220,8 @@ class SendRow:
     key: SendListKey
     club_id: int
     type: str
-    status: SendStatus
+    # The state by counts: the store does not know the controls of a send.
+    state: SendState
     requested: int
     # The number of notifications with a final status, published and cancelled ones included.
     terminal: int
@@ -215,14 +233,14 @@ class SendRow:
 class SendListQuery:
     """Sends of these clubs that were requested in [start, end), the latest first.
 
-    A `start` or `end` of None is open. An empty `type` or `status` matches every value.
+    A `start` or `end` of None is open. An empty `type` or `state` (by counts) matches every value.
     """
 
     club_id: tuple[int, ...]
     start: datetime | None = None
     end: datetime | None = None
     type: tuple[str, ...] = ()
-    status: tuple[SendStatus, ...] = ()
+    state: tuple[SendState, ...] = ()
     after: SendListKey | None = None
     limit: int = 100
 

@@ -30,7 +30,6 @@ from functions.metrics_handler.store.port import (
     SendListKey,
     SendListQuery,
     SendRow,
-    SendStatus,
     SendTotals,
     StreamPosition,
     Trend,
@@ -38,6 +37,7 @@ from functions.metrics_handler.store.port import (
     check_filled,
     check_read,
 )
+from masscomm.domain.send_states import SendState
 from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
 from masscomm.domain.time_limits import METRICS_CONNECT_S, METRICS_RECONNECT_S, METRICS_STATEMENT_S
 from masscomm.errors import Retry
@@ -213,13 +213,14 @@ class PostgresMetricsStore:
             "start": query.start,
             "end": query.end,
             "type": list(query.type) or None,
-            "status": list(query.status) or None,
+            "state": list(query.state) or None,
             "at": key and key.requested_at,
             "send_id": key and key.send_id,
             "limit": query.limit + 1,
             "terminal": sorted(TERMINAL),
             "published": sorted(PUBLISHED),
             "cancelled": Status.CANCELLED,
+            "scheduled": Status.SCHEDULED,
         }
         with self._connection() as connection:
             found = connection.execute(_SENDS, values).fetchall()
@@ -229,13 +230,13 @@ class PostgresMetricsStore:
                 key=SendListKey(requested_at, send_id),
                 club_id=club_id,
                 type=category,
-                status=SendStatus(status),
+                state=SendState(state),
                 requested=int(requested),
                 terminal=int(terminal),
                 published=int(published),
                 cancelled=int(cancelled),
             )
-            for requested_at, send_id, club_id, category, status, requested, terminal, published, cancelled in found
+            for requested_at, send_id, club_id, category, state, requested, terminal, published, cancelled in found
         ]
         return SendList(rows[: query.limit], len(rows) > query.limit, watermark)
 
@@ -327,35 +328,40 @@ order by at, status, reason
 """
 
 # For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other
-# club's sends.
+# club's sends. The case expression is the rule of masscomm.domain.send_states.counted_state.
 _SENDS = """
 select page.*
 from unnest(%(club_id)s::bigint[]) as club
 cross join lateral (
-    select s.requested_at, s.send_id, s.club_id, s.type, state.status, requested, terminal, published, cancelled
+    select s.requested_at, s.send_id, s.club_id, s.type, state.name, requested, terminal, published, cancelled
     from sends s
     cross join lateral (
-        select coalesce(sum(c.requested), 0) as requested from send_channels c where c.send_id = s.send_id
+        select coalesce(sum(c.requested), 0) as requested, coalesce(sum(c.queued), 0) as queued
+        from send_channels c where c.send_id = s.send_id
     ) as channels
     cross join lateral (
         select coalesce(sum(t.count_total) filter (where t.status = any(%(terminal)s)), 0) as terminal,
             coalesce(sum(t.count_total) filter (where t.status = any(%(published)s)), 0) as published,
-            coalesce(sum(t.count_total) filter (where t.status = %(cancelled)s), 0) as cancelled
+            coalesce(sum(t.count_total) filter (where t.status = %(cancelled)s), 0) as cancelled,
+            coalesce(sum(t.count_total) filter (where t.status = %(scheduled)s), 0) as scheduled,
+            coalesce(sum(t.count_total), 0) as decided
         from send_totals t where t.send_id = s.send_id
     ) as totals
     cross join lateral (
         select case
             when s.chunks >= s.chunk_count and terminal = requested
             then case when cancelled > 0 then 'cancelled' else 'ended' end
+            when queued = 0 and decided = 0 then 'accepted'
+            when queued = 0 and scheduled > 0 and decided - terminal = scheduled then 'scheduled'
             else 'in_progress'
-        end as status
+        end as name
     ) as state
     where s.club_id = club
         and s.requested_at is not null
         and (%(start)s::timestamptz is null or s.requested_at >= %(start)s)
         and (%(end)s::timestamptz is null or s.requested_at < %(end)s)
         and (%(type)s::text[] is null or s.type = any(%(type)s))
-        and (%(status)s::text[] is null or state.status = any(%(status)s))
+        and (%(state)s::text[] is null or state.name = any(%(state)s))
         and (
             %(at)s::timestamptz is null
             or (s.requested_at, s.send_id collate "C") < (%(at)s, %(send_id)s::text)

@@ -1,8 +1,10 @@
 """Postgres and the store in memory list the same sends."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 
 import psycopg
 import pytest
@@ -14,10 +16,11 @@ from functions.metrics_handler.store.port import (
     MetricsStore,
     SendListQuery,
     SendRow,
-    SendStatus,
     SendTotals,
 )
 from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
+from masscomm.domain.send_states import SendState
+from masscomm.domain.statuses import TERMINAL, Status
 from tests.support.servers.metrics_database import metrics_database
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -52,6 +55,21 @@ SENDS = [
 ]
 
 
+def every_combination() -> Iterator[SendTotals]:
+    """Yield sends of club 9 with none, one or two notifications of each kind, of which a chunk may be missing."""
+    kinds = (None, Status.SCHEDULED, Status.HELD, Status.SENDING, *sorted(TERMINAL))
+    for number, (some, others, requested, queued, chunks) in enumerate(
+        product(kinds, kinds, range(3), range(2), range(2))
+    ):
+        by_status = Counter(status for status in (some, others) if status is not None)
+        totals = ChannelTotals(requested, 0, queued, {status: {"": count} for status, count in by_status.items()})
+        send = a_send(f"combination-{number}", number, club_id=9)
+        yield replace(send, chunks=chunks, channels={"push": totals})
+
+
+SENDS += every_combination()
+
+
 def fill(url: str) -> None:
     with psycopg.connect(url) as connection:
         for send in SENDS:
@@ -59,7 +77,8 @@ def fill(url: str) -> None:
             connection.execute("insert into sends values (%s, %s, %s, %s, %s, %s)", values)
             for channel, totals in send.channels.items():
                 connection.execute(
-                    "insert into send_channels values (%s, %s, %s, 0, 0)", [send.send_id, channel, totals.requested]
+                    "insert into send_channels values (%s, %s, %s, 0, %s)",
+                    [send.send_id, channel, totals.requested, totals.queued],
                 )
                 for status, reasons in totals.by_status.items():
                     connection.execute(
@@ -101,9 +120,9 @@ def test_sends_are_listed_latest_first(store: MetricsStore) -> None:
 
 def test_a_row_has_the_sums_of_its_channels(store: MetricsStore) -> None:
     rows = {row.key.send_id: row for row in store.list_sends(SendListQuery(club_id=(1, 2, 3))).rows}
-    assert rows["b"].status is SendStatus.CANCELLED
+    assert rows["b"].state is SendState.CANCELLED
     assert (rows["b"].requested, rows["b"].terminal, rows["b"].published, rows["b"].cancelled) == (20, 20, 14, 6)
-    assert {send_id: str(row.status) for send_id, row in rows.items()} == {
+    assert {send_id: str(row.state) for send_id, row in rows.items()} == {
         "a": "ended",
         "B": "in_progress",
         "b": "cancelled",
@@ -124,13 +143,21 @@ def test_a_row_has_the_sums_of_its_channels(store: MetricsStore) -> None:
         SendListQuery(club_id=(1,), end=NOON),
         SendListQuery(club_id=(1, 2, 3), type=("O'Brien; --",)),
         SendListQuery(club_id=(1, 2, 3), type=("x' or 'a'='a",)),
-        SendListQuery(club_id=(1, 2, 3), status=(SendStatus.ENDED,)),
-        SendListQuery(club_id=(1, 2), status=(SendStatus.IN_PROGRESS, SendStatus.CANCELLED), start=NOON),
+        SendListQuery(club_id=(1, 2, 3), state=(SendState.ENDED,)),
+        SendListQuery(club_id=(1, 2), state=(SendState.IN_PROGRESS, SendState.CANCELLED), start=NOON),
     ],
     ids=lambda query: repr(query)[:60],
 )
 def test_filters_agree_in_both_stores(in_postgres: MetricsStore, query: SendListQuery) -> None:
     assert list(in_postgres.list_sends(query).rows) == list(IN_MEMORY.list_sends(query).rows)
+
+
+@pytest.mark.parametrize("state", ["accepted", "scheduled", "in_progress", "cancelled", "ended"])
+def test_states_by_counts_agree_in_sql_and_python(in_postgres: MetricsStore, state: str) -> None:
+    query = SendListQuery(club_id=(9,), state=(SendState(state),), limit=10_000)
+    found = list(in_postgres.list_sends(query).rows)
+    assert found
+    assert found == list(IN_MEMORY.list_sends(query).rows)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])

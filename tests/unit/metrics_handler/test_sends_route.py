@@ -9,6 +9,7 @@ from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.send_controls import Cancellation, InMemorySendControls, SendControl, SendControls, SendKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWN = Clubs(frozenset({1}))
@@ -31,9 +32,9 @@ def a_send(send_id: str, minute: int, club_id: int = 1, **by_status: int) -> Sen
 SENDS = [a_send("a", 0, sent=10), a_send("b", 1, sent=4, cancelled=6), a_send("c", 2, sent=3), a_send("d", 3, 2)]
 
 
-def answer(clubs: Clubs = OWN, /, **parameters: str) -> Any:
+def answer(clubs: Clubs = OWN, controls: SendControls | None = None, /, **parameters: str) -> Any:
     store = InMemoryMetricsStore(sends={send.send_id: send for send in SENDS}, watermark=NOON)
-    route = SendsRoute(store, FixedClock())
+    route = SendsRoute(store, controls or InMemorySendControls(), FixedClock())
     return route.answer({name: value.split("|") for name, value in parameters.items()}, clubs)
 
 
@@ -88,6 +89,31 @@ def test_an_operator_names_the_clubs() -> None:
 )
 def test_filters_select_sends(parameters: dict[str, str], expected: list[str]) -> None:
     assert listed(**parameters) == expected
+
+
+def test_a_controlled_send_has_the_state_of_its_control() -> None:
+    """Ended sends have no further state; a filter by status selects by the state that is shown."""
+    controls = InMemorySendControls()
+    controls.controls[SendKey(1, "c")] = SendControl(send=SendKey(1, "c"), paused_at_ms=FixedClock().now_ms())
+    controls.controls[SendKey(1, "a")] = SendControl(send=SendKey(1, "a"), paused_at_ms=FixedClock().now_ms())
+    assert [row["status"] for row in answer(OWN, controls)["rows"]] == ["paused", "cancelled", "ended"]
+    assert controls.reads == [{SendKey(1, "c")}]
+    for status, expected in (("paused", ["c"]), ("in_progress", []), ("paused|ended", ["c", "a"])):
+        assert [row["send_id"] for row in answer(OWN, controls, status=status)["rows"]] == expected
+    controls.record(Cancellation(send=SendKey(1, "c"), requested_at_ms=0, published_before=0))
+    assert [row["send_id"] for row in answer(OWN, controls, status="cancelling")["rows"]] == ["c"]
+
+
+def test_pages_by_status_reach_every_send() -> None:
+    """A page may be empty: the cursor leads on."""
+    first = answer(limit="1", status="in_progress|paused")
+    assert [row["send_id"] for row in first["rows"]] == ["c"]
+    controls = InMemorySendControls()
+    controls.controls[SendKey(1, "c")] = SendControl(send=SendKey(1, "c"), paused_at_ms=FixedClock().now_ms())
+    page = answer(OWN, controls, limit="1", status="in_progress|ended")
+    assert (page["rows"], page["truncated"]) == ([], True)
+    page = answer(OWN, controls, limit="1", status="in_progress|ended", cursor=page["next_cursor"])
+    assert [row["send_id"] for row in page["rows"]] == ["a"]
 
 
 def test_pages_follow_the_cursor() -> None:

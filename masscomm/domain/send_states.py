@@ -1,0 +1,118 @@
+"""The states of a send, and the rule that derives them from its counts and its controls.
+
+The list of sends applies the rule of `counted_state` in SQL (functions/metrics_handler/store/postgres.py); a test
+compares both over all combinations of counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from masscomm.domain.statuses import TERMINAL, Status
+
+
+class SendState(StrEnum):
+    """The state of a send, as counted. Its chunks and notifications are counted seconds after their records are
+    produced.
+    """
+
+    EXPANDING = "expanding"  # The users of the send's audience are sought.
+    ACCEPTED = "accepted"  # No notification of the send is counted as decided.
+    SCHEDULED = "scheduled"  # Each notification that has not ended waits for the send's time.
+    IN_PROGRESS = "in_progress"  # A chunk of the send is not counted yet, or a notification has not ended.
+    PAUSED = "paused"  # The send is held until it is resumed or cancelled.
+    CANCELLING = "cancelling"  # The cancellation is recorded, and a notification has not ended.
+    CANCELLED = "cancelled"  # Each notification has ended, at least one of them as cancelled.
+    ENDED = "ended"  # Each notification has ended, none of them as cancelled.
+    FAILED = "failed"  # The send's audience could not be expanded, and no notification is sent.
+
+
+# The states of a send whose notifications have all ended.
+FINAL: frozenset[SendState] = frozenset({SendState.CANCELLED, SendState.ENDED, SendState.FAILED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendCounts:
+    """The counts of a send on all channels."""
+
+    # The number of the send's chunks; None until one of them is counted.
+    chunk_count: int | None
+    chunks: int
+    requested: int
+    # The number of notifications that were written for delivery, whatever their later status is.
+    queued: int
+    by_status: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def terminal(self) -> int:
+        """Return the number of notifications with a final status."""
+        return sum(self.by_status.get(status, 0) for status in TERMINAL)
+
+
+# The states of a send that is neither paused nor being cancelled, and whose audience, if any, is expanded.
+_BY_COUNTS: frozenset[SendState] = frozenset(
+    {SendState.ACCEPTED, SendState.SCHEDULED, SendState.IN_PROGRESS, SendState.CANCELLED, SendState.ENDED}
+)
+
+# The counts of a send to an audience that has no users.
+NO_RECIPIENTS = SendCounts(chunk_count=0, chunks=0, requested=0, queued=0)
+
+
+def counted_state(counts: SendCounts) -> SendState:
+    """Return the state of a send that is neither paused nor being cancelled: accepted, scheduled, in_progress,
+    cancelled or ended.
+    """
+    all_chunks = counts.chunk_count is not None and counts.chunks >= counts.chunk_count
+    terminal = counts.terminal
+    if all_chunks and terminal == counts.requested:
+        return SendState.CANCELLED if counts.by_status.get(Status.CANCELLED, 0) > 0 else SendState.ENDED
+    decided, scheduled = sum(counts.by_status.values()), counts.by_status.get(Status.SCHEDULED, 0)
+    if counts.queued == 0 and decided == 0:
+        return SendState.ACCEPTED
+    if counts.queued == 0 and scheduled > 0 and decided - terminal == scheduled:
+        return SendState.SCHEDULED
+    return SendState.IN_PROGRESS
+
+
+def controlled_state(state: SendState, *, cancelled: bool, paused: bool) -> SendState:
+    """Return the state of a send, given its state without its controls. A final state is kept."""
+    if state in FINAL:
+        return state
+    if cancelled:
+        return SendState.CANCELLING
+    return SendState.PAUSED if paused else state
+
+
+def states_by_counts(states: Iterable[SendState]) -> tuple[SendState, ...]:
+    """Return the states by counts that a send in one of these states can have, sorted; () if none is given."""
+    controlled = {SendState.PAUSED, SendState.CANCELLING}
+    wanted = set(states)
+    if wanted & controlled:
+        wanted |= _BY_COUNTS - FINAL
+    return tuple(sorted(wanted - controlled))
+
+
+def send_state(
+    counts: SendCounts | None,
+    *,
+    cancelled: bool = False,
+    paused: bool = False,
+    expanding: bool = False,
+    failed: bool = False,
+) -> SendState:
+    """Return the state of a send.
+
+    Args:
+        counts: The counts of the send; None if none of its records is counted.
+        cancelled: Whether its cancellation is recorded.
+        paused: Whether it is paused at present.
+        expanding: Whether the users of its audience are still sought.
+        failed: Whether its audience could not be expanded.
+    """
+    if failed:
+        state = SendState.FAILED
+    elif counts is not None:
+        state = counted_state(counts)
+    else:
+        state = SendState.EXPANDING if expanding else SendState.ACCEPTED
+    return controlled_state(state, cancelled=cancelled, paused=paused)
