@@ -464,6 +464,8 @@ class PreferencesBody(TypedDict):
     """The user's rules for channels."""
     categories: dict[str, bool | dict[str, bool]]
     """The user's rules for categories."""
+    quiet_hours: QuietHoursBody | None
+    """The user's quiet hours; null: there are none."""
     effective: list[EffectivePreference]
     """The result for each category on each channel."""
     pending: bool
@@ -478,6 +480,8 @@ class PreferencesRequest(TypedDict):
     """Channel → whether the user wants it, for categories without a rule of their own."""
     categories: NotRequired[dict[str, bool | dict[str, bool]]]
     """Category → whether the user wants it, on every channel or by channel."""
+    quiet_hours: NotRequired[QuietHoursBody | None]
+    """The quiet hours; null removes them."""
 
 
 class PreviewBody(TypedDict):
@@ -545,6 +549,15 @@ class ProblemBody(TypedDict):
     status: int
     detail: str
     errors: NotRequired[list[FieldErrorBody]]
+
+
+class QuietHoursBody(TypedDict):
+    """The time of day, in the user's time zone, at which the user gets no notification."""
+
+    start: str
+    """HH:MM, inclusive."""
+    end: str
+    """HH:MM, exclusive; before the start: on the next day."""
 
 
 class RecipientBody(TypedDict):

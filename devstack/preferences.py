@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from client import Client
-from client.types import PreferencesBody, PreferencesRequest
+from client.types import PreferencesBody, PreferencesRequest, QuietHoursBody
 from devstack.options import JsonOption, given
 from devstack.sends import calling, rest_api
 from devstack.stack import StackError
@@ -16,6 +16,7 @@ from masscomm.domain.channels import CHANNELS
 app = typer.Typer(help="Preferences of a user: show and change them.", no_args_is_help=True)
 console = Terminal()
 
+QUIET_HOURS = "quiet_hours"
 _WORDS = {"on": True, "off": False}
 
 UserOption = Annotated[int, typer.Option("--user", help="The user's id.")]
@@ -36,7 +37,9 @@ def set_preferences(
     rules: Annotated[
         list[str],
         typer.Argument(
-            metavar="RULE...", help="CATEGORY=on, CATEGORY.CHANNEL=off, or CHANNEL=off for categories without a rule."
+            metavar="RULE...",
+            help="CATEGORY=on, CATEGORY.CHANNEL=off, or CHANNEL=off for categories without a rule;"
+            " quiet_hours=22:00-07:00 or quiet_hours=off.",
         ),
     ],
     *,
@@ -53,12 +56,18 @@ def set_preferences(
 
 def body_of(rules: list[str]) -> PreferencesRequest:
     """Return the body of a request for these rules. Raises StackError for an invalid one."""
+    body: PreferencesRequest = {}
     channels: dict[str, bool] = {}
     categories: dict[str, Any] = {}
     for rule in rules:
         name, _, word = rule.partition("=")
+        if name == QUIET_HOURS:
+            body["quiet_hours"] = _hours_in(rule, word)
+            continue
         if not name or word not in _WORDS:
-            raise StackError(f"{rule} is no rule: write CATEGORY=off, CATEGORY.CHANNEL=on or CHANNEL=off.")
+            raise StackError(
+                f"{rule} is no rule: write CATEGORY=off, CATEGORY.CHANNEL=on, CHANNEL=off or quiet_hours=22:00-07:00."
+            )
         category, _, channel = name.partition(".")
         if channel:
             known = categories.setdefault(category, {})
@@ -71,12 +80,20 @@ def body_of(rules: list[str]) -> PreferencesRequest:
             if category in categories:
                 raise StackError(f"{rule}: {category} has another rule already.")
             categories[category] = _WORDS[word]
-    body: PreferencesRequest = {}
     if channels:
         body["channels"] = channels
     if categories:
         body["categories"] = categories
     return body
+
+
+def _hours_in(rule: str, word: str) -> QuietHoursBody | None:
+    if word == "off":
+        return None
+    start, separator, end = word.partition("-")
+    if not separator:
+        raise StackError(f"{rule} has no quiet hours: write quiet_hours=22:00-07:00, or quiet_hours=off.")
+    return {"start": start, "end": end}
 
 
 def _print(found: PreferencesBody, *, as_json: bool) -> None:
@@ -89,5 +106,7 @@ def _print(found: PreferencesBody, *, as_json: bool) -> None:
     for each in found["effective"]:
         table.add_row(each["category"], each["channel"], "yes" if each["wanted"] else "no", each["rule"] or "")
     console.print(table)
+    hours = found["quiet_hours"]
+    console.print("Quiet hours: " + (f"{hours['start']} to {hours['end']}" if hours else "none"))
     if found["pending"]:
         console.print("The monolith has not applied the latest change yet. It applies to notifications already.")

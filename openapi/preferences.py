@@ -10,6 +10,7 @@ _EXAMPLE = {
     "club_id": 1,
     "channels": {"push": True},
     "categories": {"newsletter": {"email": False}},
+    "quiet_hours": {"start": "22:00", "end": "07:00"},
     "effective": [
         {"category": "newsletter", "channel": "push", "wanted": True, "rule": "channel:push"},
         {"category": "newsletter", "channel": "email", "wanted": False, "rule": "category:newsletter channel:email"},
@@ -58,6 +59,8 @@ OPERATIONS = {
         requests={
             "category": {"categories": {"newsletter": {"email": False}}},
             "channel": {"channels": {"push": True}, "categories": {"news": False}},
+            "quiet_hours": {"quiet_hours": {"start": "22:00", "end": "07:00"}},
+            "no_quiet_hours": {"quiet_hours": None},
         },
         response=PreferencesBody,
         success="The change is stored, applies, and is on its way to the monolith",

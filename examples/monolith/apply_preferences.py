@@ -54,20 +54,33 @@ def apply(connection: psycopg.Connection[Any], record: Mapping[str, Any]) -> boo
         if user is None:
             return False
         row = connection.execute(
-            "SELECT channels, categories, preference_version FROM user_settings WHERE user_id = %s FOR UPDATE",
+            "SELECT channels, categories, quiet_hours, preference_version FROM user_settings"
+            " WHERE user_id = %s FOR UPDATE",
             (record["user_id"],),
         ).fetchone()
-        channels, categories, applied = row or ({}, {}, 0)
+        channels, categories, quiet_hours, applied = row or ({}, {}, None, 0)
         if record["version"] <= applied:
             return False
         for change in record["changes"]:
             if change["version"] > applied:
                 _set(channels, categories, change)
+        # Records of an earlier version of masscomm do not have the field.
+        hours = record.get("quiet_hours")
+        if hours is not None and hours["version"] > applied:
+            quiet_hours = None if hours["start"] is None else {"start": hours["start"], "end": hours["end"]}
         connection.execute(
-            "INSERT INTO user_settings (user_id, club_id, channels, categories, preference_version)"
-            " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (user_id) DO UPDATE SET channels = excluded.channels,"
-            " categories = excluded.categories, preference_version = excluded.preference_version, updated_at = now()",
-            (record["user_id"], user[0], Jsonb(channels), Jsonb(categories), record["version"]),
+            "INSERT INTO user_settings (user_id, club_id, channels, categories, quiet_hours, preference_version)"
+            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (user_id) DO UPDATE SET channels = excluded.channels,"
+            " categories = excluded.categories, quiet_hours = excluded.quiet_hours,"
+            " preference_version = excluded.preference_version, updated_at = now()",
+            (
+                record["user_id"],
+                user[0],
+                Jsonb(channels),
+                Jsonb(categories),
+                None if quiet_hours is None else Jsonb(quiet_hours),
+                record["version"],
+            ),
         )
     return True
 

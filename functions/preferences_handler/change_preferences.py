@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.directory.preference_changes import PreferenceChangeStore, StoredChanges
-from masscomm.domain.preference_changes import PreferenceChanges, Wish
-from masscomm.domain.records import PreferenceChange, PreferenceChanged
+from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish
+from masscomm.domain.records import PreferenceChange, PreferenceChanged, QuietHoursChange
 from masscomm.domain.time_limits import PREFERENCES_FLUSH_S, PREFERENCES_SWEPT_AFTER_S
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import MasscommError, Retry
@@ -60,7 +60,13 @@ class ChangePreferences:
         return UserPreferences(user=user, settings=settings.get(user_id), is_pending=is_pending)
 
     def change(
-        self, user_id: int, clubs: Container[object], wishes: Sequence[Wish], *, source: str, principal: str = ""
+        self,
+        user_id: int,
+        clubs: Container[object],
+        wishes: Sequence[Wish | QuietHoursWish],
+        *,
+        source: str,
+        principal: str = "",
     ) -> UserPreferences | None:
         """Store wishes of a user of these clubs and produce them; None for any other user.
 
@@ -113,6 +119,7 @@ class ChangePreferences:
             raise Retry(f"changed preferences could not be produced: {errors[0]}") from errors[0]
 
     def _record(self, changed: PreferenceChanges) -> PreferenceChanged:
+        ordered = sorted(changed.changes, key=lambda each: each.version)
         return PreferenceChanged(
             user_id=changed.user_id,
             club_id=changed.club_id,
@@ -121,14 +128,19 @@ class ChangePreferences:
             source=changed.source,
             principal=changed.principal or None,
             changes=[
-                PreferenceChange(
-                    category=each.wish.category,
-                    channel=each.wish.channel,
-                    wanted=each.wish.wanted,
-                    version=each.version,
-                )
-                for each in sorted(changed.changes, key=lambda each: each.version)
+                PreferenceChange(**wish._asdict(), version=version)
+                for wish, version, _ in ordered
+                if isinstance(wish, Wish)
             ],
+            # A newer wish about quiet hours has replaced earlier ones.
+            quiet_hours=next(
+                (
+                    QuietHoursChange(**wish._asdict(), version=version)
+                    for wish, version, _ in ordered
+                    if isinstance(wish, QuietHoursWish)
+                ),
+                None,
+            ),
         )
 
     def _record_produced(self, changed: PreferenceChanges) -> None:

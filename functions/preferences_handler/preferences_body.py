@@ -1,20 +1,32 @@
 """The bodies of requests and responses about a user's preferences."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 from functions.preferences_handler.change_preferences import UserPreferences
 from masscomm.domain.categories import categories, category
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.preference_changes import Wish
+from masscomm.domain.preference_changes import QuietHoursWish, Wish
 from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.domain.quiet_hours import applied_hours
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import parse_club_id
 
-_FIELDS = ("channels", "categories")
+_FIELDS = ("channels", "categories", "quiet_hours")
 _MOST_ERRORS = 20
+_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]", re.ASCII)
+
+
+class QuietHoursBody(TypedDict):
+    """The time of day, in the user's time zone, at which the user gets no notification."""
+
+    start: str
+    """HH:MM, inclusive."""
+    end: str
+    """HH:MM, exclusive; before the start: on the next day."""
 
 
 class PreferencesRequest(TypedDict):
@@ -24,6 +36,8 @@ class PreferencesRequest(TypedDict):
     """Channel → whether the user wants it, for categories without a rule of their own."""
     categories: NotRequired[dict[str, bool | dict[str, bool]]]
     """Category → whether the user wants it, on every channel or by channel."""
+    quiet_hours: NotRequired[QuietHoursBody | None]
+    """The quiet hours; null removes them."""
 
 
 class EffectivePreference(TypedDict):
@@ -45,6 +59,8 @@ class PreferencesBody(TypedDict):
     """The user's rules for channels."""
     categories: dict[str, bool | dict[str, bool]]
     """The user's rules for categories."""
+    quiet_hours: QuietHoursBody | None
+    """The user's quiet hours; null: there are none."""
     effective: list[EffectivePreference]
     """The result for each category on each channel."""
     pending: bool
@@ -53,8 +69,9 @@ class PreferencesBody(TypedDict):
 
 
 def body_of(found: UserPreferences) -> PreferencesBody:
-    """Return the response body. Rules that cannot be read are shown as opt-outs, as which they apply."""
+    """Return the response body. Rules and quiet hours that cannot be read are shown as they apply."""
     user, settings = found.user, found.settings
+    hours = applied_hours(settings.quiet_hours if settings is not None else None)
     by_channel: Any = settings.channels if settings is not None else {}
     by_category: Any = settings.categories if settings is not None else {}
     names = [name for name in categories() if name != "default"]
@@ -76,6 +93,7 @@ def body_of(found: UserPreferences) -> PreferencesBody:
             for name, value in (by_category.items() if isinstance(by_category, Mapping) else ())
             if value is not None
         },
+        "quiet_hours": None if hours is None else {"start": f"{hours[0]:%H:%M}", "end": f"{hours[1]:%H:%M}"},
         "effective": effective,
         "pending": found.is_pending,
         "links": {"self": f"/v1/users/{user.user_id}/preferences"},
@@ -100,7 +118,7 @@ def user_id_of(text: str) -> int:
         ) from error
 
 
-def wishes_in(content: str | None) -> list[Wish]:
+def wishes_in(content: str | None) -> list[Wish | QuietHoursWish]:
     """Return the wishes in the body of a request. Raises Problem with status 400 that names each invalid field."""
     document = read_object(content)
     reader = _Reader()
@@ -109,6 +127,8 @@ def wishes_in(content: str | None) -> list[Wish]:
             reader.refuse(name[:100], f"is not a field; allowed are {', '.join(_FIELDS)}")
     reader.read_channels(document.get("channels", {}), "channels", None)
     reader.read_categories(document.get("categories", {}))
+    if "quiet_hours" in document:
+        reader.read_quiet_hours(document["quiet_hours"])
     if not reader.wishes and not reader.errors:
         reader.refuse("", "names no rule")
     if reader.errors:
@@ -120,7 +140,7 @@ class _Reader:
     """Collects wishes and errors."""
 
     def __init__(self) -> None:
-        self.wishes: list[Wish] = []
+        self.wishes: list[Wish | QuietHoursWish] = []
         self.errors: list[FieldError] = []
 
     def refuse(self, field: str, message: str) -> None:
@@ -153,3 +173,23 @@ class _Reader:
                 self.refuse(f"{field}.{channel}", "must be true or false")
             else:
                 self.wishes.append(Wish(name, channel, wanted))
+
+    def read_quiet_hours(self, value: Any) -> None:
+        if value is None:
+            self.wishes.append(QuietHoursWish(None, None))
+            return
+        if not isinstance(value, dict):
+            self.refuse("quiet_hours", "must be null or an object with start and end")
+            return
+        errors = len(self.errors)
+        for name in value:
+            if name not in QuietHoursWish._fields:
+                self.refuse(f"quiet_hours.{name[:100]}", "is not a field; allowed are start, end")
+        for name in QuietHoursWish._fields:
+            time = value.get(name)
+            if not isinstance(time, str) or not _TIME.fullmatch(time):
+                self.refuse(f"quiet_hours.{name}", "must be a time HH:MM from 00:00 to 23:59")
+        if len(self.errors) == errors and value["start"] == value["end"]:
+            self.refuse("quiet_hours.end", "must not be the start; opt out of the channels for no notification at all")
+        if len(self.errors) == errors:
+            self.wishes.append(QuietHoursWish(value["start"], value["end"]))

@@ -2,7 +2,8 @@
 
 Each user has at most one document of changes. A change applies until the user's settings name its version, or a newer
 one, as applied (`preference_version` in schemas/source.yaml). If the order of a change and of the monolith's row is not
-known, the opt-out wins: a change that opts in applies only to the version of the settings that it was made for.
+known, silence wins: a change that opts in, or that removes quiet hours, applies only to the version of the settings
+that it was made for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +27,42 @@ class Wish(NamedTuple):
     wanted: bool
 
     @property
-    def rule(self) -> tuple[str | None, str | None]:
-        return self.category, self.channel
+    def is_silence(self) -> bool:
+        """Whether the user wants fewer notifications."""
+        return not self.wanted
+
+    def replaces(self, other: "Wish | QuietHoursWish") -> bool:
+        """Return whether an earlier wish has no effect after this one. A wish about a category as a whole replaces the
+        wishes about its channels.
+        """
+        return isinstance(other, Wish) and other.category == self.category and self.channel in (None, other.channel)
+
+
+class QuietHoursWish(NamedTuple):
+    """The quiet hours that a user wants, as HH:MM; None: no quiet hours."""
+
+    start: str | None
+    end: str | None
+
+    @property
+    def is_silence(self) -> bool:
+        """Whether the user wants quiet hours."""
+        return self.start is not None
+
+    def replaces(self, other: "Wish | QuietHoursWish") -> bool:
+        """Return whether an earlier wish has no effect after this one."""
+        return isinstance(other, QuietHoursWish)
+
+    @property
+    def setting(self) -> dict[str, str | None] | None:
+        """The value of `user_settings.quiet_hours`."""
+        return None if self.start is None else self._asdict()
 
 
 class PreferenceChange(NamedTuple):
     """One wish, with its version."""
 
-    wish: Wish
+    wish: Wish | QuietHoursWish
     version: int
     # The version of the user settings at the time of the change; 0: the user had none.
     settings_version: int
@@ -55,7 +84,9 @@ class PreferenceChanges:
     # The id of the API key with which the newest change was made.
     principal: str = ""
 
-    def after(self, wishes: Iterable[Wish], settings: UserSettings | None, now_ms: int, **values: str) -> Self:
+    def after(
+        self, wishes: Iterable[Wish | QuietHoursWish], settings: UserSettings | None, now_ms: int, **values: str
+    ) -> Self:
         """Return the changes after further wishes, without the changes that they replace or that are applied.
 
         Args:
@@ -66,15 +97,11 @@ class PreferenceChanges:
         """
         version = max(now_ms, self.version + 1)
         wishes = tuple(wishes)
-        replaced = {wish.rule for wish in wishes}
-        # A wish about a category as a whole replaces the earlier wishes about its channels.
-        replaced_whole = {wish.category for wish in wishes if wish.channel is None}
         kept = tuple(
             change
             for change in self.changes
             if change.version > self.applied_version(settings)
-            and change.wish.rule not in replaced
-            and change.wish.category not in replaced_whole
+            and not any(wish.replaces(change.wish) for wish in wishes)
         )
         settings_version = settings.version if settings is not None else 0
         added = tuple(PreferenceChange(wish, version, settings_version) for wish in wishes)
@@ -97,14 +124,14 @@ class PreferenceChanges:
         applied = self.applied_version(settings)
         return tuple(change for change in self.changes if change.version > applied)  # guard: preferences.older_row
 
-    def in_force(self, settings: UserSettings | None) -> list[Wish]:
+    def in_force(self, settings: UserSettings | None) -> list[Wish | QuietHoursWish]:
         """Return the wishes that apply, the oldest first."""
         version = settings.version if settings is not None else 0
         return [
             change.wish
             for change in sorted(self.pending(settings), key=lambda each: each.version)
             # guard: preferences.opt_in_to_another_row
-            if not change.wish.wanted or change.settings_version == version
+            if change.wish.is_silence or change.settings_version == version
         ]
 
     @property
@@ -120,7 +147,11 @@ class PreferenceChanges:
             "principal": self.principal,
             "changes": [
                 {
-                    **change.wish._asdict(),
+                    **(
+                        {"quiet_hours": change.wish.setting}
+                        if isinstance(change.wish, QuietHoursWish)
+                        else change.wish._asdict()
+                    ),
                     "version": change.version,
                     "settings_version": change.settings_version,
                 }
@@ -170,8 +201,14 @@ def with_changes(
         return base._replace(channels=_UNREADABLE)  # guard: preferences.malformed_change
     if not wishes:
         return settings
-    channels, categories = after_wishes(base.channels, base.categories, wishes)
-    return base._replace(channels=channels, categories=categories)
+    channels, categories = after_wishes(
+        base.channels, base.categories, [wish for wish in wishes if isinstance(wish, Wish)]
+    )
+    quiet_hours = base.quiet_hours
+    for wish in wishes:
+        if isinstance(wish, QuietHoursWish):
+            quiet_hours = wish.setting
+    return base._replace(channels=channels, categories=categories, quiet_hours=quiet_hours)
 
 
 def after_wishes(channels: Any, categories: Any, wishes: Sequence[Wish]) -> tuple[Any, Any]:
@@ -201,10 +238,27 @@ def _of_channels(known: Any, channel: str, wanted: bool) -> dict[str, Any]:
 
 
 def _change(entry: Mapping[str, Any]) -> PreferenceChange:
-    category, channel, wanted = entry["category"], entry["channel"], entry["wanted"]
     version, settings_version = entry["version"], entry["settings_version"]
-    if not isinstance(wanted, bool) or type(version) is not int or type(settings_version) is not int:
-        raise TypeError("wanted, version or settings_version")
+    if type(version) is not int or type(settings_version) is not int:
+        raise TypeError("version or settings_version")
+    return PreferenceChange(
+        _quiet_hours(entry["quiet_hours"]) if "quiet_hours" in entry else _wish(entry), version, settings_version
+    )
+
+
+def _quiet_hours(setting: Mapping[str, Any] | None) -> QuietHoursWish:
+    if setting is None:
+        return QuietHoursWish(None, None)
+    start, end = setting["start"], setting["end"]
+    if not isinstance(start, str) or not isinstance(end, str):
+        raise TypeError("quiet_hours")
+    return QuietHoursWish(start, end)
+
+
+def _wish(entry: Mapping[str, Any]) -> Wish:
+    category, channel, wanted = entry["category"], entry["channel"], entry["wanted"]
+    if not isinstance(wanted, bool):
+        raise TypeError("wanted")
     if not isinstance(category, str | None) or not isinstance(channel, str | None):
         raise TypeError("category or channel")
-    return PreferenceChange(Wish(category, channel, wanted), version, settings_version)
+    return Wish(category, channel, wanted)

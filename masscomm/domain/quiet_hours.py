@@ -57,6 +57,12 @@ def current_quiet_period(quiet_hours: object, time_zone: object, now_ms: int) ->
     return None if hours is None else _quiet(hours, time_zone if isinstance(time_zone, str) else "", now_ms)
 
 
+def applied_hours(quiet_hours: object) -> tuple[time, time] | None:
+    """Return the start and the end of quiet hours as they apply, or None for a user without quiet hours."""
+    hours = _hours(quiet_hours)
+    return DEFAULT_QUIET_HOURS if isinstance(hours, str) else hours
+
+
 def decide_by_hours(
     user: User, user_settings: UserSettings, *, type: str, now_ms: int, expires_at: int | None
 ) -> Decision | None:

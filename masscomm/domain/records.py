@@ -31,6 +31,8 @@ class AvroRecord:
         for name, value in values.items():
             if type(value) is list and value and isinstance(value[0], AvroRecord):
                 values[name] = [item.to_avro() for item in value]
+            elif isinstance(value, AvroRecord):
+                values[name] = value.to_avro()
         return values
 
 
@@ -367,6 +369,15 @@ class PreferenceChange(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class QuietHoursChange(AvroRecord):
+    """A user's quiet hours. Without start and end the user has none."""
+
+    start: str | None = None
+    end: str | None = None
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreferenceChanged(AvroRecord):
     """The preferences that a user changed through masscomm and that the monolith may not have applied."""
 
@@ -377,10 +388,17 @@ class PreferenceChanged(AvroRecord):
     source: str
     principal: str | None = None
     changes: list[PreferenceChange]
+    # None: the user has not changed quiet hours.
+    quiet_hours: QuietHoursChange | None = None
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        return made(cls, {**value, "changes": [PreferenceChange.from_avro(each) for each in value["changes"]]})
+        hours = value.get("quiet_hours")
+        nested = {
+            "changes": [PreferenceChange.from_avro(each) for each in value["changes"]],
+            "quiet_hours": None if hours is None else QuietHoursChange.from_avro(hours),
+        }
+        return made(cls, {**value, **nested})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,7 +198,7 @@ def check_category(content: str, _api: SendApi) -> None:
 
 
 def check_preferences(content: str) -> None:
-    assert len(wishes_in(content)) == 3
+    assert len(wishes_in(content)) == 4
 
 
 KINDS: Mapping[str, Callable[[str, SendApi], None]] = {

@@ -49,6 +49,25 @@ def test_changes_are_written_once_in_their_order(database: Connection) -> None:
     assert _row(database) == ({"push": False}, {"news": False}, 11)
 
 
+def test_quiet_hours_are_written_once_in_their_order(database: Connection) -> None:
+    def hours() -> Any:
+        return database.execute("SELECT quiet_hours, preference_version FROM user_settings").fetchone()
+
+    def change(start: str | None, end: str | None, version: int) -> dict[str, Any]:
+        return {"quiet_hours": {"start": start, "end": end, "version": version}}
+
+    night = {"start": "22:00", "end": "07:00"}
+    assert apply(database, _record(5) | change("22:00", "07:00", 5))
+    assert hours() == (night, 5)
+    assert apply(database, _record(6, Wish("news", None, False))), "a record of an earlier schema"
+    assert hours() == (night, 6)
+    assert apply(database, _record(8) | change(None, None, 4)), "the change is older than the row"
+    assert hours() == (night, 8)
+    assert not apply(database, _record(7) | change(None, None, 7))
+    assert apply(database, _record(9) | change(None, None, 9))
+    assert hours() == (None, 9)
+
+
 def test_unknown_user_is_ignored(database: Connection) -> None:
     assert not apply(database, _record(5, Wish("news", None, False), user_id=2))
     assert _row(database) is None

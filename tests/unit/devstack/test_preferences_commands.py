@@ -17,6 +17,7 @@ FOUND = {
     "club_id": 7,
     "channels": {},
     "categories": {"newsletter": {"email": False}},
+    "quiet_hours": {"start": "22:00", "end": "07:00"},
     "effective": [
         {"category": "newsletter", "channel": "email", "wanted": False, "rule": "category:newsletter channel:email"},
         {"category": "newsletter", "channel": "push", "wanted": True, "rule": None},
@@ -53,6 +54,7 @@ def test_preferences_are_shown(server: AnsweringServer) -> None:
         ["newsletter", "push", "yes"],
     ]
     assert "not applied" in shown
+    assert "Quiet hours: 22:00 to 07:00" in shown
     assert json.loads(_run("show", "--user", "42", "--json")) == FOUND
 
 
@@ -63,7 +65,23 @@ def test_rules_are_set(server: AnsweringServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", [["news"], ["news=maybe"], ["=on"], ["news=on", "news.push=off"], ["news.push=on", "news=on"]]
+    ("rule", "value"), [("quiet_hours=22:00-07:00", {"start": "22:00", "end": "07:00"}), ("quiet_hours=off", None)]
+)
+def test_quiet_hours_are_set_or_removed(server: AnsweringServer, rule: str, value: Any) -> None:
+    _run("set", "--user", "42", rule)
+    assert server.asked == [("PUT", "/v1/users/42/preferences", {"quiet_hours": value})]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ["news"],
+        ["news=maybe"],
+        ["=on"],
+        ["news=on", "news.push=off"],
+        ["news.push=on", "news=on"],
+        ["news=on", "quiet_hours=on"],
+    ],
 )
 def test_invalid_rule_is_refused(rules: list[str]) -> None:
     with pytest.raises(StackError, match=r"news|=on"):

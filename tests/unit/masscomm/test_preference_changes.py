@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm.domain.preference_changes import PreferenceChanges, Wish, with_changes
+from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish, with_changes
 from masscomm.domain.preferences import decide_by_user_settings, needs_confirmation
 from masscomm.domain.users import User, UserSettings
 
 NOW = 1_700_000_000_000
 OUT, IN = Wish("news", "email", False), Wish("news", "email", True)
+NIGHT, NO_HOURS = QuietHoursWish("22:00", "07:00"), QuietHoursWish(None, None)
+EVENING = {"start": "18:00", "end": "20:00"}
 NONE = PreferenceChanges(user_id=1, club_id=7)
 
 
@@ -60,6 +62,35 @@ def test_opt_in_applies_to_its_row_only() -> None:
         assert not _wanted(changes, other), "the row may have an opt-out that is newer than the change"
 
 
+def _hours(changes: PreferenceChanges, row: UserSettings | None) -> Any:
+    settings = with_changes(row, changes.document, 1)
+    return settings.quiet_hours if settings is not None else None
+
+
+def test_quiet_hours_apply_until_the_row_has_them() -> None:
+    row = _row()._replace(quiet_hours=EVENING)
+    changes = NONE.after([NIGHT], row, NOW)
+    for older in (row, row._replace(version=90), None):
+        assert _hours(changes, older) == {"start": "22:00", "end": "07:00"}
+    assert _hours(changes, row._replace(preference_version=NOW)) == EVENING, "the user chose again in the monolith"
+
+
+@pytest.mark.kills(guard="preferences.opt_in_to_another_row")
+def test_removed_quiet_hours_apply_to_their_row_only() -> None:
+    row = _row()._replace(quiet_hours=EVENING)
+    changes = NONE.after([NO_HOURS], row, NOW)
+    assert _hours(changes, row) is None
+    assert _hours(changes, row._replace(version=90)) == EVENING, "the row may have quiet hours that are newer"
+
+
+def test_newer_quiet_hours_replace_the_older_ones() -> None:
+    row = _row()
+    changes = NONE.after([NIGHT, OUT], row, NOW).after([NO_HOURS], row, NOW + 1)
+    assert [change.wish for change in changes.changes] == [OUT, NO_HOURS]
+    assert [change.wish for change in changes.after([IN], row, NOW + 2).changes] == [NO_HOURS, IN]
+    assert _hours(changes, row) is None
+
+
 def test_opt_in_of_a_user_without_a_row_applies() -> None:
     changes = NONE.after([IN], None, NOW)
     assert _wanted(changes, None)
@@ -101,6 +132,8 @@ def test_applied_changes_are_dropped() -> None:
         {"user_id": 1, "club_id": 7, "version": "x", "produced_version": 0, "changes": []},
         NONE.after([IN], None, NOW).document | {"changes": [{"category": "news", "wanted": "yes"}]},
         NONE.after([IN], None, NOW).document | {"changes": 7},
+        NONE.after([IN], None, NOW).document
+        | {"changes": [{"quiet_hours": {"start": 22, "end": 7}, "version": 1, "settings_version": 0}]},
     ],
 )
 def test_unreadable_change_opts_out(document: dict[str, Any]) -> None:
@@ -118,7 +151,7 @@ def test_row_is_awaited_although_there_are_changes() -> None:
 
 
 def test_document_is_read_as_it_was_written() -> None:
-    changes = NONE.after([OUT, IN], _row(), NOW, source="api", principal="key")
+    changes = NONE.after([OUT, IN, NIGHT], _row(), NOW, source="api", principal="key")
     assert PreferenceChanges.read(changes.document) == changes
 
 
@@ -148,8 +181,8 @@ def test_opt_out_survives_any_row_without_it(
     changes = NONE
     for wish in wishes:
         changes = changes.after([wish], _row(rules), NOW)
-    for change in changes.changes:
-        category, channel, wanted = change.wish
-        newer = [each.wish for each in changes.changes if each.version > change.version]
+    kept = [(change.version, change.wish) for change in changes.changes if isinstance(change.wish, Wish)]
+    for own_version, (category, channel, wanted) in kept:
+        newer = [each for each_version, each in kept if each_version > own_version]
         if not wanted and not any(each.category == category for each in newer):
             assert not _wanted(changes, _row(other, version=version), type=str(category), channel=channel or "push")

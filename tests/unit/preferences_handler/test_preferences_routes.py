@@ -6,7 +6,7 @@ import pytest
 
 from functions.preferences_handler import handler as module
 from masscomm.domain.preference_changes import Wish
-from masscomm.domain.records import PreferenceChange
+from masscomm.domain.records import PreferenceChange, QuietHoursChange
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -48,6 +48,25 @@ def test_change_applies_at_once_and_is_produced(api: PreferencesApi) -> None:
     assert record.principal == "operator"
     assert PreferenceChange(category="newsletter", channel="email", wanted=False, version=NOW) in record.changes
     assert [key for topic, key, *_ in api.producer.produced if topic == topics.PREFERENCE_CHANGE] == [b"42"]
+
+
+def test_quiet_hours_apply_at_once_and_are_produced(api: PreferencesApi) -> None:
+    hours = {"start": "22:00", "end": "07:00"}
+    api.put(categories={"news": False})
+    status, body = api.put(quiet_hours=hours)
+    assert (status, body["pending"], body["quiet_hours"]) == (200, True, hours)
+    assert body["categories"] == {"news": False}
+    assert api.directory.user_settings([USER])[USER].quiet_hours == hours
+    assert api.records()[-1].quiet_hours == QuietHoursChange(start="22:00", end="07:00", version=NOW + 1)
+    assert api.put(quiet_hours=None)[1]["quiet_hours"] is None
+    record = api.records()[-1]
+    assert record.quiet_hours == QuietHoursChange(version=NOW + 2)
+    assert [each.category for each in record.changes] == ["news"], "a record has every change"
+
+
+def test_unreadable_quiet_hours_are_shown_as_applied(api: PreferencesApi) -> None:
+    api.directory.put(UserSettings(user_id=USER, quiet_hours={"start": "22:00"}))
+    assert api.call("GET")[1]["quiet_hours"] == {"start": "21:00", "end": "09:00"}
 
 
 def test_record_has_all_changes_that_are_not_applied(api: PreferencesApi) -> None:
@@ -98,6 +117,11 @@ def test_scopes_are_required(api: PreferencesApi) -> None:
             {"categories": {"news": "off", "newsletter": {"push": None}}},
             ["categories.news", "categories.newsletter.push"],
         ),
+        ({"quiet_hours": {}}, ["quiet_hours.start", "quiet_hours.end"]),
+        ({"quiet_hours": False}, ["quiet_hours"]),
+        ({"quiet_hours": {"start": "7:00", "end": "24:00"}}, ["quiet_hours.start", "quiet_hours.end"]),
+        ({"quiet_hours": {"start": "22:00", "end": "07:00", "zone": "UTC"}}, ["quiet_hours.zone"]),
+        ({"quiet_hours": {"start": "22:00", "end": "22:00"}}, ["quiet_hours.end"]),
     ],
 )
 def test_invalid_change_names_each_field(api: PreferencesApi, body: Any, fields: list[str]) -> None:
