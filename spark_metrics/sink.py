@@ -9,6 +9,9 @@ These rules keep the counts exact, however often a batch or a record is repeated
   staging_attempts  a crash of the server that empties the staging tables is detected; the batch is staged again
   staging_tasks     if a Spark task ran twice, only its first run counts
 
+The counted records are those below stream_offsets that are neither in `quarantine` nor in `redelivered`, in any
+snapshot that contains whole batches (between_batches).
+
 A staged sum cannot be split into records. So a batch is staged as if all of its records were new, which is nearly
 always true. If it is not, the merge rolls back and reports the records that were counted before (Repeated), and the
 batch is staged again without them.
@@ -16,7 +19,8 @@ batch is staged again without them.
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,7 +29,7 @@ import psycopg
 
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
-from masscomm.errors import Stop
+from masscomm.errors import Retry, Stop
 from spark_metrics import counted_ids, recipient_log, send_states
 from spark_metrics.database import connect
 from spark_metrics.problems import Problem
@@ -41,6 +45,9 @@ STREAM = "metrics"
 # (topic, partition): the first offset that is not a replay
 type Floor = dict[tuple[str, int], int]
 
+
+# The key of the advisory lock that a batch holds, shared, from its first write to the move of the stream's offsets.
+BATCH_LOCK = 4_602_678_820
 
 # The part number of rows that no Spark task stages.
 _NO_PART = -1
@@ -97,6 +104,29 @@ class Merged:
     quarantined: int
     replayed: int
     late: int = 0
+
+
+@contextmanager
+def between_batches(connection: psycopg.Connection[Any], *, wait_s: float = 60.0) -> Iterator[None]:
+    """Block the stream between two batches, so that a snapshot of the block contains whole batches only.
+
+    The lock belongs to the session. Take a snapshot in the block (the first query of a repeatable read transaction) and
+    leave it at once: the stream waits.
+
+    Raises:
+        Retry: A batch is still unfinished after wait_s.
+    """
+    connection.execute("select set_config('lock_timeout', %s, false)", [f"{round(wait_s * 1000)}ms"])
+    try:
+        connection.execute("select pg_advisory_lock(%s)", [BATCH_LOCK])
+    except psycopg.errors.LockNotAvailable as error:
+        raise Retry(f"a batch of the stream is unfinished for {wait_s:.0f} s") from error
+    finally:
+        connection.execute("select set_config('lock_timeout', '0', false)")
+    try:
+        yield
+    finally:
+        connection.execute("select pg_advisory_unlock(%s)", [BATCH_LOCK])
 
 
 class _Counted(Exception):
@@ -313,6 +343,7 @@ class PostgresSink:
             "queued": QUEUED,
         }
         with connection.transaction() as transaction:
+            connection.execute("select pg_advisory_xact_lock_shared(%s)", [BATCH_LOCK])
             self._lock_stream(_EXCLUSIVE)
             connection.execute(_LOCK_TIMEOUT, [f"{self._tasks_end_s}s"])
             # guard: metrics.lost_staging
@@ -334,6 +365,7 @@ class PostgresSink:
                 _number(connection.execute(statement, names))
                 for statement in (_MERGE_REVISED_MINUTES, _MERGE_QUARANTINE, _MERGE_OFFSETS)
             )
+            connection.execute(read_sql("merge_redelivered"), names)
             send_states.merge(connection, attempt.number)
             for view in self.views:
                 view.merge(connection, attempt.number)

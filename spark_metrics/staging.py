@@ -31,6 +31,7 @@ _KEY = {"attempt": "int8", "part": "int4", "try": "int4"}
 TABLES = {
     "staging_positions": ("topic", "partition", "first_offset", "last_offset", "records"),
     "staging_problems": ("topic", "partition", "kafka_offset", "source", "schema_id", "problem"),
+    "staging_redelivered": ("topic", "partition", "kafka_offset", "source", "record_id"),
     "staging_ids": ("source", "ids"),
     "staging_counts": (
         *("source", "send_id", "club_id", "type", "minute_s", "channel", "measure", "reason"),
@@ -51,16 +52,17 @@ _TYPES = {
 # The rows of a task by table: lines of text, or tuples of values for the tables in _TYPES.
 type Rows = Mapping[str, Sequence[str] | Sequence[tuple[Any, ...]]]
 
-# A problem in addition to problems.Problem: the record was counted before, so only its position is staged.
+# A problem in addition to problems.Problem: the record was counted before, so only its position and id are staged.
 REFUSED = "refused"
 
-# The kinds of groups. The column `packed` has the bytes of each record in the group: the position (_REFUSED), followed
-# by the schema id and the problem as a text with its length (_PROBLEM), the id (_ID), the id and a run of recipients'
-# positions (_RUN), or the id and a list with its length (_LIST). Separate columns would be collected four times.
+# The kinds of groups. The column `packed` has the bytes of each record in the group: the position, followed by the
+# schema id and the problem as a text with its length (_PROBLEM), the id (_REFUSED, _ID), the id and a run of
+# recipients' positions (_RUN), or the id and a list with its length (_LIST). Separate columns would be collected four
+# times.
 _REFUSED, _PROBLEM, _ID, _RUN, _LIST = range(5)
 _WORD = 8
 # The number of 8-byte words of each record before a length.
-_WORDS = {_REFUSED: 1, _PROBLEM: 1, _ID: 3, _RUN: 4, _LIST: 3}
+_WORDS = {_REFUSED: 3, _PROBLEM: 1, _ID: 3, _RUN: 4, _LIST: 3}
 _LENGTH = struct.Struct("!i")
 # A source position as one number: the partition times _PARTITION, plus the offset. docs/decisions/026 has the limits.
 _PARTITION = 2**48
@@ -156,7 +158,7 @@ def _packed() -> list[Column]:
     runs, lists = run.isNotNull(), listed.isNotNull()
     kind = F.when(refused, _REFUSED).when(bad, _PROBLEM).when(runs, _RUN).when(lists, _LIST).otherwise(_ID)
     packed = (
-        F.when(refused, place)
+        F.when(refused, F.concat(place, record_id))
         .when(bad, F.concat(place, _length(problem), problem))
         .when(runs, F.concat(place, record_id, run))
         .when(lists, F.concat(place, record_id, _length(listed), listed))
@@ -230,6 +232,9 @@ def rows_of(groups: Iterable[Row]) -> Rows:
             begun, texts = packed, []
         words = np.frombuffer(begun, f"V{_WORD}").reshape(-1, _WORDS[kind])
         places[topic].append(words[:, 0].tobytes())
+        if kind == _REFUSED:
+            for place, record_id in zip(_numbers(words[:, 0]), words[:, 1:3], strict=True):
+                lines["staging_redelivered"].append(f"{_position(topic, place)}\t{record_id.tobytes().hex()}")
         if kind >= _ID:
             ids[_KINDS[topic]].append(words[:, 1:3].tobytes())
         if kind == _RUN:
@@ -237,9 +242,8 @@ def rows_of(groups: Iterable[Row]) -> Rows:
         elif kind == _LIST:
             states.append((send_id, chunk, channel, measure, reason, None, "\n".join(texts)))
         elif kind == _PROBLEM:
-            for place, text in zip(np.frombuffer(words[:, 0].tobytes(), ">i8").tolist(), texts, strict=True):
-                at = f"{topic}\t{place // _PARTITION}\t{place % _PARTITION}\t{_KINDS[topic]}"
-                lines["staging_problems"].append(f"{at}\t{text}")
+            for place, text in zip(_numbers(words[:, 0]), texts, strict=True):
+                lines["staging_problems"].append(f"{_position(topic, place)}\t{text}")
     if places:
         lines["staging_positions"] = [
             f"{topic}\t{partition}\t{first}\t{last}\t{records}"
@@ -251,6 +255,16 @@ def rows_of(groups: Iterable[Row]) -> Rows:
         "staging_states": states,
     }
     return lines | {table: some for table, some in values.items() if some}
+
+
+def _numbers(words: np.ndarray[Any, Any]) -> list[int]:
+    numbers: list[int] = np.frombuffer(words.tobytes(), ">i8").tolist()
+    return numbers
+
+
+def _position(topic: str, place: int) -> str:
+    """Return the columns topic, partition, kafka_offset and source in COPY's text form."""
+    return f"{topic}\t{place // _PARTITION}\t{place % _PARTITION}\t{_KINDS[topic]}"
 
 
 def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:

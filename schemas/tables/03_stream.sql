@@ -132,6 +132,18 @@ create table if not exists quarantine (
     primary key (topic, partition, kafka_offset)
 );
 
+-- Redelivered records, by position: records whose ids were counted before. A row is written in the transaction that refuses the
+-- record. So the records that are counted are those below stream_offsets that are neither in `quarantine` nor in `redelivered`.
+create table if not exists redelivered (
+    topic        text        not null,
+    partition    integer     not null,
+    kafka_offset bigint      not null,
+    source       text        not null,
+    record_id    uuid        not null,
+    refused_at   timestamptz not null default now(),
+    primary key (topic, partition, kafka_offset)
+);
+
 -- Numbers of attempts, never used twice, also after a crash: later attempts have higher numbers.
 create sequence if not exists staging_attempt_numbers;
 
@@ -193,6 +205,17 @@ create unlogged table if not exists staging_problems (
     source       text    not null,
     schema_id    bigint,
     problem      text    not null
+);
+
+create unlogged table if not exists staging_redelivered (
+    attempt      bigint  not null,
+    part         integer not null,
+    try          integer not null,
+    topic        text    not null,
+    partition    integer not null,
+    kafka_offset bigint  not null,
+    source       text    not null,
+    record_id    uuid    not null
 );
 
 -- ids: 16 bytes each

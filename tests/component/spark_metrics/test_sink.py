@@ -14,8 +14,18 @@ import psycopg
 import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
+from masscomm.errors import Retry
 from spark_metrics.problems import Problem
-from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, StagingLost
+from spark_metrics.sink import (
+    BATCH_LOCK,
+    Attempt,
+    Fenced,
+    Merged,
+    PostgresSink,
+    Repeated,
+    StagingLost,
+    between_batches,
+)
 from spark_metrics.staging import copy_rows
 from spark_metrics.states import RUN
 from spark_metrics.status import StatusWriter
@@ -121,8 +131,10 @@ def count(sink: PostgresSink, *records: Record, batch_id: int = 0) -> Merged:
         stage(sink, attempt, rows)
         if dropped:
             lines = [line(r.topic, r.partition, r.offset, r.offset, 1) for r in dropped]
+            refused = [line(*r.place, r.source, r.record_id) for r in dropped]
             with sink.connected().transaction():
-                copy_rows(sink.connected(), attempt.number, 1, 0, {"staging_positions": lines})
+                by_table = {"staging_positions": lines, "staging_redelivered": refused}
+                copy_rows(sink.connected(), attempt.number, 1, 0, by_table)
         try:
             return sink.merge(attempt, batch_id=batch_id, replayed=len(records) - len(rows) - len(dropped))
         except Repeated as repeated:
@@ -204,6 +216,14 @@ def test_the_same_record_produced_again_adds_nothing(sink: PostgresSink) -> None
     merged = count(sink, a_chunk(1, number=1), Record(1, number=2), Record(0, number=2, partition=3))
     assert merged == Merged(records=3, refused=3, quarantined=0, replayed=0)
     assert served(sink) == before
+    rows = sink.connected().execute(
+        "select topic, partition, kafka_offset, record_id from redelivered order by 1, 2, 3"
+    )
+    assert rows.fetchall() == [
+        ("outcome", 0, 1, UUID(int=2)),
+        ("outcome", 3, 0, UUID(int=2)),
+        ("send.api", 0, 1, UUID(int=1)),
+    ]
 
 
 def test_the_same_record_twice_in_one_batch_counts_once(sink: PostgresSink) -> None:
@@ -413,6 +433,22 @@ def test_beginning_an_attempt_drops_all_other_attempts(sink: PostgresSink) -> No
     stage(sink, sink.begin(), [Record(0, number=1)])
     sink.begin()
     assert sink.connected().execute("select count(*) from staging_counts").fetchone() == (0,)
+
+
+def test_no_batch_merges_between_batches(sink: PostgresSink, database: str) -> None:
+    attempt = sink.begin()
+    stage(sink, attempt, [Record(0, number=1)])
+    with psycopg.connect(database, autocommit=True) as other, ThreadPoolExecutor() as pool:
+        with between_batches(other):
+            merging = pool.submit(sink.merge, attempt, batch_id=0)
+            waits = "select from pg_locks where locktype = 'advisory' and not granted"
+            wait_until("the merge to wait", lambda: other.execute(waits).fetchone() is not None or None)
+            assert other.execute("select count(*) from stream_offsets").fetchone() == (0,)
+        assert merging.result().records == 1
+        with sink.connected().transaction():
+            sink.connected().execute("select pg_advisory_xact_lock_shared(%s)", [BATCH_LOCK])
+            with pytest.raises(Retry), between_batches(other, wait_s=0.05):
+                pass
 
 
 @pytest.mark.kills(guard="metrics.second_driver")

@@ -103,6 +103,11 @@ def test_staged_rows_agree_with_each_record(kafka_frame: Callable[[Any], DataFra
         value["record_id"] for value in counted
     )
 
+    redelivered = named("staging_redelivered", rows["staging_redelivered"])
+    assert {(row["kafka_offset"], str(UUID(row["record_id"]))) for row in redelivered} == {
+        (str(n), outcomes[n]["record_id"]) for n in refused
+    }
+
     totals: Counter[tuple[Any, ...]] = Counter()
     begun: Counter[str] = Counter()
     for row in named("staging_counts", rows["staging_counts"]):
