@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from functions.delivery.decide import Recipient
 from masscomm.channels.provider import Expired
 from masscomm.channels.senders import Notification, Sender, check_senders
 from masscomm.clock import Clock
+from masscomm.decisions.delivery import Recipient
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
 from masscomm.domain.records import DeliveryRequested

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from functions.delivery.calls import Caller
-from functions.delivery.decide import DirectoryView, Wait, decide, endpoint_due_s
 from functions.delivery.look_up import LookUp, Question
 from functions.delivery.outcomes import Outcomes
 from functions.delivery.publish import UNRECORDED, Addressed, Publishing
@@ -29,6 +28,7 @@ from masscomm.chain.pausing import since_resumed
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
+from masscomm.decisions.delivery import DirectoryView, Wait, decide, endpoint_due_s
 from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS

@@ -5,9 +5,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from functions.delivery.decide import DirectoryView, address_of
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S, quiet_decisions, users_to_recheck
 from masscomm.clock import Clock
+from masscomm.decisions.delivery import DirectoryView, address_of
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane

@@ -5,14 +5,14 @@ the decisions, produce.
 from dataclasses import dataclass, field
 from functools import partial
 
-from functions.preference_checker import plan
-from functions.preference_checker.chunk import Chunk, content_of, read_chunk
 from functions.preference_checker.look_up import LookUp
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.plan_emitter import PlanEmitter
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.delayer import Delayer
 from masscomm.clock import Clock
+from masscomm.decisions import plan
+from masscomm.decisions.chunk import Chunk, content_of, read_chunk
 from masscomm.directory.port import Directory
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryQueueLeaseStore
-from functions.preference_checker.chunk import Chunk
 from functions.preference_checker.small_sends import SmallSends
 from masscomm.clock import Clock
+from masscomm.decisions.chunk import Chunk
 from masscomm.domain.lanes import BROADCASTS, Lane
 
 

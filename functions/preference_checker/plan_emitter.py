@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from functions.preference_checker.chunk import Chunk
 from functions.preference_checker.output_lanes import OutputLanes
-from functions.preference_checker.plan import DelayedPart, Plan
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.delayer import Delayer
 from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.clock import Clock
+from masscomm.decisions.chunk import Chunk
+from masscomm.decisions.plan import DelayedPart, Plan
 from masscomm.directory.port import Directory
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DelayStore

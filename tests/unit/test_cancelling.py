@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.builder import build_messages
-from functions.preference_checker import look_up, plan
+from functions.preference_checker import look_up
 from masscomm.chain import chunks
+from masscomm.decisions import messages, plan
 from masscomm.domain.records import RecheckRequested, Taken
 from masscomm.domain.statuses import Reason, Status, merge
 from masscomm.domain.users import UserSettings
@@ -43,8 +43,8 @@ def test_a_send_cancelled_at_any_moment_ends_once(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "RANGE_SIZE", 3)
         patch.setattr(chunks, "PART_SIZE", 6)
-        patch.setattr(build_messages, "MAX_CONTENT_BYTES", 190)
-        patch.setattr(build_messages, "_MAX_GROWN_BYTES", 400)
+        patch.setattr(messages, "MAX_CONTENT_BYTES", 190)
+        patch.setattr(messages, "MAX_GROWN_BYTES", 400)
         split_above = rng.choice([8, len(USERS)])
         patch.setattr(plan, "SPLIT_ABOVE", split_above)
         patch.setattr(look_up, "SPLIT_ABOVE", split_above)

@@ -32,11 +32,11 @@ from examples.read_outcomes import read_outcomes
 from functions.metrics_handler.routes.send import SendRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
-from functions.preference_checker.chunk import read_chunk
 from functions.preferences_handler.preferences_body import wishes_in
 from functions.send_handler import handler as send_handler
 from infra.cdk import config
 from masscomm.clock import FixedClock
+from masscomm.decisions.chunk import read_chunk
 from masscomm.domain import categories
 from masscomm.domain.audiences import read_audience
 from masscomm.domain.categories import Category

@@ -8,10 +8,10 @@ from aws_lambda_powertools import Logger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.builder import build_messages
-from functions.preference_checker import look_up, plan
+from functions.preference_checker import look_up
 from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResult
 from masscomm.chain import chunks
+from masscomm.decisions import messages, plan
 from masscomm.domain.records import RecheckRequested
 from masscomm.domain.time_limits import CONTROL_SWEPT_S, PAUSE_LIMIT_S, RETRY_LIFETIME_S
 from masscomm.errors import Retry
@@ -84,8 +84,8 @@ def test_a_send_paused_at_any_moment_ends_once(seed: int, cancelling: bool) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "RANGE_SIZE", 3)
         patch.setattr(chunks, "PART_SIZE", 6)
-        patch.setattr(build_messages, "MAX_CONTENT_BYTES", 190)
-        patch.setattr(build_messages, "_MAX_GROWN_BYTES", 400)
+        patch.setattr(messages, "MAX_CONTENT_BYTES", 190)
+        patch.setattr(messages, "MAX_GROWN_BYTES", 400)
         split_above = rng.choice([8, len(USERS)])
         patch.setattr(plan, "SPLIT_ABOVE", split_above)
         patch.setattr(look_up, "SPLIT_ABOVE", split_above)

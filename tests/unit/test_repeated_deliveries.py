@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.builder import build_messages
-from functions.preference_checker import look_up, plan
+from functions.preference_checker import look_up
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import SmallSends
 from masscomm.chain import chunks
+from masscomm.decisions import messages, plan
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import TERMINAL, Status, merge
@@ -62,8 +62,8 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reduce the sizes of ranges, parts and records, so that a dozen recipients need several of each."""
     monkeypatch.setattr(plan, "RANGE_SIZE", 3)
     monkeypatch.setattr(chunks, "PART_SIZE", 6)
-    monkeypatch.setattr(build_messages, "MAX_CONTENT_BYTES", 190)
-    monkeypatch.setattr(build_messages, "_MAX_GROWN_BYTES", 400)
+    monkeypatch.setattr(messages, "MAX_CONTENT_BYTES", 190)
+    monkeypatch.setattr(messages, "MAX_GROWN_BYTES", 400)
 
 
 def assert_each_notification_ends_once(seed: int, *, growing: bool) -> None:

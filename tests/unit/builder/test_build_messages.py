@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.builder.build_messages import MAX_CONTENT_BYTES
+from masscomm.decisions.messages import MAX_CONTENT_BYTES
 from masscomm.domain.records import BuildRequested, DeliveryRequested
 from masscomm.domain.users import DirectoryPosition, Template
 from masscomm.errors import Retry

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from functions.delivery.decide import (
+from masscomm.decisions.delivery import (
     ADDRESS_SUPPRESSED,
     DEVICE_INACTIVE,
     NO_ADDRESS,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functions.preference_checker.plan import MAX_HELD
+from masscomm.decisions.plan import MAX_HELD
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import MAX_ENDS
 from masscomm.domain.users import DirectoryPosition, User, UserSettings

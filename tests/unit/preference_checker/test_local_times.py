@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.preference_checker.local_times import decide_by_local_time
+from masscomm.decisions.local_times import decide_by_local_time
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import User

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from functions.preference_checker.chunk import Chunk
-from functions.preference_checker.plan import (
+from masscomm.decisions.chunk import Chunk
+from masscomm.decisions.plan import (
     MAX_HELD,
     UNCONFIRMED,
     DirectoryView,

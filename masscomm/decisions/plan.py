@@ -10,9 +10,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from functions.preference_checker.chunk import Chunk
-from functions.preference_checker.local_times import decide_by_local_time
 from masscomm.chain.chunks import SPLIT_ABOVE, after_send_at, ranges, split_parts
+from masscomm.decisions.chunk import Chunk
+from masscomm.decisions.local_times import decide_by_local_time
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
