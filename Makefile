@@ -98,8 +98,8 @@ licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv
 	.venv/bin/python -m venv --clear $@
 	$@/bin/pip install -q --require-hashes -r $<
 
-ENVIRONMENTS ?= dev staging prod
-synth: setup ## the CloudFormation templates of every environment, in out/cdk; needs no AWS account
+ENVIRONMENTS ?= dev staging
+synth: setup ## the CloudFormation templates of ENVIRONMENTS, in out/cdk; needs no AWS account
 	.venv/bin/python -m infra.cdk.app --out out/cdk $(ENVIRONMENTS)
 
 deploy-local: setup infra/cdk/node_modules/.package-lock.json ## every stack onto LocalStack, sends through the deployed functions, destroy; no AWS account

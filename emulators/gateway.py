@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from masscomm.http.console_headers import CONTENT_TYPE_OPTIONS, REFERRER_POLICY, content_security_policy
 from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.scopes import PUBLIC_ROUTES
 
@@ -41,14 +42,10 @@ MAX_IN_FLIGHT = 200
 ACCOUNT = "000000000000"
 API_ID = "local"
 STAGE = "local"
-# The headers of the console's files. Its scripts and styles are files of its own, and it calls this API only.
 CONSOLE_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
-        " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": content_security_policy(),
+    "X-Content-Type-Options": CONTENT_TYPE_OPTIONS,
+    "Referrer-Policy": REFERRER_POLICY,
 }
 # Headers of the connection, which only the HTTP server of this process may set.
 HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})

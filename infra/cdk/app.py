@@ -16,9 +16,10 @@ import sys
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
-from infra.cdk.config import Environment, environment_of
+from infra.cdk.config import Environment, environment_of, placeholders
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
+from infra.cdk.stacks.console import ConsoleStack
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
@@ -88,9 +89,13 @@ def _services(
     registry_url: str,
     servers: ServerStacks | None,
 ) -> None:
-    """Add the stacks of the functions, the REST API in front of them, alarms and dashboard."""
+    """Add the stacks of the functions, the REST API in front of them, the console, alarms and dashboard."""
     functions = FunctionsStack(app, environment=environment, base=base, data=data, registry_url=registry_url)
     api = ApiStack(app, environment=environment, base=base, data=data, functions=functions)
+    if environment.console is not None and environment.api.people is not None:
+        ConsoleStack(
+            app, environment=environment, base=base, console=environment.console, people=environment.api.people, api=api
+        )
     ObservabilityStack(
         app, environment=environment, base=base, data=data, functions=functions, api=api, servers=servers
     )
@@ -110,6 +115,8 @@ def main() -> int:
             environment = environment_of(name)
         except ValueError as error:
             parser.error(str(error))
+        if environment.protected and (unset := placeholders(environment)):
+            parser.error(f"{name}: infra/cdk/config.py has placeholders: {', '.join(unset)}")
         build(environment, outdir=os.path.join(arguments.out, name) if arguments.out else None).synth()
     return 0
 

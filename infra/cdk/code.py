@@ -65,6 +65,20 @@ def job_dependencies() -> Path:
     return staged_sources(("requirements",))
 
 
+def console_files() -> Path:
+    """Return the folder with the built files of the console.
+
+    Raises:
+        NotPackaged: The console is not built, and packages are required.
+    """
+    built = ROOT / "web" / "dist"
+    if (built / "index.html").exists():
+        return built
+    if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
+        raise NotPackaged(f"{built} does not exist: run `npm run build --prefix web` first")
+    return ROOT / "web" / "public"
+
+
 def _archive(package: str) -> Path | None:
     """Return the archive of a package; None if it is neither there nor required. Raises NotPackaged."""
     archive = _packages() / f"{package}.zip"

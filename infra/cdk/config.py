@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from masscomm.domain.channels import CHANNELS
@@ -138,6 +139,36 @@ class ApiConfig:
             raise ValueError("ApiConfig: set both domain and certificate_arn, or neither")
 
 
+# The region in which CloudFront reads certificates and web ACLs. Source: "Requirements for using SSL/TLS certificates
+# with CloudFront" in its developer guide.
+EDGE_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsoleConfig:
+    """The configuration of the web console."""
+
+    # The host name of the console, and of the API for people; create its DNS record by hand. CloudFront's own host
+    # names would accept TLS 1.0.
+    domain: str
+    # The certificate of that host name in ACM, in the region us-east-1.
+    certificate_arn: str
+    # The identifier of the console at the issuer, which must know https://DOMAIN/ as its redirect address.
+    client_id: str = "masscomm-console"
+    # The origins, other than the issuer's, that a sign-in calls, such as that of a token endpoint on another host.
+    sign_in_origins: tuple[str, ...] = ()
+    # The ARN of a web ACL with the scope CLOUDFRONT; None: the firewall of the API alone.
+    web_acl_arn: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, arn in (("certificate_arn", self.certificate_arn), ("web_acl_arn", self.web_acl_arn)):
+            if arn is not None and f":{EDGE_REGION}:" not in arn:
+                raise ValueError(f"ConsoleConfig: {name} is in {EDGE_REGION}")
+        for origin in self.sign_in_origins:
+            if not re.fullmatch(r"https://[a-z0-9.-]+(:\d+)?", origin):
+                raise ValueError(f"ConsoleConfig: sign_in_origins has {origin!r}, no origin such as https://host")
+
+
 # Lambda keeps at least this much of an account's concurrency for functions without a reservation.
 UNRESERVED = 100
 
@@ -257,6 +288,8 @@ class Environment:
     registry: RegistryConfig = RegistryConfig()
     spark: SparkConfig = SparkConfig()
     api: ApiConfig = ApiConfig()
+    # The web console; None: it is not deployed.
+    console: ConsoleConfig | None = None
     providers: ProviderConfig = field(default_factory=ProviderConfig)
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
 
@@ -285,6 +318,10 @@ class Environment:
             )
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
             raise ValueError(f"{self.name}: trace_ratio is from 0 to 1, receipts_percent from 0 to 100")
+        if self.console is not None and self.api.people is None:
+            raise ValueError(f"{self.name}: the console needs api.people, the issuer at which people sign in")
+        if self.console is not None and self.console.domain == self.api.domain:
+            raise ValueError(f"{self.name}: console.domain and api.domain are different hosts")
 
     @property
     def prefix(self) -> str:
@@ -331,6 +368,10 @@ PROD = Environment(
             issuer="https://sign-in.masscomm.example", keys_url="https://sign-in.masscomm.example/.well-known/jwks.json"
         )
     ),
+    console=ConsoleConfig(
+        domain="masscomm.example",
+        certificate_arn=f"arn:aws:acm:{EDGE_REGION}:000000000000:certificate/00000000-0000-0000-0000-000000000000",
+    ),
     concurrency=ConcurrencyConfig(metrics_stream=100, metrics_handler=45, send_handler=100, authorizer=50),
 )
 
@@ -352,6 +393,23 @@ def local(servers: ExternalServers) -> Environment:
         receipts=False,
         servers=servers,
     )
+
+
+# Parts of values that only an example has: a reserved domain (RFC 2606) and an account that does not exist.
+_PLACEHOLDERS = re.compile(r"\.example\b|:000000000000:")
+
+
+def placeholders(environment: Environment) -> list[str]:
+    """Return the settings of an environment that still have the value of an example, such as `api.people.issuer`."""
+
+    def found(value: object, path: str) -> Iterator[str]:
+        if dataclasses.is_dataclass(value):
+            for each in dataclasses.fields(value):
+                yield from found(getattr(value, each.name), f"{path}.{each.name}" if path else each.name)
+        elif isinstance(value, str) and _PLACEHOLDERS.search(value):
+            yield path
+
+    return list(found(environment, ""))
 
 
 ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}

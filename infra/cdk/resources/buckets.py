@@ -1,4 +1,4 @@
-"""Creates the S3 buckets: one for the archive of counted records, and one for access logs."""
+"""Creates the S3 buckets: for the archive of counted records, for access logs, and for the files of the console."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_kms as kms
@@ -61,6 +61,21 @@ def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucke
     )
     explain(bucket, "the bucket holds access logs: access to them is not logged again", "S1")
     return bucket
+
+
+def console_bucket(scope: Construct, *, environment: Environment, access_log: s3.IBucket) -> s3.Bucket:
+    """Return the bucket of the console's files. They are public and come from the build: they have S3-managed keys, and
+    no versions.
+    """
+    return _bucket(
+        scope,
+        "console-files",
+        environment,
+        encryption=s3.BucketEncryption.S3_MANAGED,
+        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        server_access_logs_bucket=access_log,
+        server_access_logs_prefix="files/",
+    )
 
 
 def _bucket(scope: Construct, id: str, environment: Environment, **properties: object) -> s3.Bucket:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 
 from aws_cdk import Duration
 from aws_cdk import aws_apigateway as apigateway
@@ -25,6 +26,10 @@ _MANAGED = (
 )
 # Excluded rules: the common rule set refuses bodies above 8 kB, but a send may have a hundred thousand recipients.
 _NOT_FOR_US = {"AWSManagedRulesCommonRuleSet": ("SizeRestrictions_BODY",)}
+# The header in which the console's distribution names the address of the viewer.
+VIEWER_HEADER = "x-viewer-address"
+# The maximum requests from one address of the distribution, which serves many viewers, in those of one viewer.
+_VIEWERS_AN_EDGE = 10
 _PROBLEM = "application/problem+json"
 _ACCESS_LOG = {
     "requestId": "$context.requestId",
@@ -180,6 +185,16 @@ class RestApi(Construct):
                 cloud_watch_metrics_enabled=True, metric_name=name, sampled_requests_enabled=True
             )
 
+        rates = [
+            waf.CfnWebACL.RuleProperty(
+                name=name,
+                priority=priority,
+                action=waf.CfnWebACL.RuleActionProperty(block={}),
+                statement=waf.CfnWebACL.StatementProperty(rate_based_statement=statement),
+                visibility_config=visibility(name),
+            )
+            for priority, (name, statement) in enumerate(_rates(environment).items())
+        ]
         managed = [
             waf.CfnWebACL.RuleProperty(
                 name=name,
@@ -199,19 +214,8 @@ class RestApi(Construct):
                 ),
                 visibility_config=visibility(name),
             )
-            for priority, name in enumerate(_MANAGED, 1)
+            for priority, name in enumerate(_MANAGED, len(rates))
         ]
-        rate = waf.CfnWebACL.RuleProperty(
-            name="requests-an-address",
-            priority=0,
-            action=waf.CfnWebACL.RuleActionProperty(block={}),
-            statement=waf.CfnWebACL.StatementProperty(
-                rate_based_statement=waf.CfnWebACL.RateBasedStatementProperty(
-                    aggregate_key_type="IP", limit=environment.api.requests_an_address, evaluation_window_sec=300
-                )
-            ),
-            visibility_config=visibility("requests-an-address"),
-        )
         acl = waf.CfnWebACL(
             self,
             "firewall",
@@ -219,8 +223,45 @@ class RestApi(Construct):
             scope="REGIONAL",
             default_action=waf.CfnWebACL.DefaultActionProperty(allow={}),
             visibility_config=visibility(environment.prefix),
-            rules=[rate, *managed],
+            rules=[*rates, *managed],
         )
         waf.CfnWebACLAssociation(
             self, "behind", resource_arn=self.api.deployment_stage.stage_arn, web_acl_arn=acl.attr_arn
         )
+
+
+def _rates(environment: Environment) -> dict[str, waf.CfnWebACL.RateBasedStatementProperty]:
+    """Return the limits of requests in five minutes, by the name of their rule.
+
+    The requests of the console's viewers come from few addresses of CloudFront, so they are counted by the header in
+    which it names the viewer. Other callers could send that header with false addresses: the last limit is for them.
+    Requests without the header are not counted by the rule that uses it. Source: "ForwardedIPConfig" in the API
+    reference of AWS WAF.
+    """
+    limit = environment.api.requests_an_address
+    by_address = partial(waf.CfnWebACL.RateBasedStatementProperty, aggregate_key_type="IP", evaluation_window_sec=300)
+    if environment.console is None:
+        return {"requests-an-address": by_address(limit=limit)}
+    from_the_console = waf.CfnWebACL.StatementProperty(
+        size_constraint_statement=waf.CfnWebACL.SizeConstraintStatementProperty(
+            field_to_match=waf.CfnWebACL.FieldToMatchProperty(single_header={"Name": VIEWER_HEADER}),
+            comparison_operator="GE",
+            size=0,
+            text_transformations=[waf.CfnWebACL.TextTransformationProperty(priority=0, type="NONE")],
+        )
+    )
+    others = waf.CfnWebACL.StatementProperty(
+        not_statement=waf.CfnWebACL.NotStatementProperty(statement=from_the_console)
+    )
+    return {
+        "requests-an-address": by_address(limit=limit, scope_down_statement=others),
+        "requests-a-viewer": waf.CfnWebACL.RateBasedStatementProperty(
+            aggregate_key_type="FORWARDED_IP",
+            forwarded_ip_config=waf.CfnWebACL.ForwardedIPConfigurationProperty(
+                header_name=VIEWER_HEADER, fallback_behavior="MATCH"
+            ),
+            limit=limit,
+            evaluation_window_sec=300,
+        ),
+        "requests-an-edge": by_address(limit=limit * _VIEWERS_AN_EDGE),
+    }

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.cdk.config import PROD, ApiConfig, KafkaConfig, OpenSearchConfig
+from infra.cdk import app
+from infra.cdk.config import PROD, ApiConfig, KafkaConfig, OpenSearchConfig, PeopleConfig, placeholders
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,36 @@ def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], message: st
 def test_domain_without_certificate_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="both domain and certificate_arn, or neither"):
         ApiConfig(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"certificate_arn": "arn:aws:acm:eu-central-1:1:certificate/2"}, "certificate_arn is in us-east-1"),
+        ({"web_acl_arn": "arn:aws:wafv2:eu-central-1:1:regional/webacl/2"}, "web_acl_arn is in us-east-1"),
+        ({"sign_in_origins": ("https://host/path",)}, "no origin"),
+        ({"sign_in_origins": ("http://host",)}, "no origin"),
+    ],
+)
+def test_console_that_cloudfront_would_refuse_is_refused(changed: dict[str, Any], message: str) -> None:
+    assert PROD.console is not None
+    with pytest.raises(ValueError, match=message):
+        replace(PROD.console, **changed)
+
+
+def test_console_without_an_issuer_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"needs api\.people"):
+        replace(PROD, api=ApiConfig())
+
+
+def test_prod_is_not_synthesised_with_placeholders(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    assert "api.people.issuer" in placeholders(PROD)
+    monkeypatch.setattr("sys.argv", ["app", "prod"])
+    with pytest.raises(SystemExit):
+        app.main()
+    assert "api.people.issuer" in capsys.readouterr().err
+
+
+def test_a_setting_of_a_real_host_is_no_placeholder() -> None:
+    people = PeopleConfig(issuer="https://sign-in.riverside.org", keys_url="https://sign-in.riverside.org/keys")
+    assert "api.people.issuer" not in placeholders(replace(PROD, api=ApiConfig(people=people)))

@@ -48,6 +48,9 @@ RULES = {
     "AWS::CertificateManager::Certificate.DomainName": Rule(
         253, r"(\*\.)?[a-z0-9.-]+", f"{DOCS}/acm/latest/APIReference/API_RequestCertificate.html"
     ),
+    "AWS::CloudFront::Function.Name": Rule(
+        64, r"[a-zA-Z0-9_-]+", f"{DOCS}/cloudfront/latest/APIReference/API_CreateFunction.html"
+    ),
     "AWS::CloudWatch::Alarm.AlarmName": Rule(
         255, r"[^\x00-\x1f]+", f"{DOCS}/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
     ),
