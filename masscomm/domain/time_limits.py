@@ -135,7 +135,7 @@ RECEIPT_RETRY_DELAYS_S = (60, 300, 1_800)
 # --- unsubscribe links ------------------------------------------------------------------------------------------------
 # How long the link in an e-mail is valid, and how long a function uses the keys that it has read.
 UNSUBSCRIBE_VALID_S = 400 * _DAY_S
-UNSUBSCRIBE_KEYS_CACHED_S = 300.0
+SIGNING_KEYS_CACHED_S = 300.0
 
 # --- broadcast queues -------------------------------------------------------------------------------------------------
 # How long an environment caches the queue of a tenant; the ages at which the queue lease of a broadcasting tenant is
@@ -212,7 +212,7 @@ RULES: Mapping[str, str] = {
         "a change is produced by its request, or by a sweep"
     ),
     "366 * 86_400 < UNSUBSCRIBE_VALID_S < 2 * 366 * 86_400": "a link outlives a year, and keys end",
-    "timeout_s('preferences_handler') < UNSUBSCRIBE_KEYS_CACHED_S < UNSUBSCRIBE_VALID_S": "keys are read again in time",
+    "timeout_s('preferences_handler') < SIGNING_KEYS_CACHED_S < UNSUBSCRIBE_VALID_S": "keys are read again in time",
     "timeout_s('send_handler') < IDEMPOTENCY_KEPT_S": "a key is kept while its request is executed",
     "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < min(LEDGER_KEPT_S, DECISIONS_KEPT_S)": (
         "the chain knows the records that a repeated request produces again"

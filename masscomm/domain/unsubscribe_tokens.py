@@ -1,8 +1,8 @@
 """Signed tokens with which the recipient of an e-mail unsubscribes from its category without signing in.
 
 A token is `PAYLOAD.SIGNATURE`, both in URL-safe base64: the key's id, the user, the club (tenant), the category and the
-expiry as JSON, and the HMAC-SHA-256 of the payload. Keys are JSON, too: {"current": "2", "1": "…", "2": "…"}. The
-current key signs; every key verifies, so that links that an earlier key signed remain valid until it is removed.
+expiry as JSON, and the HMAC-SHA-256 of the payload. The current key signs; every key verifies, so that links that an
+earlier key signed remain valid until it is removed.
 """
 
 import base64
@@ -11,14 +11,10 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from masscomm.errors import Stop
+from masscomm.domain.signing_keys import KeySet
 
-_CURRENT = "current"
-_SHORTEST_KEY = 32
 # The signature covers this text, too, so that no signature of another kind of message is one of a token.
 _CONTEXT = b"masscomm.unsubscribe.1\n"
 _FORM = re.compile(r"[A-Za-z0-9_-]{1,1200}\.[A-Za-z0-9_-]{43}")
@@ -32,37 +28,14 @@ class Subscription(NamedTuple):
     category: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnsubscribeKeys:
-    """The keys of tokens, by id."""
-
-    current: str
-    keys: Mapping[str, bytes] = field(repr=False)
-
-    @classmethod
-    def read(cls, text: str) -> "UnsubscribeKeys":
-        """Return the keys in a JSON text. Raises Stop, without the text, if it is invalid."""
-        try:
-            document = json.loads(text)
-            current = document.pop(_CURRENT)
-            keys = {str(name): str(secret).encode() for name, secret in document.items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise Stop("the keys of unsubscribe links are no JSON object with `current`") from None
-        if not isinstance(current, str) or current not in keys:
-            raise Stop("the current key of unsubscribe links does not exist")
-        if any(len(secret) < _SHORTEST_KEY for secret in keys.values()):
-            raise Stop(f"a key of unsubscribe links is shorter than {_SHORTEST_KEY} bytes")
-        return cls(current=current, keys=keys)
-
-
-def sign(keys: UnsubscribeKeys, subscription: Subscription, expires_at_s: int) -> str:
+def sign(keys: KeySet, subscription: Subscription, expires_at_s: int) -> str:
     """Return the token for a subscription. The same arguments have the same token."""
     fields = [keys.current, *subscription, expires_at_s]
     payload = _encoded(json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode())
     return f"{payload}.{_signature(keys.keys[keys.current], payload)}"
 
 
-def verify(keys: UnsubscribeKeys, token: str, now_s: int) -> Subscription | None:
+def verify(keys: KeySet, token: str, now_s: int) -> Subscription | None:
     """Return the subscription in a token; None if we did not sign it, or if it has expired."""
     if not _FORM.fullmatch(token):
         return None

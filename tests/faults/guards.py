@@ -43,6 +43,7 @@ SIMULATED = "the cells send to users, with a live key"
 NO_PEOPLE = "the cells request sends with keys"
 ONE_CALLER = "the cells repeat one request of one tenant"
 UNCHANGED_PREFERENCES = "no cell changes preferences through masscomm"
+NO_WEBHOOK = "no cell has an endpoint of webhooks"
 TEST_OF_EVERY_TOPIC = "a test of every topic is faster and as certain"
 
 MUTANTS = (
@@ -1329,6 +1330,42 @@ MUTANTS = (
         rule="Links have https outside this machine.",
         change=Never(),
         no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="public_urls.https",
+        rule="A tenant's server is called with TLS only.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="public_urls.credentials",
+        rule="The URL of a tenant's server contains no credentials.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="public_urls.port",
+        rule="A tenant's server is not called on a port of another service.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="public_urls.addresses",
+        rule="No server inside the installation is called for a tenant.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="guarded_http.time_limit",
+        rule="A tenant's server that answers slowly does not extend the time limit of a request.",
+        change=Removed(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="guarded_http.response_size",
+        rule="The response of a tenant's server is read up to a limit.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
     ),
     Mutant(
         guard="unsubscribe.mandatory_category",

@@ -12,7 +12,8 @@ from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import EmailSender, PushSender, Sender
-from masscomm.channels.unsubscribe_links import SigningKeys, UnsubscribeLinks
+from masscomm.channels.signing_keys import SigningKeys
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory

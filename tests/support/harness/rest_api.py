@@ -24,7 +24,8 @@ from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, 
 from functions.preferences_handler import handler as preferences_handler
 from functions.preferences_handler.unsubscribe import Unsubscribe
 from functions.send_handler import handler as send_handler
-from masscomm.channels.unsubscribe_links import SigningKeys, UnsubscribeLinks
+from masscomm.channels.signing_keys import SigningKeys
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import FixedClock, SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry

@@ -1,23 +1,14 @@
 """Every client rejects a server without a valid certificate for its name, and sends it nothing."""
 
-import datetime
-import socket
 import ssl
-import threading
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from ipaddress import ip_address
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from masscomm.aws import authentication, sdk
 from masscomm.aws.authentication import verified
@@ -33,109 +24,19 @@ from provisioning.directory import create_indices
 from provisioning.registry import register_schemas
 from schemas import absolute
 from tests.support.contracts.provider import publish
-
-type Key = ec.EllipticCurvePrivateKey
-_SSL_REQUEST = 8  # the first bytes of PostgreSQL's SSLRequest
-
-
-def _certificate(name: str, key: Key, issuer: str, issuer_key: Key, *, is_authority: bool) -> x509.Certificate:
-    now = datetime.datetime.now(datetime.UTC)
-    names: list[x509.GeneralName] = [x509.DNSName(name)]
-    if name == "localhost":
-        names.append(x509.IPAddress(ip_address("127.0.0.1")))
-    return (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
-        .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, issuer)]))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(issuer_key, hashes.SHA256())
-    )
-
-
-@dataclass
-class TlsServer:
-    """Accepts TLS connections, including PostgreSQL's, and records the client's data after the handshake."""
-
-    context: ssl.SSLContext
-    listening: socket.socket
-    postgres: bool = False
-    handshakes: int = 0
-    received: list[bytes] = field(default_factory=list)
-
-    @property
-    def port(self) -> int:
-        return int(self.listening.getsockname()[1])
-
-    def serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self.listening.accept()
-            except OSError:
-                return
-            with connection:
-                try:
-                    connection.settimeout(5)
-                    if self.postgres:
-                        connection.recv(_SSL_REQUEST)
-                        connection.sendall(b"S")
-                    with self.context.wrap_socket(connection, server_side=True) as trusted:
-                        self.handshakes += 1
-                        if data := trusted.recv(1_000):
-                            self.received.append(data)
-                except OSError:
-                    continue
-
-
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority of the test. path: its PEM file."""
-
-    key: Key
-    path: Path
-    folder: Path
-
-    def context(self, name: str) -> ssl.SSLContext:
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = _certificate(name, key, "a test's authority", self.key, is_authority=False)
-        path = self.folder / f"{name}.pem"
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
+from tests.support.servers.tls_server import Authority, TlsServer, create_authority, tls_servers
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = _certificate("a test's authority", key, "a test's authority", key, is_authority=True)
-    path = folder / "authority.pem"
-    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    return Authority(key, path, folder)
+    return create_authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
 def serving(authority: Authority) -> Iterator[Callable[..., TlsServer]]:
     """Return a function that starts a server with a certificate for a name; only the test trusts its authority."""
-    servers: list[TlsServer] = []
-
-    def start(name: str = "localhost", *, postgres: bool = False) -> TlsServer:
-        server = TlsServer(authority.context(name), socket.create_server(("127.0.0.1", 0)), postgres=postgres)
-        threading.Thread(target=server.serve, daemon=True).start()
-        servers.append(server)
-        return server
-
-    yield start
-    for server in servers:
-        server.listening.close()
+    with tls_servers(authority) as start:
+        yield start
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm.channels.unsubscribe_links import SigningKeys, UnsubscribeLinks, checked_url
+from masscomm.channels.signing_keys import SigningKeys
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks, checked_url
 from masscomm.clock import FixedClock
-from masscomm.domain.unsubscribe_tokens import Subscription, UnsubscribeKeys, sign, verify
+from masscomm.domain.signing_keys import KeySet
+from masscomm.domain.unsubscribe_tokens import Subscription, sign, verify
 from masscomm.errors import Retry, Stop
 
 TEXT = json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"})
-KEYS = UnsubscribeKeys.read(TEXT)
+KEYS = KeySet.read(TEXT)
 ADA = Subscription(1, 7, "news")
 
 
@@ -49,7 +51,7 @@ def test_any_other_text_is_no_token(token: str) -> None:
 )
 def test_invalid_keys_stop_without_showing_them(text: str, message: str) -> None:
     with pytest.raises(Stop, match=message) as caught:
-        UnsubscribeKeys.read(text)
+        KeySet.read(text)
     assert "key of at" not in str(caught.value)
     assert "short key" not in str(caught.value)
     assert "thirty" not in repr(KEYS)

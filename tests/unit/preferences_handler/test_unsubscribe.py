@@ -13,11 +13,13 @@ import pytest
 
 from functions.preferences_handler import handler as module
 from functions.preferences_handler.unsubscribe import REQUESTS_A_MINUTE, Unsubscribe
-from masscomm.channels.unsubscribe_links import SigningKeys, UnsubscribeLinks
+from masscomm.channels.signing_keys import SigningKeys
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.directory.preference_changes import InMemoryPreferenceChanges
 from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.statuses import Reason
-from masscomm.domain.unsubscribe_tokens import Subscription, UnsubscribeKeys, sign
+from masscomm.domain.unsubscribe_tokens import Subscription, sign
 from masscomm.domain.users import User
 from masscomm.errors import Retry
 from masscomm.http.rate_limits import RateLimiter
@@ -72,7 +74,7 @@ def links(monkeypatch: pytest.MonkeyPatch) -> Links:
 def _token(
     subscription: Subscription = SUBSCRIPTION, expires_at_s: int = LATER_S, *, key: str = "2", secret: str = TWO
 ) -> str:
-    return sign(UnsubscribeKeys.read(json.dumps({"current": key, key: secret})), subscription, expires_at_s)
+    return sign(KeySet.read(json.dumps({"current": key, key: secret})), subscription, expires_at_s)
 
 
 def test_page_of_a_link_changes_nothing(links: Links) -> None:
