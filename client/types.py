@@ -99,6 +99,14 @@ class CategoriesBody(TypedDict):
     rows: list[CategoryRow]
 
 
+class CategoryOfClub(TypedDict):
+    """A category as it is for the sends of one club."""
+
+    club_id: int
+    channels: list[str]
+    opt_in: list[str]
+
+
 class CategoryRow(TypedDict):
     """A category of sends."""
 
@@ -108,6 +116,10 @@ class CategoryRow(TypedDict):
     """The channels of a send that names none."""
     mandatory: bool
     """Whether an opt-out of the user does not apply."""
+    opt_in: list[str]
+    """The channels on which only users with a rule for the category get it."""
+    clubs: list[CategoryOfClub]
+    """The caller's clubs for which the category differs."""
 
 
 class Chunks(TypedDict):

@@ -71,7 +71,18 @@ OPERATIONS = {
     ("GET", "/v1/categories"): Operation(
         tag="Operations",
         response=categories.CategoriesBody,
-        example={"rows": [{"type": "news", "channels": ["push"], "mandatory": False}]},
+        description="Of the clubs for which a category differs, the caller's own are returned.",
+        example={
+            "rows": [
+                {
+                    "type": "news",
+                    "channels": ["push"],
+                    "mandatory": False,
+                    "opt_in": [],
+                    "clubs": [{"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}],
+                }
+            ]
+        },
     ),
     ("GET", "/v1/health"): Operation(
         tag="Operations",

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from masscomm.domain.categories import categories
+from masscomm.domain.categories import DEFAULT, Categories, category_table
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, decoded, origin, read_as_functions, wire_header
@@ -94,7 +94,7 @@ def _with_send_id() -> list[Column]:
 
 def _with_channels(before: str | None) -> list[Column]:
     send = F.col("send")
-    resolved = resolved_channels(send["type"], send["channels"])
+    resolved = resolved_channels(send["type"], send["channels"], send["club_id"])
     if before is not None:
         resolved = F.coalesce(before, resolved)
     return [F.col("*"), F.when(F.col("source") == "send", resolved).alias("channels")]
@@ -162,19 +162,36 @@ def listed(outcome: Column) -> Column:
     )
 
 
-def resolved_channels(category: Column, asked: Column) -> Column:
+def resolved_channels(category: Column, asked: Column, club_id: Column) -> Column:
     """Return the same channels as masscomm.domain.categories.resolve_channels."""
-    known = categories()
-    default = F.array(*[F.lit(channel) for channel in known["default"].channels])
-    listed = F.create_map(
+    table = category_table()
+    listed, default = _channels_of(table.categories), F.lit(DEFAULT)
+    found = [F.try_element_at(listed, category), F.try_element_at(listed, default)]
+    if own := {club: entries for club, entries in table.of_clubs.items() if entries}:
+        of_club = F.try_element_at(
+            F.create_map(
+                *[column for club, each in own.items() for column in (F.lit(club).cast("long"), _channels_of(each))]
+            ),
+            club_id,
+        )
+        found = [
+            F.try_element_at(of_club, category),
+            F.try_element_at(listed, category),
+            F.try_element_at(of_club, default),
+            F.try_element_at(listed, default),
+        ]
+    return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(F.coalesce(*found))
+
+
+def _channels_of(found: Categories) -> Column:
+    """Return a map of the channels of each category."""
+    return F.create_map(
         *[
             column
-            for name, entry in known.items()
+            for name, entry in found.items()
             for column in (F.lit(name), F.array(*[F.lit(channel) for channel in entry.channels]))
         ]
     )
-    own = F.coalesce(F.try_element_at(listed, category), default)
-    return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(own)
 
 
 def _counts(channel: Column, measure: Column, reason: Column, count: Column) -> Column:

@@ -134,7 +134,7 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
         ask: The parameters of the send.
         at: The time of the decision; None means now.
     """
-    category = _category(ask.type)
+    category = _category(ask.type, ask.club_id)
     at = at or datetime.now(UTC)
     fates: dict[tuple[int, str], str] = {}
     held = set()
@@ -179,7 +179,9 @@ def quiet(person: Person, at: datetime) -> bool:
     return start <= now < end if start < end else not end <= now < start
 
 
-def _category(name: str) -> dict[str, Any]:
+def _category(name: str, club_id: int) -> dict[str, Any]:
     document = yaml.safe_load(_CATEGORIES.read_text())
-    category: dict[str, Any] = document["default"] | document["categories"].get(name, {})
+    own = document["tenants"].get(club_id, {})
+    known = document["categories"].get(name) or own.get("default", {})
+    category: dict[str, Any] = document["default"] | known | own.get(name, {})
     return category

@@ -257,7 +257,7 @@ class RecordCount:
             at = record["timestamp"]
             counted = [
                 (channel, measure, count)
-                for channel in resolve_channels(record["type"], record["channels"])
+                for channel in resolve_channels(record["type"], record["channels"], record["club_id"])
                 for measure, count in (("requested", distinct), ("duplicate", repeated))
             ]
         elif schema == "DeliveryRequested":

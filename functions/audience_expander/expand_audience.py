@@ -95,7 +95,7 @@ class ExpandAudience:
                 raise Retry("another invocation expands the audience")
             if remaining_s() < EXPANSION_RESERVE_S:
                 raise Retry(f"the audience is expanded up to user {recorded.up_to}")
-        channels = resolve_channels(send.type, send.channels)
+        channels = resolve_channels(send.type, send.channels, send.club_id)
         ended = Expansion(send=key, chunks=index + 1, users=recorded.users, requested=recorded.users * len(channels))
         ended = self.expansions.end(ended, now_ms=self.clock.now_ms())
         metrics.add(RECIPIENTS[Status.ACCEPTED], ended.requested)

@@ -83,7 +83,7 @@ def get_categories(asked: rest.Request) -> Response:
     read = Reader(asked.parameters, ())
     if read.errors:
         raise read.problem()
-    return uncached(categories_body())
+    return uncached(categories_body(asked.clubs))
 
 
 @api.get("/v1/health")

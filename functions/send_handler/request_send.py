@@ -159,7 +159,7 @@ class ContentRequest(BaseModel):
 
     def template_keys(self) -> list[tuple[int, str, str]]:
         """Return club, type and channel of the templates."""
-        channels = resolve_channels(self.type, self.channels)
+        channels = resolve_channels(self.type, self.channels, self.club_id)
         return [(self.club_id, self.template or self.type, channel) for channel in channels]
 
 
@@ -664,7 +664,9 @@ def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:
     users = send.recipients
     return Accepted(
         send_id=identity.send_id,
-        requested=None if send.audience is not None else users * len(resolve_channels(send.type, send.channels)),
+        requested=None
+        if send.audience is not None
+        else users * len(resolve_channels(send.type, send.channels, send.club_id)),
         duplicates=len(send.to_users) - users,
     )
 

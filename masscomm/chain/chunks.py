@@ -76,7 +76,7 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
         positions=list(positions.values()),
         user_ids=list(positions),
     )
-    channels = resolve_channels(send.type, send.channels) if _is_countable(send, record) else []
+    channels = resolve_channels(send.type, send.channels, send.club_id) if _is_countable(send, record) else []
     return RecheckFields(why="send", channels=channels).added_to(RecheckRequested, send, recipients)
 
 

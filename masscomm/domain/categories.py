@@ -49,7 +49,8 @@ class CategoryTable:
 
 
 @cache
-def _table() -> CategoryTable:
+def category_table() -> CategoryTable:
+    """Return the contents of schemas/categories.yaml. Raises CategoriesError if it is not valid."""
     import yaml
 
     return read_categories(yaml.safe_load(read_text("categories.yaml")))
@@ -77,20 +78,24 @@ def _of_club(entry: Any, known: Categories, where: str) -> Iterator[tuple[str, C
     _check_keys(entry, known.keys(), where)
     for name, own in entry.items():
         # A tenant cannot make a category mandatory, and so bypass its users' opt-outs.
-        _check_keys(own, {"opt_in"}, f"{where}.{name}")
-        yield name, _with_opt_in(known[name], own, f"{where}.{name}")
+        _check_keys(own, {"channels", "opt_in"}, f"{where}.{name}")
+        yield name, _with_opt_in(_with_channels(known[name], own, f"{where}.{name}"), own, f"{where}.{name}")
 
 
 def _category(entry: Any, default: Category, where: str) -> Category:
     _check_keys(entry, {"channels", "mandatory", "opt_in"}, where)
-    channels = entry.get("channels", list(default.channels))
     mandatory = entry.get("mandatory", default.mandatory)
     if not isinstance(mandatory, bool):
         raise CategoriesError(f"categories.yaml: {where}.mandatory must be true or false")
+    found = replace(_with_channels(default, entry, where), mandatory=mandatory)
+    return _with_opt_in(found, entry, where)
+
+
+def _with_channels(found: Category, entry: Mapping[str, Any], where: str) -> Category:
+    channels = _channels(entry.get("channels", list(found.channels)), f"{where}.channels")
     if not channels:
         raise CategoriesError(f"categories.yaml: {where}.channels must not be empty")
-    found = replace(default, channels=_channels(channels, f"{where}.channels"), mandatory=mandatory)
-    return _with_opt_in(found, entry, where)
+    return replace(found, channels=channels)
 
 
 def _with_opt_in(found: Category, entry: Mapping[str, Any], where: str) -> Category:
@@ -109,7 +114,7 @@ def _channels(names: Any, where: str) -> tuple[str, ...]:
         raise CategoriesError(f"categories.yaml: {where} must be a list of channels")
     if unknown := [str(name) for name in names if name not in CHANNELS]:
         raise CategoriesError(f"categories.yaml: {where}: {', '.join(unknown)} is none of {', '.join(CHANNELS)}")
-    return tuple(names)
+    return tuple(dict.fromkeys(names))
 
 
 def _entries(document: Mapping[str, Any], key: str) -> Iterator[tuple[Any, Any]]:
@@ -133,7 +138,7 @@ def categories() -> Categories:
     Raises:
         CategoriesError: schemas/categories.yaml is not valid.
     """
-    return _table().categories
+    return category_table().categories
 
 
 def category(name: str, club_id: int | None = None) -> Category:
@@ -141,9 +146,11 @@ def category(name: str, club_id: int | None = None) -> Category:
 
     The table is cached, because the caller needs it for each recipient.
     """
-    return _table().find(name, club_id)
+    return category_table().find(name, club_id)
 
 
-def resolve_channels(name: str, requested: Sequence[str]) -> list[str]:
-    """Return a send's channels: the requested ones in their order without repetitions, else those of its category."""
-    return list(dict.fromkeys(requested)) or list(category(name).channels)
+def resolve_channels(name: str, requested: Sequence[str], club_id: int) -> list[str]:
+    """Return a send's channels: the requested ones in their order without repetitions, else those of its category for
+    the club (tenant).
+    """
+    return list(dict.fromkeys(requested)) or list(category(name, club_id).channels)

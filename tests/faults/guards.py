@@ -1140,6 +1140,12 @@ MUTANTS = (
         no_cell=IDENTITY_ALWAYS,
     ),
     Mutant(
+        guard="tenancy.categories",
+        rule="A tenant reads its own differences of the categories only.",
+        change=Becomes("name in own"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
         guard="tenancy.suppressions",
         rule="A tenant reads its own suppressions only.",
         change=Becomes("asked"),

@@ -447,7 +447,7 @@ def test_settings_of_the_page_have_their_results() -> None:
 def test_categories_of_the_page_have_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
     ((_, text),) = (each for each in blocks("docs/preferences.md") if each[0] == "categories.yaml")
     found = categories.read_categories(yaml.safe_load(text))
-    monkeypatch.setattr(categories, "_table", lambda: found)
+    monkeypatch.setattr(categories, "category_table", lambda: found)
     results = {
         (name, club_id, channel): decide_by_user_settings(None, club_id=club_id, type=name, channel=channel).reason
         for name in ("newsletter", "partner_offers")

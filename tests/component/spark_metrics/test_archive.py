@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from devstack.config import ROOT
 from erasure import metrics_store
 from erasure.person import ERASED_USER, Person
-from masscomm.domain.categories import categories
+from masscomm.domain.categories import category_table
 from masscomm.domain.ids import chunk_id, derived_id
 from masscomm.errors import Stop
 from masscomm.kafka.avro import own_schema
@@ -402,9 +402,9 @@ def test_changed_future_limit_recounts_no_earlier_batch(stream: Stream) -> None:
 def test_recompute_uses_category_channels_of_counting_time(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recompute uses the category's channels at the time of counting; a send with channels of its own keeps them."""
     stream.count(a_send(0), a_send(1, channels=["sms"]), a_send(2, to_users=[]))
-    known = categories()
-    later = {name: replace(entry, channels=("webhook", "sms")) for name, entry in known.items()}
-    monkeypatch.setattr("spark_metrics.facts.categories", lambda: later)
+    known = category_table()
+    later = {name: replace(entry, channels=("webhook", "sms")) for name, entry in known.categories.items()}
+    monkeypatch.setattr("spark_metrics.facts.category_table", lambda: replace(known, categories=later))
     assert stream.differing() == 0
     stream.count(a_send(3))
     channels = stream.sink.connected().execute("select channel from send_channels where send_id = 'send 3'").fetchall()

@@ -97,7 +97,8 @@ class Producing:
             rng.choice(["", ".critical"]),
             rng.choice(["news", "newsletter", "security_alert", "unheard of"]),
         )
-        shared = {"send_id": str(UUID(int=rng.getrandbits(128))), "club_id": rng.randrange(3), "type": category}
+        send_id, club_id = str(UUID(int=rng.getrandbits(128))), rng.randrange(3)
+        shared = {"send_id": send_id, "club_id": club_id, "type": category}
         chunks = rng.randrange(1, 3)
         for index in range(chunks):
             users = [rng.randrange(200) for _ in range(rng.randrange(40))]
@@ -105,7 +106,7 @@ class Producing:
             topic = rng.choice(["send.monolith", "send.api"]) + lane
             chunk = {"chunk_index": index, "chunk_count": chunks, "timestamp": at_ms, "to_users": users}
             yield topic, self.topics.own(topic, "SendRequested", shared | chunk)
-            for channel in resolve_channels(category, []):
+            for channel in resolve_channels(category, [], club_id):
                 yield from self._steps(shared | {"chunk_index": index, "channel": channel}, users, lane, now)
 
     def _steps(self, shared: dict[str, Any], users: list[int], lane: str, now: int) -> Iterator[tuple[str, bytes]]:

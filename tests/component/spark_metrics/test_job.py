@@ -70,7 +70,7 @@ class CountedTopics(Topics):
             shared = {"send_id": send_id, "club_id": club_id, "type": category}
             chunk = {"chunk_index": index, "chunk_count": chunks, "timestamp": at_ms, "to_users": users}
             value = self.own(topic, "SendRequested", shared | chunk)
-            channels = resolve_channels(category, [])
+            channels = resolve_channels(category, [], club_id)
             for channel in channels:
                 self.count(at_ms, club_id, category, channel, "requested", len(set(users)))
                 self.count(at_ms, club_id, category, channel, "duplicate", len(users) - len(set(users)))

@@ -85,7 +85,7 @@ class ExpectedMetrics:
 
     def _send(self, value: dict[str, Any], send_id: str) -> None:
         users = value["to_users"]
-        for channel in resolve_channels(value["type"], value["channels"]):
+        for channel in resolve_channels(value["type"], value["channels"], value["club_id"]):
             known = value["timestamp"], value["club_id"], value["type"], channel
             self.counts[*known, "requested"] += len(set(users))
             self.counts[*known, "duplicate"] += len(users) - len(set(users))

@@ -4,25 +4,37 @@ from typing import Any
 
 import pytest
 
+from masscomm.chain.chunks import chunk_of
 from masscomm.domain import categories
-from masscomm.domain.categories import CategoriesError, read_categories
+from masscomm.domain.categories import CategoriesError, read_categories, resolve_channels
 from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.domain.records import SendRequested
 from masscomm.domain.statuses import Reason
 from masscomm.domain.users import UserSettings
+from masscomm.kafka.event import KafkaRecord
 from schemas import read_text
 
+NOW = 1_700_000_000_000
 DEFAULT = {"channels": ["push"], "mandatory": False}
 DOCUMENT: dict[str, Any] = {
     "default": DEFAULT,
     "categories": {"offers": {"opt_in": ["email"]}, "code": {"mandatory": True}, "news": {}},
-    "tenants": {7: {"offers": {"opt_in": False}, "news": {"opt_in": True}, "default": {"opt_in": True}}},
+    "tenants": {
+        7: {
+            "offers": {"opt_in": False, "channels": ["email", "push"]},
+            "news": {"opt_in": True},
+            "default": {"opt_in": True},
+            "code": {"channels": ["email"]},
+        },
+        8: {"default": {"channels": ["push", "email", "push"]}},
+    },
 }
 
 
 @pytest.fixture
 def _categories(monkeypatch: pytest.MonkeyPatch) -> None:
     found = read_categories(DOCUMENT)
-    monkeypatch.setattr(categories, "_table", lambda: found)
+    monkeypatch.setattr(categories, "category_table", lambda: found)
 
 
 def _reason(settings: UserSettings | None, type: str, channel: str, club_id: int = 1) -> Reason | None:
@@ -56,6 +68,28 @@ def test_opt_in_differs_by_tenant() -> None:
     assert _reason(None, "code", "push", club_id=7) is None
 
 
+@pytest.mark.usefixtures("_categories")
+@pytest.mark.parametrize(
+    ("type", "club_id", "channels"),
+    [
+        ("offers", 7, ["email", "push"]),
+        ("offers", 1, ["push"]),
+        ("code", 7, ["email"]),
+        ("news", 7, ["push"]),
+        ("not listed", 7, ["push"]),
+        ("not listed", 8, ["push", "email"]),
+        ("news", 8, ["push"]),
+    ],
+)
+def test_channels_differ_by_tenant(type: str, club_id: int, channels: list[str]) -> None:
+    assert resolve_channels(type, [], club_id) == channels
+    send = SendRequested(type=type, club_id=club_id, timestamp=NOW, to_users=[1], send_id="s")
+    chunk = chunk_of(send, KafkaRecord(topic="send.monolith", partition=0, offset=0, timestamp_ms=NOW))
+    assert chunk.channels == channels
+    assert resolve_channels(type, ["email"], club_id) == ["email"]
+    assert categories.category("code", club_id).mandatory
+
+
 def test_shipped_file_is_valid() -> None:
     import yaml
 
@@ -79,6 +113,8 @@ def test_shipped_file_is_valid() -> None:
         ({"tenants": {7: {"unknown": {"opt_in": True}}}}, "tenants.7 has unknown"),
         ({"tenants": {7: {"news": {"mandatory": True}}}}, "tenants.7.news has mandatory"),
         ({"tenants": {7: {"code": {"opt_in": True}}}}, "tenants.7.code is mandatory"),
+        ({"tenants": {7: {"news": {"channels": []}}}}, "tenants.7.news.channels must not be empty"),
+        ({"tenants": {7: {"news": {"channels": ["sms"]}}}}, "tenants.7.news.channels: sms"),
     ],
 )
 def test_invalid_entry_is_named(changes: dict[str, Any], message: str) -> None:

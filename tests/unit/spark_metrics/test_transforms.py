@@ -7,15 +7,17 @@ from typing import Any
 
 import fastavro
 import pytest
+import yaml
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.domain import ids
-from masscomm.domain.categories import resolve_channels
+from masscomm.domain.categories import read_categories, resolve_channels
 from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from schemas import read_text
 from spark_metrics.archived_records import decoded_again
 from spark_metrics.facts import facts, requested, resolved_channels
 from spark_metrics.sums import exploded
@@ -170,17 +172,33 @@ def test_repeated_user_is_a_duplicate_on_each_channel(staged: ToRows) -> None:
     assert [row["ordinal"] for row in rows] == [0, 1, 2, 3]
 
 
-def test_channels_are_resolved_as_the_first_step_does(spark: SparkSession) -> None:
-    asked: list[tuple[str, list[str]]] = [
-        (category, channels)
+OF_CLUBS: dict[int, Any] = {
+    7: {"newsletter": {"channels": ["push", "email"]}, "security_alert": {"channels": ["email"]}, "news": {}},
+    8: {"default": {"channels": ["email"]}},
+    2**40: {"news": {"channels": ["email", "push"]}},
+    9: {},
+}
+
+
+@pytest.mark.parametrize("of_clubs", [{}, {9: {}}, OF_CLUBS])
+def test_channels_are_resolved_as_the_first_step_does(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, of_clubs: dict[int, Any]
+) -> None:
+    table = read_categories(yaml.safe_load(read_text("categories.yaml")) | {"tenants": of_clubs})
+    for module in ("masscomm.domain.categories", "spark_metrics.facts"):
+        monkeypatch.setattr(f"{module}.category_table", lambda: table)
+    asked: list[tuple[str, list[str], int]] = [
+        (category, channels, club_id)
         for category in ("news", "newsletter", "security_alert", "one_time_password", "never heard of", "default", "")
         for channels in ([], ["email"], ["email", "push", "email"], ["sms"])
+        for club_id in (1, 7, 8, 9, 2**40)
     ]
-    frame = spark.createDataFrame(asked, "type string, asked array<string>")
-    resolved = frame.select("type", "asked", resolved_channels(F.col("type"), F.col("asked")).alias("channels"))
+    frame = spark.createDataFrame(asked, "type string, asked array<string>, club_id long")
+    columns = [F.col(name) for name in frame.columns]
+    resolved = frame.select(*columns, resolved_channels(*columns).alias("channels"))
     expected = spark.createDataFrame(
-        [(category, channels, resolve_channels(category, channels)) for category, channels in asked],
-        "type string, asked array<string>, channels array<string>",
+        [(*each, resolve_channels(*each)) for each in asked],
+        "type string, asked array<string>, club_id long, channels array<string>",
     )
     assert_df_equality(resolved, expected, ignore_nullable=True)
 
