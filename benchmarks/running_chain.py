@@ -54,7 +54,7 @@ class RunningChain:
         client = connect(self.stack.config.opensearch_url)
         application = function_environment(self.stack.config)["PLATFORM_APPLICATION_ARN_GCM"]
         for some in batched(user_ids, 5_000, strict=False):
-            documents = [each for user_id in some for each in _documents(club_id, user_id, application)]
+            documents = [each for user_id in some for each in documents_of(club_id, user_id, application)]
             failed = [fate for fate in write(client, documents) if fate is not None]
             if failed:
                 raise SystemExit(f"the directory did not accept every user: {failed[0]}")
@@ -141,7 +141,11 @@ def _changed(service: Service, more: Mapping[str, str], bulk_nice: int) -> Servi
     return replace(service, files=files, start_timeout_s=_START_S)
 
 
-def _documents(club_id: int, user_id: int, application: str) -> Iterator[VersionedDocument]:
+def documents_of(club_id: int, user_id: int, application: str) -> Iterator[VersionedDocument]:
+    """Yield the documents of a user with a device and no opt-outs, in the format of cdc_consumer and
+    device_registrar.
+    """
+
     def row(table: str, source: dict[str, Any]) -> VersionedDocument:
         return VersionedDocument(index=f"{table}-{GENERATION}", id=str(user_id), version=1, source=source)
 

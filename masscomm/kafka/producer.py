@@ -56,9 +56,9 @@ class KafkaProducer:
             "bootstrap.servers": bootstrap_servers,
             "acks": "all",
             "enable.idempotence": True,
-            # The records of a batch share requests. No record waits for the end of this time: the flush at the end of
-            # the invocation sends all records at once.
-            "linger.ms": 5,
+            # The records of a batch share requests: a batch is often processed within this time. The flush at the end
+            # of the invocation does not wait for its end, so that a single record is sent at once.
+            "linger.ms": 50,
             "compression.type": "lz4",
             # The client's size limit is above that of every topic except dead-letter, so that the broker refuses
             # records that are too large.

@@ -98,3 +98,12 @@ def test_report_after_its_flush_gave_up_is_ignored(clients: list[Client]) -> Non
     producer.flush(1)
     late(None, None)
     assert [type(error) for error in reports.of["late"]] == [Retry]
+
+
+def test_flush_sends_records_that_linger() -> None:
+    """The broker is librdkafka's mock in this process. If the flush waited for the lingering time, it would give up."""
+    lingering = {"test.mock.num.brokers": 1, "linger.ms": 600_000, "log_level": 0}
+    producer, reports = KafkaProducer("", message_timeout_ms=900_000, **lingering), DeliveryReports()
+    producer.produce("topic", b"key", b"value", [], reports.to("lingering"))
+    producer.flush(60.0)
+    assert reports.of["lingering"] == [None]
