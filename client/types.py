@@ -694,6 +694,18 @@ class SendBody(TypedDict):
     generated_at: str
 
 
+class SendEventBody(TypedDict):
+    """A version of a send."""
+
+    version: str
+    """The value of `after` in the next request."""
+    changed: bool
+    complete: bool
+    """Whether the send has ended: no further request is necessary."""
+    send: SendBody | None
+    """The body of GET /v1/sends/{send_id}, after a change."""
+
+
 class SendListBody(TypedDict):
     """Sends, the latest first."""
 

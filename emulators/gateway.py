@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from emulators.server_sent_events import as_poll, asks_for_events, relay
 from masscomm.http.console_headers import CONTENT_TYPE_OPTIONS, REFERRER_POLICY, content_security_policy
 from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.scopes import PUBLIC_ROUTES
@@ -136,8 +137,8 @@ _ROUTE = web.RequestKey("route", Route)
 
 
 class Gateway:
-    """Serves the routes, /-/ready, /-/status and /metrics for monitoring, and the API's description: the OpenAPI
-    document at /openapi.json, and a page that shows it at /-/api.
+    """Serves the routes, some of them as server-sent events as well, /-/ready, /-/status and /metrics for monitoring,
+    and the API's description: the OpenAPI document at /openapi.json, and a page that shows it at /-/api.
 
     Args:
         routes: The routes of the API.
@@ -182,6 +183,8 @@ class Gateway:
         self._console = console
         self._further = list(further)
         self._in_flight = 0
+        # The handlers of event streams, which otherwise would delay the end of the process.
+        self._streams: set[asyncio.Task[Any]] = set()
         self._running: set[asyncio.Task[InvocationResponse]] = set()
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -205,6 +208,7 @@ class Gateway:
             application.router.add_static("/assets", self._console / "assets")
             application.on_response_prepare.append(_add_console_headers)
         application.router.add_route("*", "/{path:.*}", self._serve_observed)
+        application.on_shutdown.append(self._end_streams)
         self._runner = web.AppRunner(
             application, access_log=None, max_line_size=_READ_HEAD_BYTES, max_field_size=_READ_HEAD_BYTES
         )
@@ -246,7 +250,7 @@ class Gateway:
         # The page names the files of this build, so a browser must ask for it each time.
         return web.FileResponse(file, headers={"Cache-Control": "no-cache"})
 
-    async def _serve_observed(self, request: web.Request) -> web.Response:
+    async def _serve_observed(self, request: web.Request) -> web.StreamResponse:
         began, status = time.perf_counter(), CLIENT_CLOSED
         try:
             response = await self._serve(request)
@@ -257,7 +261,7 @@ class Gateway:
             method, path = (NO_ROUTE, NO_ROUTE) if route is None else (route.method, route.path)
             self._observe(method, path, status, time.perf_counter() - began)
 
-    async def _serve(self, request: web.Request) -> web.Response:
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
         if len(request.raw_path) + sum(len(value) for value in request.headers.values()) > MAX_HEAD_BYTES:
             return _refusal(431, "Request Header Fields Too Large", "RequestTooLongException")
         path = request.raw_path.partition("?")[0]
@@ -278,16 +282,43 @@ class Gateway:
         try:
             if route.is_public:
                 return await self._integrate(route, proxy_event(request, route, parameters, body, {}))
-            try:
-                identity = await asyncio.to_thread(self._authorize, request.headers)
-            except Exception:
-                log.exception("the authorizer failed")
-                return _refusal(500, "Internal server error", "AuthorizerFailureException")
-            if identity is None:
-                return _refusal(401, "User is not authorized to access this resource", "AccessDeniedException")
-            return await self._integrate(route, proxy_event(request, route, parameters, body, identity))
+            if asks_for_events(route.method, route.path, request):
+                return await self._serve_events(request, route, parameters)
+            return await self._serve_authorized(request, lambda who: proxy_event(request, route, parameters, body, who))
         finally:
             self._in_flight -= 1
+
+    async def _serve_authorized(
+        self, request: web.Request, event: Callable[[Mapping[str, str]], dict[str, Any]]
+    ) -> web.Response:
+        """Return the response to the event of an authorised caller, or a refusal."""
+        try:
+            identity = await asyncio.to_thread(self._authorize, request.headers)
+        except Exception:
+            log.exception("the authorizer failed")
+            return _refusal(500, "Internal server error", "AuthorizerFailureException")
+        if identity is None:
+            return _refusal(401, "User is not authorized to access this resource", "AccessDeniedException")
+        return await self._integrate(request[_ROUTE], event(identity))
+
+    async def _serve_events(
+        self, request: web.Request, route: Route, parameters: Mapping[str, str]
+    ) -> web.StreamResponse:
+        async def poll(query: Mapping[str, str]) -> web.Response:
+            # Each poll is authorised: a key may be revoked, and a token end, while the connection is open.
+            return await self._serve_authorized(
+                request, lambda identity: as_poll(proxy_event(request, route, parameters, b"", identity), query)
+            )
+
+        self._streams.add(request.task)
+        try:
+            return await relay(request, poll)
+        finally:
+            self._streams.discard(request.task)
+
+    async def _end_streams(self, _application: web.Application) -> None:
+        for task in self._streams:
+            task.cancel()
 
     async def _integrate(self, route: Route, event: dict[str, Any]) -> web.Response:
         # The invocation is a separate task, with a reference to it, because it continues after the gateway's time-out.

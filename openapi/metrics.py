@@ -8,6 +8,7 @@ from functions.metrics_handler.routes import (
     audit,
     metrics,
     recipients,
+    send_events,
     sends,
     stream,
     templates,
@@ -125,6 +126,8 @@ _HEADERS = {
     "Masscomm-Watermark": "The member watermark of the body",
     "Masscomm-Generated-At": "The member generated_at of the body",
 }
+_WAIT = _parameter("wait", f"seconds to wait, at most {STREAM_WAIT_S}", number(0, STREAM_WAIT_S), 0)
+_WAITING = {429: "The key has as many requests waiting as it may; Retry-After has the seconds until a retry"}
 _NOT_FOUND = {404: "The send is unknown, or none of its records is counted yet"}
 
 OPERATIONS = {
@@ -168,7 +171,7 @@ OPERATIONS = {
         tag="Metrics",
         parameters=(
             _parameter("since", "`cursor` of the previous response", {"type": "string"}, "0-0-0"),
-            _parameter("wait", f"seconds to wait, at most {STREAM_WAIT_S}", number(0, STREAM_WAIT_S), 0),
+            _WAIT,
             *(replace(each, required=False) for each in _QUERY),
         ),
         response=stream.StreamBody,
@@ -180,7 +183,7 @@ OPERATIONS = {
             "complete": True,
             "generated_at": _ONE,
         },
-        problems={429: "The key has as many requests waiting as it may; Retry-After has the seconds until a retry"},
+        problems=_WAITING,
     ),
     ("GET", "/v1/sends"): Operation(
         tag="Sends",
@@ -243,6 +246,28 @@ OPERATIONS = {
         headers=_HEADERS,
         problems=_NOT_FOUND,
         revalidated=True,
+    ),
+    ("GET", "/v1/sends/{send_id}/events"): Operation(
+        tag="Sends",
+        description=(
+            "Where the server can stream, such as the local gateway, a request with `Accept: text/event-stream` gets"
+            " server-sent events: the body as `data` and its `version` as `id`, until the send has ended."
+            " `Last-Event-ID` is the same as `after`."
+        ),
+        parameters=(
+            _SEND_IN_PATH,
+            _parameter("after", "`version` of the previous response", {"type": "string"}),
+            _WAIT,
+        ),
+        response=send_events.SendEventBody,
+        example={
+            "version": "6f1b1c0b6c6b8d4d5f2a9a0f7f3d9f10",
+            "changed": False,
+            "complete": True,
+            "send": None,
+        },
+        other_forms={"text/event-stream": {"type": "string"}},
+        problems={**_NOT_FOUND, **_WAITING},
     ),
     ("POST", "/v1/sends/{send_id}/cancel"): Operation(
         tag="Sends",

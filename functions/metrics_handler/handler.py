@@ -19,10 +19,12 @@ from functions.metrics_handler.routes.pause import PauseRoute, ResumeRoute
 from functions.metrics_handler.routes.recipients import RecipientsRoute
 from functions.metrics_handler.routes.reschedule import RescheduleRoute
 from functions.metrics_handler.routes.send import SendRoute
+from functions.metrics_handler.routes.send_events import SendEventsRoute
 from functions.metrics_handler.routes.sends import SendsRoute
-from functions.metrics_handler.routes.stream import OPEN_POLLS, StreamRoute
+from functions.metrics_handler.routes.stream import StreamRoute
 from functions.metrics_handler.routes.trending import TrendingRoute
 from functions.metrics_handler.routes.user_notifications import UserNotificationsRoute
+from functions.metrics_handler.routes.waiting import OPEN_POLLS, Waiting
 from functions.metrics_handler.store.poll_slots import PollSlots
 from functions.metrics_handler.store.port import MetricsStore
 from masscomm import environment
@@ -61,6 +63,7 @@ class UseCases:
     trending_route: TrendingRoute
     stream_route: StreamRoute
     send_route: SendRoute
+    send_events_route: SendEventsRoute
     sends_route: SendsRoute
     cancel_route: CancelRoute
     pause_route: PauseRoute
@@ -116,12 +119,15 @@ def use_cases(
 ) -> UseCases:
     """Return the use cases over one metrics store. `slots` and `open_polls` limit the long polls."""
     metrics_route = MetricsRoute(store, clock, grace)
+    send_route = SendRoute(store, controls, clock, expansions)
+    waiting = Waiting(clock, slots, open_polls)
     control = Control(store, controls, delay_store, clock, audit_log)
     return UseCases(
         metrics_route,
         TrendingRoute(store, clock, grace),
-        StreamRoute(store, clock, metrics_route, slots, open_polls),
-        SendRoute(store, controls, clock, expansions),
+        StreamRoute(store, clock, metrics_route, waiting),
+        send_route,
+        SendEventsRoute(send_route, waiting),
         SendsRoute(store, controls, clock),
         CancelRoute(control),
         PauseRoute(control),
@@ -171,6 +177,17 @@ def get_send(asked: rest.Request, send_id: str) -> Response:
     """A send's notifications by status."""
     request = Request.of(asked, JSON)
     return request.answer(bootstrap().send_route.answer(send_id, request.parameters, request.clubs))
+
+
+@api.get("/v1/sends/{send_id}/events")
+def get_send_events(asked: rest.Request, send_id: str) -> Response:
+    """Wait until a send has changed."""
+    request = Request.of(asked, JSON)
+    remaining_s = asked.remaining_s()
+    events = bootstrap().send_events_route
+    return uncached(
+        events.answer(send_id, request.parameters, request.clubs, caller=asked.caller, remaining_s=remaining_s)
+    )
 
 
 @api.post("/v1/sends/{send_id}/cancel")

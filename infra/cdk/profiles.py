@@ -251,7 +251,12 @@ PROFILES = {
         tables_read=(EXPANSIONS,),
         finds_delayed_records=True,
     ),
-    "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS, USAGE)),
+    "metrics_stream": Profile(
+        warmth=Warmth.SNAPSTART,
+        database=METRICS_READER,
+        tables=(POLLS, USAGE),
+        tables_read=(CONTROLS, EXPANSIONS),
+    ),
     "operations_handler": Profile(
         warmth=Warmth.SNAPSTART,
         indices=("suppressions",),

@@ -27,7 +27,7 @@ _HEADERS = {
     "next_cursor": "Masscomm-Next-Cursor",
 }
 # Fields of the response that change although the counts do not.
-_MOVING = ("watermark", "generated_at")
+MOVING = ("watermark", "generated_at")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Request:
         return Response(200, JSON, json.dumps(body), headers)
 
     def _etag(self, body: Mapping[str, Any]) -> str:
-        still = {name: value for name, value in body.items() if name not in _MOVING}
+        still = {name: value for name, value in body.items() if name not in MOVING}
         digest = hashlib.sha256(json.dumps([self.media_type, still]).encode()).hexdigest()
         # The ETag is weak: responses with the same ETag have equal counts but different times.
         return f'W/"{digest[:32]}"'

@@ -11,38 +11,26 @@ advances every second, but the cursor does not, because no count changes. A wait
 connection. No count is missed between two requests, because it is newer than the cursor. The rows in `metrics` are
 never older than the response's cursor.
 
-A waiting request takes one of the slots of its API key (poll_slots.py), and is refused if all are taken. A request that
-is answered immediately needs no slot.
+A waiting request takes one of the slots of its API key (waiting.py), and is refused if all are taken. A request that is
+answered immediately needs no slot.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
 from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMETERS
 from functions.metrics_handler.routes.metrics import MetricsBody, MetricsRoute, parse_query
+from functions.metrics_handler.routes.waiting import Waiting, parse_wait
 from functions.metrics_handler.store.buckets import floor
-from functions.metrics_handler.store.poll_slots import PollSlots
 from functions.metrics_handler.store.port import MetricsStore, StreamPosition
 from masscomm.clock import Clock
 from masscomm.domain.grains import Grain
-from masscomm.domain.time_limits import STREAM_POLL_S, STREAM_RESERVE_S, STREAM_RETRY_AFTER_S, STREAM_WAIT_S
-from masscomm.errors import Retry
-from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339
-from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs
-from masscomm.observability import logs, metrics
-from masscomm.observability.metric_names import POLLS_UNCOUNTED
-
-# The default of METRICS_OPEN_POLLS: how many requests of one API key may wait at the same time.
-OPEN_POLLS = 5
-
-logger = logs.logger("metrics_handler")
 
 PARAMETERS = ("since", "wait", *QUERY_PARAMETERS)
 _OWN = ("since", "wait")
@@ -65,13 +53,12 @@ class StreamBody(TypedDict):
 
 @dataclass(frozen=True)
 class StreamRoute:
-    """The route GET /v1/metrics/stream. All environments share `slots`; `open_polls` is the limit for each API key."""
+    """The route GET /v1/metrics/stream."""
 
     store: MetricsStore
     clock: Clock
     metrics_route: MetricsRoute
-    slots: PollSlots
-    open_polls: int = OPEN_POLLS
+    waiting: Waiting
 
     def answer(
         self, parameters: Mapping[str, list[str]], clubs: Clubs, *, caller: str = "", remaining_s: float = 29.0
@@ -91,20 +78,19 @@ class StreamRoute:
         """
         read = Reader(parameters, PARAMETERS)
         since = read.single("since", _cursor)
-        wait = read.single("wait", _wait)
+        wait = read.single("wait", parse_wait)
         if read.errors:
             raise read.problem()
         query = {name: values for name, values in parameters.items() if name not in _OWN}
         if query:
             parse_query(query, clubs)
         seen((), clubs)
-        wait_s = min(STREAM_WAIT_S if wait is None else wait, remaining_s - STREAM_RESERVE_S)
-        position = self.store.position()
-        if self._cursor(position) == since and wait_s > 0:
-            with self._slot(caller, remaining_s) as may_wait:
-                if may_wait:
-                    position = self._moved(position, wait_s)
-        changed = self._cursor(position) != since
+
+        def moved(position: StreamPosition) -> bool:
+            return self._cursor(position) != since
+
+        position = self.waiting.until(moved, self.store.position, wait=wait, caller=caller, remaining_s=remaining_s)
+        changed = moved(position)
         now = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
         complete_to = self._complete_to(position)
         return {
@@ -116,42 +102,6 @@ class StreamRoute:
             "complete": complete_to is not None and complete_to >= self._minute(now, position.grace),
             "generated_at": rfc3339(now),
         }
-
-    @contextmanager
-    def _slot(self, caller: str, remaining_s: float) -> Iterator[bool]:
-        """Hold a slot while the request waits; yield whether it may wait. Raises Problem with status 429, or Stop."""
-        now_ms = self.clock.now_ms()
-        try:
-            # The lease of the slot ends with the invocation, so that the slot becomes free even if the invocation
-            # crashes.
-            until_ms = now_ms + int(remaining_s * 1000)
-            slot = self.slots.take(caller, self.open_polls, now_ms=now_ms, until_ms=until_ms)
-        except Retry as error:
-            # If waiting requests cannot be counted, no request may wait: they would occupy every environment.
-            logger.warning("open polls are not counted, this one is answered at once", error=str(error))
-            metrics.add(POLLS_UNCOUNTED)
-            yield False
-            return
-        if slot is None:
-            raise Problem(
-                429,
-                f"This key has {self.open_polls} requests waiting already, and may have no more.",
-                retry_after_s=STREAM_RETRY_AFTER_S,
-            )
-        try:
-            yield True
-        finally:
-            # If releasing the slot fails, its lease expires.
-            with suppress(Retry):
-                self.slots.free(slot)
-
-    def _moved(self, since: StreamPosition, wait_s: float) -> StreamPosition:
-        """Wait until the cursor of the stream changes or the wait ends; return the last counted batch."""
-        position, deadline = since, self.clock.monotonic() + wait_s
-        while self._cursor(position) == self._cursor(since) and (left := deadline - self.clock.monotonic()) > 0:
-            self.clock.sleep(min(STREAM_POLL_S, left))
-            position = self.store.position()
-        return position
 
     def _cursor(self, position: StreamPosition) -> str:
         finished = position.finished_at
@@ -178,6 +128,3 @@ def _cursor(text: str) -> str:
     if not _CURSOR.fullmatch(text):
         raise ValueError(text)
     return text
-
-
-_wait = parse.whole_number(0, STREAM_WAIT_S)

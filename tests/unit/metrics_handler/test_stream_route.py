@@ -8,8 +8,10 @@ import pytest
 
 from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.routes.stream import StreamRoute
+from functions.metrics_handler.routes.waiting import Waiting
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.port import StreamPosition
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import STREAM_RESERVE_S, STREAM_RETRY_AFTER_S
@@ -36,7 +38,7 @@ class StreamClock(FixedClock):
 
     def environment(self, open_polls: int = 2) -> StreamRoute:
         query = MetricsRoute(self.store, self, timedelta(seconds=5))
-        return StreamRoute(self.store, self, query, self.slots, open_polls)
+        return StreamRoute(self.store, self, query, Waiting(self, self.slots, open_polls))
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
@@ -167,10 +169,14 @@ def test_invalid_watch_parameter_is_named_without_waiting(
 def test_failing_store_ends_the_wait(clock: StreamClock, monkeypatch: pytest.MonkeyPatch) -> None:
     before = clock.ask()["cursor"]
 
-    def away() -> None:
-        raise Retry("away")
+    position = clock.store.position
 
-    clock.planned.append((1.0, lambda: monkeypatch.setattr(clock.store, "position", away)))
+    def failing() -> StreamPosition:
+        if clock.slept >= 1.0:
+            raise Retry("away")
+        return position()
+
+    monkeypatch.setattr(clock.store, "position", failing)
     with pytest.raises(Retry):
         clock.ask(before)
     assert clock.slept == 1.0

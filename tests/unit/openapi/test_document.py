@@ -12,7 +12,16 @@ import pytest
 
 from devstack.config import ROOT
 from functions.catalogue import read_catalogue
-from functions.metrics_handler.routes import audit, metrics, recipients, sends, stream, trending, user_notifications
+from functions.metrics_handler.routes import (
+    audit,
+    metrics,
+    recipients,
+    send_events,
+    sends,
+    stream,
+    trending,
+    user_notifications,
+)
 from functions.operations_handler.routes import dead_letters, keys, suppressions
 from functions.send_handler.request_send import SendRequest
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, Scope
@@ -144,6 +153,7 @@ def test_described_routes_are_the_deployed_routes() -> None:
         ("/v1/metrics/trending", trending.PARAMETERS),
         ("/v1/metrics/stream", stream.PARAMETERS),
         ("/v1/sends", sends.PARAMETERS),
+        ("/v1/sends/{send_id}/events", send_events.PARAMETERS),
         ("/v1/sends/{send_id}/recipients", recipients.PARAMETERS),
         ("/v1/users/{user_id}/notifications", user_notifications.PARAMETERS),
         ("/v1/audit", audit.PARAMETERS),
