@@ -250,6 +250,8 @@ def test_console_sends_once_and_follows_the_send_to_its_end(config: StackConfig)
         console.page.get_by_role("button", name="Send to 22 recipients").dblclick()
         send_id = console.accepted()
         console.wait_for_state("Ended")
+        streams = [each.response() for each in console.requests if f"/{send_id}/events" in each.url]
+        assert "text/event-stream" in {each.headers["content-type"] for each in streams if each is not None}
         posts = [each for each in console.requests if each.url.endswith("/v1/sends") and each.method == "POST"]
         assert len({each.headers["idempotency-key"] for each in posts}) == 1
         (entry,) = [each for each in audit_log(config, club=1) if each["subject"] == send_id]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,15 @@ from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import use_cases
 from tests.support.inputs.api_gateway_events import lambda_context
 
+
+class SleepingClock(FixedClock):
+    """A clock whose time only `advance` and `sleep` change, and whose sleep also takes that time."""
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+        super().sleep(seconds)
+
+
 # The only API key that the gateway of `serving` accepts.
 KEY = "mc_test"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -71,7 +81,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     ]
     row = LogRow(LogKey(NOON, send_id, "push"), 1, "news", "sent", "")
     store = InMemoryMetricsStore(counts, sends={send_id: send}, watermark=NOON, recipients=[(42, row)])
-    clock = FixedClock(int(NOON.timestamp() * 1000))
+    clock = SleepingClock(int(NOON.timestamp() * 1000))
     audit_log = InMemoryAuditLog()
     audit_log.record(
         audit_entry(
@@ -138,7 +148,8 @@ def serving(console: Path | None = None) -> Iterator[str]:
     """
 
     async def invoke(_function: str, payload: bytes) -> Invoked:
-        return Invoked(json.dumps(answer(json.loads(payload))).encode())
+        # A request that waits must not delay the others.
+        return Invoked(json.dumps(await asyncio.to_thread(answer, json.loads(payload))).encode())
 
     sign_in = SignIn(address="", clock=SystemClock())
 

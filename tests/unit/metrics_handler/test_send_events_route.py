@@ -55,8 +55,16 @@ class Send(FixedClock):
             self.planned.remove(due[0])
             due[0][1]()
 
-    def ask(self, after: str = "", *, clubs: Clubs = ALL_CLUBS, remaining_s: float = 29.0, **more: str) -> Any:
-        parameters = ({"after": [after]} if after else {}) | {name: [value] for name, value in more.items()}
+    def ask(
+        self,
+        after: str = "",
+        more: dict[str, str] | None = None,
+        *,
+        clubs: Clubs = ALL_CLUBS,
+        remaining_s: float = 29.0,
+    ) -> Any:
+        query = ({"after": after} if after else {}) | (more or {})
+        parameters = {name: [value] for name, value in query.items()}
         route = SendEventsRoute(SendRoute(self.store, self.controls, self), Waiting(self, self.slots, 2))
         return route.answer("s", parameters, clubs, caller="key", remaining_s=remaining_s)
 
@@ -87,7 +95,7 @@ def test_counting_without_a_change_does_not_end_the_wait(send: Send) -> None:
     send.planned.append((3.0, lambda: send.count(0)))
     assert send.ask(before) == {"version": before, "changed": False, "complete": False, "send": None}
     assert send.slept == 20
-    send.ask(before, wait="2")
+    send.ask(before, {"wait": "2"})
     assert send.slept == 22
 
 
@@ -130,7 +138,7 @@ def test_a_caller_has_a_bounded_number_of_waits(send: Send) -> None:
             send.ask(before)
         refused.append(raised.value)
 
-    send.planned = [(0.5, lambda: send.ask(before, wait="5")), (1.0, third)]
+    send.planned = [(0.5, lambda: send.ask(before, {"wait": "5"})), (1.0, third)]
     send.ask(before)
     assert [(each.status, each.retry_after_s) for each in refused] == [(429, STREAM_RETRY_AFTER_S)]
 
@@ -138,5 +146,5 @@ def test_a_caller_has_a_bounded_number_of_waits(send: Send) -> None:
 @pytest.mark.parametrize("wrong", ["wait", "colour"])
 def test_an_invalid_parameter_is_named(send: Send, wrong: str) -> None:
     with pytest.raises(Problem) as raised:
-        send.ask(**{wrong: "21"})
+        send.ask("", {wrong: "21"})
     assert (raised.value.status, raised.value.errors[0].field) == (400, wrong)

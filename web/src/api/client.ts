@@ -14,7 +14,6 @@ import type {
   PreviewRequest,
   ProblemBody,
   Recipients,
-  Send,
   SendList,
   SendRequest,
   StreamPosition,
@@ -22,6 +21,11 @@ import type {
   Trends,
   UserNotifications,
 } from "./types";
+
+const JSON_TYPE = "application/json";
+export const EVENT_STREAM = "text/event-stream";
+/** The longest wait of a long poll, in seconds. */
+const WAIT_S = 20;
 
 interface Options {
   method?: "GET" | "POST" | "DELETE";
@@ -32,10 +36,10 @@ interface Options {
 }
 
 async function fetched(path: string, options: Options): Promise<Response> {
-  const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
+  const headers: Record<string, string> = { Accept: JSON_TYPE, ...options.headers };
   const token = session.value?.token;
   if (token) headers.Authorization = `Bearer ${token}`;
-  if (options.body !== undefined) headers["Content-Type"] = "application/json";
+  if (options.body !== undefined) headers["Content-Type"] = JSON_TYPE;
   const settings: RequestInit = { method: options.method ?? "GET", headers, credentials: "omit", cache: "no-cache" };
   if (options.body !== undefined) settings.body = JSON.stringify(options.body);
   if (options.signal) settings.signal = options.signal;
@@ -116,10 +120,6 @@ export function listSends(query: Query, signal?: AbortSignal): Promise<SendList>
   return json("/v1/sends", { query, ...(signal && { signal }) });
 }
 
-export function getSend(sendId: string, signal?: AbortSignal): Promise<Send> {
-  return json(sendPath(sendId), { ...(signal && { signal }) });
-}
-
 export function getMetrics(query: Query, signal?: AbortSignal): Promise<Metrics> {
   return json("/v1/metrics", { query, ...(signal && { signal }) });
 }
@@ -184,7 +184,19 @@ export function listAudit(query: Query, signal?: AbortSignal): Promise<AuditPage
   return json("/v1/audit", { query, ...(signal && { signal }) });
 }
 
-/** Wait until a batch was counted after the position `since`, at most `waitS` seconds. */
-export function awaitCounts(since: string | null, waitS: number, signal: AbortSignal): Promise<StreamPosition> {
-  return json("/v1/metrics/stream", { query: { since, wait: waitS }, signal });
+/**
+ * Follow a send after a version: as server-sent events where the server streams, else as one answer of a long poll.
+ * `poll` asks for the latter.
+ */
+export function openSendEvents(sendId: string, after: string | null, poll: boolean, signal: AbortSignal): Promise<Response> {
+  return fetched(sendPath(sendId, "/events"), {
+    query: { after, wait: after === null ? 0 : WAIT_S },
+    headers: { Accept: poll ? JSON_TYPE : `${EVENT_STREAM}, ${JSON_TYPE};q=0.9` },
+    signal,
+  });
+}
+
+/** Wait until a batch was counted after the position `since`. */
+export function awaitCounts(since: string | null, signal: AbortSignal): Promise<StreamPosition> {
+  return json("/v1/metrics/stream", { query: { since, wait: since === null ? 0 : WAIT_S }, signal });
 }

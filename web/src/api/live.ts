@@ -1,37 +1,134 @@
 import { onScopeDispose, ref, type Ref } from "vue";
-import { awaitCounts } from "./client";
+import { awaitCounts, EVENT_STREAM, openSendEvents } from "./client";
+import { EventReader } from "./events";
 import { nextPause, Problem } from "./http";
+import type { Send, SendEvent } from "./types";
 
-const WAIT_S = 20;
+export interface Live {
+  error: Ref<unknown>;
+  restart: () => void;
+}
+
+/** The time in which a stream has its first bytes. A proxy that collects the response passes none on. */
+export const FIRST_BYTES_MS = 5_000;
+/** The longest pause before a send that is unknown is asked for again. */
+const LONGEST_ABSENCE_MS = 10_000;
 
 /**
- * Call `refresh` now and after each batch that the metrics job counts, by long polls, until `refresh` returns false or
- * the component is closed. While the page is hidden, nothing is requested.
+ * Wait for the server once, and show its answer; `answered` removes an error that is shown. Returns the pause before the
+ * next call in milliseconds; null if no more is needed.
  */
-export function useLive(refresh: (signal: AbortSignal) => Promise<boolean>): { error: Ref<unknown>; restart: () => void } {
+type Step = (signal: AbortSignal, answered: () => void) => Promise<number | null>;
+
+/**
+ * Call `refresh` now and after each batch that the metrics job counts, by long polls, until it returns false or the
+ * component is closed.
+ */
+export function useLive(refresh: (signal: AbortSignal) => Promise<boolean>): Live {
+  return useConnection(() => {
+    let cursor: string | null = null;
+    return async (signal, answered) => {
+      const position = await awaitCounts(cursor, signal);
+      if (position.changed || cursor === null) {
+        const goOn = await refresh(signal);
+        answered();
+        if (!goOn) return null;
+      }
+      cursor = position.cursor;
+      return 0;
+    };
+  });
+}
+
+/**
+ * Call `show` with the send now and after each change until it has ended or the component is closed: by server-sent
+ * events, or by long polls where the server or a proxy does not stream. A send that is unknown is shown as null.
+ */
+export function useSend(sendId: string, show: (send: Send | null) => void): Live {
+  let poll = false;
+  return useConnection(() => {
+    let after: string | null = null;
+    let absences = 0;
+    return async (signal, answered) => {
+      const take = (event: SendEvent): number | null => {
+        if (event.send) show(event.send);
+        answered();
+        after = event.version;
+        absences = 0;
+        return event.complete ? null : 0;
+      };
+      const silent = new AbortController();
+      const timer = poll ? undefined : setTimeout(() => silent.abort(), FIRST_BYTES_MS);
+      try {
+        const response = await openSendEvents(sendId, after, poll, AbortSignal.any([signal, silent.signal]));
+        if (response.status === 204) return null;
+        if (response.headers.get("Content-Type")?.startsWith(EVENT_STREAM)) {
+          return await readEvents(response, () => clearTimeout(timer), take);
+        }
+        poll = true;
+        return take((await response.json()) as SendEvent);
+      } catch (failure) {
+        if (silent.signal.aborted && !signal.aborted) {
+          poll = true;
+          return 0;
+        }
+        if (!(failure instanceof Problem && failure.status === 404)) throw failure;
+        show(null);
+        answered();
+        absences += 1;
+        return Math.min(LONGEST_ABSENCE_MS, absences * 1_000);
+      } finally {
+        clearTimeout(timer);
+      }
+    };
+  });
+}
+
+/** Read a stream to its end. Returns the pause before the next connection; null if no more is needed. */
+async function readEvents(response: Response, began: () => void, take: (event: SendEvent) => number | null): Promise<number | null> {
+  const events = new EventReader();
+  const pieces = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await pieces.read();
+    // The server ends a stream early when it stops, or when the caller has too many.
+    if (done) return events.retryMs ?? nextPause(0, null);
+    began();
+    for (const event of events.push(value)) {
+      if (take(JSON.parse(event.data) as SendEvent) !== null) continue;
+      await pieces.cancel();
+      return null;
+    }
+  }
+}
+
+/**
+ * Repeat the steps of a connection until no more is needed or the component is closed. While the page is hidden, there
+ * is no connection. `begin` returns the step of a new connection.
+ */
+function useConnection(begin: () => Step): Live {
   const error = ref<unknown>(null);
   let controller = new AbortController();
 
-  async function run(signal: AbortSignal): Promise<void> {
-    let cursor: string | null = null;
+  async function run(step: Step, signal: AbortSignal): Promise<void> {
     let pauseMs = 0;
     while (!signal.aborted) {
+      await visible(signal);
+      if (signal.aborted) return;
+      const shown = untilHidden(signal);
       try {
-        await visible(signal);
-        const position = await awaitCounts(cursor, cursor === null ? 0 : WAIT_S, signal);
-        if (position.changed || cursor === null) {
-          const goOn = await refresh(signal);
-          error.value = null;
-          if (!goOn) return;
-        }
-        cursor = position.cursor;
+        const next = await step(shown.signal, () => (error.value = null));
+        if (next === null) return;
         pauseMs = 0;
+        await pause(next, signal);
       } catch (failure) {
         if (signal.aborted) return;
+        if (shown.signal.aborted) continue;
         error.value = failure;
         if (failure instanceof Problem && [400, 401, 403].includes(failure.status)) return;
         pauseMs = nextPause(pauseMs, failure);
         await pause(pauseMs, signal);
+      } finally {
+        shown.end();
       }
     }
   }
@@ -39,7 +136,7 @@ export function useLive(refresh: (signal: AbortSignal) => Promise<boolean>): { e
   function restart(): void {
     controller.abort();
     controller = new AbortController();
-    void run(controller.signal);
+    void run(begin(), controller.signal);
   }
 
   onScopeDispose(() => controller.abort());
@@ -48,6 +145,7 @@ export function useLive(refresh: (signal: AbortSignal) => Promise<boolean>): { e
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {
+  if (ms === 0) return Promise.resolve();
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
     signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
@@ -65,4 +163,14 @@ function visible(signal: AbortSignal): Promise<void> {
     document.addEventListener("visibilitychange", check);
     signal.addEventListener("abort", check, { once: true });
   });
+}
+
+/** Return a signal that is aborted with `signal` and when the page is hidden. `end` stops the observation. */
+function untilHidden(signal: AbortSignal): { signal: AbortSignal; end: () => void } {
+  const hidden = new AbortController();
+  const check = (): void => {
+    if (document.visibilityState !== "visible") hidden.abort();
+  };
+  document.addEventListener("visibilitychange", check);
+  return { signal: AbortSignal.any([signal, hidden.signal]), end: () => document.removeEventListener("visibilitychange", check) };
 }

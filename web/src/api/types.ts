@@ -9,6 +9,7 @@ export type PreviewRequest = Schemas["PreviewRequest"];
 export type Preview = Schemas["PreviewBody"];
 export type Totals = Schemas["Totals"];
 export type Send = Schemas["SendBody"];
+export type SendEvent = Schemas["SendEventBody"];
 export type SendRow = Schemas["ListedSend"];
 export type SendList = Schemas["SendListBody"];
 export type Metrics = Schemas["MetricsBody"];

@@ -1,0 +1,59 @@
+"""The page of a send that moves, in a real Chromium, over the functions in memory behind the local gateway."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Route, expect
+
+from devstack.services.lambda_host import CONSOLE
+from functions.metrics_handler import handler as metrics_handler
+from functions.metrics_handler.store.port import ChannelTotals
+from tests.support.harness import rest_api
+from tests.support.harness.console import Console, open_console
+
+pytestmark = pytest.mark.nightly
+SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
+
+
+@pytest.fixture
+def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
+    rest_api.build(monkeypatch)
+    with rest_api.serving(CONSOLE) as url, open_console(url, "viewer") as opened:
+        yield opened
+
+
+def end_the_send() -> None:
+    store: Any = metrics_handler.bootstrap().send_route.store
+    sent = ChannelTotals(3, 0, 3, {"sent": {"": 3}})
+    store.sends[SEND_ID] = replace(store.sends[SEND_ID], channels={"push": sent})
+
+
+def follow_to_the_end(console: Console) -> None:
+    console.page.goto(f"{console.url}/#/sends/{SEND_ID}")
+    expect(console.page.get_by_test_id("state")).to_have_text("Paused")
+    assert console.count("sent") == 2
+    end_the_send()
+    console.wait_for_state("Ended")
+    assert console.count("sent") == 3
+    assert console.errors == []
+
+
+def test_one_connection_shows_each_change_of_a_send(console: Console) -> None:
+    follow_to_the_end(console)
+    (response,) = [each.response() for each in console.requests if "/events" in each.url]
+    assert response is not None
+    assert response.headers["content-type"] == "text/event-stream"
+
+
+def test_long_polls_replace_events_that_no_server_streams(console: Console) -> None:
+    """As through API Gateway."""
+
+    def without_events(route: Route) -> None:
+        route.continue_(headers={**route.request.headers, "accept": "application/json"})
+
+    console.page.route("**/events*", without_events)
+    follow_to_the_end(console)
+    polls = [each for each in console.requests if "/events" in each.url]
+    assert ["after=" in each.url for each in polls][:2] == [False, True]

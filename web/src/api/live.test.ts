@@ -1,0 +1,162 @@
+import { effectScope, type EffectScope } from "vue";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import * as client from "./client";
+import { Problem } from "./http";
+import { FIRST_BYTES_MS, useSend, type Live } from "./live";
+import type { Send } from "./types";
+
+vi.mock("./client", () => ({ EVENT_STREAM: "text/event-stream", openSendEvents: vi.fn(), awaitCounts: vi.fn() }));
+
+const opened = vi.mocked(client.openSendEvents);
+const page = Object.assign(new EventTarget(), { visibilityState: "visible" });
+let scope: EffectScope;
+let shown: (Send | null)[];
+
+const body = (version: string, complete = false) => ({ version, changed: true, complete, send: { requested: Number(version) } });
+const answer = (version: string, complete = false): Response =>
+  new Response(JSON.stringify(body(version, complete)), { headers: { "Content-Type": "application/json" } });
+
+/** A stream to which a test writes; it is aborted with the request. */
+class Stream {
+  #controller!: ReadableStreamDefaultController<Uint8Array>;
+  readonly response = new Response(new ReadableStream({ start: (controller) => void (this.#controller = controller) }), {
+    headers: { "Content-Type": "text/event-stream; charset=utf-8" },
+  });
+
+  opened(signal: AbortSignal): Promise<Response> {
+    signal.addEventListener("abort", () => this.#controller.error(new DOMException("aborted", "AbortError")));
+    return Promise.resolve(this.response);
+  }
+
+  write(text: string): void {
+    this.#controller.enqueue(new TextEncoder().encode(text));
+  }
+
+  event(version: string, complete = false): void {
+    this.write(`id: ${version}\ndata: ${JSON.stringify(body(version, complete))}\n\n`);
+  }
+
+  end(): void {
+    this.#controller.close();
+  }
+}
+
+function follow(): Live {
+  return scope.run(() => useSend("s", (send) => shown.push(send)))!;
+}
+
+/** Let streams and promises proceed, and `ms` milliseconds pass. */
+const settle = (ms = 0): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
+const calls = (): [after: string | null, poll: boolean][] => opened.mock.calls.map(([, after, poll]) => [after, poll]);
+
+function hide(state: "hidden" | "visible"): void {
+  page.visibilityState = state;
+  page.dispatchEvent(new Event("visibilitychange"));
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.stubGlobal("document", page);
+  page.visibilityState = "visible";
+  scope = effectScope();
+  shown = [];
+  opened.mockReset();
+  opened.mockImplementation(() => new Promise(() => {}));
+});
+afterEach(() => {
+  scope.stop();
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+test("each event is shown until the send has ended", async () => {
+  const stream = new Stream();
+  opened.mockImplementationOnce((_id, _after, _poll, signal) => stream.opened(signal));
+  follow();
+  await settle();
+  stream.event("1");
+  await settle(60_000);
+  stream.event("2", true);
+  await settle(60_000);
+  expect(shown.map((send) => send?.requested)).toEqual([1, 2]);
+  expect(calls()).toEqual([[null, false]]);
+});
+
+test("a stream that ends early is resumed after its last event, when the server says", async () => {
+  const stream = new Stream();
+  opened.mockImplementationOnce((_id, _after, _poll, signal) => stream.opened(signal));
+  const live = follow();
+  await settle();
+  stream.event("1");
+  stream.write("retry: 7000\n\n");
+  stream.end();
+  await settle(6_999);
+  expect(opened).toHaveBeenCalledOnce();
+  await settle(1);
+  expect(calls()).toEqual([[null, false], ["1", false]]);
+  expect(live.error.value).toBeNull();
+});
+
+test("an answer in JSON is followed by long polls", async () => {
+  opened.mockResolvedValueOnce(answer("1")).mockResolvedValueOnce(answer("2", true));
+  follow();
+  await settle(60_000);
+  expect(shown.map((send) => send?.requested)).toEqual([1, 2]);
+  expect(calls()).toEqual([[null, false], ["1", true]]);
+});
+
+test("a stream without bytes is followed by long polls", async () => {
+  const silent = new Stream();
+  opened.mockImplementationOnce((_id, _after, _poll, signal) => silent.opened(signal)).mockResolvedValueOnce(answer("1", true));
+  follow();
+  await settle(FIRST_BYTES_MS - 1);
+  expect(opened).toHaveBeenCalledOnce();
+  await settle(1);
+  expect(calls()).toEqual([[null, false], [null, true]]);
+  expect(shown.map((send) => send?.requested)).toEqual([1]);
+});
+
+test("a hidden page has no connection, and continues after its last event", async () => {
+  const stream = new Stream();
+  opened.mockImplementationOnce((_id, _after, _poll, signal) => stream.opened(signal));
+  const live = follow();
+  await settle();
+  stream.event("1");
+  await settle();
+  hide("hidden");
+  await settle(60_000);
+  expect(opened.mock.calls[0]![3].aborted).toBe(true);
+  expect(opened).toHaveBeenCalledOnce();
+  hide("visible");
+  await settle();
+  expect(calls()).toEqual([[null, false], ["1", false]]);
+  expect(live.error.value).toBeNull();
+});
+
+test("a send that is not known yet is asked for again", async () => {
+  opened.mockRejectedValueOnce(new Problem(404, "unknown", [], null)).mockResolvedValueOnce(answer("1", true));
+  const live = follow();
+  await settle();
+  expect([shown, live.error.value]).toEqual([[null], null]);
+  await settle(1_000);
+  expect(shown[1]?.requested).toBe(1);
+});
+
+test("a caller without permission is not asked again", async () => {
+  opened.mockRejectedValueOnce(new Problem(403, "no", [], null));
+  const live = follow();
+  await settle(60_000);
+  expect(live.error.value).toBeInstanceOf(Problem);
+  expect(opened).toHaveBeenCalledOnce();
+});
+
+test("a closed component has no connection", async () => {
+  const stream = new Stream();
+  opened.mockImplementationOnce((_id, _after, _poll, signal) => stream.opened(signal));
+  follow();
+  await settle();
+  scope.stop();
+  await settle(60_000);
+  expect(opened.mock.calls[0]![3].aborted).toBe(true);
+  expect(opened).toHaveBeenCalledOnce();
+});
