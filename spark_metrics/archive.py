@@ -26,18 +26,11 @@ import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_metrics.archive_table import ARCHIVED, OF_RECIPIENTS
 from spark_metrics.sink import Attempt
 
 _log = logging.getLogger(__name__)
 
-PLACE = ("topic", "partition", "kafka_offset")
-ARCHIVED = (
-    *PLACE,
-    *("timestamp_ms", "source", "schema_id", "problem", "record_id", "send_id", "club_id", "type", "at_ms"),
-    *("chunk_index", "chunk_count", "counts", "run", "listed"),
-)
-# The columns that only the log of recipients needs.
-OF_RECIPIENTS = ("user_ids", "result_index")
 type Rows = Callable[[DataFrame], DataFrame]
 # A UTC date and an hour of that date, as in the names of folders.
 type Hour = tuple[str, str]

@@ -10,7 +10,49 @@ from uuid import uuid4
 import psycopg
 
 from masscomm.errors import Stop
+from spark_metrics.archive_table import Offsets
 from spark_metrics.sink import STREAM
+
+
+class Table(Protocol):
+    """The methods of spark_metrics.archive_table.ArchiveTable that this module needs."""
+
+    def archive_id(self) -> str | None: ...
+
+    def create(self, archive_id: str, begin: Offsets) -> None: ...
+
+
+def claim_table(connection: psycopg.Connection[Any], table: Table, begin: Offsets) -> None:
+    """Create the archive of a database that has counted nothing. Do nothing for any other database.
+
+    Args:
+        begin: The first offsets that the database will count.
+
+    Raises:
+        Stop: The table is the archive of another database.
+    """
+    known, counted = _of_database(connection)
+    if counted:
+        return
+    found = table.archive_id()
+    if found is not None and found != known:
+        raise Stop(f"The archive's table belongs to another database ({found}): name another SPARK_ARCHIVE_DIR.")
+    if known is None:
+        known = str(uuid4())
+        connection.execute("update stream_status set archive_id = %s where stream = %s", [known, STREAM])
+    table.create(known, begin)
+
+
+def check_table(connection: psycopg.Connection[Any], table: Table) -> None:
+    """Check that the table is the archive of this database. Raises Stop."""
+    known, _ = _of_database(connection)
+    found = table.archive_id()
+    if known is None:
+        raise Stop("This database has counted records without an archive: an archive begins with an empty database.")
+    if found is None:
+        raise Stop(f"The archive {known} of this database has no table: it was lost, or SPARK_ARCHIVE_DIR is another.")
+    if found != known:
+        raise Stop(f"The table is another archive ({found}) than this database's ({known}).")
 
 
 class Markable(Protocol):

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.errors import Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
-from spark_metrics.archive import ARCHIVED, OF_RECIPIENTS, PLACE
+from spark_metrics.archive_table import ARCHIVED, OF_RECIPIENTS, PLACE
 from spark_metrics.decode import Writers
 from spark_metrics.facts import facts
 from spark_metrics.session import is_usable_schema

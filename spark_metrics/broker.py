@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm.errors import Retry
@@ -31,12 +31,17 @@ class Broker:
     def missing(self, topics: Sequence[str]) -> list[str]:
         return [topic for topic in topics if not self._partitions().get(topic)]
 
-    def ends(self, topics: Sequence[str]) -> Ends:
-        """Return the topics' first and end offsets, and a time before they were read."""
+    def ends(self, topics: Sequence[str], *, committed: bool = False) -> Ends:
+        """Return the topics' first and end offsets, and a time before they were read.
+
+        Args:
+            committed: Whether the end of a partition is the first record of an open transaction.
+        """
         at_ms = time.time_ns() // 1_000_000
         known = self._partitions()
         places = [TopicPartition(topic, partition) for topic in topics for partition in known.get(topic, [])]
-        return Ends(at_ms, self._offsets(places, _FIRST), self._offsets(places, _END))
+        isolation = {"isolation_level": IsolationLevel.READ_COMMITTED} if committed else {}
+        return Ends(at_ms, self._offsets(places, _FIRST), self._offsets(places, _END, **isolation))
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return Kafka's ids of the topics. A topic that is older than topic ids is omitted."""
@@ -55,9 +60,9 @@ class Broker:
             raise Retry(f"Kafka does not answer: {error}") from error
         return {name: sorted(topic.partitions) for name, topic in listed.items() if topic.error is None}
 
-    def _offsets(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    def _offsets(self, places: list[TopicPartition], spec: OffsetSpec, **options: Any) -> dict[tuple[str, int], int]:
         try:
-            return topic_offsets(self._admin.client(), places, spec, timeout_s=_TIMEOUT_S)
+            return topic_offsets(self._admin.client(), places, spec, timeout_s=_TIMEOUT_S, **options)
         except Retry:
             self._admin.close()
             raise

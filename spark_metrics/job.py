@@ -27,6 +27,7 @@ from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.untrusted import mask_root_logger
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
+from spark_metrics.archiver import Archiver
 from spark_metrics.batches import BatchCounter
 from spark_metrics.broker import Broker
 from spark_metrics.refusals import first_line
@@ -80,6 +81,7 @@ class Job:
         began = time.monotonic()
         # Spark needs the longest to start and needs no server, so it starts first.
         spark = spark_session(self._settings)
+        archiver = Archiver(self._settings, spark) if self._settings.archive_dir else None
         try:
             for view in self._sink.views:
                 view.check_transform(spark)
@@ -91,6 +93,8 @@ class Job:
             begin = self._start_offsets()
             archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
             self._wait.call("Postgres", lambda: claim(self._sink.connected(), archive))
+            if archiver is not None:
+                self._wait.call("the catalog of the archive", lambda: archiver.start(begin.offsets))
             writers = self._registered_writers(spark)
             with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
                 # Exclude the existing objects from the garbage collection after each batch.
@@ -113,6 +117,8 @@ class Job:
             status.state("stopped")
         finally:
             _log.info("stopping")
+            if archiver is not None:
+                archiver.stop()
             spark.stop()
             for sink in (self._sink, self._status_sink):
                 sink.close()

@@ -33,8 +33,9 @@ from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import MasscommError, Stop
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
-from spark_metrics.archive import ARCHIVED, LOCK, PLACE, Archive
+from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import check
+from spark_metrics.archive_table import ARCHIVED, PLACE
 from spark_metrics.archived_records import archived_facts, decoded_again, writers_in
 from spark_metrics.database import connect
 from spark_metrics.decode import Writers

@@ -41,6 +41,8 @@ def spark_session(settings: Settings) -> SparkSession:
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "true",
+        # The archive's appends and the stream's batches have pools of their own.
+        "spark.scheduler.mode": "FAIR",
         # Aggregation collects ids and positions into lists, with few groups per partition. The fallback to sorting
         # would be slower.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",

@@ -8,6 +8,8 @@ from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 
+# The catalogs of the archive's table: tables in the metrics database, or AWS Glue.
+JDBC, GLUE = "jdbc", "glue"
 # The value of SPARK_MASTER if EMR submits the job: EMR then configures the session's resources.
 EMR = "emr"
 # A small JVM, because the broker, OpenSearch and the other servers run on the same machine. A cluster has its own
@@ -37,6 +39,9 @@ class Settings:
             commas; `none` means no view, as does the variable's absence.
         recipient_log: Whether a row per recipient is stored (spark_metrics.recipient_log).
         archive_dir: The folder or URL (s3://…) of the archive; empty: no archive.
+        archive_trigger_ms: The time between two appends to the archive.
+        archive_catalog: `jdbc` (tables in the metrics database) or `glue`.
+        archive_database: The catalog's name of the archive's database.
         ready_file: A file that is written when the query runs.
     """
 
@@ -54,6 +59,9 @@ class Settings:
     views: tuple[str, ...] = ()
     recipient_log: bool = False
     archive_dir: str = ""
+    archive_trigger_ms: int = 60_000
+    archive_catalog: str = JDBC
+    archive_database: str = "masscomm"
     master: str = "local[2]"
     driver_memory: str = "512m"  # Spark rejects a heap below 450 MB
     java_options: str = DEFAULT_JAVA_OPTIONS
@@ -88,6 +96,12 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
             return default
         return int(value)
 
+    def choice(name: str, *choices: str) -> str:
+        value = environ.get(name) or choices[0]
+        if value not in choices:
+            wrong.append(f"{name} must be {' or '.join(choices)}, not {value!r}")
+        return value
+
     settings = Settings(
         bootstrap_servers=text("KAFKA_BOOTSTRAP_SERVERS"),
         registry_url=text("SCHEMA_REGISTRY_URL"),
@@ -103,6 +117,9 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         views=view_names(text("SPARK_VIEWS", "none")),
         recipient_log=text("SPARK_RECIPIENT_LOG", "false").lower() == "true",
         archive_dir=text("SPARK_ARCHIVE_DIR", ""),
+        archive_trigger_ms=number("SPARK_ARCHIVE_TRIGGER_MS", Settings.archive_trigger_ms),
+        archive_catalog=choice("SPARK_ARCHIVE_CATALOG", JDBC, GLUE),
+        archive_database=text("SPARK_ARCHIVE_DATABASE", Settings.archive_database),
         master=text("SPARK_MASTER", Settings.master),
         driver_memory=text("SPARK_DRIVER_MEMORY", Settings.driver_memory),
         java_options=text("SPARK_JAVA_OPTIONS", Settings.java_options),

@@ -53,13 +53,16 @@ def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Ma
             )
 
 
-def start_of(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool) -> Start:
+def start_of(
+    known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool, known_by: str = "stream_offsets"
+) -> Start:
     """Return where the stream begins.
 
     Args:
         known: The first unmerged offset of each partition.
         ends: The first and end offsets of all partitions that are read.
         may_be_lost: Whether to continue if uncounted records were deleted; the job then logs an error.
+        known_by: Where `known` is stored, for messages.
 
     Raises:
         Stop: The topics are not those that were counted, or records were deleted before they were counted.
@@ -69,7 +72,7 @@ def start_of(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: b
         # The job would silently skip all records below the stored offset.
         if offset > end:
             raise Stop(
-                f"By stream_offsets, {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"
+                f"By {known_by}, {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"
                 " these are not the topics that were counted. Empty the metrics database, or configure the brokers of"
                 " those topics."
             )

@@ -28,6 +28,7 @@ def spark_environment(config: StackConfig) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(config.data("spark") / "tmp"),
         "SPARK_RECIPIENT_LOG": "true",
         "SPARK_ARCHIVE_DIR": str(config.archive_dir),
+        "SPARK_ARCHIVE_TRIGGER_MS": "10000",
         "SPARK_READY_FILE": str(config.data("spark") / "ready"),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -195,6 +195,12 @@ METRICS_AGE = _gauge(
     "how long ago the moment was up to which everything is counted",
     "spark_metrics",
 )
+METRICS_ARCHIVE_AGE = _gauge(
+    "MetricsArchiveAge",
+    Unit.SECONDS,
+    "how long ago the archive had all records of the topics",
+    "spark_metrics",
+)
 JOB_RUNNING = Metric(
     name="JobRunning",
     unit=Unit.COUNT,
@@ -230,6 +236,7 @@ ALL: Mapping[str, Metric] = {
         POLLS_UNCOUNTED,
         CHANGE_DATA_AGE,
         METRICS_AGE,
+        METRICS_ARCHIVE_AGE,
         JOB_RUNNING,
     )
 }

@@ -808,6 +808,12 @@ MUTANTS = (
         no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
     ),
     Mutant(
+        guard="archive.one_append",
+        rule="Two writers never append the same offsets to the archive.",
+        change=Becomes('writer.overwrite(F.col("at") == F.lit(MARK))'),
+        no_cell="no cell runs two drivers",
+    ),
+    Mutant(
         guard="archive.one_writer",
         rule="One thread at a time writes the archive or removes from it.",
         change=Becomes("threading.BoundedSemaphore(9)"),

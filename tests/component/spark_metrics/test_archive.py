@@ -1,17 +1,14 @@
 """With a real Postgres, the archive has each counted record once, from any writer, compacted or not."""
 
-import io
-import json
 import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import psycopg
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -21,9 +18,8 @@ from devstack.config import ROOT
 from erasure import metrics_store
 from erasure.person import ERASED_USER, Person
 from masscomm.domain.categories import category_table
-from masscomm.domain.ids import chunk_id, derived_id
+from masscomm.domain.ids import chunk_id
 from masscomm.errors import Stop
-from masscomm.kafka.avro import own_schema
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.archived_records import archived_facts
@@ -36,60 +32,13 @@ from spark_metrics.sink import Attempt, Merged, PostgresSink
 from spark_metrics.span import Span
 from spark_metrics.staging import Staging
 from spark_metrics.views import load_views
+from tests.support.spark.archived import NEW, NOW, OLD, WRITERS, a_send, an_outcome
 from tests.support.spark.metrics_job import wait_until
 from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 
-OLD, NEW, OUTCOME = 1, 2, 3
 EVERYTHING = Span()
-NOW = datetime.fromtimestamp(PRODUCED_MS / 1000, UTC)
-# A future version of the schema, with one more field and another order.
-LATER = own_schema("SendRequested") | {
-    "fields": [
-        {"name": "campaign", "type": ["null", "string"], "default": None},
-        *reversed(own_schema("SendRequested")["fields"]),
-    ]
-}
-SCHEMAS: dict[int, Any] = {OLD: own_schema("SendRequested"), NEW: LATER, OUTCOME: own_schema("NotificationOutcome")}
-WRITERS: Writers = {
-    "send": {number: json.dumps(SCHEMAS[number]) for number in (OLD, NEW)},
-    "outcome": {OUTCOME: json.dumps(SCHEMAS[OUTCOME])},
-}
-
-
-def framed(schema_id: int, value: dict[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(SCHEMAS[schema_id]), value)
-    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
-
-
-def a_send(number: int, schema_id: int = OLD, **changes: Any) -> Record:
-    value = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "to_users": [1, 2], "send_id": f"send {number}"}
-    return {"topic": "send.api", "offset": number, "value": framed(schema_id, value | changes)}
-
-
-def an_outcome(number: int, send_id: str, club_id: int = 7) -> Record:
-    parent_id = chunk_id(send_id, 0)
-    value = {
-        "record_id": derived_id(parent_id, "delivery", "push", 0, 2),
-        "parent_id": parent_id,
-        "step": "delivery",
-        "send_id": send_id,
-        "chunk_index": 0,
-        "range_start": 0,
-        "range_end": 2,
-        "club_id": club_id,
-        "type": "news",
-        "channel": "push",
-        "timestamp": PRODUCED_MS,
-        "requested_at": PRODUCED_MS,
-        "positions": [0, 1],
-        "user_ids": [1, 2],
-        "results": [{"status": "sent", "count": 2}],
-        "result_index": [0, 0],
-    }
-    return {"topic": "outcome", "offset": number, "value": framed(OUTCOME, value)}
 
 
 class Stream:

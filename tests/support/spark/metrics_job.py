@@ -68,6 +68,7 @@ def launch(config: StackConfig, database: str, folder: Path, log: Path, **enviro
         "METRICS_DATABASE_URL": database,
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_ARCHIVE_DIR": str(folder / "archive"),
+        "SPARK_ARCHIVE_TRIGGER_MS": "500",
         **environment,
     }
     with log.open("wb") as out:

@@ -1,0 +1,3 @@
+-- The tables of Iceberg's JDBC catalog, which Iceberg creates itself: they name the current metadata file of the archive's table.
+-- Installations with AWS Glue as their catalog leave this schema empty.
+create schema if not exists archive_catalog;

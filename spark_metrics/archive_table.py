@@ -1,0 +1,217 @@
+"""The archive: an Apache Iceberg table with a row for each record of the topics.
+
+A row has the record's position and the columns that counting needs, never its value or headers, so the table contains
+no message text, address or one-time password. It contains the users of outcomes only while the log of recipients is
+enabled. The table is partitioned by the hour of `at`: the event's time, or the time of production if the record cannot
+be counted.
+
+One further row per topic and partition, at MARK, has the next offset to append. Each append replaces these rows in the
+commit that adds the records, and Iceberg refuses the commit if another writer has replaced them since they were read.
+So each position is stored once, however often and by however many writers it is appended, and the table itself has the
+offsets at which a writer begins.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from zlib import crc32
+
+from psycopg.conninfo import conninfo_to_dict
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from masscomm.aws.authentication import address_now
+from masscomm.domain.limits import END_OF_TIME_MS
+from masscomm.errors import Retry, Stop
+from spark_metrics.settings import GLUE, Settings
+
+# (topic, partition): offset
+type Offsets = Mapping[tuple[str, int], int]
+
+PLACE = ("topic", "partition", "kafka_offset")
+ARCHIVED = (
+    *PLACE,
+    *("timestamp_ms", "source", "schema_id", "problem", "record_id", "send_id", "club_id", "type", "at_ms"),
+    *("chunk_index", "chunk_count", "counts", "run", "listed"),
+)
+# The columns that only the log of recipients needs.
+OF_RECIPIENTS = ("user_ids", "result_index")
+
+# The time of the rows with the next offsets. No record has a time before FIRST.
+MARK = datetime(1900, 1, 1, tzinfo=UTC)
+FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+# The schema of the metrics database (schemas/tables/06_archive.sql) with the tables of Iceberg's JDBC catalog.
+_CATALOG_SCHEMA = "archive_catalog"
+_ARCHIVE_ID = "masscomm.archive-id"
+
+_COLUMNS = """
+at timestamp, topic string, partition int, kafka_offset bigint, timestamp_ms bigint, source string, schema_id bigint,
+problem string, record_id string, send_id string, club_id bigint, type string, at_ms bigint, chunk_index int,
+chunk_count int, counts array<struct<channel: string, measure: string, reason: string, count_total: bigint>>,
+run binary, listed string, user_ids array<bigint>, result_index array<int>
+"""
+_PROPERTIES = {
+    "format-version": "2",
+    # A row group stays in memory until it is written: the default of 128 MB is a quarter of a small driver's heap.
+    "write.parquet.row-group-size-bytes": str(32 << 20),
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    # The archive's writer appends while rows are erased or old hours are deleted.
+    "write.update.isolation-level": "snapshot",
+    "write.delete.isolation-level": "snapshot",
+}
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Raise Retry instead of Spark's errors: the catalog or the files are not available now."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise Retry(f"the archive: {reason_of(error)}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason of an error in one line. The text of a Java exception begins in the second line."""
+    return " ".join(str(error).splitlines()[:2])[:300] or type(error).__name__
+
+
+class OtherWriter(Retry):
+    """Another writer has appended records since the offsets were read."""
+
+
+@dataclass(frozen=True)
+class Appended:
+    """The end of the archive: the next offset of each partition, in a snapshot of the table (None: an empty table)."""
+
+    snapshot: int | None
+    offsets: Offsets
+
+
+class ArchiveTable:
+    """Every method may raise Spark's errors."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        """Configure the catalog in Spark's session. Nothing connects before the first call of a method."""
+        if not settings.archive_dir:
+            raise Stop("SPARK_ARCHIVE_DIR is not set: there is no archive")
+        self._spark, self._settings = spark, settings
+        options = catalog_options(settings)
+        # A session keeps a catalog that it has opened under a name, so other options need another name.
+        catalog = f"archive_{crc32(repr(sorted(options.items())).encode()):08x}"
+        self._namespace = f"{catalog}.{settings.archive_database}"
+        self.catalog, self.name = catalog, f"{self._namespace}.records"
+        if spark.conf.get(f"spark.sql.catalog.{catalog}", None) is None:
+            for option, value in options.items():
+                spark.conf.set(f"spark.sql.catalog.{catalog}{option}", value)
+
+    def exists(self) -> bool:
+        return self._spark.catalog.tableExists(self.name)
+
+    def archive_id(self) -> str | None:
+        """Return the mark that the table was created with; None if there is no table."""
+        if not self.exists():
+            return None
+        rows = self._spark.sql(f"show tblproperties {self.name}").collect()
+        return {row["key"]: row["value"] for row in rows}.get(_ARCHIVE_ID)
+
+    def create(self, archive_id: str, begin: Offsets) -> None:
+        """Create the table, if it does not exist or its creation was interrupted.
+
+        Args:
+            archive_id: The mark of the archive, which the metrics database stores as well.
+            begin: The first offsets to append.
+        """
+        if self._settings.archive_catalog != GLUE:
+            self._spark.sql(f"create namespace if not exists {self._namespace}")
+        properties = ", ".join(
+            f"'{key}' = '{value}'" for key, value in (_PROPERTIES | {_ARCHIVE_ID: archive_id}).items()
+        )
+        self._spark.sql(
+            f"create table if not exists {self.name} ({_COLUMNS}) using iceberg partitioned by (hours(at))"
+            f" tblproperties ({properties})"
+        )
+        end = self.appended()
+        if end.snapshot is None:
+            self.append(self._spark.createDataFrame([], _COLUMNS), end, begin)
+
+    def appended(self) -> Appended:
+        """Return the end of the archive."""
+        heads = self._spark.sql(f"select snapshot_id from {self.name}.refs where name = 'main'").collect()  # noqa: S608
+        if not heads:
+            return Appended(None, {})
+        snapshot = int(heads[0][0])
+        rows = self._spark.read.option("snapshot-id", snapshot).table(self.name).where(F.col("at") == F.lit(MARK))
+        return Appended(snapshot, {(row[0], row[1]): row[2] for row in rows.select(*PLACE).collect()})
+
+    def append(self, rows: DataFrame, after: Appended, end: Offsets) -> None:
+        """Append rows with the columns of the table, and store the next offsets, in one commit.
+
+        Args:
+            after: The end of the archive that the rows continue.
+            end: The next offset of each partition.
+
+        Raises:
+            OtherWriter: The archive does not end there any more; nothing is appended.
+        """
+        marks = self._spark.createDataFrame(
+            [(MARK, topic, partition, offset) for (topic, partition), offset in end.items()],
+            "at timestamp, topic string, partition int, kafka_offset bigint",
+        )
+        writer = rows.unionByName(marks, allowMissingColumns=True).writeTo(self.name)
+        if after.snapshot is not None:
+            writer = writer.option("validate-from-snapshot-id", str(after.snapshot))
+        try:
+            # guard: archive.one_append
+            writer.option("isolation-level", "serializable").overwrite(F.col("at") == F.lit(MARK))
+        except Exception as error:
+            now = self.appended()
+            # The catalog may have committed although its answer was lost.
+            if now.offsets == end:
+                return
+            if now.offsets != after.offsets:
+                raise OtherWriter("another writer has appended to the archive") from error
+            raise
+
+    def records(self) -> DataFrame:
+        """Return the archived records with the columns `at`, ARCHIVED and OF_RECIPIENTS."""
+        return self._spark.table(self.name).where(F.col("at") >= F.lit(FIRST))
+
+
+def rows_of(facts: DataFrame) -> DataFrame:
+    """Return facts as rows of the table; without the log of recipients, its columns are null."""
+    at_ms = F.when(F.col("problem").isNull(), F.col("at_ms")).otherwise(
+        # The time of production is the producer's word.
+        F.least(F.greatest("timestamp_ms", F.lit(0)), F.lit(END_OF_TIME_MS - 1))
+    )
+    missing = {
+        name: F.lit(None).cast(kind)
+        for name, kind in zip(OF_RECIPIENTS, ("array<bigint>", "array<int>"), strict=True)
+        if name not in facts.columns
+    }
+    columns = facts.withColumns({"at": F.timestamp_millis(at_ms), **missing})
+    return columns.select("at", *ARCHIVED, *OF_RECIPIENTS)
+
+
+def catalog_options(settings: Settings) -> dict[str, str]:
+    """Return the options of Iceberg's catalog: Glue in AWS, elsewhere tables in the metrics database."""
+    options = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".warehouse": f"{settings.archive_dir.rstrip('/')}/iceberg",
+        # A cached table would not have the commits of other processes.
+        ".cache-enabled": "false",
+    }
+    if settings.archive_catalog == GLUE:
+        return options | {".type": "glue", ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
+    server: dict[str, Any] = conninfo_to_dict(address_now(settings.database_url))
+    url = f"jdbc:postgresql://{server.get('host', '127.0.0.1')}:{server.get('port', 5432)}/{server.get('dbname', '')}"
+    return options | {
+        ".type": "jdbc",
+        ".uri": f"{url}?currentSchema={_CATALOG_SCHEMA}",
+        ".jdbc.user": str(server.get("user", "")),
+        ".jdbc.password": str(server.get("password", "")),
+    }

@@ -1,0 +1,185 @@
+"""Appends the topics' records to the archive (spark_metrics.archive_table), independently of counting.
+
+The archiver reads from the offsets that the table has to the ends of the topics, once per trigger, and appends each
+range of offsets in one commit. It needs no checkpoint. While the archive fails, the stream counts, the lag of the
+archive grows, and the archiver tries again.
+"""
+
+import json
+import logging
+import threading
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from masscomm.aws.authentication import kafka_client_config
+from masscomm.kafka.avro import HttpSchemaRegistry
+from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.kafka.offsets import by_topic
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import METRICS_ARCHIVE_AGE
+from spark_metrics.archive_mark import check_table, claim_table
+from spark_metrics.archive_table import ArchiveTable, Offsets, reason_of, rows_of, spark_errors
+from spark_metrics.broker import Broker
+from spark_metrics.database import connect
+from spark_metrics.facts import Facts
+from spark_metrics.problems import Problem
+from spark_metrics.session import is_usable_schema, kafka_options, topic_names
+from spark_metrics.settings import Settings
+from spark_metrics.starting import start_of
+from spark_metrics.writers import KnownWriters
+
+_log = logging.getLogger(__name__)
+
+_POOL = "archive"
+_LAST_APPENDS_S = 15.0
+_AGE_EVERY_S = 60.0
+
+
+class Archiver:
+    """Appends to the archive on a thread of its own.
+
+    Args:
+        spark: The session of the job.
+    """
+
+    def __init__(self, settings: Settings, spark: SparkSession) -> None:
+        self._settings, self._spark = settings, spark
+        self.table = ArchiveTable(spark, settings)
+        self._broker = Broker(settings.bootstrap_servers, **kafka_client_config())
+        self._writers = KnownWriters(
+            HttpSchemaRegistry(settings.registry_url),
+            lambda schema: is_usable_schema(spark, schema),
+            DeniedIds(retry_s=settings.denied_schema_retry_s),
+        )
+        self._checked = False
+        # The end of the archive, as far as this process knows.
+        self._known: Offsets | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
+        self._caught_up = time.monotonic()
+        self._age_emitted = -_AGE_EVERY_S
+
+    def start(self, begin: Offsets | None) -> None:
+        """Create the archive of a database that has counted nothing, and start the thread.
+
+        Args:
+            begin: The offsets at which the stream begins; None: the beginning of all partitions.
+
+        Raises:
+            Retry: The catalog is down.
+            Stop: The archive belongs to another database.
+        """
+        with spark_errors(), connect(self._settings.database_url, "spark_metrics archive") as connection:
+            claim_table(connection, self.table, begin or self._broker.ends(topic_names()).first)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Append the records of the topics' ends, if that is soon done, and end the thread."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(2 * _LAST_APPENDS_S)
+
+    def _run(self) -> None:
+        # In a pool of its own an append takes turns with the tasks of batches instead of waiting for them.
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+        failed = ""
+        stopping = False
+        while not stopping:
+            stopping = self._stopped.wait(self._settings.archive_trigger_ms / 1000)
+            deadline = time.monotonic() + _LAST_APPENDS_S
+            try:
+                while self.append_some() and not (stopping and time.monotonic() > deadline):
+                    pass
+                failed = ""
+                self._caught_up = time.monotonic()
+            except Exception as error:  # Counting continues; the age of the archive is watched.
+                if failed != (failed := reason_of(error)):
+                    _log.error("the archive is behind: %s", failed)
+            self._emit_age()
+
+    def append_some(self) -> bool:
+        """Append at most max_offsets_per_trigger records, and return whether the topics have further ones.
+
+        Raises:
+            Retry: A dependency is down, or another writer has appended.
+            Stop: The archive is not this database's, or records were deleted before they were archived.
+        """
+        if not self._checked:
+            self._check()
+        began = time.monotonic()
+        ends = self._broker.ends(topic_names(), committed=True)
+        if self._known == ends.end:
+            return False
+        before = self.table.appended()
+        self._known = before.offsets
+        may_be_lost = not self._settings.fail_on_data_loss
+        begin = start_of(before.offsets, ends, may_be_lost=may_be_lost, known_by="the archive").offsets or ends.first
+        until = share(begin, ends.end, self._settings.max_offsets_per_trigger)
+        records = sum(until[place] - begin[place] for place in until)
+        if not records:
+            return False
+        facts = self._facts(self._read(begin, until)).persist()
+        try:
+            if self._learn(facts):
+                return True
+            self.table.append(rows_of(facts), before, until)
+            self._known = until
+        finally:
+            facts.unpersist()
+        lag = sum(ends.end[place] - until[place] for place in until)
+        done = {"offsets": records, "lag": lag, "ms": round((time.monotonic() - began) * 1000)}
+        _log.info("archived %s", json.dumps(done))
+        return lag > 0
+
+    def _read(self, begin: Offsets, until: Offsets) -> DataFrame:
+        return (
+            self._spark.read.format("kafka")
+            .options(**kafka_options(self._settings))
+            .option("startingOffsets", json.dumps(by_topic(begin)))
+            .option("endingOffsets", json.dumps(by_topic(until)))
+            .option("failOnDataLoss", self._settings.fail_on_data_loss)
+            .option("includeHeaders", True)
+            .load()
+            .select("topic", "partition", "offset", "timestamp", "value", "headers")
+        )
+
+    def _facts(self, records: DataFrame) -> DataFrame:
+        return Facts(
+            writers=self._writers.known,
+            far_future_ms=self._settings.far_future_s * 1000,
+            recipients=self._settings.recipient_log,
+        )(records)
+
+    def _learn(self, facts: DataFrame) -> bool:
+        """Look up the writers' schemas that these records need. Return whether the records must be decoded again."""
+        unknown = facts.where(F.col("problem") == Problem.NOT_LEARNED).select("source", "schema_id").distinct()
+        while wanted := [(row["source"], row["schema_id"]) for row in unknown.collect()]:
+            learned = self._writers.learn(wanted)
+            if learned.added:
+                return True
+            if not learned.asked_again or self._stopped.wait(0.5):
+                break
+        return False
+
+    def _check(self) -> None:
+        """Raise Stop unless the table is the archive of this database."""
+        with connect(self._settings.database_url, "spark_metrics archive") as connection:
+            check_table(connection, self.table)
+        self._checked = True
+
+    def _emit_age(self) -> None:
+        """Write the age of the archive as a metrics line, once a minute."""
+        now = time.monotonic()
+        if now - self._age_emitted >= _AGE_EVERY_S:
+            self._age_emitted = now
+            metrics.add(METRICS_ARCHIVE_AGE, now - self._caught_up)
+            metrics.write("spark_metrics")
+
+
+def share(begin: Offsets, ends: Offsets, most: int) -> dict[tuple[str, int], int]:
+    """Return the end of the next range of each partition: at most about `most` records, in proportion to the lags."""
+    lags = {place: max(0, end - begin[place]) for place, end in ends.items()}
+    part = min(1.0, most / max(1, sum(lags.values())))
+    return {place: begin[place] + min(lag, max(1, int(lag * part))) for place, lag in lags.items()}

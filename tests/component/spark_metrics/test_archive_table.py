@@ -1,0 +1,130 @@
+"""With a real Postgres as its catalog, the archive's table has each record once, from any number of writers."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from masscomm.errors import Stop
+from spark_metrics.archive_mark import check_table, claim_table
+from spark_metrics.archive_table import ArchiveTable, OtherWriter, rows_of
+from spark_metrics.archiver import Archiver
+from spark_metrics.database import connect
+from spark_metrics.facts import facts
+from spark_metrics.settings import Settings
+from spark_metrics.sink import PostgresSink
+from spark_metrics.watermark import Ends
+from tests.support.spark.archived import WRITERS, a_send, an_outcome
+from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
+
+pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
+
+SENDS = ("send.api", 0)
+
+
+class Writing:
+    """An archive of a new database, and the rows of records."""
+
+    def __init__(self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path) -> None:
+        self.spark, self.frame = spark, kafka_frame
+        self.settings = Settings(bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder))
+        self.table = ArchiveTable(spark, self.settings)
+        sink = PostgresSink(database)
+        sink.take_over()
+        sink.close()
+        with connect(database, "test") as connection:
+            claim_table(connection, self.table, {SENDS: 0})
+
+    def rows(self, *records: Record, recipients: bool = True) -> DataFrame:
+        decoded = facts(self.frame(records), writers=WRITERS, far_future_ms=86_400_000, recipients=recipients)
+        return rows_of(decoded)
+
+    def offsets(self) -> list[int]:
+        return sorted(row["kafka_offset"] for row in self.table.records().select("kafka_offset").collect())
+
+
+@pytest.fixture
+def writing(spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: Path) -> Writing:
+    return Writing(spark, kafka_frame, database, tmp_path / "archive")
+
+
+@pytest.mark.kills(guard="archive.one_append")
+def test_second_writer_of_the_same_offsets_appends_nothing(writing: Writing) -> None:
+    """The commit itself decides, so a writer that was replaced meanwhile adds no row."""
+    begin = writing.table.appended()
+    assert begin.offsets == {SENDS: 0}
+    writing.table.append(writing.rows(a_send(0), a_send(1)), begin, {SENDS: 2})
+    with pytest.raises(OtherWriter):
+        writing.table.append(writing.rows(a_send(0), a_send(1), a_send(2)), begin, {SENDS: 3})
+    # A writer that has lost the answer to its own commit finds it done.
+    writing.table.append(writing.rows(a_send(0), a_send(1)), begin, {SENDS: 2})
+    assert writing.offsets() == [0, 1]
+    assert writing.table.appended().offsets == {SENDS: 2}
+    poison = {"topic": "send.api", "offset": 2, "value": b"739182", "timestamp_ms": -5}
+    writing.table.append(writing.rows(poison, recipients=False), writing.table.appended(), {SENDS: 3})
+    assert writing.offsets() == [0, 1, 2]
+
+
+def test_archive_and_database_that_do_not_match_are_refused(
+    writing: Writing, spark: SparkSession, tmp_path: Path
+) -> None:
+    with connect(writing.settings.database_url, "test") as connection:
+        claim_table(connection, writing.table, {SENDS: 0})
+        check_table(connection, writing.table)
+        elsewhere = ArchiveTable(spark, replace(writing.settings, archive_database="elsewhere"))
+        with pytest.raises(Stop, match="has no table"):
+            check_table(connection, elsewhere)
+        connection.execute("update stream_status set archive_id = gen_random_uuid()")
+        with pytest.raises(Stop, match="belongs to another database"):
+            claim_table(connection, writing.table, {SENDS: 0})
+        with pytest.raises(Stop, match="is another archive"):
+            check_table(connection, writing.table)
+        connection.execute("update stream_status set archive_id = null")
+        connection.execute("insert into stream_offsets values ('outcome', 0, 5)")
+        claim_table(connection, elsewhere, {SENDS: 0})
+        assert not elsewhere.exists()
+        with pytest.raises(Stop, match="without an archive"):
+            check_table(connection, elsewhere)
+
+
+class ArchiverOfFrames(Archiver):
+    """Reads records from memory instead of Kafka."""
+
+    def __init__(self, writing: Writing, **settings: Any) -> None:
+        super().__init__(replace(writing.settings, **settings), writing.spark)
+        self.topic: list[Record] = []
+        self._frame = writing.frame
+        self._broker = self  # type: ignore[assignment]
+        self._writers._known = {kind: dict(schemas) for kind, schemas in WRITERS.items()}
+
+    def ends(self, topics: object, *, committed: bool) -> Ends:
+        assert committed
+        return Ends(0, {SENDS: 0}, {SENDS: len(self.topic)})
+
+    def _read(self, begin: Any, until: Any) -> DataFrame:
+        return self._frame(self.topic[begin[SENDS] : until[SENDS]])
+
+
+def test_archiver_continues_where_the_table_ends(writing: Writing) -> None:
+    """No checkpoint: a new archiver, and one that was replaced for a while, continue at the stored offsets."""
+    first, second = (ArchiverOfFrames(writing, max_offsets_per_trigger=3) for _ in range(2))
+    records = [a_send(number) for number in range(7)]
+    first.topic = second.topic = records[:4]
+    assert first.append_some()
+    assert not second.append_some()
+    assert not first.append_some()
+    first.topic = records
+    assert not first.append_some()
+    assert writing.offsets() == [*range(7)]
+    first.topic = records[:2]
+    with pytest.raises(Stop, match="these are not the topics"):
+        first.append_some()
+
+
+def test_columns_of_recipients_are_null_without_the_log(writing: Writing) -> None:
+    archiver = ArchiverOfFrames(writing)
+    archiver.topic = [an_outcome(0, "send 0")]
+    archiver.append_some()
+    assert [row["user_ids"] for row in writing.table.records().collect()] == [None]
