@@ -13,7 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined, Undefined, nodes
 from jinja2.filters import FILTERS
@@ -35,7 +35,7 @@ MAX_STEPS = 25_000
 _SLOW, _SOURCE, _PLAIN, _TEXT = 4, 20, 50, 200
 _TOKEN_STEPS = 10
 _ITEM_STEPS = 5
-# Formatting a date or number takes 15 microseconds, loading the data of a locale 9 ms.
+# Formatting a date or number takes 15 microseconds, loading the data of a language 9 ms.
 _FORMAT_STEPS = 100
 _LOCALE_STEPS = 10_000
 # Numbers with this many digits are refused: the lexer's regular expressions take half a microsecond per digit.
@@ -45,6 +45,8 @@ _MAX_PRECISION = 20
 # The maximum length of the name of a missing variable.
 _LONGEST_KEY = 128
 DEFAULT_LOCALE = "en"
+# The key of the locale in the values of a template. It is no name, so that a template can neither read nor bind it.
+LOCALE = "@locale"
 # The maximum number of distinct characters to trim: trim compares each character of the text with each of them.
 _MAX_TRIMMED = 20
 
@@ -90,31 +92,37 @@ type _Value = Callable[[Mapping[str, Any], Steps], Any]
 type _Write = Callable[[Mapping[str, Any], Steps, list[str]], None]
 
 
-def compile_source(
-    source: str, *, escaped: bool, steps: Steps, locale: str = DEFAULT_LOCALE
-) -> tuple[_Write, frozenset[str]]:
+class CompiledSource(NamedTuple):
+    """A compiled template."""
+
+    # Appends the text for given values to a list.
+    write: _Write
+    # The variables that the template reads, such as `data.opponent`; a variable read by a computed key is named by its
+    # owner, such as `data`.
+    reads: frozenset[str]
+    # Whether the text depends on the locale of the values.
+    localised: bool
+
+
+def compile_source(source: str, *, escaped: bool, steps: Steps) -> CompiledSource:
     """Compile a template.
 
     Args:
         source: The template's text.
         escaped: Whether values are escaped for HTML.
-        locale: The locale for which dates and numbers are formatted.
         steps: The remaining steps (units of work), from which compiling is charged.
-
-    Returns:
-        A function that appends the text for given values to a list, and the variables that the template reads, such
-        as `data.opponent`; a variable read by a computed key is named by its owner, such as `data`.
 
     Raises:
         RenderError: The source is not a template of this language.
     """
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise RenderError(f"the template is longer than {MAX_SOURCE_CHARACTERS} characters")
-    compiler = _Compiler(escaped=escaped, locale=locale, steps=steps)
+    compiler = _Compiler(escaped=escaped, steps=steps)
     try:
         _count_tokens(source, steps)
         parsed = _ENVIRONMENT.parse(source)
-        return compiler.write(parsed.body), frozenset(_variables(parsed))
+        write = compiler.write(parsed.body)
+        return CompiledSource(write, frozenset(_variables(parsed)), compiler.localised)
     except RenderError:
         raise
     except Exception as error:
@@ -278,10 +286,11 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 class _Compiler:
     """Compiles the syntax nodes of one template."""
 
-    def __init__(self, *, escaped: bool, locale: str, steps: Steps) -> None:
+    def __init__(self, *, escaped: bool, steps: Steps) -> None:
         self._escaped = escaped
-        self._locale = locale
         self._steps = steps
+        # Whether a filter that depends on the locale was compiled.
+        self.localised = False
 
     def write(self, body: Sequence[nodes.Node], depth: int = 0) -> _Write:
         parts = [part for node in body for part in self._parts(node, depth + 1)]
@@ -383,7 +392,8 @@ class _Compiler:
                 return self._item(node.node, node.arg, depth)
             case nodes.Filter() if node.node is not None and node.name in LOCALISED_FILTERS:
                 self._steps.spend(_LOCALE_STEPS)
-                return self._call(node, partial(_localised, node.name, self._locale), _SLOW, depth, _FORMAT_STEPS)
+                self.localised = True
+                return self._call(node, partial(_localised, node.name), _SLOW, depth, _FORMAT_STEPS, [_locale_of])
             case nodes.Filter() if node.node is not None:
                 if node.name not in ALLOWED_FILTERS:
                     raise RenderError(f"line {node.lineno}: there is no filter {node.name!r}")
@@ -439,10 +449,11 @@ class _Compiler:
         characters: int,
         depth: int,
         least: int = 1,
+        before: Sequence[_Value] = (),
     ) -> _Value:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise RenderError(f"line {node.lineno}: {node.name} takes no arguments by * or **")
-        operands = [self.value(each, depth + 1) for each in (node.node, *node.args)]
+        operands = [*before, *(self.value(each, depth + 1) for each in (node.node, *node.args))]
         options = [
             (str(pair.key), self.value(pair.value, depth + 1))
             for pair in node.kwargs
@@ -490,6 +501,11 @@ class _Compiler:
         if isinstance(node, nodes.And):
             return lambda values, steps: left(values, steps) and right(values, steps)
         return lambda values, steps: left(values, steps) or right(values, steps)
+
+
+def _locale_of(values: Mapping[str, Any], _steps: Steps) -> str:
+    locale: str = values.get(LOCALE, DEFAULT_LOCALE)
+    return locale
 
 
 def _constant(value: Any) -> _Value:

@@ -1,9 +1,9 @@
-"""The filters that format dates, numbers and plurals for the locale of a template."""
+"""The filters that format dates, numbers and plurals for the locale of a message."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from babel import Locale, UnknownLocaleError, dates, numbers
@@ -15,7 +15,8 @@ _MAX_DECIMALS = 20
 _FORMS = ("zero", "one", "two", "few", "many", "other")
 
 
-@cache
+# Users may have any text as their locale.
+@lru_cache(maxsize=1_024)
 def _locale(name: str) -> Locale:
     """Return the locale, else that of its language, else English."""
     parts = name.replace("_", "-").split("-")

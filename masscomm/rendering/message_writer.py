@@ -7,25 +7,28 @@ from typing import Any
 
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
-from masscomm.rendering.compiler import DEFAULT_LOCALE, RenderError, Steps
+from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, RenderError, Steps
 from masscomm.rendering.templates import (
     Field,
     by_locale,
     choose,
     context_of,
     fields_of,
+    format_locale,
     literal_fields,
 )
 
 # The limit of steps (units of rendering work) for all templates of a record, compiling included: at most half a second
 # on one core of 2024, and two seconds with 512 MB in Lambda. A batch of 20 such records then ends within a minute.
 RECORD_STEPS = 500_000
+# Loading the data of a region takes 1 ms, if that of its language is loaded.
+_REGION_STEPS = 1_000
 _NO_DATA: Mapping[str, str] = MappingProxyType({})
 
 
 class MessageWriter:
     """Renders the messages of one record. A field whose text does not depend on the user is rendered once for each
-    template.
+    template, and for each locale if it has dates or numbers.
 
     Each template has a share of the record's steps (units of rendering work). A template that uses up its share fails
     for its own recipients only. Half of the steps are divided equally between the templates, the other half by their
@@ -50,7 +53,9 @@ class MessageWriter:
         }
         # By template id: the compiled fields of the template, or its error.
         self._fields: dict[int | None, list[Field] | RenderError | None] = {}
-        self._shared: dict[tuple[int | None, str], str | RenderError] = {}
+        self._shared: dict[tuple[int | None, str, str], str | RenderError] = {}
+        # The templates and locales that were charged.
+        self._regions: set[tuple[int | None, str]] = set()
 
     def template_of(self, user: User) -> Template | None:
         """Return the template of the user's message; None if no template applies."""
@@ -75,8 +80,22 @@ class MessageWriter:
             fields = literal_fields(self._channel, data)
         if fields is None:
             return None
-        context = context_of(user, self._content.club_id, data)
+        locale = self._format_locale(user, template, fields)
+        context = context_of(user, self._content.club_id, data, locale)
         return {field.name: self._text(field, template_id, context, bool(own)) for field in fields}
+
+    def _format_locale(self, user: User, template: Template | None, fields: Sequence[Field]) -> str:
+        """Return the locale of dates, numbers and plurals. Raises RenderError."""
+        if template is None or not any(field.localised for field in fields):
+            return DEFAULT_LOCALE
+        locale = format_locale(template, self._locale(user))
+        key = (template.template_id, locale)
+        if locale != template.locale and key not in self._regions:
+            steps = self._steps[template.template_id]
+            steps.begin_rendering()
+            steps.spend(_REGION_STEPS)  # guard: templates.steps_of_regions
+            self._regions.add(key)
+        return locale
 
     def _locale(self, user: User) -> str:
         return self._content.locale or user.locale or DEFAULT_LOCALE
@@ -93,7 +112,7 @@ class MessageWriter:
         steps = self._steps[template_id]
         if field.personal or (has_own and field.reads_data):  # guard: templates.own_data_is_not_shared
             return field.render(context, steps)
-        key = (template_id, field.name)
+        key = (template_id, field.name, context[LOCALE] if field.localised else "")
         if key not in self._shared:
             self._shared[key] = _rendered(field, context, steps)
         text = self._shared[key]

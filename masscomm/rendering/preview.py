@@ -77,7 +77,7 @@ def problem_of(template: Template, steps: Steps | None = None) -> str | None:
         return f"the channel {template.channel!r} is none of {', '.join(CHANNELS)}"
     steps = steps or Steps(RECORD_STEPS)
     user = User(user_id=1, club_id=1, first_name="Ada", last_name="Lovelace", attributes=_EveryName())
-    context = context_of(user, 1, _EveryName())
+    context = context_of(user, 1, _EveryName(), template.locale)
     try:
         fields = fields_of(template, steps)
     except RenderError as error:

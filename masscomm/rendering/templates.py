@@ -16,7 +16,7 @@ from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS, MessageField
 from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
-from masscomm.rendering.compiler import DEFAULT_LOCALE, OutOfSteps, RenderError, Steps, compile_source, render
+from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, OutOfSteps, RenderError, Steps, compile_source, render
 
 # The names in a send's data that are its message if no template applies.
 LITERAL = ("title", "body")
@@ -44,6 +44,8 @@ class Field:
     personal: bool
     # Whether the text depends on the data; if so, it is rendered for each recipient with variables of its own.
     reads_data: bool
+    # Whether the text depends on the locale; if so, it is rendered for each locale.
+    localised: bool
     render: Callable[[Mapping[str, Any], Steps], str]
 
 
@@ -120,6 +122,16 @@ def choose(templates: Mapping[str, Template], locale: str) -> Template | None:
     return next((templates[each] for each in wanted if each in templates), None)
 
 
+def format_locale(template: Template, wanted: str) -> str:
+    """Return the locale of the dates, numbers and plurals in a message: the wanted one, if it is the template's with a
+    region or the like; else the template's, because the formats of another language, or of another script, do not fit
+    its words.
+    """
+    rest = _normal(wanted).removeprefix(f"{_normal(template.locale)}-")
+    is_region = rest != _normal(wanted) and not any(len(part) == 4 and part.isalpha() for part in rest.split("-"))
+    return wanted if is_region else template.locale
+
+
 def _normal(locale: str) -> str:
     """Return the normalised form of a locale: de_CH, de-ch and de-CH are equal."""
     return locale.replace("_", "-").lower()
@@ -134,7 +146,7 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
     Raises:
         RenderError: The template does not compile.
     """
-    key = (template.channel, template.locale, template.title, template.body, template.html)
+    key = (template.channel, template.title, template.body, template.html)
     kept = _COMPILED.get(key)
     if kept is not None:
         steps.spend(kept.steps)
@@ -169,12 +181,23 @@ def _literal(field: MessageField) -> Field:
         return _one_line(value) if field.one_line else value
 
     return Field(
-        name=field.name, reads=frozenset([f"data.{field.column}"]), personal=False, reads_data=True, render=text
+        name=field.name,
+        reads=frozenset([f"data.{field.column}"]),
+        personal=False,
+        reads_data=True,
+        localised=False,
+        render=text,
     )
 
 
-def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, Any]:
+def context_of(user: User, club_id: int, data: Mapping[str, str], locale: str) -> dict[str, Any]:
+    """Return the values of a template.
+
+    Args:
+        locale: The locale of dates, numbers and plurals.
+    """
     return {
+        LOCALE: locale,
         "user": {
             "first_name": user.first_name,
             "last_name": user.last_name,
@@ -194,21 +217,21 @@ class _Compiled:
     steps: float
 
 
-_COMPILED: SizedCache[tuple[str, str, str, str, str | None], _Compiled] = SizedCache(MAX_CACHE_BYTES)
+_COMPILED: SizedCache[tuple[str, str, str, str | None], _Compiled] = SizedCache(MAX_CACHE_BYTES)
 
 
 def _compiled(template: Template, steps: Steps) -> list[Field]:
     sources = {"title": template.title, "body": template.body, "html": template.html}
     return [
-        _field(field, source, template.locale, steps)
+        _field(field, source, steps)
         for field in CHANNELS[template.channel].fields
         if (source := sources[field.column]) is not None
     ]
 
 
-def _field(field: MessageField, source: str, locale: str, steps: Steps) -> Field:
+def _field(field: MessageField, source: str, steps: Steps) -> Field:
     try:
-        write, reads = compile_source(source, escaped=field.escaped, steps=steps, locale=locale)
+        write, reads, localised = compile_source(source, escaped=field.escaped, steps=steps)
     except RenderError as error:
         raise _in_field(field.name, error) from error
 
@@ -221,7 +244,12 @@ def _field(field: MessageField, source: str, locale: str, steps: Steps) -> Field
 
     owners = {variable.partition(".")[0] for variable in reads}
     return Field(
-        name=field.name, reads=reads, personal="user" in owners, reads_data="data" in owners, render=render_field
+        name=field.name,
+        reads=reads,
+        personal="user" in owners,
+        reads_data="data" in owners,
+        localised=localised,
+        render=render_field,
     )
 
 

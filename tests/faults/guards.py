@@ -1146,6 +1146,12 @@ MUTANTS = (
         no_cell=IDENTITY_ALWAYS,
     ),
     Mutant(
+        guard="templates.steps_of_regions",
+        rule="Loading the formats of many regions takes a part of the template's steps.",
+        change=Removed(),
+        no_cell="no template of the cells has dates or numbers",
+    ),
+    Mutant(
         guard="tenancy.categories",
         rule="A tenant reads its own differences of the categories only.",
         change=Becomes("name in own"),

@@ -414,11 +414,11 @@ def test_template_columns_are_those_of_the_directory() -> None:
 def rendered(source: str, *, escaped: bool = False, locale: str = "en") -> str:
     """Return the text of a template for the values that docs/templates.md names."""
     steps = Steps(MAX_STEPS)
-    write, _ = compile_source(source, escaped=escaped, steps=steps, locale=locale)
+    write, *_ = compile_source(source, escaped=escaped, steps=steps)
     user = User(user_id=1, club_id=1, first_name="Ada", last_name="Lovelace", locale="en", attributes={"plan": "gold"})
     data = {"goals": "3", "opponent": "FC & Sons", "kick_off": "19:30", "scorers": "Eva, Mia", "price": "1234.5"}
     data["kick_off_at"] = "2026-11-23T19:30:00+01:00"
-    return render(write, context_of(user, 1, data), steps)
+    return render(write, context_of(user, 1, data, locale), steps)
 
 
 # --- docs/preferences.md ----------------------------------------------------------------------------------------------
@@ -482,7 +482,7 @@ def shown(user: SeedUser, type: str, data: Mapping[str, str]) -> str:
     fields = literal_fields("push", data) if template is None else fields_of(template, steps)
     names_only = User(user_id=user.id, club_id=user.club_id, first_name=user.first_name, last_name=user.last_name)
     assert fields is not None
-    return ": ".join(field.render(context_of(names_only, user.club_id, data), steps) for field in fields)
+    return ": ".join(field.render(context_of(names_only, user.club_id, data, user.locale), steps) for field in fields)
 
 
 def test_example_of_the_concepts_has_the_seeds_results() -> None:

@@ -108,7 +108,7 @@ def attempt(source: str) -> None:
     """Compile a template and render it once, as the HTML of one recipient."""
     steps = Steps(200_000)
     with suppress(RenderError):
-        write, _names = compile_source(source, escaped=True, steps=steps)
+        write, *_ = compile_source(source, escaped=True, steps=steps)
         render(write, {"data": DATA, "user": {}}, steps)
 
 

@@ -1,4 +1,4 @@
-"""Dates, numbers and plurals have the form of the template's locale; loops are bounded."""
+"""Dates, numbers and plurals have the form of the message's locale; loops are bounded."""
 
 import subprocess
 import sys
@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
-from masscomm.rendering.compiler import MAX_ITEMS, RenderError, Steps, compile_source, render
-from masscomm.rendering.message_writer import RECORD_STEPS
-from masscomm.rendering.templates import context_of, fields_of
+from masscomm.rendering.compiler import MAX_ITEMS, OutOfSteps, RenderError, Steps, compile_source, render
+from masscomm.rendering.message_writer import RECORD_STEPS, MessageWriter
+from masscomm.rendering.templates import context_of, format_locale
 
 
 def _rendered(source: str, locale: str = "en", **data: Any) -> str:
     steps = Steps(RECORD_STEPS)
-    write, _ = compile_source(source, escaped=False, steps=steps, locale=locale)
+    write, *_ = compile_source(source, escaped=False, steps=steps)
     user = User(user_id=1, club_id=7, attributes={"teams": ["A", "B"], "many": list(range(MAX_ITEMS + 1))})
     # Babel puts spaces that do not break into numbers and times.
-    return render(write, context_of(user, 7, data), steps).replace("\xa0", " ").replace("\u202f", " ")
+    return render(write, context_of(user, 7, data, locale), steps).replace("\xa0", " ").replace("\u202f", " ")
 
 
 AT = "2026-11-23T19:30:00+01:00"
@@ -71,14 +72,59 @@ def test_value_that_cannot_be_formatted_is_an_error(source: str) -> None:
         _rendered(source, at=AT)
 
 
-def test_one_text_is_compiled_for_each_locale() -> None:
-    def body(locale: str) -> str:
-        template = Template(1, None, "news", "push", locale, "t", "{{ data.n | number }}")
-        steps = Steps(RECORD_STEPS)
-        field = fields_of(template, steps)[1]
-        return field.render(context_of(User(user_id=1, club_id=7), 7, {"n": "1234.5"}), steps)
+@pytest.mark.parametrize(
+    ("template", "wanted", "formats"),
+    [
+        ("de", "de-AT", "de-AT"),
+        ("de", "de_at", "de_at"),
+        ("de-AT", "de-AT", "de-AT"),
+        ("de", "de", "de"),
+        ("de", "des", "de"),
+        # Another language or script has words that do not fit the template's.
+        ("en", "de-AT", "en"),
+        ("en", "fr", "en"),
+        ("sr", "sr-Latn-RS", "sr"),
+        ("sr-Latn", "sr-Latn-RS", "sr-Latn-RS"),
+        ("en", "", "en"),
+    ],
+)
+def test_formats_are_those_of_the_recipients_region(template: str, wanted: str, formats: str) -> None:
+    assert format_locale(Template(1, None, "news", "push", template, "t", "b"), wanted) == formats
 
-    assert [body("en"), body("de"), body("en")] == ["1,234.5", "1.234,5", "1,234.5"]
+
+def _bodies(templates: list[Template], users: list[User], data: dict[str, str], locale: str | None = None) -> list[str]:
+    content = ContentFields(club_id=7, type="news", timestamp=0, data=data, locale=locale)
+    writer = MessageWriter(content, "push", templates, users)
+    return [found["body"] for user in users if (found := writer.texts(user)) is not None]
+
+
+def test_shared_text_is_rendered_for_each_locale() -> None:
+    """A text without names is shared by the recipients of one locale only."""
+    templates = [
+        Template(1, None, "news", "push", "de", "t", "{{ data.n | number }} {{ data.at | date }}"),
+        Template(2, None, "news", "push", "en", "t", "{{ data.n | number }} {{ data.at | date }}"),
+    ]
+    users = [User(user_id=n, club_id=7, locale=locale) for n, locale in enumerate(("de", "de-CH", "en-GB", "fr", "de"))]
+    data = {"n": "1234.5", "at": AT}
+    german, british = "1.234,5 23.11.2026", "1,234.5 23 Nov 2026"
+    assert _bodies(templates, users, data) == [
+        german,
+        "1\u2019234.5 23.11.2026",
+        british,
+        "1,234.5 Nov 23, 2026",
+        german,
+    ]
+    assert set(_bodies(templates, users, data, "en-GB")) == {british}, "the locale of the send comes first"
+
+
+@pytest.mark.kills(guard="templates.steps_of_regions")
+def test_each_region_is_charged() -> None:
+    """Loading the formats of many regions may not take longer than a record's share."""
+    template = Template(1, None, "news", "push", "en", "t", "{{ data.n | number }}")
+    regions = [f"{first}{second}" for first in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" for second in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
+    users = [User(user_id=n, club_id=7, locale=f"en-{region}") for n, region in enumerate(regions)]
+    with pytest.raises(OutOfSteps):
+        _bodies([template], users, {"n": "1"})
 
 
 def test_babel_is_imported_by_the_first_of_its_filters_only() -> None:
@@ -129,5 +175,5 @@ def test_loop_without_a_short_list_is_an_error(source: str) -> None:
 
 def test_names_that_a_loop_binds_are_no_variables_of_the_send() -> None:
     source = "{% for x in data.list | split %}{{ x }}{{ loop.index }}{{ data.y }}{% endfor %}{{ z }}"
-    _, reads = compile_source(source, escaped=False, steps=Steps(RECORD_STEPS))
-    assert reads == {"data.list", "data.y", "z"}
+    compiled = compile_source(source, escaped=False, steps=Steps(RECORD_STEPS))
+    assert compiled.reads == {"data.list", "data.y", "z"}

@@ -36,7 +36,7 @@ VALUES: Mapping[str, Any] = {
 
 def _rendered(source: str, *, escaped: bool = False, total: float = RECORD_STEPS) -> str:
     steps = Steps(total)
-    write, _names = compile_source(source, escaped=escaped, steps=steps)
+    write, *_ = compile_source(source, escaped=escaped, steps=steps)
     return render(write, VALUES, steps)
 
 
@@ -147,7 +147,7 @@ def test_an_operation_without_a_bound_is_an_error(source: str) -> None:
 def test_a_rendering_takes_a_limited_number_of_steps() -> None:
     source = "{% if data.long | title %}{% endif %}" * 10
     steps = Steps(RECORD_STEPS)
-    write, _names = compile_source(source, escaped=False, steps=steps)
+    write, *_ = compile_source(source, escaped=False, steps=steps)
     compiled = steps.remaining
     with pytest.raises(OutOfSteps):
         render(write, {"data": {"long": "a " * 20_000}}, steps)
