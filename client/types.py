@@ -23,6 +23,29 @@ class AcceptedBody(TypedDict):
     """Content that is not used, and templates that are missing. Absent if there is none."""
 
 
+class AlarmRow(TypedDict):
+    """An alarm."""
+
+    name: str
+    state: Literal["alarm", "ok", "insufficient_data"]
+    since: str
+    """The time at which this state began."""
+    description: str
+    runbook: str | None
+    """The name of the file in docs/runbooks, without `.md`."""
+
+
+class AlarmsBody(TypedDict):
+    """The alarms of the installation."""
+
+    evaluated: bool
+    """Whether alarms are evaluated. false: the state of this installation's alarms is unknown, as in the local
+stack."""
+    rows: list[AlarmRow]
+    """Those that ring first, then those with too few values; in each state the latest change first."""
+    generated_at: str
+
+
 class AuditBody(TypedDict):
     """Entries of the audit log, the latest first."""
 

@@ -1,6 +1,6 @@
 """The routes of operations_handler."""
 
-from functions.operations_handler.routes import categories, dead_letters, health, keys, suppressions
+from functions.operations_handler.routes import alarms, categories, dead_letters, health, keys, suppressions
 from functions.operations_handler.routes.suppressions import sha256
 from masscomm.domain.ids import address_id
 from masscomm.http import parameters as parse
@@ -93,6 +93,24 @@ OPERATIONS = {
             "lag_total": 3,
             "directory": [{"generation": "g1", "heartbeat_at": _NOON, "staleness_s": 1.5}],
             "open_dead_letters": 1,
+            "generated_at": _ONE,
+        },
+    ),
+    ("GET", "/v1/alarms"): Operation(
+        tag="Operations",
+        description="The alarms concern the installation, and no tenant.",
+        response=alarms.AlarmsBody,
+        example={
+            "evaluated": True,
+            "rows": [
+                {
+                    "name": "builder-dead-letters",
+                    "state": "alarm",
+                    "since": _NOON,
+                    "description": "builder dead-letters many records.",
+                    "runbook": "dead-letters",
+                }
+            ],
             "generated_at": _ONE,
         },
     ),

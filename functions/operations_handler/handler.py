@@ -8,6 +8,7 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
+from functions.operations_handler.routes.alarms import AlarmsRoute
 from functions.operations_handler.routes.categories import categories_body
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.health import HealthRoute
@@ -41,6 +42,7 @@ api = rest.Api(logger, retry_after_s=5, limiter=limiter)
 
 @dataclass(frozen=True, kw_only=True)
 class UseCases:
+    alarms: AlarmsRoute
     health: HealthRoute
     dead_letters: DeadLettersRoute
     suppressions: SuppressionsRoute
@@ -54,6 +56,7 @@ def bootstrap() -> UseCases:
     from masscomm.directory.bulk_writes import connect_from_environment
     from masscomm.directory.suppression_list import OpenSearchSuppressionList
     from masscomm.kafka.avro import HttpSchemaRegistry
+    from masscomm.operations.alarms import alarms_from_environment
     from masscomm.operations.dead_letter_store import KafkaDeadLetters
     from masscomm.operations.health import KafkaHealth
     from masscomm.stores.api_keys import ApiKeys
@@ -63,6 +66,7 @@ def bootstrap() -> UseCases:
     dead_letters = KafkaDeadLetters.from_environment()
     codec = Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL")))
     return UseCases(
+        alarms=AlarmsRoute(alarms_from_environment(), clock),
         health=HealthRoute(KafkaHealth.from_environment(), dead_letters, clock),
         dead_letters=DeadLettersRoute(dead_letters, codec),
         suppressions=SuppressionsRoute(OpenSearchSuppressionList(connect_from_environment())),
@@ -91,6 +95,13 @@ def get_health(asked: rest.Request) -> Response:
     """The lag of each function, the staleness of the directory, and the number of open dead letters."""
     negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().health.answer(asked.parameters))
+
+
+@api.get("/v1/alarms")
+def get_alarms(asked: rest.Request) -> Response:
+    """The alarms of the installation, those that ring first."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().alarms.answer(asked.parameters))
 
 
 @api.get("/v1/dead-letters")

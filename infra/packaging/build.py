@@ -24,7 +24,7 @@ TARGET = "aarch64-manylinux_2_28"
 _EXCLUDED = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
 _NEVER = {"__pycache__", "tests", "test", "testing"}
 # The services that functions call by boto3 (masscomm/aws/sdk.py).
-_MODELS = {"sns"}
+_MODELS = {"cloudwatch", "sns"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # A flag in byte code files (PEP 552, unchecked hash): Python does not compare the byte code with its source. A package
 # is read-only in Lambda.

@@ -75,6 +75,7 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/audit"): Scope.ADMIN,
         ("GET", "/v1/categories"): Scope.READ,
         ("GET", "/v1/health"): Scope.OPERATE,
+        ("GET", "/v1/alarms"): Scope.OPERATE,
         ("GET", "/v1/dead-letters"): Scope.OPERATE,
         ("GET", "/v1/dead-letters/{position}"): Scope.OPERATE,
         ("POST", "/v1/dead-letters/{position}/replay"): Scope.OPERATE,

@@ -43,6 +43,8 @@ _ENDPOINTS = {
     "secrets": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
     "kms": ec2.InterfaceVpcEndpointAwsService.KMS,
     "logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+    # operations_handler reads the states of alarms.
+    "monitoring": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
     "xray": ec2.InterfaceVpcEndpointAwsService.XRAY,
     # delivery and device_registrar use SNS.
     "sns": ec2.InterfaceVpcEndpointAwsService.SNS,

@@ -147,6 +147,7 @@ class FunctionsStack(Stack):
             }
         if profile.operates:
             variables["CONSUMER_GROUPS"] = consumer_group(GROUP, "{topic}")
+            variables["ALARM_PREFIX"] = f"{environment.prefix}-"
         # The stores in masscomm read the table names from these variables.
         variables |= {
             f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from aws_cdk import Stack
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 
 from functions.catalogue import FunctionEntry
@@ -74,8 +74,23 @@ def grant_profile(
             "an application has one endpoint for each device, created and deleted at any time",
             *(f"{prefix}/{name}/*]" for name in names),
         )
+    if profile.operates:
+        _grant_alarms(function, environment)
     if profile.database:
         function.grant(data.database.statements(function, profile.database))
+
+
+def _grant_alarms(function: MasscommFunction, environment: Environment) -> None:
+    """Permit DescribeAlarms of this account's alarms: a request by prefix concerns all of them."""
+    alarms = Stack.of(function).format_arn(
+        service="cloudwatch", resource="alarm", resource_name="*", arn_format=ArnFormat.COLON_RESOURCE_NAME
+    )
+    function.grant([iam.PolicyStatement(actions=["cloudwatch:DescribeAlarms"], resources=[alarms])])
+    explain(
+        function.role,
+        "a list of alarms by the prefix of their names concerns all alarms",
+        f"IAM5[Resource::arn:aws:cloudwatch:{environment.region}:<AWS::AccountId>:alarm:*]",
+    )
 
 
 def _kafka(

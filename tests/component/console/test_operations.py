@@ -11,7 +11,7 @@ from tests.support.harness.console import Console, open_console
 from tests.support.harness.operations_api import KEY_ID
 
 pytestmark = pytest.mark.nightly
-SECTIONS = ("health", "letters", "suppressions", "keys", "audit")
+SECTIONS = ("health", "alarms", "letters", "suppressions", "keys", "audit")
 
 
 @pytest.fixture
@@ -80,6 +80,23 @@ def test_a_key_is_created_shown_once_and_revoked(console: Console) -> None:
     page.get_by_role("row").filter(has_text=KEY_ID).get_by_role("button", name="Revoke").click()
     page.get_by_role("alert").get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row").filter(has_text=KEY_ID).get_by_role("button")).to_have_count(0)
+
+
+def test_an_alarm_leads_to_its_runbook(console: Console) -> None:
+    """A runbook links to others, and other pages are named without a link."""
+    page = console.page
+    section(console, "alarms")
+    row = page.get_by_role("row").filter(has_text="builder-dead-letters")
+    expect(row).to_contain_text("Rings")
+    row.get_by_role("link", name="A function puts many records aside").click()
+    runbook = page.get_by_role("article", name="A function puts many records aside")
+    expect(runbook.get_by_role("heading", name="Do")).to_be_visible()
+    expect(runbook.get_by_text("masscomm dead-letters list --deployed")).to_be_visible()
+    assert runbook.locator("a[href*='operations.md']").count() == 0
+    assert console.violations() == []
+    page.get_by_role("link", name="Close the runbook").click()
+    expect(runbook).to_have_count(0)
+    assert console.errors == []
 
 
 @pytest.mark.parametrize("name", SECTIONS)

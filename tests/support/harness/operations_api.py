@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from functions.operations_handler import handler as operations_handler
+from functions.operations_handler.routes.alarms import AlarmsRoute
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import KeysRoute
@@ -16,6 +17,7 @@ from masscomm.directory.suppression_list import InMemorySuppressionList, StoredS
 from masscomm.domain.ids import address_id
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
+from masscomm.operations.alarms import Alarm, AlarmState, InMemoryAlarms
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.operations.health import DirectoryAge, InMemoryHealth, Lag
@@ -46,7 +48,15 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
         [Lag(function="builder", topic=topics.BUILD, records=3)],
         [DirectoryAge(generation="g1", heartbeat_at_ms=clock.now_ms() - 1_500)],
     )
+    alarm = Alarm(
+        name="builder-dead-letters",
+        state=AlarmState.ALARM,
+        since_ms=clock.now_ms(),
+        description="builder dead-letters many records.",
+        runbook="dead-letters",
+    )
     cases = operations_handler.UseCases(
+        alarms=AlarmsRoute(InMemoryAlarms([alarm]), clock),
         health=HealthRoute(health, dead_letters, clock),
         dead_letters=DeadLettersRoute(dead_letters, codec),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),

@@ -32,7 +32,7 @@ DOCUMENT = document()
 PUBLISHED = ROOT / "docs" / "openapi" / "masscomm.json"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 # Routes whose response is the same for every tenant, and lists that no parameter limits to a tenant.
-OF_NO_TENANT, OWN_ROWS = {"/v1/categories", "/v1/health"}, {"/v1/keys"}
+OF_NO_TENANT, OWN_ROWS = {"/v1/alarms", "/v1/categories", "/v1/health"}, {"/v1/keys"}
 _REFERENCES = "#/components/responses/"
 
 

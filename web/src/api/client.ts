@@ -2,6 +2,7 @@ import { Problem, queryText, Unreachable, type Query } from "./http";
 import { endSession, session } from "./session";
 import type {
   AcceptedSend,
+  Alarms,
   AuditPage,
   DeadLetter,
   DeadLetters,
@@ -138,6 +139,10 @@ export function getUserNotifications(userId: string, query: Query, signal?: Abor
 
 export function getHealth(signal?: AbortSignal): Promise<Health> {
   return json("/v1/health", { ...(signal && { signal }) });
+}
+
+export function getAlarms(signal?: AbortSignal): Promise<Alarms> {
+  return json("/v1/alarms", { ...(signal && { signal }) });
 }
 
 export function listDeadLetters(query: Query, signal?: AbortSignal): Promise<DeadLetters> {

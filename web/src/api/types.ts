@@ -20,6 +20,7 @@ export type Recipients = Schemas["RecipientsBody"];
 export type Recipient = Schemas["RecipientBody"];
 export type Notification = Schemas["NotificationBody"];
 export type Health = Schemas["HealthBody"];
+export type Alarms = Schemas["AlarmsBody"];
 export type DeadLetters = Schemas["DeadLettersBody"];
 export type DeadLetterRow = Schemas["DeadLetterRow"];
 export type DeadLetter = Schemas["DeadLetterBody"];
