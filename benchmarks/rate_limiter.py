@@ -27,7 +27,6 @@ from rich.table import Table
 
 from devstack.sns_process import SnsStandIn
 from emulators.sns_stand_in import endpoint_arn
-from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.chain.batch import BatchDriver
@@ -37,6 +36,7 @@ from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import EmailSender, PushSender
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
+from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.users import Device, UserSettings

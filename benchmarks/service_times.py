@@ -36,7 +36,6 @@ from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
 from emulators.sns_stand_in import Rule, endpoint_arn
 from functions.builder.build_messages import BuildMessages
-from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
 from functions.delivery.retry_scheduler import RetryScheduler
@@ -50,6 +49,7 @@ from masscomm.channels.senders import EmailSender, PushSender
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
+from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.outcomes import RANGE_SIZE

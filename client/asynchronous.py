@@ -22,6 +22,7 @@ from .types import (
     DeadLetterBody,
     DeadLetterRow,
     DiscardedBody,
+    DryRunBody,
     HealthBody,
     ListedSend,
     MetricsBody,
@@ -87,6 +88,10 @@ class AsyncClient:
     async def send(self, *, idempotency_key: str | None = None, **fields: Unpack[SendRequest]) -> AcceptedBody:
         """Request a send. Without a key, one is made for the attempts of this call."""
         return await self._execute(routes.send(fields, idempotency_key))
+
+    async def dry_run(self, **fields: Unpack[SendRequest]) -> DryRunBody:
+        """Return what would become of a send, by channel and reason, with samples of its messages."""
+        return await self._execute(routes.dry_run(fields))
 
     async def send_batch(self, sends: Iterable[SmallSend], *, idempotency_key: str | None = None) -> BatchBody:
         """Request up to 1,000 small sends, with a result for each."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DeadLetterBody,
         DeadLetterRow,
         DiscardedBody,
+        DryRunBody,
         HealthBody,
         ListedSend,
         MetricsBody,
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 def send(fields: Mapping[str, Any], key: str | None) -> Call[AcceptedBody]:
     return _keyed("/v1/sends", fields, key)
+
+
+def dry_run(fields: Mapping[str, Any]) -> Call[DryRunBody]:
+    return Call("POST", "/v1/sends", body={**fields, "dry_run": True})
 
 
 def send_batch(sends: Iterable[SmallSend], key: str | None) -> Call[BatchBody]:

@@ -21,6 +21,7 @@ from .types import (
     DeadLetterBody,
     DeadLetterRow,
     DiscardedBody,
+    DryRunBody,
     HealthBody,
     ListedSend,
     MetricsBody,
@@ -86,6 +87,10 @@ class Client:
     def send(self, *, idempotency_key: str | None = None, **fields: Unpack[SendRequest]) -> AcceptedBody:
         """Request a send. Without a key, one is made for the attempts of this call."""
         return self._execute(routes.send(fields, idempotency_key))
+
+    def dry_run(self, **fields: Unpack[SendRequest]) -> DryRunBody:
+        """Return what would become of a send, by channel and reason, with samples of its messages."""
+        return self._execute(routes.dry_run(fields))
 
     def send_batch(self, sends: Iterable[SmallSend], *, idempotency_key: str | None = None) -> BatchBody:
         """Request up to 1,000 small sends, with a result for each."""

@@ -321,6 +321,61 @@ class Draft(TypedDict):
     html: NotRequired[str | None]
 
 
+class DryRunBody(TypedDict):
+    """What would become of a send. Nothing was sent."""
+
+    dry_run: Literal[True]
+    requested: int
+    """Distinct notifications: a user on a channel."""
+    duplicates: int
+    """Repeated users; they are not counted in `requested`."""
+    estimated: bool
+    """Whether the counts are estimated from a sample of the recipients."""
+    channels: list[DryRunChannel]
+    samples: list[DryRunSample]
+    """One message for each channel and locale, at most five a channel; empty without the scope users:read."""
+    warnings: list[FieldErrorBody]
+
+
+class DryRunChannel(TypedDict):
+    """What becomes of the notifications on a channel. Each is counted in one of the numbers."""
+
+    channel: str
+    requested: int
+    deliverable: int
+    """Notifications that a provider would get now."""
+    held: int
+    """Notifications that a provider would get after the user's quiet hours."""
+    scheduled: int
+    """Notifications that a provider would get at the send's time."""
+    suppressed: int
+    failed: int
+    expired: int
+    reasons: list[DryRunReason]
+    """By status and reason, without those that are deliverable as usual."""
+
+
+class DryRunReason(TypedDict):
+    """Notifications with the same end."""
+
+    status: Status
+    reason: Reason | None
+    count_total: int
+    first_at: str | None
+    """The time at which the first of these notifications is released; null: they do not wait."""
+    last_at: str | None
+
+
+class DryRunSample(TypedDict):
+    """The message of a recipient."""
+
+    channel: str
+    locale: str
+    user_id: int
+    fields: dict[str, str]
+    """The texts: title and body of a push; subject, text and html of an e-mail."""
+
+
 class EffectivePreference(TypedDict):
     """Whether notifications of a category reach the user on a channel."""
 
@@ -595,6 +650,28 @@ class QuietHoursBody(TypedDict):
     """HH:MM, exclusive; before the start: on the next day."""
 
 
+type Reason = Literal[
+    "opted_out",
+    "not_opted_in",
+    "unknown_user",
+    "no_device",
+    "no_address",
+    "device_inactive",
+    "address_suppressed",
+    "no_template",
+    "template_error",
+    "provider_rejected",
+    "dead_letter",
+    "unknown_channel",
+    "too_large",
+    "bounced_permanent",
+    "bounced_transient",
+    "complained",
+    "expired",
+    "cancelled",
+]
+
+
 class RecipientBody(TypedDict):
     """A notification of a send."""
 
@@ -774,6 +851,8 @@ class SendRequest(TypedDict):
     """A later push with the same key replaces the earlier one on the device."""
     reference: NotRequired[str | None]
     """The producer's own id of the send; it is copied into derived records."""
+    dry_run: NotRequired[bool]
+    """Whether nothing is sent, and the response is what would become of the send."""
 
 
 type SendState = Literal[
@@ -802,6 +881,24 @@ class SmallSend(TypedDict):
     send_at_local: NotRequired[str | None]
     collapse_key: NotRequired[str | None]
     reference: NotRequired[str | None]
+    dry_run: NotRequired[Literal[False]]
+    """A send of a batch has no dry run."""
+
+
+type Status = Literal[
+    "accepted",
+    "scheduled",
+    "held",
+    "queued",
+    "sending",
+    "suppressed",
+    "cancelled",
+    "expired",
+    "failed",
+    "sent",
+    "delivered",
+    "bounced",
+]
 
 
 class StepBody(TypedDict):

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from client import Client
 from devstack.options import JsonOption, given
-from devstack.send import follow, pairs
+from devstack.send import follow, pairs, show_dry_run
 from devstack.sends import calling, rest_api
 from devstack.stack import StackError
 from devstack.terminal import Terminal, print_json
@@ -67,13 +67,21 @@ def send(
     data: Annotated[
         list[str] | None, typer.Option("--data", metavar="KEY=VALUE", help="For the template. May be repeated.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Send nothing; show what would become of the send, and its messages.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Follow the send until it has ended.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send to the users of an audience, and print the id of the send."""
     fields: dict[str, Any] = {"type": kind, "club_id": club, "audience": _audience(where, without)}
+    fields |= {"channels": channel or [], "data": pairs(data or [])}
     with calling(api):
-        accepted = api.send(**fields | {"channels": channel or [], "data": pairs(data or [])})
+        if dry_run:
+            body = api.dry_run(**fields)
+            print_json(body) if as_json else show_dry_run(body, console)
+            return
+        accepted = api.send(**fields)
         if as_json:
             print_json(accepted)
         else:

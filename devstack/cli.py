@@ -339,6 +339,9 @@ def send(
         typer.Option("--channel", help="push or email; without it the category's own. May be repeated."),
     ] = None,
     critical: Annotated[bool, typer.Option("--critical", help="In the lane that no bulk send delays.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Send nothing; show what would become of the send, and its messages.")
+    ] = False,
     wait: Annotated[
         bool,
         typer.Option(
@@ -359,6 +362,7 @@ def send(
         channels=channel or [],
         critical=critical,
         wait=wait,
+        dry_run=dry_run,
     )
 
 

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from client import ApiError, Client
-from client.types import SendBody
+from client.types import DryRunBody, SendBody
 from devstack.client_log import KAFKA_LOGGER
 from devstack.handle import StackHandle
 from devstack.inbox import Inbox, Message
@@ -22,6 +22,8 @@ WAIT_S = 120.0
 POLL_S = 0.3
 # After a send to at most this number of users, their messages are shown.
 SHOWN_RECIPIENTS = 10
+# The statuses of deliverable notifications that the reasons of a dry run contain: those of simulator recipients.
+_AFTER_DELIVERY = ("delivered", "bounced")
 
 
 def recipients(text: str) -> list[int]:
@@ -59,9 +61,10 @@ def send(
     channels: Sequence[str] = (),
     critical: bool = False,
     wait: bool = False,
+    dry_run: bool = False,
     console: Terminal | None = None,
-) -> str:
-    """Request a send, print its id and where to follow it, and return the id.
+) -> str | None:
+    """Request a send, print its id and where to follow it, and return the id; None after a dry run.
 
     Args:
         stack: The running stack.
@@ -73,6 +76,7 @@ def send(
         channels: Empty for the category's own.
         critical: Use the critical lane.
         wait: Follow the send until nothing is in flight, and print the messages of a small send.
+        dry_run: Send nothing, and print what would become of the send.
         console: The terminal.
 
     Raises:
@@ -82,6 +86,11 @@ def send(
     users, variables = recipients(to), pairs(data)
     api = Client(stack.config.gateway_url, key=os.environ.get("MASSCOMM_API_KEY") or stack.config.api_key)
     try:
+        if dry_run and via != "rest":
+            raise StackError("A dry run is by REST: leave --via out.")
+        if dry_run:
+            show_dry_run(api.dry_run(**_request(type, club_id, users, channels, variables, critical=critical)), console)
+            return None
         if via == "rest":
             send_id = api.send(**_request(type, club_id, users, channels, variables, critical=critical))["send_id"]
         elif via == "kafka":
@@ -114,6 +123,29 @@ def follow(api: Client, send_id: str, console: Terminal, timeout_s: float = WAIT
             raise StackError(f"Send {send_id} is still under way after {timeout_s:.0f} s.") from error
     if not console.is_terminal:
         console.print(_table(send))
+
+
+def show_dry_run(body: DryRunBody, console: Terminal) -> None:
+    """Print what would become of a send, with its samples and warnings."""
+    qualifier = ", estimated from a sample" if body["estimated"] else ""
+    table = Table(
+        title=f"{body['requested']:,} notifications{qualifier}; nothing was sent", title_justify="left", box=None
+    )
+    for name in ("channel", "end", "notifications", "from", "to"):
+        table.add_column(name, no_wrap=True)
+    for channel in body["channels"]:
+        simulated = sum(each["count_total"] for each in channel["reasons"] if each["status"] in _AFTER_DELIVERY)
+        table.add_row(channel["channel"], "deliverable", f"{channel['deliverable'] - simulated:,}")
+        for each in channel["reasons"]:
+            end = " ".join(filter(None, (each["status"], each["reason"] and f"({each['reason']})")))
+            table.add_row("", end, f"{each['count_total']:,}", each["first_at"] or "", each["last_at"] or "")
+    console.print(table)
+    for sample in body["samples"]:
+        console.print(f"\n{sample['channel']} in {sample['locale']}, as to user {sample['user_id']}:", soft_wrap=True)
+        for name, text in sample["fields"].items():
+            console.print(f"  {name}: {text}", soft_wrap=True, markup=False)
+    for warning in body["warnings"]:
+        console.print(f"{warning['field']} {warning['message']}", soft_wrap=True, markup=False)
 
 
 def show_messages(messages: Sequence[Message], console: Terminal) -> None:

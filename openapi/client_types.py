@@ -37,8 +37,7 @@ def client_types() -> str:
 def _defined(name: str, schema: Mapping[str, Any]) -> str:
     if "properties" not in schema:
         line = f"type {name} = {_type(schema)}"
-        # As the formatter breaks a long line.
-        return f"{line}\n" if len(line) <= _LINE else re.sub(r"\[(.*)\]$", r"[\n    \1\n]", line) + "\n"
+        return f"{line}\n" if len(line) <= _LINE else _broken(line)
     lines = [f"class {name}(TypedDict):"]
     if "description" in schema:
         lines += [f'    """{schema["description"].strip().splitlines()[0]}"""', ""]
@@ -51,6 +50,14 @@ def _defined(name: str, schema: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _broken(line: str) -> str:
+    """Return a long line with a list as the formatter breaks it: after the brackets, or after each value."""
+    before, _, values = line.removesuffix("]").partition("[")
+    if len(values) + 4 > _LINE:
+        values = values.replace(", ", ",\n    ") + ","
+    return f"{before}[\n    {values}\n]\n"
+
+
 def _type(schema: Mapping[str, Any]) -> str:
     """Return the Python type of a schema."""
     if "$ref" in schema:
@@ -59,7 +66,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         return " | ".join(_type(each) for each in schema["anyOf"])
     if "enum" in schema or "const" in schema:
         values = schema.get("enum", [schema.get("const")])
-        return f"Literal[{', '.join(f'"{value}"' for value in values)}]"
+        return f"Literal[{', '.join(f'"{each}"' if isinstance(each, str) else repr(each) for each in values)}]"
     match schema.get("type"):
         case "array":
             return f"list[{_type(schema['items'])}]"

@@ -102,9 +102,7 @@ def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any])
         if (method, path) in PUBLIC_ROUTES
         else [{_KEY: [scope]}, {_PERSON: [role for role in Role if scope in ROLE_SCOPES[role]]}],
         "parameters": [parameter.described() for parameter in operation.parameters],
-        "responses": _pages(operation)
-        if operation.response is None
-        else _responses(method, operation, schemas[operation.response, "serialization"]),
+        "responses": _pages(operation) if operation.response is None else _responses(method, operation, schemas),
     }
     if operation.description:
         found["description"] = operation.description
@@ -119,7 +117,8 @@ def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any])
     return found
 
 
-def _responses(method: str, operation: Operation, schema: Any) -> dict[str, Any]:
+def _responses(method: str, operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
+    schema = schemas[operation.response, "serialization"]
     success: dict[str, Any] = {
         "description": operation.success,
         "content": {JSON: {"schema": schema, "example": operation.example}}
@@ -130,6 +129,9 @@ def _responses(method: str, operation: Operation, schema: Any) -> dict[str, Any]
         for name, meaning in {**operation.headers, **_LIMITS}.items()
     }
     found: dict[int, Any] = {operation.status: success}
+    for status, further in operation.further.items():
+        body = {"schema": schemas[further.response, "serialization"], "example": further.example}
+        found[status] = {"description": further.meaning, "content": {JSON: body}}
     if operation.revalidated:
         found[304] = {"description": "The caller's version, in If-None-Match, is the current one"}
     common = _PROBLEMS | (_OF_GET if method == "GET" else {})
@@ -170,6 +172,9 @@ def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, 
     for operation in operations:
         if operation.response is not None:
             inputs.append((operation.response, "serialization", _adapter(operation.response)))
+        inputs += [
+            (further.response, "serialization", _adapter(further.response)) for further in operation.further.values()
+        ]
         if operation.request is not None:
             inputs.append((operation.request, "validation", _adapter(operation.request)))
     found, definitions = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")

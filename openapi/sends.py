@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from functions.send_handler.dry_run import DryRunBody
 from functions.send_handler.preview_messages import PreviewBody, PreviewRequest
 from functions.send_handler.request_batch import BatchBody, BatchRequest
 from functions.send_handler.request_send import AcceptedBody, SendRequest
 from masscomm.http.idempotency import KEY, LONGEST_KEY, REPLAYED
-from openapi.operation import Operation, Parameter
+from openapi.operation import Operation, Parameter, Success
 
 _SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
 
@@ -30,6 +31,29 @@ _ACCEPTED = {
     "duplicates": 0,
     "links": {"self": f"/v1/sends/{_SEND_ID}"},
 }
+_DRY_RUN = {
+    "dry_run": True,
+    "requested": 2,
+    "duplicates": 0,
+    "estimated": False,
+    "channels": [
+        {
+            "channel": "push",
+            "requested": 2,
+            "deliverable": 1,
+            "held": 0,
+            "scheduled": 0,
+            "suppressed": 1,
+            "failed": 0,
+            "expired": 0,
+            "reasons": [
+                {"status": "suppressed", "reason": "opted_out", "count_total": 1, "first_at": None, "last_at": None}
+            ],
+        }
+    ],
+    "samples": [{"channel": "push", "locale": "en", "user_id": 42, "fields": {"title": "Hello", "body": "It works."}}],
+    "warnings": [],
+}
 _PROBLEMS = {
     409: f"A request with this {KEY} is in progress",
     413: "The send is larger than Kafka accepts, or the body is larger than 10 MB",
@@ -41,7 +65,8 @@ OPERATIONS = {
     ("POST", "/v1/sends"): Operation(
         tag="Sends",
         description="Further scopes: `send:critical` for the priority critical; `send:content` for own texts (`title` "
-        "and `body` in `data`), or `send:mandatory` in a mandatory category.",
+        "and `body` in `data`), or `send:mandatory` in a mandatory category. A dry run needs `read`; its "
+        "samples need `users:read`.",
         parameters=(_KEY,),
         request=SendRequest,
         requests={
@@ -64,10 +89,24 @@ OPERATIONS = {
                 "data": {"title": "Your code", "body": "123456"},
                 "priority": "critical",
             },
+            "dry_run": {
+                "type": "news",
+                "club_id": 1,
+                "to_users": [42, 43],
+                "data": {"title": "Hello", "body": "It works."},
+                "dry_run": True,
+            },
         },
         response=AcceptedBody,
         status=202,
         success="Every chunk of the send is on its topic",
+        further={
+            200: Success(
+                meaning="What would become of the send, with dry_run: nothing is sent",
+                response=DryRunBody,
+                example=_DRY_RUN,
+            )
+        },
         headers={
             "Location": "The path of the send",
             REPLAYED: "`true` if this is the stored response to an earlier request with the same key",

@@ -14,7 +14,6 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 
-from functions.delivery.calls import Caller
 from functions.delivery.look_up import LookUp, Question
 from functions.delivery.outcomes import Outcomes
 from functions.delivery.publish import UNRECORDED, Addressed, Publishing
@@ -29,6 +28,7 @@ from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import DirectoryView, Wait, decide, endpoint_due_s
+from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS

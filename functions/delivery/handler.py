@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
-from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
@@ -21,6 +20,7 @@ from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import EmailSender, PushSender
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import Clock, SystemClock
+from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane

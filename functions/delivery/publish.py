@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from functions.delivery.calls import Call, Caller
 from functions.delivery.record_delivery import RecordDelivery
-from functions.delivery.results import delayed_result, final_result, is_refusal
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.channels.gateway import CallAnswer, ProviderCall, ProviderGateway
 from masscomm.channels.provider import TargetGone, Transient
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import Recipient
+from masscomm.decisions.provider_calls import Call, Caller
+from masscomm.decisions.results import delayed_result, final_result, is_refusal
 from masscomm.domain.time_limits import CALL_RETRY_BUDGET_S, LEDGER_FIRST_PAUSE_S, LEDGER_LAST_PAUSE_S, LEDGER_WRITE_S
 from masscomm.domain.users import Device
 from masscomm.errors import Retry, Stop

@@ -4,7 +4,7 @@ POST /v1/previews renders messages without sending them.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -26,6 +26,7 @@ from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
 
 if TYPE_CHECKING:
+    from functions.send_handler.dry_run import DryRunSend
     from functions.send_handler.request_once import Answer, RequestOnce
     from functions.send_handler.request_send import Caller, RequestSend, SendIdentity, SendRequest
     from functions.send_handler.send_warnings import SendWarnings
@@ -50,6 +51,7 @@ class UseCases:
     requests: "RequestSend"
     once: "RequestOnce"
     warnings: "SendWarnings"
+    dry_runs: "Callable[[], DryRunSend]"
 
 
 @cache
@@ -64,6 +66,16 @@ def cached_templates() -> "TemplateCache":
     from masscomm.rendering.templates import TemplateCache
 
     return TemplateCache(directory(), SystemClock(), keep_empty=True)
+
+
+@cache
+def dry_runs() -> "DryRunSend":
+    from functions.send_handler.dry_run import DryRunSend
+    from masscomm.rendering.templates import TemplateCache
+
+    clock = SystemClock()
+    # Another thread uses the cache of the warnings.
+    return DryRunSend(directory=directory(), templates=TemplateCache(directory(), clock, keep_empty=True), clock=clock)
 
 
 @cache
@@ -88,6 +100,7 @@ def bootstrap() -> UseCases:
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
         warnings=SendWarnings(cached_templates),
+        dry_runs=dry_runs,
     )
 
 
@@ -104,6 +117,8 @@ def post_send(request: rest.Request) -> Response:
     send = parse_request(document, requests.clock)
     _check(request, send)
     logs.note(club_id=send.club_id)
+    if send.dry_run:
+        return _dry_run(request, send)
     caller, limits = _caller(request), dict[str, str]()
 
     def execute(identity: "SendIdentity") -> str:
@@ -128,6 +143,20 @@ def post_send(request: rest.Request) -> Response:
         )
     )
     return _accepted(answer.identity.send_id, answer.body, limits | _replayed(answer))
+
+
+def _dry_run(request: rest.Request, send: "SendRequest") -> Response:
+    """Return what would become of a send. The counts are those that a sent one has, which need the scope read."""
+    request.require(Scope.READ)  # guard: scopes.dry_run
+    use_cases = bootstrap()
+    body = use_cases.dry_runs().answer(
+        send,
+        use_cases.requests.identify(send),
+        request.remaining_s,
+        with_samples=Scope.USERS_READ in request.scopes,  # guard: scopes.dry_run_samples
+    )
+    logger.info("dry run", requested=body["requested"], estimated=body["estimated"])
+    return rest.uncached(body)
 
 
 @api.post("/v1/sends/batch")
@@ -219,6 +248,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
     ahead=(
         *ON_KAFKA,
         "functions.send_handler.accepted_sends",
+        "functions.send_handler.dry_run",
         "functions.send_handler.request_once",
         "functions.send_handler.preview_messages",
         "functions.send_handler.request_batch",

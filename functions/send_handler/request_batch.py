@@ -8,7 +8,7 @@ attempt.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -41,6 +41,7 @@ class SmallSend(SendRequest):
     """A send in a batch."""
 
     audience: Annotated[None, Field(description="A send of a batch names its users.")] = None
+    dry_run: Annotated[Literal[False], Field(description="A send of a batch has no dry run.")] = False
     to_users: Annotated[
         list[Annotated[int, Field(ge=1, le=2**63 - 1)]], Field(min_length=1, max_length=BATCH_RECIPIENTS)
     ]

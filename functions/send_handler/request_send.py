@@ -194,6 +194,9 @@ class SendRequest(ContentRequest):
     send_at_local: LocalTime = None
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
+    dry_run: Annotated[
+        bool, Field(description="Whether nothing is sent, and the response is what would become of the send.")
+    ] = False
 
     @field_validator("recipient_data")
     @classmethod
@@ -552,7 +555,7 @@ class RequestSend:
             timestamp=identity.requested_at_ms,
             chunk_size=identity.chunk_size,
             audience=json.dumps(audience),
-            send=json.dumps(self._record_of(send, identity, caller, 0, 1, []).to_avro()),
+            send=json.dumps(record_of(send, identity, caller.principal, 0, 1, []).to_avro()),
         )
         value = self.codec.encode(topics.AUDIENCE, "AudienceRequested", record.to_avro())
         self.producer.produce(topics.AUDIENCE, identity.send_id.encode(), value, headers, _collect(errors))
@@ -567,39 +570,41 @@ class RequestSend:
         count: int,
         users: Sequence[int],
     ) -> bytes:
-        record = self._record_of(send, identity, caller, index, count, users)
+        record = record_of(send, identity, caller.principal, index, count, users)
         return self.codec.encode(topic, "SendRequested", record.to_avro())
 
-    def _record_of(
-        self, send: SendRequest, identity: SendIdentity, caller: Caller, index: int, count: int, users: Sequence[int]
-    ) -> SendRequested:
-        return SendRequested(
-            type=send.type,
-            club_id=send.club_id,
-            timestamp=identity.requested_at_ms,
-            to_users=list(users),
-            send_id=identity.send_id,
-            chunk_index=index,
-            chunk_count=count,
-            channels=list(send.channels),
-            template=send.template,
-            data=send.data,
-            recipient_data={
-                str(position): own
-                for position, user_id in enumerate(users)
-                if (own := send.recipient_data.get(str(user_id)))
-            }
-            if send.recipient_data
-            else {},
-            locale=send.locale,
-            priority=send.priority,
-            expires_at=_ms(send.expires_at),
-            send_at=_ms(send.send_at),
-            send_at_local=send.send_at_local,
-            collapse_key=send.collapse_key,
-            reference=send.reference,
-            principal=caller.principal or None,
-        )
+
+def record_of(
+    send: SendRequest, identity: SendIdentity, principal: str, index: int, count: int, users: Sequence[int]
+) -> SendRequested:
+    """Return a record of a send. It has no recipients if audience_expander adds them."""
+    return SendRequested(
+        type=send.type,
+        club_id=send.club_id,
+        timestamp=identity.requested_at_ms,
+        to_users=list(users),
+        send_id=identity.send_id,
+        chunk_index=index,
+        chunk_count=count,
+        channels=list(send.channels),
+        template=send.template,
+        data=send.data,
+        recipient_data={
+            str(position): own
+            for position, user_id in enumerate(users)
+            if (own := send.recipient_data.get(str(user_id)))
+        }
+        if send.recipient_data
+        else {},
+        locale=send.locale,
+        priority=send.priority,
+        expires_at=_ms(send.expires_at),
+        send_at=_ms(send.send_at),
+        send_at_local=send.send_at_local,
+        collapse_key=send.collapse_key,
+        reference=send.reference,
+        principal=principal or None,
+    )
 
 
 def _chunks(

@@ -7,7 +7,7 @@ Each function of functions/functions.yaml has one profile; tests/unit/infra chec
 from dataclasses import dataclass
 from enum import Enum
 
-from masscomm.cdc.captured_tables import TEMPLATES, USERS, captured_tables, personal_tables
+from masscomm.cdc.captured_tables import TEMPLATES, captured_tables, personal_tables
 from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
 
 
@@ -217,8 +217,12 @@ PROFILES = {
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,
-        indices=(TEMPLATES, USERS),
-        requests=("POST _mget", "POST notification_templates/_search"),
+        # A dry run reads what the chain reads.
+        indices=(*DIRECTORY, "suppressions"),
+        requests=(
+            *("POST _mget", "POST notification_templates/_search", "POST devices/_search"),
+            *_USERS_OF_CLUB,
+        ),
         tables=(KEYS, CONTROLS, USAGE, AUDIT),
     ),
     "preferences_handler": Profile(

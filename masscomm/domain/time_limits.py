@@ -164,6 +164,9 @@ STREAM_RETRY_AFTER_S = 5
 # --- audiences --------------------------------------------------------------------------------------------------------
 # The time that a count reserves for its response: reading one more page, and its users' settings and devices.
 COUNT_RESERVE_S = 12.0
+# A dry run begins no further look-up with less than this remaining, and reads no further page of its audience with less
+# than the second.
+DRY_RUN_RESERVE_S, DRY_RUN_AUDIENCE_RESERVE_S = 12.0, 20.0
 
 # The time that an expansion reserves for recording its progress, after one more page of users.
 EXPANSION_RESERVE_S = 15.0
@@ -285,6 +288,9 @@ RULES: Mapping[str, str] = {
     "STREAM_WAIT_S + STREAM_RESERVE_S < timeout_s('metrics_stream')": "the query follows the longest wait",
     "STREAM_WAIT_S < POLL_SLOTS_KEPT_S": "a slot is kept while its poll waits",
     "OPENSEARCH_REQUEST_S < COUNT_RESERVE_S < timeout_s('audiences')": "a count is answered in time",
+    "OPENSEARCH_REQUEST_S < DRY_RUN_RESERVE_S < DRY_RUN_AUDIENCE_RESERVE_S < timeout_s('send_handler')": (
+        "a dry run is answered in time, with an audience, too"
+    ),
     "OPENSEARCH_REQUEST_S < EXPANSION_RESERVE_S < timeout_s('audience_expander') / 2": (
         "an expansion progresses in each invocation"
     ),

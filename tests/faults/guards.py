@@ -742,6 +742,18 @@ MUTANTS = (
         no_cell="cells use keys of every scope",
     ),
     Mutant(
+        guard="scopes.dry_run",
+        rule="The counts of a dry run need the scope that the counts of a send need.",
+        change=Removed(),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="scopes.dry_run_samples",
+        rule="The messages of single users in a dry run need the scope of reading users.",
+        change=Becomes("True"),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
         guard="templates.saved_template",
         rule="A template from which no message can be rendered does not replace the previous version.",
         change=Becomes("None"),

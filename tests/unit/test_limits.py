@@ -183,8 +183,14 @@ def test_each_field_of_a_send_has_a_limit() -> None:
 
 def test_largest_request_has_every_field() -> None:
     """A new field belongs to LARGEST, or this module does not check that its longest value fits into a record."""
-    assert SendRequest.model_fields.keys() == LARGEST.keys() | {"audience", "priority", "expires_at", "send_at"}
-    assert SendRequest.model_fields.keys() - {"audience"} <= limits.FIELDS_OF_SEND.keys()
+    assert SendRequest.model_fields.keys() == LARGEST.keys() | {
+        "audience",
+        "dry_run",
+        "priority",
+        "expires_at",
+        "send_at",
+    }
+    assert SendRequest.model_fields.keys() - {"audience", "dry_run"} <= limits.FIELDS_OF_SEND.keys()
 
 
 def test_a_request_has_the_limit_of_each_text() -> None:

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.channels.gateway import ProviderGateway
@@ -15,6 +14,7 @@ from masscomm.channels.senders import EmailSender, PushSender, Sender
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import FixedClock
+from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS

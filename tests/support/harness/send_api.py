@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from functions.send_handler import handler as module
+from functions.send_handler.dry_run import DryRunSend
 from functions.send_handler.request_once import RequestOnce
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.send_warnings import SendWarnings
@@ -44,7 +45,10 @@ def use_cases(
     )
     templates = TemplateCache(directory or InMemoryDirectory(ready=False), chain.clock, keep_empty=True)
     return module.UseCases(
-        requests=requests, once=RequestOnce(keys=keys, clock=chain.clock), warnings=SendWarnings(lambda: templates)
+        requests=requests,
+        once=RequestOnce(keys=keys, clock=chain.clock),
+        warnings=SendWarnings(lambda: templates),
+        dry_runs=lambda: DryRunSend(directory=directory or InMemoryDirectory(), templates=templates, clock=chain.clock),
     )
 
 

@@ -22,7 +22,7 @@ DIRECT = {
     "preferences_handler": _CHAIN | {"tzdata"},
     "receipts": _CHAIN,
     "scheduler": _CHAIN,
-    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core"},
+    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "tzdata"},
 }
 
 

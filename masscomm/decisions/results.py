@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from functions.delivery.calls import Call
 from masscomm.channels.gateway import CallAnswer
 from masscomm.channels.provider import Expired, NotTried, ProviderError, Rejected, TargetGone, Transient
 from masscomm.channels.provider_errors import code_of
 from masscomm.decisions.delivery import DEVICE_INACTIVE, Recipient
+from masscomm.decisions.provider_calls import Call
 from masscomm.domain.outcomes import EXPIRED, SENT
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status

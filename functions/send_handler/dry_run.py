@@ -1,0 +1,236 @@
+"""POST /v1/sends with dry_run: what would become of a send, by channel and reason, and samples of its messages.
+
+The recipients are decided about as in the chain (masscomm/decisions/dry_run.py). Nothing is produced or recorded. Above
+EXACT_RECIPIENTS, the counts are estimated from a sample, which is the same for the same recipients.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from heapq import nsmallest
+from itertools import batched
+from typing import Literal, TypedDict
+
+from functions.send_handler.request_send import SendIdentity, SendRequest, record_of
+from masscomm.clock import Clock
+from masscomm.decisions.dry_run import DryRun, End, Forecast
+from masscomm.directory.port import Directory
+from masscomm.domain.audiences import members
+from masscomm.domain.categories import resolve_channels
+from masscomm.domain.lanes import Lane
+from masscomm.domain.outcomes import RANGE_SIZE
+from masscomm.domain.records import SendRequested
+from masscomm.domain.statuses import PUBLISHED, Reason, Status
+from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
+from masscomm.http.audiences import audience_of
+from masscomm.http.parameters import time_of_ms
+from masscomm.http.problem import FieldError, FieldErrorBody
+from masscomm.kafka import topics
+from masscomm.rendering.templates import TemplateCache
+from masscomm.rendering.unused_content import unused_content
+
+# The largest number of recipients of which each one is decided about.
+EXACT_RECIPIENTS = 10_000
+
+
+class DryRunReason(TypedDict):
+    """Notifications with the same end."""
+
+    status: Status
+    reason: Reason | None
+    count_total: int
+    first_at: str | None
+    """The time at which the first of these notifications is released; null: they do not wait."""
+    last_at: str | None
+
+
+class DryRunChannel(TypedDict):
+    """What becomes of the notifications on a channel. Each is counted in one of the numbers."""
+
+    channel: str
+    requested: int
+    deliverable: int
+    """Notifications that a provider would get now."""
+    held: int
+    """Notifications that a provider would get after the user's quiet hours."""
+    scheduled: int
+    """Notifications that a provider would get at the send's time."""
+    suppressed: int
+    failed: int
+    expired: int
+    reasons: list[DryRunReason]
+    """By status and reason, without those that are deliverable as usual."""
+
+
+class DryRunSample(TypedDict):
+    """The message of a recipient."""
+
+    channel: str
+    locale: str
+    user_id: int
+    fields: dict[str, str]
+    """The texts: title and body of a push; subject, text and html of an e-mail."""
+
+
+class DryRunBody(TypedDict):
+    """What would become of a send. Nothing was sent."""
+
+    dry_run: Literal[True]
+    requested: int
+    """Distinct notifications: a user on a channel."""
+    duplicates: int
+    """Repeated users; they are not counted in `requested`."""
+    estimated: bool
+    """Whether the counts are estimated from a sample of the recipients."""
+    channels: list[DryRunChannel]
+    samples: list[DryRunSample]
+    """One message for each channel and locale, at most five a channel; empty without the scope users:read."""
+    warnings: list[FieldErrorBody]
+
+
+@dataclass(frozen=True)
+class _Recipients:
+    """The recipients of a send."""
+
+    # All recipients in the order of the send, or a sample of them in an order that does not depend on the send's.
+    user_ids: Sequence[int]
+    # The number of all recipients.
+    total: int
+    # Whether all users of the audience were read.
+    complete: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRunSend:
+    """The use case of dry runs. Each function environment has one instance."""
+
+    directory: Directory
+    templates: TemplateCache
+    clock: Clock
+
+    def answer(
+        self, send: SendRequest, identity: SendIdentity, remaining_s: Callable[[], float], *, with_samples: bool
+    ) -> DryRunBody:
+        """Return the response body. Raises Retry if the directory does not answer."""
+        recipients = self._recipients(send, remaining_s)
+        topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
+        found, examined = DryRun(directory=self.directory, templates=self.templates, clock=self.clock).forecast(
+            _records(send, identity, recipients),
+            topic,
+            lambda: remaining_s() > DRY_RUN_RESERVE_S,
+        )
+        channels = resolve_channels(send.type, send.channels, send.club_id)
+        return {
+            "dry_run": True,
+            "requested": recipients.total * len(channels),
+            "duplicates": len(send.to_users) - send.recipients,
+            "estimated": examined < recipients.total or not recipients.complete,
+            "channels": [_channel(name, found, recipients.total) for name in channels],
+            "samples": [
+                {
+                    "channel": sample.channel,
+                    "locale": sample.locale,
+                    "user_id": sample.user_id,
+                    "fields": dict(sample.texts),
+                }
+                for sample in found.samples
+                if with_samples
+            ],
+            "warnings": [
+                {"field": each.field, "message": each.message}
+                for each in (*self._warnings(send), *_warnings_of(recipients, found, examined))
+            ],
+        }
+
+    def _recipients(self, send: SendRequest, remaining_s: Callable[[], float]) -> _Recipients:
+        if send.audience is None:
+            users = list(dict.fromkeys(send.to_users))
+            return _Recipients(users if len(users) <= EXACT_RECIPIENTS else _sample(users), len(users))
+        audience, _ = audience_of(send.audience)
+        users, total = list[int](), 0
+        for page in self.directory.users_of_club(send.club_id):
+            found = [user.user_id for user in members(audience, page, self.directory)]
+            total += len(found)
+            users += found
+            if len(users) > 2 * EXACT_RECIPIENTS:  # The sample of samples is the sample of all.
+                users = _sample(users)
+            if remaining_s() < DRY_RUN_AUDIENCE_RESERVE_S:
+                return _Recipients(_sample(users), total, complete=False)
+        return _Recipients(users if total <= EXACT_RECIPIENTS else _sample(users), total)
+
+    def _warnings(self, send: SendRequest) -> Sequence[FieldError]:
+        found = self.templates.load(send.template_keys())
+        by_channel = {key[2]: templates for key, templates in found.items()}
+        return unused_content(send.content(), by_channel, send.variable_names)
+
+
+def _sample(users: Sequence[int]) -> list[int]:
+    """Return at most EXACT_RECIPIENTS users: those whose ids have the smallest digests, in the order of the digests."""
+    return nsmallest(EXACT_RECIPIENTS, users, key=_digest)
+
+
+def _digest(user_id: int) -> bytes:
+    return blake2b(user_id.to_bytes(8, signed=True), digest_size=8).digest()
+
+
+def _records(send: SendRequest, identity: SendIdentity, recipients: _Recipients) -> Iterator[SendRequested]:
+    """Yield the records of the send, each with the recipients that are decided about together in the chain, too."""
+    small = recipients.total <= RANGE_SIZE
+    for index, users in enumerate(batched(recipients.user_ids, RANGE_SIZE, strict=False)):
+        record = record_of(send, identity, "", index, 1, users)
+        yield record if small else replace(record, chunk_count=-(-recipients.total // RANGE_SIZE))
+
+
+def _warnings_of(recipients: _Recipients, found: Forecast, examined: int) -> Iterator[FieldError]:
+    where = "to_users" if recipients.complete else "audience"
+    if not recipients.complete:
+        message = f"has more users than were read in time: the counts are those of its first {recipients.total}"
+        yield FieldError(where, message)
+    if examined < recipients.total:
+        yield FieldError(where, f"the counts are estimated from {examined} of {recipients.total} recipients")
+    if found.unknown_users:
+        message = f"{found.unknown_users} of {examined} users are unknown now; users of the last seconds may follow"
+        yield FieldError(where, message)
+
+
+def _channel(name: str, found: Forecast, total: int) -> DryRunChannel:
+    """Return the numbers of a channel, scaled to `total` recipients."""
+    counts = _scaled(found.ends.get(name, {}), total)
+    by_status = {status: sum(n for end, n in counts.items() if end.status is status) for status in Status}
+    return {
+        "channel": name,
+        "requested": total,
+        "deliverable": sum(by_status[status] for status in PUBLISHED),
+        "held": by_status[Status.HELD],
+        "scheduled": by_status[Status.SCHEDULED],
+        "suppressed": by_status[Status.SUPPRESSED],
+        "failed": by_status[Status.FAILED],
+        "expired": by_status[Status.EXPIRED],
+        "reasons": [
+            _reason(name, end, count, found)
+            for end, count in sorted(counts.items(), key=lambda each: (-each[1], each[0].status, each[0].reason or ""))
+            if end != End(Status.SENT)
+        ],
+    }
+
+
+def _reason(channel: str, end: End, count: int, found: Forecast) -> DryRunReason:
+    times = found.released.get((channel, end.status))
+    return {
+        "status": end.status,
+        "reason": end.reason,
+        "count_total": count,
+        "first_at": None if times is None else time_of_ms(times[0]),
+        "last_at": None if times is None else time_of_ms(times[1]),
+    }
+
+
+def _scaled(counts: Mapping[End, int], total: int) -> dict[End, int]:
+    """Return the counts in the same proportions, scaled to a sum of `total`."""
+    examined = sum(counts.values())
+    if examined in (0, total):
+        return dict(counts)
+    scaled = {end: divmod(count * total, examined) for end, count in counts.items()}
+    missing = total - sum(whole for whole, _ in scaled.values())
+    up = sorted(scaled, key=lambda end: (-scaled[end][1], end.status, end.reason or ""))[:missing]
+    return {end: whole + (end in up) for end, (whole, _) in scaled.items() if whole or end in up}

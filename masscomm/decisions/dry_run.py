@@ -1,0 +1,267 @@
+"""Decides about the recipients of a send as the chain does, and delivers nothing.
+
+Each record goes through the rules of preference_checker, builder and delivery in one pass: deferred recipients are
+decided about again at the time at which they would be released. Providers accept every message that can be written.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from masscomm.chain.chunks import chunk_of, lane_of_send, send_at_of
+from masscomm.channels.gateway import CallAnswer
+from masscomm.channels.provider import ProviderError
+from masscomm.channels.senders import EmailSender, PushSender, Sender
+from masscomm.clock import Clock, FixedClock
+from masscomm.decisions import delivery, messages, plan
+from masscomm.decisions.chunk import Chunk
+from masscomm.decisions.provider_calls import Call, Caller
+from masscomm.decisions.results import final_result
+from masscomm.directory.port import Directory
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.outcomes import SENT
+from masscomm.domain.records import BuildRequested, DeliveryRequested, SendRequested
+from masscomm.domain.simulator import is_simulated
+from masscomm.domain.statuses import PUBLISHED, Reason, Status
+from masscomm.domain.users import Device, User, UserSettings
+from masscomm.kafka.event import KafkaRecord
+from masscomm.rendering.compiler import DEFAULT_LOCALE
+from masscomm.rendering.templates import TemplateCache
+from masscomm.stores.delayed_records import SEND_AT
+from masscomm.stores.retry_schedule import RetrySchedule
+
+# The maximum number of samples of a channel, each in another locale, and the maximum size of all samples.
+_SAMPLES = 5
+_SAMPLE_CHARACTERS = 500_000
+
+
+class End(NamedTuple):
+    """What becomes of a notification. A notification that waits first and is published then has the status of the
+    wait: held or scheduled.
+    """
+
+    status: Status
+    reason: Reason | None = None
+
+
+class Sample(NamedTuple):
+    """The message of one recipient."""
+
+    channel: str
+    locale: str
+    user_id: int
+    texts: Mapping[str, str]
+
+
+@dataclass
+class Forecast:
+    """What becomes of the notifications of a send."""
+
+    # Channel → the number of notifications with each end.
+    ends: dict[str, Counter[End]] = field(default_factory=dict)
+    # Channel and status → the first and the last time (ms since the epoch) at which waiting notifications are released.
+    released: dict[tuple[str, Status], tuple[int, int]] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    # The number of users without a row in the directory.
+    unknown_users: int = 0
+
+    def add(self, channel: str, end: End, wait: "Wait | None" = None) -> None:
+        """Add a notification that ends so, after its last wait."""
+        if wait is not None and end.status in PUBLISHED:
+            end = End(wait.status)
+            first, last = self.released.get((channel, wait.status), (wait.until_ms, wait.until_ms))
+            self.released[channel, wait.status] = min(first, wait.until_ms), max(last, wait.until_ms)
+        self.ends.setdefault(channel, Counter())[end] += 1
+
+    def add_sample(self, sample: Sample) -> None:
+        """Add the sample, if it is the first one of its channel and locale, and the samples are not too many."""
+        shown = [each.locale for each in self.samples if each.channel == sample.channel]
+        size = sum(len(text) for each in (*self.samples, sample) for text in each.texts.values())
+        if sample.locale not in shown and len(shown) < _SAMPLES and size <= _SAMPLE_CHARACTERS:
+            self.samples.append(sample)
+
+
+class Wait(NamedTuple):
+    """The last wait of a notification: its status, and the time of the release in ms since the epoch."""
+
+    status: Status
+    until_ms: int
+
+
+class _Request(NamedTuple):
+    """Recipients to decide about at a time."""
+
+    chunk: Chunk
+    now_ms: int
+    wait: Wait | None = None
+
+
+class _AcceptingPush:
+    async def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:  # noqa: ARG002
+        return "accepted"
+
+
+class _AcceptingEmail:
+    async def send(self, *, recipient: str, message: bytes) -> str:  # noqa: ARG002
+        return "accepted"
+
+
+_SENDERS: Mapping[str, Sender] = {
+    "push": PushSender(provider=_AcceptingPush()),
+    "email": EmailSender(provider=_AcceptingEmail(), from_address="masscomm@example.com"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """Forecasts sends. It reads the directory, and writes nothing."""
+
+    directory: Directory
+    templates: TemplateCache
+    clock: Clock
+    retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
+
+    def forecast(
+        self, records: Iterable[SendRequested], topic: str, may_continue: Callable[[], bool] = lambda: True
+    ) -> tuple[Forecast, int]:
+        """Return what becomes of the recipients of these records, and the number of recipients that were examined.
+
+        Args:
+            records: The records of a send, each with the recipients that are looked up together.
+            topic: The topic to which they would be produced.
+            may_continue: Returns whether the time permits another record.
+
+        Raises:
+            Retry: The directory does not answer.
+        """
+        found, users = Forecast(), 0
+        for record in records:
+            if users and not may_continue():
+                break
+            self._add(found, record, topic)
+            users += len(record.to_users)
+        return found, users
+
+    def _add(self, found: Forecast, record: SendRequested, topic: str) -> None:
+        now_ms = self.clock.now_ms()
+        request = chunk_of(record, KafkaRecord(topic, 0, 0, timestamp_ms=now_ms))
+        users, settings = self.directory.users_and_settings(request.user_ids)
+        # A missing row is not confirmed as absent: waiting for the directory could take longer than the request.
+        view = plan.DirectoryView(users=users, settings=settings)
+        found.unknown_users += sum(user_id not in users for user_id in request.user_ids if not is_simulated(user_id))
+        chunk = Chunk(
+            request=request, lane=lane_of_send(record, topic), is_new=True, queued=False, send_at=send_at_of(record)
+        )
+        builds: list[tuple[BuildRequested, int, Wait | None]] = []
+        pending = [_Request(chunk, now_ms)]
+        while pending:
+            asked = pending.pop()
+            planned = self._planned(asked, view)
+            self._add_outcomes(found, planned.outcomes, asked.wait)
+            pending += [asked._replace(chunk=Chunk(request=part, lane=asked.chunk.lane)) for part in planned.forwarded]
+            for part, due_ms in planned.delayed:
+                wait = Wait(Status.SCHEDULED if part.why == SEND_AT else Status.HELD, due_ms)
+                pending.append(_Request(Chunk(request=part, lane=asked.chunk.lane), due_ms, wait))
+            builds += [(build, asked.now_ms, asked.wait) for build in planned.builds]
+        self._build(found, builds, users, settings)
+
+    def _planned(self, asked: _Request, view: plan.DirectoryView) -> plan.Plan:
+        """Return the plan of preference_checker for a request."""
+        chunk, now_ms, _ = asked
+        chunk = plan.continue_at_send_at(chunk, now_ms)
+        if (planned := plan.plan_without_look_up(chunk, now_ms)) is not None:
+            return planned
+        deadline_ms = plan.deadline_of(chunk.request, self.retry_schedule)
+        decisions = plan.decide_without_look_up(chunk, now_ms)
+        if decisions is None:
+            decisions = plan.decide_recipients(chunk, view, now_ms, deadline_ms)
+        return plan.plan(chunk.request, decisions or {}, now_ms=now_ms, retries=self.retry_schedule)
+
+    def _add_outcomes(self, found: Forecast, ranges: Iterable[plan.RangeOutcomes], wait: Wait | None) -> None:
+        """Add the final outcomes; deferred recipients are decided about again."""
+        for each in ranges:
+            for outcome in each.outcomes:
+                status = outcome.decision.status
+                if status is not None and status not in (Status.SCHEDULED, Status.HELD):
+                    found.add(each.channel, End(status, outcome.decision.reason), wait)
+
+    def _build(
+        self,
+        found: Forecast,
+        builds: Sequence[tuple[BuildRequested, int, Wait | None]],
+        users: Mapping[int, User],
+        settings: Mapping[int, UserSettings],
+    ) -> None:
+        """Write the messages, and decide about their delivery."""
+        locale = next((build.locale for build, _, _ in builds), None)
+        keys = [(build.club_id, build.template or build.type, build.channel) for build, _, _ in builds]
+        templates = self.templates.load(keys)
+        built: list[tuple[DeliveryRequested, int, Wait | None]] = []
+        for (build, now_ms, wait), key in zip(builds, keys, strict=True):
+            written, parts = messages.write(build, users, templates[key])
+            for decision in written.decisions.values():
+                if decision.status is not None:
+                    found.add(build.channel, End(decision.status, decision.reason))
+            built += [(messages.delivery_record(build, part, {}, now_ms=now_ms), now_ms, wait) for part in parts]
+        devices = self._devices([record for record, _, _ in built])
+        for record, now_ms, wait in built:
+            view = delivery.DirectoryView(
+                settings=settings,
+                devices=devices,
+                suppressed=self.directory.suppressed(record.club_id, list(dict.fromkeys(record.addresses)), now_ms)
+                if record.addresses
+                else (),
+                absence_is_confirmed=True,
+                awaits_endpoints=False,
+            )
+            self._deliver(found, record, view, now_ms, wait, users, locale)
+
+    def _devices(self, records: Iterable[DeliveryRequested]) -> dict[int, list[Device]]:
+        pushed = {
+            user_id: None for record in records if CHANNELS[record.channel].to_devices for user_id in record.user_ids
+        }
+        return self.directory.devices(list(pushed)) if pushed else {}
+
+    def _deliver(
+        self,
+        found: Forecast,
+        record: DeliveryRequested,
+        view: delivery.DirectoryView,
+        now_ms: int,
+        wait: Wait | None,
+        users: Mapping[int, User],
+        locale: str | None,
+    ) -> None:
+        caller = Caller(senders=_SENDERS, clock=FixedClock(now_ms))
+        recipients = delivery.decide(record, view, rows=range(len(record.positions)), now_ms=now_ms)
+        for recipient in recipients:
+            answers = [(call, _answer(call)) for call in caller.calls(record, recipient)]
+            result = final_result(recipient, answers)
+            # Without a result, the message waits for the endpoint of a new device.
+            decision = SENT if result is None else result.decision
+            end = End(decision.status or Status.SENT, decision.reason)
+            found.add(record.channel, end, wait)
+            if end.status in PUBLISHED:
+                texts = {column.field: column.value_at(recipient.row) for column in record.content}
+                language = locale or users[recipient.user_id].locale or DEFAULT_LOCALE
+                found.add_sample(Sample(record.channel, language, recipient.user_id, texts))
+
+
+def _answer(call: Call) -> CallAnswer:
+    """Return the answer of a provider that accepts each message."""
+    making: Any = call.make()
+    try:
+        return CallAnswer(message_id=_completed(making))
+    except ProviderError as error:
+        return CallAnswer(error=error)
+
+
+def _completed(making: Coroutine[Any, Any, str]) -> str:
+    """Return the result of a coroutine that waits for nothing."""
+    try:
+        making.send(None)
+    except StopIteration as end:
+        return str(end.value)
+    making.close()
+    raise AssertionError("a provider that accepts everything waits for nothing")

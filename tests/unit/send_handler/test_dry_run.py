@@ -1,0 +1,181 @@
+"""POST /v1/sends with dry_run."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from functions.send_handler import dry_run as module
+from functions.send_handler.dry_run import DryRunBody, DryRunSend
+from functions.send_handler.request_send import SendIdentity, SendRequest
+from masscomm.clock import FixedClock
+from masscomm.decisions.dry_run import End
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
+from masscomm.domain.users import User, UserSettings
+from masscomm.errors import Retry
+from masscomm.rendering.templates import TemplateCache
+from tests.support.contracts.dry_run import DEVICES, SETTINGS, TEMPLATES, USERS, DryRunContract, fill
+from tests.support.harness.send_api import SendApi
+from tests.support.harness.settled_chain import SettledChain
+
+
+class TestInMemoryDirectory(DryRunContract):
+    @pytest.fixture
+    def chain(self) -> SettledChain:
+        chain = SettledChain()
+        for device_id in (1, 2, 3):
+            chain.directory.remove(*chain.directory.devices([device_id])[device_id])
+        fill(chain)
+        return chain
+
+
+PLAIN = {"type": "news", "club_id": 7, "data": {"headline": "We won"}}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
+    api = SendApi(monkeypatch)
+    directory = InMemoryDirectory()
+    directory.put(*USERS, *SETTINGS, *DEVICES, *TEMPLATES)
+    dry_runs = api.use_cases.dry_runs()
+    own = replace(dry_runs, directory=directory, templates=TemplateCache(directory, api.clock))
+    api.use_cases = replace(api.use_cases, dry_runs=lambda: own)
+    return api
+
+
+def dry_run(api: SendApi, *, authorizer: dict[str, Any] | None = None, key: str = "", **fields: Any) -> Any:
+    headers = {"Idempotency-Key": key} if key else {}
+    body = json.dumps(PLAIN | {"dry_run": True} | fields)
+    return api.call(body, headers=headers, authorizer=authorizer)
+
+
+def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
+    authorizer = {"club_ids": "7", "recipients_a_day": "1", "principalId": "k"}
+    status, body, headers = dry_run(api, to_users=[1, 2, 2], key="k", authorizer=authorizer)
+    assert (status, headers["Cache-Control"]) == (200, "no-store")
+    assert (body["dry_run"], body["requested"], body["duplicates"], body["estimated"]) == (True, 2, 1, False)
+    (channel,) = body["channels"]
+    assert (channel["deliverable"], channel["suppressed"]) == (1, 1)
+    assert channel["reasons"] == [
+        {"status": "suppressed", "reason": "opted_out", "count_total": 1, "first_at": None, "last_at": None}
+    ]
+    assert api.producer.produced == []
+    assert api.controls.sends == {}
+    assert api.audit_log.entries == []
+    assert api.usage.used == {}
+    # The key belongs to no request yet.
+    assert api.call(json.dumps(PLAIN | {"to_users": [1]}), headers={"Idempotency-Key": "k"})[0] == 202
+
+
+@pytest.mark.kills(guard="scopes.dry_run")
+def test_counts_need_the_scope_of_reading_sends(api: SendApi) -> None:
+    status, body, _ = dry_run(api, to_users=[1], authorizer={"club_ids": "7", "scopes": "send users:read"})
+    assert (status, "scope read" in body["detail"]) == (403, True)
+
+
+@pytest.mark.kills(guard="scopes.dry_run_samples")
+def test_samples_need_the_scope_of_reading_users(api: SendApi) -> None:
+    _, body, _ = dry_run(api, to_users=[1], authorizer={"club_ids": "7", "scopes": "send read"})
+    assert (body["samples"], body["channels"][0]["deliverable"]) == ([], 1)
+    _, body, _ = dry_run(api, to_users=[1], authorizer={"club_ids": "7", "scopes": "send read users:read"})
+    assert body["samples"] == [
+        {"channel": "push", "locale": "en", "user_id": 1, "fields": {"title": "News", "body": "We won: gold"}}
+    ]
+
+
+def test_other_tenants_users_are_unknown(api: SendApi) -> None:
+    _, body, _ = dry_run(api, to_users=[4, 999])
+    assert body["samples"] == []
+    (reason,) = body["channels"][0]["reasons"]
+    assert (reason["reason"], reason["count_total"]) == ("unknown_user", 2)
+
+
+def test_dry_run_is_refused_as_the_send_would_be(api: SendApi) -> None:
+    """Every invalid field is named, and the rules of scopes, tenants and test keys apply."""
+    status, body, _ = dry_run(api, to_users=["a"], dry_run="yes", send_at="2020-01-01T00:00:00Z", more=1)
+    assert status == 400
+    assert {each["field"] for each in body["errors"]} == {"to_users[0]", "dry_run", "send_at", "more"}
+    assert dry_run(api, to_users=[1], send_at="2020-01-01T00:00:00Z")[0] == 400
+    assert dry_run(api, to_users=[1], authorizer={"club_ids": "8"})[0] == 403
+    assert dry_run(api, to_users=[1], authorizer={"club_ids": "7", "mode": "test"})[0] == 403
+    own = {"title": "t", "body": "b"}
+    assert dry_run(api, to_users=[1], data=own, authorizer={"club_ids": "7", "scopes": "send read"})[0] == 403
+
+
+def test_a_send_of_a_batch_has_no_dry_run(api: SendApi) -> None:
+    sends = [PLAIN | {"to_users": [1], "dry_run": True}, PLAIN | {"to_users": [1], "dry_run": False}]
+    body = api.call(json.dumps({"sends": sends}), path="/v1/sends/batch", headers={"Idempotency-Key": "k"})[1]
+    assert [each["status"] for each in body["results"]] == [400, 202]
+    assert body["results"][0]["problem"]["errors"][0]["field"] == "dry_run"
+
+
+def test_an_audience_is_counted_without_an_expansion(api: SendApi) -> None:
+    audience = {"where": {"field": "locale", "is": "de"}}
+    status, body, _ = dry_run(api, audience=audience)
+    assert (status, body["requested"], body["estimated"], body["warnings"]) == (200, 1, False, [])
+    assert body["channels"][0]["deliverable"] == 1
+    assert api.producer.produced == []
+
+
+def test_a_directory_that_does_not_answer_is_a_503(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory: Any = api.use_cases.dry_runs().directory
+    monkeypatch.setattr(directory, "failing", Retry("down"))
+    assert dry_run(api, to_users=[1])[0] == 503
+
+
+def large(total: int, opted_out: int) -> DryRunSend:
+    """A club of `total` users with a device, of whom `opted_out` have opted out."""
+    clock, directory = FixedClock(), InMemoryDirectory()
+    directory.put(*TEMPLATES)
+    for user_id in range(1, total + 1):
+        device = DEVICES[0]._replace(device_id=user_id, user_id=user_id)
+        directory.put(User(user_id=user_id, club_id=7, attributes={"plan": "gold"}), device)
+        if user_id <= opted_out:
+            directory.put(UserSettings(user_id=user_id, channels={"push": False}))
+    return DryRunSend(directory=directory, templates=TemplateCache(directory, clock), clock=clock)
+
+
+def answer_of(use_case: DryRunSend, remaining_s: Callable[[], float] = lambda: 29.0, **fields: Any) -> DryRunBody:
+    send = SendRequest.model_validate(PLAIN | {"dry_run": True} | fields)
+    identity = SendIdentity(send_id="s", requested_at_ms=FixedClock().now_ms(), chunk_size=5_000)
+    return use_case.answer(send, identity, remaining_s, with_samples=True)
+
+
+def test_large_sends_are_estimated_from_the_same_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXACT_RECIPIENTS", 1_000)
+    use_case, users = large(3_000, 900), list(range(1, 3_001))
+    body = answer_of(use_case, to_users=users)
+    (channel,) = body["channels"]
+    assert (body["requested"], body["estimated"], channel["requested"]) == (3_000, True, 3_000)
+    assert channel["deliverable"] + channel["suppressed"] == 3_000
+    assert abs(channel["suppressed"] - 900) < 120  # three standard deviations of a sample of 1,000
+    assert body["warnings"] == [
+        {"field": "to_users", "message": "the counts are estimated from 1000 of 3000 recipients"}
+    ]
+    assert answer_of(use_case, to_users=users[::-1])["channels"] == body["channels"]
+    assert answer_of(use_case, audience={"all_users": True})["channels"] == body["channels"]
+    assert answer_of(use_case, to_users=users[:1_000])["estimated"] is False
+
+
+def test_a_dry_run_without_time_is_estimated() -> None:
+    """The look-ups stop in time; what was read until then is scaled."""
+    body = answer_of(large(2_000, 0), lambda: DRY_RUN_RESERVE_S, to_users=list(range(1, 2_001)))
+    assert (body["estimated"], body["channels"][0]["deliverable"]) == (True, 2_000)
+    assert body["warnings"] == [
+        {"field": "to_users", "message": "the counts are estimated from 500 of 2000 recipients"}
+    ]
+    use_case = large(5_000, 0)
+    body = answer_of(use_case, lambda: DRY_RUN_AUDIENCE_RESERVE_S - 1, audience={"all_users": True})
+    assert (body["requested"], body["estimated"], body["channels"][0]["deliverable"]) == (2_000, True, 2_000)
+    assert body["warnings"][0]["field"] == "audience"
+
+
+@pytest.mark.parametrize("total", [3, 7, 100, 1_001])
+def test_scaled_counts_have_the_sum_of_all_recipients(total: int) -> None:
+    counts = {End(Status.SENT): 1, End(Status.HELD): 1, End(Status.FAILED, Reason.NO_TEMPLATE): 1}
+    assert sum(module._scaled(counts, total).values()) == total
+    assert module._scaled({}, total) == {}
