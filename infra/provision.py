@@ -1,22 +1,26 @@
 """Provisions the servers of a deployed environment: `python -m infra.provision ENVIRONMENT`.
 
-The command creates schemas, indices, roles, tables and users. It reads addresses, authentication and roles from the
-deployed functions, so that they match. Run it as the role PREFIX-provisioner, on a host that can reach the VPC, before
-the first records are produced. It is idempotent.
+The command creates schemas, indices, roles, tables and users, and then compares the monolith's database with
+schemas/source.yaml. It reads addresses, authentication and roles from the deployed functions, so that they match. Run
+it as the role PREFIX-provisioner, on a host that can reach the VPC and the monolith's database, before the connector is
+created and the first records are produced. It is idempotent.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import quote
 
 import boto3
+from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
-from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_READER, METRICS_WRITER, PROFILES
+from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_READER, METRICS_WRITER, PROFILES
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.kafka.topics import chain_topics, generations
@@ -24,6 +28,10 @@ from provisioning import ProvisioningError
 from provisioning.database import TABLES, apply_sql, create_users
 from provisioning.directory import DirectoryUser, create_indices, create_roles
 from provisioning.registry import register_schemas
+from provisioning.source_check import require_source
+
+# The fields of the monolith's secret (docs/deploying.md), which the connector reads, too.
+MONOLITH_FIELDS = ("host", "port", "dbname", "username", "password", "ca")
 
 type Client = Callable[[str], Any]
 
@@ -120,14 +128,51 @@ def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigne
     else:
         administrator = administrator_url(client, f"{prefix}-metrics")
         apply_sql(administrator, TABLES)
-        create_users(administrator, reader=METRICS_READER, writer=METRICS_WRITER)
+        create_users(administrator, owner=METRICS_OWNER, reader=METRICS_READER, writer=METRICS_WRITER)
         done.append(f"users {METRICS_READER} and {METRICS_WRITER}")
     done.append(f"{len(TABLES)} files of tables")
     return done
 
 
+def check_monolith(client: Client, secret_name: str, captured: Iterable[str]) -> str:
+    """Compare the monolith's database with schemas/source.yaml, as the connector's user and with its TLS settings.
+
+    Args:
+        client: Creates a boto3 client of a service.
+        secret_name: The name of the monolith's secret.
+        captured: The snapshot generations that connectors capture.
+
+    Returns:
+        A line of text.
+
+    Raises:
+        ProvisioningError: The secret is incomplete, the database cannot be reached, or change data capture would not
+            work; the message has each problem with the statements that repair it.
+    """
+    secret = json.loads(client("secretsmanager").get_secret_value(SecretId=secret_name)["SecretString"])
+    missing = [name for name in MONOLITH_FIELDS if not secret.get(name)]
+    if missing:
+        raise ProvisioningError(f"The secret {secret_name} has no {', '.join(missing)}.")
+    with NamedTemporaryFile("w", suffix=".pem") as authority:
+        authority.write(secret["ca"])
+        authority.flush()
+        url = make_conninfo(
+            host=secret["host"],
+            port=secret["port"],
+            dbname=secret["dbname"],
+            user=secret["username"],
+            password=secret["password"],
+            sslmode="verify-full",
+            sslrootcert=authority.name,
+            connect_timeout=10,
+        )
+        for generation in captured:
+            require_source(url, generation)
+    return f"the monolith's database {secret['dbname']} at {secret['host']} agrees with schemas/source.yaml"
+
+
 def main() -> int:
-    """Run the command and return its exit status: 1 if a server refused a step."""
+    """Run the command and return its exit status: 1 if a server refused a step, or a connector would not work."""
     parser = argparse.ArgumentParser(prog="python -m infra.provision", description=__doc__)
     parser.add_argument("environment", help="dev, staging, prod, local")
     session: Any = boto3.Session()
@@ -143,8 +188,15 @@ def main() -> int:
         return OpenSearchSigner(region, now)
 
     try:
-        for line in provision(session.client, f"masscomm-{parser.parse_args().environment}", sign):
+        name = parser.parse_args().environment
+        for line in provision(session.client, f"masscomm-{name}", sign):
             print(line)  # noqa: T201 - the command's output
+        # An environment on external servers has no connector.
+        if name in ENVIRONMENTS:
+            configured = ENVIRONMENTS[name]
+            print(  # noqa: T201
+                check_monolith(session.client, configured.monolith.secret_name, generations(configured.generation))
+            )
     except ProvisioningError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1

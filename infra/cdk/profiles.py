@@ -113,6 +113,8 @@ BY_SEND = "by_send"
 # The table of API keys, which the authorizer uses, too.
 API_KEYS = "api_keys"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
+# The role that owns the tables of the metrics database; the writer's sessions act as it.
+METRICS_OWNER = "metrics_owner"
 
 
 @dataclass(frozen=True, kw_only=True)

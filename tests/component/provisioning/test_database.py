@@ -1,14 +1,19 @@
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from devstack.config import StackConfig
 from provisioning.database import TABLES, TOKENS, apply_sql, create_users
+from spark_metrics import recipient_log
+from spark_metrics.retention import drop_recipients
 
 
 @pytest.fixture
@@ -33,26 +38,37 @@ def database(nothing_yet: str) -> str:
 
 @pytest.fixture
 def users(database: str) -> Iterator[tuple[str, str]]:
-    """Create a reader and a writer with unique names."""
+    """Create a reader and a writer with unique names; the owner's name is derived from the writer's."""
     names = (f"reader_{uuid4().hex[:8]}", f"writer_{uuid4().hex[:8]}")
-    create_users(database, reader=names[0], writer=names[1])
+    create(database, names)
     yield names
     drop(database, names)
 
 
-def drop(database: str, users: Iterable[str]) -> None:
+def create(database: str, users: Sequence[str]) -> None:
+    create_users(database, owner=f"{users[1]}_owner", reader=users[0], writer=users[1])
+
+
+def drop(database: str, users: Sequence[str]) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        for name in users:
+        for name in (*users, *(f"{name}_owner" for name in users)):
             if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).rowcount:
                 connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
                 connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
 def as_user(database: str, user: str, statement: str) -> None:
-    with psycopg.connect(database) as connection:
-        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(user)))
+    with signed_in(database, user) as connection:
         connection.execute(statement.encode())
         connection.rollback()
+
+
+def signed_in(database: str, user: str, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+    """Return a connection of the user, with the settings that its sessions begin with."""
+    password = uuid4().hex
+    with psycopg.connect(database, autocommit=True) as server:
+        server.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(user), sql.Literal(password)))
+    return psycopg.connect(database, user=user, password=password, autocommit=autocommit)
 
 
 def test_the_reader_reads_and_changes_nothing(database: str, users: tuple[str, str]) -> None:
@@ -75,7 +91,7 @@ def test_roles_have_their_rights_on_later_tables(database: str, users: tuple[str
 
 
 def test_users_sign_in_with_tokens_and_creation_is_idempotent(database: str, users: tuple[str, str]) -> None:
-    create_users(database, reader=users[0], writer=users[1])
+    create(database, users)
     with psycopg.connect(database) as connection:
         members = connection.execute(
             "SELECT m.rolname FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid"
@@ -93,7 +109,7 @@ def test_concurrent_provisioning_is_serialised(nothing_yet: str) -> None:
     def provision(_: int) -> None:
         together.wait(30)
         apply_sql(nothing_yet, TABLES)
-        create_users(nothing_yet, reader=names[0], writer=names[1])
+        create(nothing_yet, names)
 
     try:
         with ThreadPoolExecutor(6) as several:
@@ -112,5 +128,45 @@ def test_sessions_of_the_writer_begin_in_utc(database: str, users: tuple[str, st
         ).fetchall()
         (owner,) = connection.execute("SELECT current_user").fetchone() or ("",)
     assert {name: set(settings) for name, settings in found} == {
-        name: {"TimeZone=UTC", "jit=off"} for name in (users[1], owner)
+        users[1]: {"TimeZone=UTC", "jit=off", f"role={users[1]}_owner"},
+        owner: {"TimeZone=UTC", "jit=off"},
     }
+
+
+def test_the_writer_adds_and_drops_days_of_the_recipient_log(nothing_yet: str) -> None:
+    """As on RDS, the administrator is no superuser, and owns the tables that it creates. Provisioning again, and
+    altering a table later, works with the writer's partitions in place.
+    """
+    administrator, *names = (f"{role}_{uuid4().hex[:8]}" for role in ("admin", "reader", "writer"))
+    with psycopg.connect(nothing_yet, autocommit=True) as server:
+        for text in (
+            "CREATE ROLE {0} LOGIN CREATEROLE",
+            "GRANT {1} TO {0} WITH ADMIN OPTION",
+            "ALTER DATABASE {2} OWNER TO {0}",
+        ):
+            identifiers = map(sql.Identifier, (administrator, TOKENS, server.info.dbname))
+            server.execute(sql.SQL(text).format(*identifiers))
+    try:
+        with signed_in(nothing_yet, administrator) as connection:
+            url = make_conninfo(nothing_yet, user=administrator, password=connection.info.password)
+        for _ in range(2):
+            apply_sql(url, TABLES)
+            create(url, names)
+            with signed_in(nothing_yet, names[1], autocommit=True) as job:
+                recipient_log._make_partition(job, date(2026, 11, 21))
+                recipient_log._make_partition(job, date(2026, 11, 22))
+                assert [day for day, attached, _ in recipient_log.tables(job) if attached] == [
+                    date(2026, 11, 21),
+                    date(2026, 11, 22),
+                ]
+                assert drop_recipients(job, date(2026, 11, 22)) == [date(2026, 11, 21)]
+        with psycopg.connect(url) as connection:
+            connection.execute("ALTER TABLE recipient_log ADD COLUMN later text")
+            connection.execute("CREATE INDEX ON recipient_log (later)")
+        as_user(nothing_yet, names[0], "SELECT later FROM recipient_log")
+    finally:
+        with psycopg.connect(nothing_yet, autocommit=True) as server:
+            server.execute(
+                sql.SQL("ALTER DATABASE {} OWNER TO CURRENT_USER").format(sql.Identifier(server.info.dbname))
+            )
+        drop(nothing_yet, [*names, administrator])

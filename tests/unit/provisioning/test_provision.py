@@ -1,7 +1,24 @@
 import json
+import re
+from pathlib import Path
 from typing import Any
 
-from infra.provision import administrator_url, deployed_functions
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from devstack.config import ROOT
+from infra import provision
+from infra.provision import MONOLITH_FIELDS, administrator_url, check_monolith, deployed_functions
+from provisioning import ProvisioningError
+
+SECRET = {
+    "host": "db.example.org",
+    "port": 5432,
+    "dbname": "shop",
+    "username": "masscomm",
+    "password": "a b'c",
+    "ca": "-----BEGIN CERTIFICATE-----",
+}
 
 
 class Client:
@@ -40,3 +57,52 @@ def test_addresses_and_roles_are_those_of_the_deployed_functions() -> None:
     assert {"FunctionName": "masscomm-prod-delivery-critical"} in client.calls
     assert found["cdc_consumer"].variables["OPENSEARCH_URL"] == "https://directory"
     assert found["cdc_consumer"].role_arn == "arn:role"
+
+
+def test_monolith_is_checked_as_the_connector_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[tuple[dict[str, Any], str, str]] = []
+
+    def require(url: str, generation: str) -> None:
+        found = conninfo_to_dict(url)
+        checked.append((found, generation, Path(str(found["sslrootcert"])).read_text()))
+
+    monkeypatch.setattr(provision, "require_source", require)
+    client = Client(get_secret_value={"SecretString": json.dumps(SECRET)})
+    line = check_monolith(lambda _: client, "masscomm/monolith", ["g1", "g2"])
+    assert "shop at db.example.org" in line
+    assert [generation for _, generation, _ in checked] == ["g1", "g2"]
+    for found, _, authority in checked:
+        assert (found["user"], found["password"], found["dbname"]) == ("masscomm", "a b'c", "shop")
+        assert found["sslmode"] == "verify-full"
+        assert authority == SECRET["ca"]
+
+
+def test_a_problem_of_the_monolith_stops_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The statements that repair it are printed; an environment on external servers has no connector to check for."""
+
+    def differs(_url: str, _generation: str) -> None:
+        raise ProvisioningError("wal_level is replica\n    ALTER SYSTEM SET wal_level = logical;")
+
+    monkeypatch.setattr(provision, "require_source", differs)
+    monkeypatch.setattr(provision, "provision", lambda *_: ["done"])
+    client = Client(get_secret_value={"SecretString": json.dumps(SECRET)})
+    monkeypatch.setattr("boto3.Session.client", lambda *_: client)
+    monkeypatch.setattr("sys.argv", ["provision", "prod"])
+    assert provision.main() == 1
+    assert "ALTER SYSTEM SET wal_level = logical;" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["provision", "local"])
+    assert provision.main() == 0
+
+
+def test_a_field_that_the_secret_lacks_is_named() -> None:
+    client = Client(get_secret_value={"SecretString": json.dumps(SECRET | {"ca": ""})})
+    with pytest.raises(ProvisioningError, match="has no ca"):
+        check_monolith(lambda _: client, "masscomm/monolith", ["g1"])
+
+
+def test_the_connector_reads_the_same_fields_of_the_secret() -> None:
+    assert set(
+        re.findall(r'_secret\(secret, "(\w+)"\)', (ROOT / "infra/cdk/resources/connector.py").read_text())
+    ) == set(MONOLITH_FIELDS)
