@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from masscomm.aws.authentication import OpenSearchSigner
-from masscomm.aws.request import NOTHING_UNSIGNED
+from masscomm.aws.pooled_http_urllib3 import NOTHING_UNSIGNED
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.domain.source_tables import directory_table
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError

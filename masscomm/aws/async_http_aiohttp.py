@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from masscomm.aws.async_http import AnswerLost, NotSent
+from masscomm.aws.http_answer import AnswerLost, NotSent
 
 # aiohttp adds these headers to a request after it has been signed; the signature would not cover them.
 _ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")

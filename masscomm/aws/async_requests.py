@@ -9,17 +9,14 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
-from masscomm.aws.async_http import HttpClient, NotSent
-from masscomm.aws.request import Limits, Service, ServiceOptions
+from masscomm.aws.async_http import HttpClient
+from masscomm.aws.http_answer import NotSent
+from masscomm.aws.request import SIGNER_S, Limits, Service, ServiceOptions
 from masscomm.aws.signature import Signer
 from masscomm.errors import Stop
 
 if TYPE_CHECKING:
     from masscomm.aws.async_http_aiohttp import AiohttpClient
-
-# A signer, with its credentials and time, is used for one second: AWS accepts a signature for five minutes. The age is
-# measured with the wall clock, because the monotonic clock may stop while Lambda freezes the environment.
-_SIGNER_S = 1.0
 
 
 def _client(http: str, url: str, answer_s: float) -> "HttpClient | AiohttpClient":
@@ -81,7 +78,7 @@ class AsyncRequests:
         loop = asyncio.get_running_loop()
         connect_until = loop.time() + self._limits.connect_s
         signer = self._signer
-        if signer is None or not 0 <= time.time() - self._signed_at < _SIGNER_S:
+        if signer is None or not 0 <= time.time() - self._signed_at < SIGNER_S:
             signer = await self._renewed(loop, connect_until)
         return await self._http.post(signer.headers(body), body, connect_until=connect_until)
 

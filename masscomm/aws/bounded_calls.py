@@ -18,6 +18,8 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ReadTimeoutError
 
+from masscomm.aws.name_resolution import addresses
+
 
 class _Call(threading.local):
     """Holds the current call of each thread; None if the thread makes no call."""
@@ -31,8 +33,8 @@ _THREAD = _Call()
 class Call:
     """One HTTP call and its deadline, in seconds of the monotonic clock."""
 
-    def __init__(self, total_s: float) -> None:
-        self.deadline = time.monotonic() + total_s
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
         self.is_expired = False
         self._socket: socket.socket | None = None
         self._is_done = False
@@ -69,8 +71,16 @@ class _Bounded(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         connect_s = self.timeout if isinstance(self.timeout, int | float) else 10.0
         until = time.monotonic() + connect_s
-        error: OSError | None = None
-        for family, kind, protocol, _name, address in self._addresses(connect_s):
+        try:
+            found = addresses(self._dns_host, self.port or self.default_port, connect_s)
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, str(error)) from error
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        except OSError as error:
+            raise NewConnectionError(self, str(error)) from error
+        failed: OSError | None = None
+        for family, kind, protocol, _name, address in found:
             made = socket.socket(family, kind, protocol)
             try:
                 for option in self.socket_options or ():
@@ -81,39 +91,19 @@ class _Bounded(HTTPConnection):
                 made.settimeout(max(0.001, until - time.monotonic()))
             except OSError as refused:
                 made.close()
-                error = refused
+                failed = refused
             else:
                 return made
-        if isinstance(error, TimeoutError):
-            raise ConnectTimeoutError(self, f"no connection to {self.host} within {connect_s} s") from error
-        raise NewConnectionError(self, f"no connection to {self.host}: {error}") from error
-
-    def _addresses(self, within_s: float) -> list[Any]:
-        """Resolve the host in a daemon thread. It continues after the time-out, because name resolution cannot be
-        interrupted.
-        """
-        found: list[Any] = []
-
-        def resolve() -> None:
-            try:
-                found.append(socket.getaddrinfo(self._dns_host, self.port, 0, socket.SOCK_STREAM))
-            except OSError as error:
-                found.append(error)
-
-        thread = threading.Thread(target=resolve, daemon=True)
-        thread.start()
-        thread.join(within_s)
-        if not found:
-            raise ConnectTimeoutError(self, f"the name {self.host} was not resolved within {within_s} s")
-        if isinstance(found[0], socket.gaierror):
-            raise NameResolutionError(self.host, self, found[0]) from found[0]
-        if isinstance(found[0], OSError):
-            raise NewConnectionError(self, str(found[0])) from found[0]
-        return list(found[0])
+        if isinstance(failed, TimeoutError):
+            raise ConnectTimeoutError(self, f"no connection to {self.host} within {connect_s} s") from failed
+        raise NewConnectionError(self, f"no connection to {self.host}: {failed}") from failed
 
     def connect(self) -> None:
         """Open the connection. Afterwards the call's deadline interrupts sending and receiving."""
-        super().connect()
+        try:
+            super().connect()
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, f"no TLS handshake with {self.host} in time") from error
         self._be_watched()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
@@ -160,22 +150,23 @@ class BoundedCalls:
         self._total_s = total_s
         self._pools = urllib3.PoolManager(**options)
         self._pools.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-        # Caches the connection pool and the path of each URL: computing them takes a tenth of a call's processor time.
-        self._targets: dict[str, tuple[urllib3.HTTPConnectionPool, str]] = {}
-        # The calls in the order of their deadlines, which is the order of their starts, because all calls have the same
-        # time limit.
+        # The calls in the order of their starts, which is nearly that of their deadlines, because all calls have the
+        # same time limit.
         self._calls: SimpleQueue[Call] = SimpleQueue()
         self._watching = threading.Lock()
         self._watcher: threading.Thread | None = None
 
     @contextmanager
-    def call(self) -> Iterator[None]:
+    def call(self, until: float | None = None) -> Iterator[None]:
         """Make one call inside this context; its time limit starts when the context is entered.
+
+        Args:
+            until: The call's deadline in seconds of the monotonic clock, in place of the time limit.
 
         Raises:
             ReadTimeoutError: The deadline passed before the response was complete.
         """
-        call = Call(self._total_s)
+        call = Call(time.monotonic() + self._total_s if until is None else until)
         self._watch(call)
         _THREAD.now = call
         try:
@@ -191,16 +182,19 @@ class BoundedCalls:
         if call.is_expired:
             raise self._too_slow()
 
-    def urlopen(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+    def urlopen(
+        self, method: str, url: str, *, body: bytes | None, headers: Mapping[str, str]
+    ) -> urllib3.BaseHTTPResponse:
         """Send a request, read the whole response and return it.
 
         Raises:
             HTTPError: urllib3's error for any failure without a response.
         """
-        if url not in self._targets:
-            self._targets[url] = self._pools.connection_from_url(url), urllib3.util.parse_url(url).request_uri
-        pool, path = self._targets[url]
-        return pool.urlopen(method, path, body=body, headers=headers, redirect=False)
+        return self._pools.urlopen(method, url, body=body, headers=headers, redirect=False)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._pools.clear()
 
     def _watch(self, call: Call) -> None:
         self._calls.put(call)

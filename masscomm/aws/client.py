@@ -1,4 +1,4 @@
-"""A client of DynamoDB: signed HTTP over urllib3, with boto3's method names and botocore's errors.
+"""A client of DynamoDB: signed HTTP (masscomm/aws/pooled_http.py), with boto3's method names and botocore's errors.
 
 boto3 takes 1.2 ms of the processor for a transaction of one write and 2.4 ms for one of 25, instead of 0.4 and 0.7, and
 0.14 s more at a function's first answer (docs/decisions/058-own-clients.md). The methods have the parameters and
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from masscomm import fast_json
+from masscomm.aws.http_answer import AnswerLost, AnswerTimeout, ConnectTimeout, NotSent, TlsRefused
 from masscomm.aws.request import Limits, Requests
 from masscomm.domain.time_limits import AWS_FIRST_PAUSE_S
 from masscomm.errors import Stop
@@ -105,7 +106,6 @@ class DynamoDb:
         raise AssertionError("the last attempt answers or raises")
 
     def _once(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        import urllib3
         from botocore import exceptions
 
         url = self._requests.url
@@ -113,22 +113,16 @@ class DynamoDb:
             return self._requests.post(body, headers)
         except Stop as error:
             raise exceptions.NoCredentialsError from error
-        except urllib3.exceptions.ConnectTimeoutError as error:
-            # In urllib3, the errors for a refused connection and for an unknown host are subclasses of
-            # NewConnectionError.
-            if isinstance(error, urllib3.exceptions.NewConnectionError):
-                raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
+        except ConnectTimeout as error:
             raise exceptions.ConnectTimeoutError(endpoint_url=url, error=error) from error
-        except urllib3.exceptions.NewConnectionError as error:
-            raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
-        except urllib3.exceptions.ReadTimeoutError as error:
-            raise exceptions.ReadTimeoutError(endpoint_url=url, error=error) from error
-        except urllib3.exceptions.SSLError as error:
+        except TlsRefused as error:
             raise exceptions.SSLError(endpoint_url=url, error=error) from error
-        except urllib3.exceptions.ProtocolError as error:
+        except NotSent as error:
+            raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
+        except AnswerTimeout as error:
+            raise exceptions.ReadTimeoutError(endpoint_url=url, error=error) from error
+        except AnswerLost as error:
             raise exceptions.ConnectionClosedError(endpoint_url=url, error=error, request=None) from error
-        except urllib3.exceptions.HTTPError as error:
-            raise exceptions.HTTPClientError(error=error) from error
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,20 @@ Source: AWS documentation, "Making Query API requests".
 """
 
 import re
-import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self, TypedDict, Unpack
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlsplit
 
 from masscomm.aws import endpoint
 from masscomm.aws.credentials import RoleCredentials
-from masscomm.aws.signature import Credentials, Scope, signed_headers
+from masscomm.aws.signature import Credentials, Scope, Signer
 
-# urllib3 adds these headers after the request has been signed, unless their value is urllib3.util.SKIP_HEADER.
-NOTHING_UNSIGNED = dict.fromkeys(("user-agent", "accept-encoding"), "@@@SKIP_HEADER@@@")
+# A signer, with its credentials and time, is used for one second. Its age is measured with the wall clock, because the
+# monotonic clock may stop while Lambda freezes the environment.
+SIGNER_S = 1.0
 FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
@@ -73,48 +74,56 @@ class Service:
 class Requests:
     """Sends POST requests to one service. Thread-safe.
 
+    A signature is computed with the credentials and the time of up to a second ago: AWS accepts it for five minutes.
+
     Args:
         service: The service's name in its address and in signatures.
         limits: The limits of each request. This class does not use `attempts`; the caller does.
-        options: The options of the Service. `credentials` is called before each request.
+        options: The options of the Service. `credentials` is called once a second while requests are sent.
 
     Raises:
-        Stop: No region is set.
+        Stop: No region is set, or POOLED_HTTP has an invalid value.
     """
 
     def __init__(self, service: str, limits: Limits, **options: Unpack[ServiceOptions]) -> None:
-        import urllib3
-
-        from masscomm.aws.bounded_calls import BoundedCalls
+        from masscomm.aws.pooled_http import pooled_http
 
         self._service = Service(service, **options)
         self.url = self._service.url
-        self._calls = BoundedCalls(
-            limits.connect_s + limits.read_s,
-            maxsize=limits.connections,
-            timeout=urllib3.Timeout(connect=limits.connect_s, read=limits.read_s),
-            # urllib3 must not repeat a request: the caller does.
-            retries=False,
-            socket_options=[
-                (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-            ],
+        self._target = urlsplit(self.url).path or "/"
+        self._total_s = limits.connect_s + limits.read_s
+        self._http = pooled_http(
+            self.url,
+            connect_s=limits.connect_s,
+            read_s=limits.read_s,
+            total_s=self._total_s,
+            connections=limits.connections,
         )
+        # By the headers of the request: the signer, and the wall-clock time at which it was made.
+        self._signers: dict[tuple[tuple[str, str], ...], tuple[float, Signer]] = {}
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Send a request and return the status and the body of its response, also of an error response.
 
         Raises:
-            HTTPError: urllib3's error; there is no complete response.
+            NotSent: The request was not sent.
+            AnswerLost: The request was sent, and no complete response arrived.
             Stop: There are no credentials.
             Retry: The local address that returns credentials does not respond.
         """
-        with self._calls.call():
+        # The look-up of credentials is part of the call's time.
+        until = time.monotonic() + self._total_s
+        return self._http.request("POST", self._target, self._signer(headers).headers(body), body, until=until)
+
+    def _signer(self, headers: Mapping[str, str]) -> Signer:
+        key, now_s = tuple(headers.items()), time.time()
+        made_s, signer = self._signers.get(key, (0.0, None))
+        # The age is negative if the clock was set back.
+        if signer is None or not 0 <= now_s - made_s < SIGNER_S:  # guard: signatures.renewed
             scope, credentials = self._service.scope(), self._service.credentials()
-            signed = signed_headers("POST", self.url, headers, body, scope=scope, credentials=credentials)
-            sent = signed | NOTHING_UNSIGNED  # guard: signatures.no_later_header
-            answer = self._calls.urlopen("POST", self.url, body=body, headers=sent)
-        return answer.status, answer.data
+            signer = Signer("POST", self.url, headers, scope=scope, credentials=credentials)
+            self._signers[key] = now_s, signer
+        return signer
 
 
 class QuotedText(str):

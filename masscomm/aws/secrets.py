@@ -5,6 +5,7 @@ Source: AWS Secrets Manager API reference, "GetSecretValue", "Common Errors".
 
 import json
 
+from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.request import Limits, Requests
 from masscomm.errors import Retry, Stop
 
@@ -14,11 +15,9 @@ _LIMITS = Limits(connections=1, connect_s=1.0, read_s=2.0)
 
 def read_secret(arn: str) -> str:
     """Return the text of a secret. Raises Retry (down, throttled) or Stop (no such secret, no permission)."""
-    import urllib3
-
     try:
         status, answer = Requests("secretsmanager", _LIMITS).post(json.dumps({"SecretId": arn}).encode(), _HEADERS)
-    except urllib3.exceptions.HTTPError as error:
+    except (NotSent, AnswerLost) as error:
         raise Retry(f"Secrets Manager did not answer: {type(error).__name__}") from error
     try:
         document = json.loads(answer)

@@ -9,8 +9,8 @@ Sources: AWS documentation, "Making Query API requests"; the API references of A
 from collections.abc import Iterable
 from typing import Unpack
 
-from masscomm.aws.async_http import AnswerLost, NotSent
 from masscomm.aws.async_requests import AsyncRequests
+from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.request import FORM, Limits, ServiceOptions, element, form
 from masscomm.channels.provider import CONNECT_S, READ_S, Transient
 from masscomm.channels.provider_errors import refusal

@@ -472,6 +472,24 @@ MUTANTS = (
         no_cell="the stand-ins for AWS answer at once or not at all",
     ),
     Mutant(
+        guard="pooled_http.call_deadline",
+        rule="A request to DynamoDB or OpenSearch fails at its deadline.",
+        change=Removed(),
+        no_cell="the stand-ins for AWS answer at once or not at all",
+    ),
+    Mutant(
+        guard="pooled_http.ended_connection",
+        rule="No request is sent on a connection that the server has ended.",
+        change=Returns("True"),
+        no_cell="the servers of the stack keep idle connections for the whole run",
+    ),
+    Mutant(
+        guard="signatures.renewed",
+        rule="A signer is used for a second, and not after the clock was set back.",
+        change=Becomes("signer is None"),
+        no_cell=ANY_SIGNATURE,
+    ),
+    Mutant(
         guard="aws_requests.call_deadline",
         rule="The socket of a request to AWS is shut down at its deadline.",
         change=Removed(),
