@@ -412,6 +412,20 @@ def recompute_check() -> None:
 
 
 @app.command()
+def query(
+    text: Annotated[str, typer.Argument(metavar="QUERY", help="A query of Spark SQL on the table `records`.")],
+    at: Annotated[
+        str | None, typer.Option("--at", help="Read the archive as it was then: 2026-11-21T09:30:00Z.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
+) -> None:
+    """Query the archive of the metrics. Exit status 2 if the query fails."""
+    from devstack.query import query_archive
+
+    raise typer.Exit(query_archive(_config(), text, at=at, as_csv=as_csv))
+
+
+@app.command()
 def erase(
     user: Annotated[int, typer.Option("--user", help="The user's id.")],
     club: Annotated[int, typer.Option("--club", help="The tenant the user belongs to.")],

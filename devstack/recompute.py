@@ -2,13 +2,9 @@
 machine.
 """
 
-import subprocess
-import sys
-
-from devstack.config import ROOT, StackConfig
+from devstack.config import StackConfig
 from devstack.handle import RunningStack
-from devstack.service import base_environment, function_environment
-from devstack.services.spark import spark_environment
+from devstack.services.spark import run_module
 from devstack.stack import Stack
 from devstack.state import NotRunningError
 
@@ -30,10 +26,4 @@ def recompute_check(config: StackConfig) -> int:
 
 def run_recompute(config: StackConfig) -> int:
     """Run spark_metrics.recompute over all records on running servers; return its exit status."""
-    done = subprocess.run(
-        [sys.executable, "-m", "spark_metrics.recompute", "--check-topics"],
-        cwd=ROOT,
-        env={**base_environment(), **function_environment(config), **spark_environment(config)},
-        check=False,
-    )
-    return done.returncode
+    return run_module(config, "spark_metrics.recompute", "--check-topics")

@@ -30,7 +30,7 @@ from erasure import metrics_store
 from erasure.command import Step, check, erase
 from erasure.delayed_records import DelayedRecords
 from erasure.item_tables import ItemTables
-from erasure.person import Person
+from erasure.person import ERASED_USER, Person
 from erasure.remains import remaining_data
 from erasure.search_indices import SearchIndices
 from masscomm.aws import sdk
@@ -42,6 +42,8 @@ from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import cdc_topics, chain_topics
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import check as check_mark
+from spark_metrics.archive_mark import check_table
+from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.archived_records import writers_in
 from spark_metrics.database import connect
 from spark_metrics.session import spark_session
@@ -110,6 +112,7 @@ def _stores(
         "delivery ledger": tables.erase_ledger,
         "log of recipients": partial(metrics_store.erase_log, connection),
         "archive hours": partial(_erase_archive, settings, connection, resources),
+        "archived records": partial(_erase_records, settings, connection, resources),
         "provider messages": indices.erase_messages,
         "device endpoints": indices.erase_endpoints,
         "suppressions": indices.erase_suppressions,
@@ -127,6 +130,20 @@ def _erase_archive(
     check_mark(connection, Archive(spark, settings.archive_dir))
     writers_of = writers_in(settings.registry_url, spark)
     return metrics_store.erase_archive(spark, connection, settings.archive_dir, person, writers_of)
+
+
+def _erase_records(
+    settings: Settings, connection: psycopg.Connection[Any], resources: ExitStack, person: Person
+) -> int:
+    if not settings.archive_dir:
+        return 0
+    spark = spark_session(settings)
+    resources.callback(spark.stop)
+    table = ArchiveTable(spark, settings)
+    if table.archive_id() is None:
+        return 0
+    check_table(connection, table)
+    return table.replace_user(person.club_id, person.user_id, ERASED_USER)
 
 
 def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -33,10 +33,10 @@ from spark_metrics.settings import GLUE, Settings
 type Offsets = Mapping[tuple[str, int], int]
 
 PLACE = ("topic", "partition", "kafka_offset")
+_OF_EVERY_RECORD = (*PLACE, "timestamp_ms", "source", "schema_id", "problem")
 ARCHIVED = (
-    *PLACE,
-    *("timestamp_ms", "source", "schema_id", "problem", "record_id", "send_id", "club_id", "type", "at_ms"),
-    *("chunk_index", "chunk_count", "counts", "run", "listed"),
+    *_OF_EVERY_RECORD,
+    *("record_id", "send_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed"),
 )
 # The columns that only the log of recipients needs.
 OF_RECIPIENTS = ("user_ids", "result_index")
@@ -47,6 +47,7 @@ FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 # The schema of the metrics database (schemas/tables/06_archive.sql) with the tables of Iceberg's JDBC catalog.
 _CATALOG_SCHEMA = "archive_catalog"
 _ARCHIVE_ID = "masscomm.archive-id"
+_KEPT_SINCE = "masscomm.kept-since"
 
 _COLUMNS = """
 at timestamp, topic string, partition int, kafka_offset bigint, timestamp_ms bigint, source string, schema_id bigint,
@@ -116,8 +117,7 @@ class ArchiveTable:
         """Return the mark that the table was created with; None if there is no table."""
         if not self.exists():
             return None
-        rows = self._spark.sql(f"show tblproperties {self.name}").collect()
-        return {row["key"]: row["value"] for row in rows}.get(_ARCHIVE_ID)
+        return self._properties().get(_ARCHIVE_ID)
 
     def create(self, archive_id: str, begin: Offsets) -> None:
         """Create the table, if it does not exist or its creation was interrupted.
@@ -126,18 +126,21 @@ class ArchiveTable:
             archive_id: The mark of the archive, which the metrics database stores as well.
             begin: The first offsets to append.
         """
+        self.create_empty(archive_id)
+        end = self.appended()
+        if end.snapshot is None:
+            self.append(self._spark.createDataFrame([], _COLUMNS), end, begin)
+
+    def create_empty(self, archive_id: str) -> None:
+        """Create the table without the offsets at which a writer begins, if it does not exist."""
         if self._settings.archive_catalog != GLUE:
             self._spark.sql(f"create namespace if not exists {self._namespace}")
-        properties = ", ".join(
-            f"'{key}' = '{value}'" for key, value in (_PROPERTIES | {_ARCHIVE_ID: archive_id}).items()
-        )
+        chosen = _PROPERTIES | {_ARCHIVE_ID: archive_id}
+        properties = ", ".join(f"'{key}' = '{value}'" for key, value in chosen.items())
         self._spark.sql(
             f"create table if not exists {self.name} ({_COLUMNS}) using iceberg partitioned by (hours(at))"
             f" tblproperties ({properties})"
         )
-        end = self.appended()
-        if end.snapshot is None:
-            self.append(self._spark.createDataFrame([], _COLUMNS), end, begin)
 
     def appended(self) -> Appended:
         """Return the end of the archive."""
@@ -177,9 +180,81 @@ class ArchiveTable:
                 raise OtherWriter("another writer has appended to the archive") from error
             raise
 
-    def records(self) -> DataFrame:
-        """Return the archived records with the columns `at`, ARCHIVED and OF_RECIPIENTS."""
-        return self._spark.table(self.name).where(F.col("at") >= F.lit(FIRST))
+    def records(self, snapshot: int | None = None) -> DataFrame:
+        """Return the archived records with the columns `at`, ARCHIVED and OF_RECIPIENTS, by default of this moment."""
+        reader = self._spark.read if snapshot is None else self._spark.read.option("snapshot-id", snapshot)
+        return reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
+
+    def snapshot_at(self, moment: datetime) -> int:
+        """Return the snapshot of a time. Raises Stop if the archive did not exist then, or the snapshot was removed."""
+        history = self._spark.table(f"{self.name}.history").where(F.col("is_current_ancestor"))
+        rows = history.select("made_current_at", "snapshot_id").orderBy("made_current_at").collect()
+        before = [row[1] for row in rows if row[0].replace(tzinfo=UTC) <= moment]
+        if not before:
+            oldest = rows[0][0].replace(tzinfo=UTC).isoformat() if rows else "none"
+            raise Stop(f"The archive has no snapshot of {moment.isoformat()} any more; the oldest is of {oldest}.")
+        return int(before[-1])
+
+    # --- maintenance ---
+
+    def kept_since(self) -> datetime | None:
+        """Return the time before which records were deleted; None if none were."""
+        kept = self._properties().get(_KEPT_SINCE)
+        return None if kept is None else datetime.fromisoformat(kept)
+
+    def delete_before(self, moment: datetime) -> None:
+        """Delete the records of the hours before a time, and store the time first, so that they do not seem lost."""
+        if (kept := self.kept_since()) is not None and kept >= moment:
+            return
+        self._spark.sql(f"alter table {self.name} set tblproperties ('{_KEPT_SINCE}' = '{moment.isoformat()}')")
+        old = f"at >= {_literal(FIRST)} and at < {_literal(moment)}"
+        self._spark.sql(f"delete from {self.name} where {old}")  # noqa: S608 - our own names
+
+    def rewrite(self, before: datetime) -> int:
+        """Merge the small files of each hour before a time, and return the number of merged files."""
+        return self._call(
+            "rewrite_data_files",
+            f"where => 'at >= {_literal(FIRST, '"')} and at < {_literal(before, '"')}'",
+            # A commit per group of hours: an interrupted run keeps what it has merged.
+            "options => map('partial-progress.enabled', 'true', 'min-input-files', '2')",
+        )
+
+    def expire(self, before: datetime) -> None:
+        """Remove the snapshots before a time, except the current one, and the files that only they read."""
+        self._call("expire_snapshots", f"older_than => {_literal(before)}", "retain_last => 1")
+
+    def remove_orphans(self) -> int:
+        """Remove the files that no snapshot knows and that are older than three days. Return their number."""
+        return len(self._procedure("remove_orphan_files").collect())
+
+    def replace_user(self, club_id: int, user_id: int, other: int) -> int:
+        """Replace a user of one tenant in all records and all snapshots. Return the number of records."""
+        named = f"club_id = {club_id:d} and array_contains(user_ids, {user_id:d})"
+        found = self.records().where(named).count()
+        if found:
+            others = f"transform(user_ids, u -> if(u = {user_id:d}, {other:d}, u))"
+            self._spark.sql(f"update {self.name} set user_ids = {others} where {named}")  # noqa: S608 - our own names
+        # Also after an interrupted run: earlier snapshots still name the user.
+        self.expire(datetime.now(UTC))  # guard: erasure.snapshots
+        return found
+
+    def _call(self, procedure: str, *arguments: str) -> int:
+        rows = self._procedure(procedure, *arguments).collect()
+        return int(rows[0][0]) if rows else 0
+
+    def _procedure(self, procedure: str, *arguments: str) -> DataFrame:
+        table = self.name.partition(".")[2]
+        return self._spark.sql(
+            f"call {self.catalog}.system.{procedure}({', '.join((f"table => '{table}'", *arguments))})"
+        )
+
+    def _properties(self) -> dict[str, str]:
+        rows = self._spark.sql(f"show tblproperties {self.name}").collect()
+        return {row["key"]: row["value"] for row in rows}
+
+
+def _literal(moment: datetime, quote: str = "'") -> str:
+    return f"timestamp {quote}{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}{quote}"
 
 
 def rows_of(facts: DataFrame) -> DataFrame:
@@ -188,13 +263,21 @@ def rows_of(facts: DataFrame) -> DataFrame:
         # The time of production is the producer's word.
         F.least(F.greatest("timestamp_ms", F.lit(0)), F.lit(END_OF_TIME_MS - 1))
     )
-    missing = {
-        name: F.lit(None).cast(kind)
+    missing = [
+        F.lit(None).cast(kind).alias(name)
         for name, kind in zip(OF_RECIPIENTS, ("array<bigint>", "array<int>"), strict=True)
         if name not in facts.columns
-    }
-    columns = facts.withColumns({"at": F.timestamp_millis(at_ms), **missing})
-    return columns.select("at", *ARCHIVED, *OF_RECIPIENTS)
+    ]
+    return facts.select("*", *missing).select(
+        F.timestamp_millis(at_ms).alias("at"),
+        *_OF_EVERY_RECORD,
+        # The other columns of a record that cannot be counted are not valid.
+        *[
+            F.when(F.col("problem").isNull(), F.col(name)).alias(name)
+            for name in (*ARCHIVED, *OF_RECIPIENTS)
+            if name not in _OF_EVERY_RECORD
+        ],
+    )
 
 
 def catalog_options(settings: Settings) -> dict[str, str]:
@@ -211,6 +294,7 @@ def catalog_options(settings: Settings) -> dict[str, str]:
     url = f"jdbc:postgresql://{server.get('host', '127.0.0.1')}:{server.get('port', 5432)}/{server.get('dbname', '')}"
     return options | {
         ".type": "jdbc",
+        ".jdbc.schema-version": "V1",
         ".uri": f"{url}?currentSchema={_CATALOG_SCHEMA}",
         ".jdbc.user": str(server.get("user", "")),
         ".jdbc.password": str(server.get("password", "")),

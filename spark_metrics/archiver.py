@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.aws.authentication import kafka_client_config
+from masscomm.errors import Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.offsets import by_topic
@@ -113,6 +114,8 @@ class Archiver:
         if self._known == ends.end:
             return False
         before = self.table.appended()
+        if before.snapshot is None:
+            raise Stop("the table of the archive is not filled yet: spark_metrics.move_archive was interrupted")
         self._known = before.offsets
         may_be_lost = not self._settings.fail_on_data_loss
         begin = start_of(before.offsets, ends, may_be_lost=may_be_lost, known_by="the archive").offsets or ends.first

@@ -1,11 +1,12 @@
 """The Spark streaming job that computes metrics from records."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
-from devstack.config import StackConfig
-from devstack.service import Service, function_environment
+from devstack.config import ROOT, StackConfig
+from devstack.service import Service, base_environment, function_environment
 from devstack.setup import JARS
 from emulators.local import LOOPBACK
 
@@ -33,6 +34,13 @@ def spark_environment(config: StackConfig) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+
+
+def run_module(config: StackConfig, module: str, *arguments: str) -> int:
+    """Run a command of the metrics job on running servers; return its exit status."""
+    environment = {**base_environment(), **function_environment(config), **spark_environment(config)}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 def service(config: StackConfig) -> Service:

@@ -838,6 +838,12 @@ MUTANTS = (
         no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
     ),
     Mutant(
+        guard="erasure.snapshots",
+        rule="The snapshots that still name an erased person are removed.",
+        change=Removed(),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
         guard="archive.one_append",
         rule="Two writers never append the same offsets to the archive.",
         change=Becomes('writer.overwrite(F.col("at") == F.lit(MARK))'),
