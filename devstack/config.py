@@ -18,6 +18,17 @@ from emulators.local import LOOPBACK
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATION = "g1"
+# The example monolith of the demo.
+EXAMPLE = ROOT / "examples" / "monolith"
+
+
+def example() -> Path:
+    """Return the folder of the example monolith whose tables schemas/source.yaml maps: examples/monolith, unless the
+    file is that of another example.
+    """
+    mapping = (ROOT / "schemas" / "source.yaml").read_bytes()
+    others = (path.parent for path in sorted(ROOT.glob("examples/*/source.yaml")) if path.read_bytes() == mapping)
+    return next(others, EXAMPLE)
 
 
 class ConfigError(Exception):

@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from devstack.client_log import KAFKA_LOGGER
-from devstack.config import GENERATION, ROOT, StackConfig
+from devstack.config import EXAMPLE, GENERATION, StackConfig, example
 from devstack.service import Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
@@ -31,7 +31,7 @@ from provisioning.directory import create_indices, index_name
 from provisioning.registry import register_schemas
 from provisioning.source_check import require_source
 
-MONOLITH_MIGRATION = ROOT / "examples" / "monolith" / "schema.sql"
+MONOLITH_MIGRATION = EXAMPLE / "schema.sql"
 
 __all__ = ["SCHEMAS", "ProvisioningError", "apply_sql", "create_indices", "index_name", "register_schemas"]
 
@@ -80,9 +80,10 @@ def provisioning(config: StackConfig) -> list[Task]:
 
 
 def _create_monolith(config: StackConfig) -> None:
-    """Create the example's tables, unless the monolith has a database of its own."""
+    """Create the example's tables, and rows if it has a file of them, unless the monolith has a database of its own."""
     if config.monolith_url is None:
-        apply_sql(config.database_url("monolith"), [MONOLITH_MIGRATION])
+        files = [example() / "schema.sql", example() / "rows.sql"]
+        apply_sql(config.database_url("monolith"), [path for path in files if path.is_file()])
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any
 
@@ -61,18 +62,11 @@ def list_sends(
         return
     table = Table(title=f"{len(rows)} sends", title_justify="left", box=None)
     table.add_column("send", no_wrap=True, min_width=36)
-    for name in ("requested", "type", "status", "published", "in flight"):
-        table.add_column(name, overflow="fold")
+    for name in ("at", "type", "status", "published"):
+        table.add_column(name, overflow="fold", no_wrap=name != "type")
     for row in rows:
-        published = f"{row['published']:,} of {row['requested']:,}"
-        table.add_row(
-            row["send_id"],
-            str(row["requested_at"])[:16].replace("T", " "),
-            row["type"],
-            row["status"],
-            published,
-            f"{row['in_flight']:,}",
-        )
+        published = f"{row['published']:,}/{row['requested']:,}"
+        table.add_row(row["send_id"], _short(str(row["requested_at"])), row["type"], row["status"], published)
     console.print(table)
 
 
@@ -170,6 +164,11 @@ def recipients(
         at = str(row["at"])[:19].replace("T", " ")
         table.add_row(str(row["user_id"]), row["channel"], row["status"], at, row["decision"])
     console.print(table)
+
+
+def _short(at: str) -> str:
+    """Return the time of day of a time of today, and the date of another, so that a row fits into 80 columns."""
+    return at[11:16] if at[:10] == datetime.now(UTC).date().isoformat() else at[:10]
 
 
 def _print(answer: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:

@@ -44,6 +44,7 @@ SELECT c.oid::bigint AS oid, c.relkind, c.relreplident = 'f' AS full_identity,
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
+_SCHEMA = "SELECT FROM pg_namespace WHERE nspname = %s"
 _COLUMNS = """
 SELECT a.attname, a.attnotnull, a.attgenerated <> '', format_type(a.atttypid, a.atttypmod),
        CASE WHEN coalesce(b.typtype, t.typtype) = 'e' THEN 'enum' ELSE coalesce(b.typname, t.typname) END,
@@ -235,12 +236,16 @@ class _Check:
         if table is None:
             columns = dict.fromkeys([f"{_quoted(first.key)} bigint PRIMARY KEY"])
             for source in sources:
-                for _, column, value, kind in _values(source):
+                for where, column, value, kind in _values(source):
                     if column != first.key:
-                        columns.setdefault(f"{_quoted(column)} {_created(value, kind)}")
+                        # A text is no consent: a member of the channels is true or false.
+                        of_channel = "boolean" if kind is None and where.endswith(".channels") else kind
+                        columns.setdefault(f"{_quoted(column)} {_created(value, of_channel)}")
+            has_schema = self._connection.execute(_SCHEMA, (first.schema,)).fetchone()
             yield Finding(
                 text=f"the table {first.qualified} is missing; {sources[0].name} derives from it",
                 repair=(
+                    *(() if has_schema else (f"CREATE SCHEMA IF NOT EXISTS {_quoted(first.schema)};",)),
                     f"CREATE TABLE {name} ({', '.join(columns)});",
                     f"ALTER TABLE {name} REPLICA IDENTITY FULL;",
                 ),
@@ -429,6 +434,8 @@ def _created(value: Value, kind: str | None) -> str:
     """Return the type of a column that is added for a value."""
     if value.path:
         return "jsonb"
+    if value.values is not None and value.values.keys() <= {"true", "false"}:
+        return "boolean"
     return value.format or _CREATED.get(str(kind), "text")
 
 

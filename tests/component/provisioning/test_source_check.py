@@ -74,6 +74,7 @@ def test_tables_as_mapped_have_no_problem(database: Database) -> None:
     ("broken", "expected"),
     [
         ("DROP TABLE crm.quiet_time", "the table crm.quiet_time is missing; user_settings.quiet derives from it"),
+        ("DROP TABLE crm.contact_choice", "the table crm.contact_choice is missing; user_settings derives from it"),
         (
             "ALTER TABLE crm.person RENAME given_name TO givenname",
             "crm.person.given_name is missing; users.first_name derives from it (is it givenname?)",
@@ -95,6 +96,26 @@ def test_printed_statements_repair_the_database(database: Database, broken: str,
     assert len(found) == 1
     assert expected in found[0].text
     database.run(*found[0].repair)
+    assert database.problems() == []
+
+
+def test_rows_of_the_second_example_are_inserted_once(database: Database) -> None:
+    rows = (ROOT / "examples" / "crm" / "rows.sql").read_text()
+    database.run(rows, rows)
+    assert database.problems() == []
+    with psycopg.connect(database.owner_url) as connection:
+        counts = [
+            connection.execute(SQL("SELECT count(*) FROM crm.{}").format(Identifier(name))).fetchone()
+            for name in ("person", "contact_choice", "handset", "wording")
+        ]
+    assert counts == [(3,), (2,), (3,), (2,)]
+
+
+def test_empty_database_is_repaired_by_the_statements(database: Database) -> None:
+    database.run("DROP SCHEMA crm CASCADE")
+    for found in database.check():
+        # Each statement that is printed may be run, in the order of the lines.
+        database.run(*found.repair)
     assert database.problems() == []
 
 
