@@ -102,7 +102,7 @@ class AsyncClient:
         return await self._execute(routes.count_audience(fields))
 
     async def get_send(self, send_id: str) -> SendBody:
-        """Return a send with its notifications by status. A new send is a 404 until a chunk of it is counted."""
+        """Return a send with its notifications by status. A send by Kafka is a 404 until it is counted."""
         return await self._execute(routes.get_send(send_id))
 
     async def cancel(self, send_id: str) -> CancelBody:

@@ -101,7 +101,7 @@ class Client:
         return self._execute(routes.count_audience(fields))
 
     def get_send(self, send_id: str) -> SendBody:
-        """Return a send with its notifications by status. A new send is a 404 until a chunk of it is counted."""
+        """Return a send with its notifications by status. A send by Kafka is a 404 until it is counted."""
         return self._execute(routes.get_send(send_id))
 
     def cancel(self, send_id: str) -> CancelBody:

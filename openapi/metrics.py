@@ -128,7 +128,7 @@ _HEADERS = {
 }
 _WAIT = _parameter("wait", f"seconds to wait, at most {STREAM_WAIT_S}", number(0, STREAM_WAIT_S), 0)
 _WAITING = {429: "The key has as many requests waiting as it may; Retry-After has the seconds until a retry"}
-_NOT_FOUND = {404: "The send is unknown, or none of its records is counted yet"}
+_NOT_FOUND = {404: "The send is unknown, or was requested by Kafka and none of its records is counted yet"}
 
 OPERATIONS = {
     ("GET", "/v1/metrics"): Operation(

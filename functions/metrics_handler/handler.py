@@ -133,8 +133,8 @@ def use_cases(
         PauseRoute(control),
         ResumeRoute(control),
         RescheduleRoute(control),
-        RecipientsRoute(store, clock),
-        NotificationRoute(store, clock),
+        RecipientsRoute(store, controls, clock),
+        NotificationRoute(store, controls, clock),
         UserNotificationsRoute(store, clock, grace),
         AuditRoute(audit_log, clock),
     )

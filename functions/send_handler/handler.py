@@ -80,7 +80,7 @@ def dry_runs() -> "DryRunSend":
 
 @cache
 def bootstrap() -> UseCases:
-    from functions.send_handler.accepted_sends import DynamoDbAcceptedSends
+    from functions.send_handler.accepted_sends import AcceptedSends, DynamoDbAcceptedSends
     from functions.send_handler.request_once import RequestOnce
     from functions.send_handler.request_send import RequestSend
     from functions.send_handler.send_warnings import SendWarnings
@@ -95,7 +95,7 @@ def bootstrap() -> UseCases:
             producer=KafkaProducer.from_environment(),
             clock=clock,
             audit_log=DynamoDbAuditLog.from_environment(),
-            controls=DynamoDbAcceptedSends.from_environment(),
+            accepted_sends=AcceptedSends(controls=DynamoDbAcceptedSends.from_environment()),
             chunk_size=int(environment.number("SEND_CHUNK_SIZE", CHUNK_SIZE)),
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),

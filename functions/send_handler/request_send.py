@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from functions.send_handler.accepted_sends import AcceptedSends
 from masscomm.chain.chunks import SMALL_SEND
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, Result, audit_entry
@@ -47,7 +48,7 @@ from masscomm.domain.records import AudienceRequested, ContentFields, SendReques
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
-from masscomm.errors import DeadLetter, MasscommError
+from masscomm.errors import DeadLetter
 from masscomm.http.audiences import audience_of
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, FieldErrorBody, Problem, invalid
@@ -60,7 +61,7 @@ from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS
 from masscomm.stores.audit_log import AuditLog, record_or_log
-from masscomm.stores.send_controls import AcceptedSend, SendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, SendKey
 
 logger = logs.logger("send_handler")
 
@@ -416,7 +417,7 @@ class RequestSend:
     producer: Producer
     clock: Clock
     audit_log: AuditLog
-    controls: SendControls
+    accepted_sends: AcceptedSends
     # The number of recipients in each chunk of a new send.
     chunk_size: int = CHUNK_SIZE
 
@@ -439,32 +440,11 @@ class RequestSend:
         Retry or Stop from the schema registry.
         """
         logs.note(send_id=identity.send_id)
-        if _last_send_at_ms(send) is not None or len(send.to_users) > SMALL_SEND or send.audience is not None:
-            self._record(send, identity)
         with self.audited([send], identity.send_id, caller):
             self.produce_all([(send, identity)], caller)
         accepted = accepted_of(send, identity)
         logger.info("send accepted", requested=accepted.requested)
         return accepted
-
-    def _record(self, send: SendRequest, identity: SendIdentity) -> None:
-        """Record the send, so that it can be cancelled, paused and moved before metrics have counted it. It is recorded
-        before it is produced, because the broker may accept a part of it only.
-
-        A small send without send_at is not recorded: it is published within about a second, and its response does not
-        wait for another store.
-        """
-        accepted = AcceptedSend(
-            send=SendKey(send.club_id, identity.send_id),
-            accepted_at_ms=identity.requested_at_ms,
-            send_at_ms=_last_send_at_ms(send),
-            expires_at_ms=_ms(send.expires_at),
-            type=None if send.audience is None else send.type,
-        )
-        try:
-            self.controls.accept(accepted)
-        except MasscommError as error:
-            logger.warning("the send can be controlled only after it is counted", error=str(error))
 
     @contextmanager
     def audited(self, sends: Sequence[SendRequest], subject: str, caller: Caller) -> Iterator[None]:
@@ -498,6 +478,10 @@ class RequestSend:
         `produce`.
         """
         errors: list[Exception] = []
+        recorded = self.accepted_sends.begin([_accepted_send(*each) for each in sends])
+        recorded_first = any(_is_recorded_first(send) for send, _ in sends)
+        if recorded_first:
+            recorded()
         spans = [
             traces.begin(
                 "send_handler",
@@ -511,6 +495,8 @@ class RequestSend:
             for (send, identity), span in zip(sends, spans, strict=True):
                 self._queue(send, identity, caller, span.trace.headers, errors)
             self.producer.flush(SEND_FLUSH_S)
+            if not recorded_first:
+                recorded()
             if errors:
                 _refuse(errors, sends[0][1].send_id)
         except Exception as error:
@@ -572,6 +558,22 @@ class RequestSend:
     ) -> bytes:
         record = record_of(send, identity, caller.principal, index, count, users)
         return self.codec.encode(topic, "SendRequested", record.to_avro())
+
+
+def _is_recorded_first(send: SendRequest) -> bool:
+    return _last_send_at_ms(send) is not None or len(send.to_users) > SMALL_SEND or send.audience is not None
+
+
+def _accepted_send(send: SendRequest, identity: SendIdentity) -> AcceptedSend:
+    return AcceptedSend(
+        send=SendKey(send.club_id, identity.send_id),
+        accepted_at_ms=identity.requested_at_ms,
+        send_at_ms=_last_send_at_ms(send),
+        expires_at_ms=_ms(send.expires_at),
+        type=send.type,
+        users=send.recipients if send.audience is None else None,
+        channels=tuple(resolve_channels(send.type, send.channels, send.club_id)),
+    )
 
 
 def record_of(

@@ -6,7 +6,7 @@ requests to cancel a send the first is recorded; it is never withdrawn.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -104,14 +104,21 @@ class SendControl:
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptedSend:
-    """A send that send_handler has accepted, for requests that control it before metrics have counted it."""
+    """A send that send_handler has accepted, for requests about it before metrics have counted it."""
 
     send: SendKey
     accepted_at_ms: int
     send_at_ms: int | None = None
     expires_at_ms: int | None = None
-    # The category of a send to an audience, which metrics count only after its expansion; None for any other send.
+    # The category; None if an earlier version recorded the send.
     type: str | None = None
+    # The number of distinct users; None for a send to an audience, whose users are not known yet.
+    users: int | None = None
+    channels: tuple[str, ...] = ()
+
+    @property
+    def is_to_audience(self) -> bool:
+        return self.type is not None and self.users is None
 
     @property
     def expires_at(self) -> int:
@@ -141,8 +148,10 @@ class SendControls(Protocol):
         """
         ...
 
-    def accept(self, accepted: AcceptedSend) -> None:
-        """Record an accepted send, unless a send with this id is already recorded."""
+    def accept(self, sends: Sequence[AcceptedSend]) -> None:
+        """Record accepted sends, except for those whose ids are already recorded. If it raises an error, some of the
+        sends may be recorded.
+        """
         ...
 
     def accepted(self, send_id: str) -> AcceptedSend | None:
@@ -204,9 +213,10 @@ class InMemorySendControls:
         self.controls[control.send] = control
         return True
 
-    def accept(self, accepted: AcceptedSend) -> None:
+    def accept(self, sends: Sequence[AcceptedSend]) -> None:
         self._answer()
-        self.sends.setdefault(accepted.send.send_id, accepted)
+        for accepted in sends:
+            self.sends.setdefault(accepted.send.send_id, accepted)
 
     def accepted(self, send_id: str) -> AcceptedSend | None:
         self._answer()

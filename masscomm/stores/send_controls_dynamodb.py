@@ -4,16 +4,19 @@ A cancellation is an item of its own, in the form that earlier versions of the f
 the key of a send for a cancellation. The other controls of a send are in a second item.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import batched, chain
 from typing import Any
 
-from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.dynamodb import ConditionFailed, answering, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import CANCELLATIONS_KEPT_S
-from masscomm.errors import Retry
+from masscomm.errors import MasscommError, Retry
 from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControl, SendKey
+from masscomm.stores.transactions import write_all
 
 _WHAT = "controls of sends"
 # DynamoDB's limit of keys in one BatchGetItem is 100, and a send has two keys. Our attempts to read the keys that it
@@ -23,6 +26,8 @@ _ATTEMPTS = 3
 # The attributes of SendControl, and of AcceptedSend, that an item may lack.
 _TIMES = ("paused_at_ms", "resumed_at_ms", "send_at_ms")
 _SEND_TIMES = ("send_at_ms", "expires_at_ms")
+# The largest item of an accepted send, its names included.
+_ACCEPTANCE_BYTES = 1_000
 
 
 class DynamoDbSendControls(TableAdapter):
@@ -107,24 +112,46 @@ class DynamoDbSendControls(TableAdapter):
             return False
         return True
 
-    def accept(self, accepted: AcceptedSend) -> None:
+    def accept(self, sends: Sequence[AcceptedSend]) -> None:
+        puts = {each.send.send_id: self._acceptance(each) for each in sends}
+
+        def together(send_ids: Sequence[str]) -> Mapping[str, Callable[[], None]]:
+            cancelled = transact(self._client, _WHAT, [puts[send_id] for send_id in send_ids])
+            if not cancelled:
+                return dict.fromkeys(send_ids, _nothing)
+            # Without the stored item, the transaction was cancelled by a conflict, and the send may not be recorded.
+            return {
+                send_ids[index]: _nothing if stored else partial(alone, send_ids[index])
+                for index, stored in cancelled.items()
+            }
+
+        def alone(send_id: str) -> None:
+            with suppress(ConditionFailed), answering(_WHAT):
+                self._client.put_item(**puts[send_id])
+
+        sizes = dict.fromkeys(puts, _ACCEPTANCE_BYTES)
+        for answer in write_all(sizes, transact=together, alone=alone).values():
+            if isinstance(answer, MasscommError):
+                raise answer
+
+    def _acceptance(self, accepted: AcceptedSend) -> dict[str, Any]:
+        """Return the parameters of the action that records an accepted send."""
         times = {name: {"N": str(value)} for name in _SEND_TIMES if (value := getattr(accepted, name)) is not None}
-        try:
-            with answering(_WHAT):
-                self._client.put_item(
-                    TableName=self._table,
-                    Item={
-                        "id": {"S": _accepted_id(accepted.send.send_id)},
-                        "club_id": {"N": str(accepted.send.club_id)},
-                        "accepted_at_ms": {"N": str(accepted.accepted_at_ms)},
-                        **times,
-                        **({} if accepted.type is None else {"type": {"S": accepted.type}}),
-                        "expires_at": {"N": str(accepted.expires_at)},
-                    },
-                    ConditionExpression="attribute_not_exists(id)",
-                )
-        except ConditionFailed:
-            return
+        return {
+            "TableName": self._table,
+            "Item": {
+                "id": {"S": _accepted_id(accepted.send.send_id)},
+                "club_id": {"N": str(accepted.send.club_id)},
+                "accepted_at_ms": {"N": str(accepted.accepted_at_ms)},
+                **times,
+                **({} if accepted.type is None else {"type": {"S": accepted.type}}),
+                **({} if accepted.users is None else {"users": {"N": str(accepted.users)}}),
+                **({"channels": {"S": ",".join(accepted.channels)}} if accepted.channels else {}),
+                "expires_at": {"N": str(accepted.expires_at)},
+            },
+            "ConditionExpression": "attribute_not_exists(id)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
 
     def accepted(self, send_id: str) -> AcceptedSend | None:
         if not SendKey(0, send_id).is_valid or (item := self._get(_accepted_id(send_id))) is None:
@@ -135,6 +162,8 @@ class DynamoDbSendControls(TableAdapter):
                 accepted_at_ms=int(item["accepted_at_ms"]["N"]),
                 **{name: int(item[name]["N"]) for name in _SEND_TIMES if name in item},
                 type=item["type"]["S"] if "type" in item else None,
+                users=int(item["users"]["N"]) if "users" in item else None,
+                channels=tuple(item["channels"]["S"].split(",")) if "channels" in item else (),
             )
         except (KeyError, ValueError) as error:
             raise Retry(f"the item of an accepted send is malformed: {error!r}") from error
@@ -145,6 +174,10 @@ class DynamoDbSendControls(TableAdapter):
                 TableName=self._table, Key={"id": {"S": id_}}, ConsistentRead=True
             ).get("Item")
         return item
+
+
+def _nothing() -> None:
+    """Return the answer about a recorded send."""
 
 
 def _control_id(send: SendKey) -> str:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.send_handler.accepted_sends import AcceptedSends
 from functions.send_handler.request_send import RequestSend, SendRequest, parse_request
 from masscomm.chain.chunks import fault_of_send
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -112,7 +113,7 @@ class Path(Chain):
             producer=self.producer,
             clock=self.clock,
             audit_log=InMemoryAuditLog(),
-            controls=InMemorySendControls(),
+            accepted_sends=AcceptedSends(controls=InMemorySendControls()),
         )
         self.checker = CheckPreferences(
             directory=InMemoryDirectory(),

@@ -1,10 +1,11 @@
-"""Finds the send that a request controls: counted by metrics, or accepted by send_handler and not counted yet."""
+"""What the routes that control sends have in common."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from functions.metrics_handler.routes.send import not_found, published
-from functions.metrics_handler.store.port import MetricsStore, SendTotals
+from functions.metrics_handler.routes.known_sends import KnownSend, KnownSends
+from functions.metrics_handler.routes.send import published
+from functions.metrics_handler.store.port import MetricsStore
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.send_states import FINAL, counted_state
@@ -20,11 +21,7 @@ logger = logs.logger("metrics_handler")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllableSend:
-    key: SendKey
-    # What metrics have counted; None if they have not counted a record of the send yet.
-    counted: SendTotals | None
-
+class ControllableSend(KnownSend):
     @property
     def has_ended(self) -> bool:
         # A send with an invalid id was dead-lettered, so that no notification of it can be published.
@@ -50,17 +47,8 @@ class Control:
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
-        counted = self.store.send(send_id)
-        if counted is not None:
-            key = SendKey(counted.club_id, send_id)
-        elif (accepted := self.controls.accepted(send_id)) is not None:
-            key = accepted.send
-        else:
-            raise not_found()
-        # A send of another club and an unknown send have the same response, so that guessed ids reveal nothing.
-        if key.club_id not in clubs:  # guard: tenancy.controlled_send
-            raise not_found()
-        return ControllableSend(key=key, counted=counted)
+        found = KnownSends(self.store, self.controls).find(send_id, clubs)
+        return ControllableSend(key=found.key, counted=found.counted, accepted=found.accepted)
 
     def release_records(self, key: SendKey) -> None:
         """Make the scheduler release the send's delayed records under the control that is stored next.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypedDict
 
+from functions.metrics_handler.routes.known_sends import KnownSends
 from functions.metrics_handler.routes.recipients import log_is_off
-from functions.metrics_handler.routes.send import known_send
 from functions.metrics_handler.routes.words import in_words
 from functions.metrics_handler.store.port import LogRow, MetricsStore, RecipientKey
 from masscomm.clock import Clock
@@ -20,6 +20,7 @@ from masscomm.domain.statuses import RANK, Status, read_reason
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
+from masscomm.stores.send_controls import SendControls
 
 _NOTIFICATION = re.compile(r"([A-Za-z0-9-]{1,64})\.(-?[0-9]{1,19})\.([^.]{1,200})")
 
@@ -61,6 +62,7 @@ class NotificationBody(TypedDict):
 @dataclass(frozen=True)
 class NotificationRoute:
     store: MetricsStore
+    controls: SendControls
     clock: Clock
 
     def answer(self, notification: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> NotificationBody:
@@ -72,7 +74,7 @@ class NotificationRoute:
         if named is None or not -(2**63) <= int(named[2]) < 2**63:
             raise _not_found()
         send_id, key = named[1], RecipientKey(int(named[2]), named[3])
-        send = known_send(self.store, send_id, clubs)
+        send = KnownSends(self.store, self.controls).read(send_id, clubs).totals
         found = self.store.timeline(send_id, send.club_id, key)
         if found is None:
             raise log_is_off()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from functions.metrics_handler.http.cursor import checked_text
-from functions.metrics_handler.routes.send import known_send
+from functions.metrics_handler.routes.known_sends import KnownSends
 from functions.metrics_handler.routes.words import in_words
 from functions.metrics_handler.store.port import MetricsStore, RecipientKey, RecipientQuery, RecipientRow
 from masscomm.clock import Clock
@@ -24,6 +24,7 @@ from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
+from masscomm.stores.send_controls import SendControls
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 
@@ -60,6 +61,7 @@ class RecipientsBody(TypedDict):
 @dataclass(frozen=True)
 class RecipientsRoute:
     store: MetricsStore
+    controls: SendControls
     clock: Clock
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> RecipientsBody:
@@ -71,7 +73,7 @@ class RecipientsRoute:
         cursor = read.single("cursor", str)
         if read.errors:
             raise read.problem()
-        send = known_send(self.store, send_id, clubs)
+        send = KnownSends(self.store, self.controls).read(send_id, clubs).totals
         query = RecipientQuery(
             send_id=send_id, club_id=send.club_id, status=status, channel=channel, limit=limit or DEFAULT_LIMIT
         )

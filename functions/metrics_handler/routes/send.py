@@ -8,24 +8,26 @@ in_flight    requested notifications without a final status
 status       the send's state (masscomm/domain/send_states.py)
 control      of a send that was paused or moved to another time
 expansion    of a send to an audience that is not counted yet: whether its users are still sought
+
+A send by REST is known when it is accepted, with the notifications that it requests. A send by Kafka is a 404 until a
+record of it is counted.
 cancellation   of a cancelled send: the time, and how many notifications were published before and after it
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
+from functions.metrics_handler.routes.known_sends import KnownSends
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.clock import Clock
 from masscomm.domain.send_states import FINAL, NO_RECIPIENTS, SendState, send_state
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
-from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.stores.expansions import Expansions
-from masscomm.stores.send_controls import Cancellation, SendControl, SendControls, SendKey
+from masscomm.stores.send_controls import Cancellation, SendControl, SendControls
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -146,42 +148,21 @@ class SendRoute:
     # None: no send has an audience.
     expansions: Expansions | None = None
 
+    @property
+    def known_sends(self) -> KnownSends:
+        return KnownSends(self.store, self.controls)
+
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
-        expanding = None
-        try:
-            send = known_send(self.store, send_id, clubs)
-        except Problem:
-            expanding = self._expanding(send_id, clubs)
-            if expanding is None:
-                raise
-            send = expanding
-        key = SendKey(send.club_id, send_id)
-        control = self.controls.read([key])[key]
+        send = self.known_sends.read(send_id, clubs)
+        control = self.controls.read([send.key])[send.key]
         # A pause that has reached its limit has no cancellation of its own.
-        body = self._body(send, control, self.controls.find(key) if control.cancelled else None)
-        return body if expanding is None else self._with_expansion(body, control)
-
-    def _expanding(self, send_id: str, clubs: Clubs) -> SendTotals | None:
-        """Return a send of the caller's clubs to an audience, of which no record is counted yet."""
-        accepted = None if self.expansions is None else self.controls.accepted(send_id)
-        if accepted is None or accepted.type is None:
-            return None
-        if accepted.send.club_id not in clubs:  # guard: tenancy.expanding_send
-            return None
-        return SendTotals(
-            send_id=send_id,
-            club_id=accepted.send.club_id,
-            type=accepted.type,
-            requested_at=datetime.fromtimestamp(accepted.accepted_at_ms / 1000, UTC),
-            chunk_count=None,
-            chunks=0,
-            channels={},
-            watermark=None,
-        )
+        body = self._body(send.totals, control, self.controls.find(send.key) if control.cancelled else None)
+        is_expanded = send.accepted is None or not send.accepted.is_to_audience
+        return body if is_expanded else self._with_expansion(body, control)
 
     def _with_expansion(self, body: SendBody, control: SendControl) -> SendBody:
         ended = None if self.expansions is None else self.expansions.find(control.send)
@@ -238,19 +219,6 @@ class SendRoute:
             },
             "generated_at": time_of_ms(now_ms),
         }
-
-
-def known_send(store: MetricsStore, send_id: str, clubs: Clubs) -> SendTotals:
-    """Return a send of the caller's clubs. Raises Problem with status 404, or Retry."""
-    send = store.send(send_id)
-    # A send of another club and an unknown send have the same response, so that guessed ids reveal nothing.
-    if send is None or send.club_id not in clubs:  # guard: tenancy.other_tenants_send
-        raise not_found()
-    return send
-
-
-def not_found() -> Problem:
-    return Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
 
 
 def _control(control: SendControl) -> ControlOfSend:

@@ -88,11 +88,29 @@ class SendControlsContract:
     def test_an_accepted_send_is_found_by_its_id(self, controls: SendControls) -> None:
         """Another tenant's send with the same id does not replace it."""
         accepted = AcceptedSend(send=SEND, accepted_at_ms=NOW, send_at_ms=NOW + 5, expires_at_ms=NOW + 9)
-        controls.accept(accepted)
+        controls.accept([accepted])
         of_audience = AcceptedSend(send=SendKey(7, "audience"), accepted_at_ms=NOW, type="news")
-        controls.accept(of_audience)
+        controls.accept([of_audience])
         assert controls.accepted("audience") == of_audience
-        controls.accept(AcceptedSend(send=SendKey(8, SEND.send_id), accepted_at_ms=NOW))
+        controls.accept([AcceptedSend(send=SendKey(8, SEND.send_id), accepted_at_ms=NOW)])
         assert controls.accepted(SEND.send_id) == accepted
         assert controls.accepted("unknown") is None
+
+    def test_many_accepted_sends_are_recorded_once_each(self, controls: SendControls) -> None:
+        """Those that are recorded before, by an interrupted attempt, stay as they are."""
+        sends = [
+            AcceptedSend(
+                send=SendKey(7, f"s{number}"), accepted_at_ms=NOW, type="news", users=number, channels=("push", "email")
+            )
+            for number in range(250)
+        ]
+        controls.accept(sends[50:60])
+        controls.accept([replace(each, accepted_at_ms=NOW + 1) for each in sends])
+        found = [controls.accepted(each.send.send_id) for each in sends]
+        later = [replace(each, accepted_at_ms=NOW + 1) for each in sends]
+        assert found == [*later[:50], *sends[50:60], *later[60:]]
+        controls.accept([])
+
+    def test_an_accepted_send_is_no_control(self, controls: SendControls) -> None:
+        controls.accept([AcceptedSend(send=SEND, accepted_at_ms=NOW)])
         assert controls.read([SEND]) == {SEND: SendControl(send=SEND)}

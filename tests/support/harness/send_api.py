@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from functions.send_handler import handler as module
+from functions.send_handler.accepted_sends import AcceptedSends
 from functions.send_handler.dry_run import DryRunSend
 from functions.send_handler.request_once import RequestOnce
 from functions.send_handler.request_send import RequestSend
@@ -40,7 +41,7 @@ def use_cases(
         codec=chain.codec,
         producer=chain.producer,
         clock=chain.clock,
-        controls=controls or InMemorySendControls(),
+        accepted_sends=AcceptedSends(controls=controls or InMemorySendControls()),
         audit_log=audit_log or InMemoryAuditLog(),
     )
     templates = TemplateCache(directory or InMemoryDirectory(ready=False), chain.clock, keep_empty=True)

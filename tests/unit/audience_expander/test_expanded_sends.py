@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from functions.audience_expander.expand_audience import ExpandAudience
+from functions.send_handler.accepted_sends import AcceptedSends
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.observability import logs
@@ -24,7 +25,8 @@ class Sends:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.api, self.checker = SendApi(monkeypatch), Checker()
-        requests = replace(self.api.use_cases.requests, controls=self.checker.controls, chunk_size=SIZE)
+        accepted_sends = AcceptedSends(controls=self.checker.controls)
+        requests = replace(self.api.use_cases.requests, accepted_sends=accepted_sends, chunk_size=SIZE)
         self.api.use_cases = replace(self.api.use_cases, requests=requests)
         self.checker.put_users(range(1, 11))
         self.checker.directory.put(User(user_id=50, club_id=8))

@@ -26,7 +26,7 @@ def api() -> ControlApi:
 
 def accept(api: ControlApi, **values: Any) -> None:
     """Accept the send `new`, which metrics have not counted."""
-    api.controls.accept(AcceptedSend(send=NEW, accepted_at_ms=api.clock.now_ms(), **values))
+    api.controls.accept([AcceptedSend(send=NEW, accepted_at_ms=api.clock.now_ms(), **values)])
 
 
 def pause(api: ControlApi, send_id: str = "s", clubs: Clubs = OWN, content: str | None = None) -> Any:
@@ -64,7 +64,7 @@ def test_an_accepted_send_is_cancelled_before_it_is_counted(api: ControlApi) -> 
     assert [each.send for each in api.delay_store.controlled()] == [NEW]
 
 
-@pytest.mark.kills(guard="tenancy.controlled_send")
+@pytest.mark.kills(guard="tenancy.other_tenants_send")
 def test_another_tenants_send_is_not_controlled(api: ControlApi) -> None:
     accept(api, send_at_ms=api.clock.now_ms() + HOUR)
     unknown = refused(api.cancel, "unknown")

@@ -15,6 +15,7 @@ from masscomm.domain.ids import notification_id
 from masscomm.domain.statuses import Reason, Status
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
+from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls, SendKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWN, OTHER = Clubs(frozenset({7})), Clubs(frozenset({8}))
@@ -42,12 +43,15 @@ def store(log: list[tuple[int, LogRow]] | None) -> InMemoryMetricsStore:
     return InMemoryMetricsStore(sends={"s": send}, watermark=NOON, recipients=log)
 
 
+CONTROLS = InMemorySendControls()
+
+
 def recipients(clubs: Clubs = OWN, *, send_id: str = "s", **parameters: Any) -> Any:
-    return RecipientsRoute(store(LOG), FixedClock()).answer(send_id, parameters, clubs)
+    return RecipientsRoute(store(LOG), CONTROLS, FixedClock()).answer(send_id, parameters, clubs)
 
 
 def notification(name: str, clubs: Clubs = OWN, **parameters: Any) -> Any:
-    return NotificationRoute(store(LOG), FixedClock()).answer(name, parameters, clubs)
+    return NotificationRoute(store(LOG), CONTROLS, FixedClock()).answer(name, parameters, clubs)
 
 
 def status_of(call: Any, *arguments: Any, **named: Any) -> int:
@@ -102,6 +106,14 @@ def test_a_notification_has_its_statuses_in_order() -> None:
     assert notification("s.3.push")["timeline"][0]["reason"] == "unknown_user"
 
 
+def test_an_accepted_send_has_no_recipients_yet() -> None:
+    controls = InMemorySendControls()
+    controls.accept([AcceptedSend(send=SendKey(7, "new"), accepted_at_ms=1, type="news", users=1, channels=("push",))])
+    route = RecipientsRoute(store([]), controls, FixedClock())
+    assert route.answer("new", {}, OWN)["rows"] == []
+    assert status_of(route.answer, "new", {}, Clubs(frozenset({8}))) == 404
+
+
 @pytest.mark.parametrize("name", ["s", "s.1", "s.x.push", "s.1.push.x", "s.1.", f"s.{2**63}.push", "s#1.1.push"])
 def test_a_name_of_no_notification_is_404(name: str) -> None:
     assert status_of(notification, name) == 404
@@ -109,8 +121,8 @@ def test_a_name_of_no_notification_is_404(name: str) -> None:
 
 def test_without_a_log_there_are_no_recipients() -> None:
     off = store(None)
-    assert status_of(RecipientsRoute(off, FixedClock()).answer, "s", {}, OWN) == 404
-    assert status_of(NotificationRoute(off, FixedClock()).answer, "s.1.push", {}, OWN) == 404
+    assert status_of(RecipientsRoute(off, CONTROLS, FixedClock()).answer, "s", {}, OWN) == 404
+    assert status_of(NotificationRoute(off, CONTROLS, FixedClock()).answer, "s.1.push", {}, OWN) == 404
 
 
 def test_every_status_and_reason_has_words() -> None:

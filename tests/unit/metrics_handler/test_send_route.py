@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,7 +93,8 @@ def test_parameters_are_refused_by_name() -> None:
 def expanding(clubs: Clubs = ALL_CLUBS, *, ended: Expansion | None = None, of_audience: bool = True) -> SendBody:
     """Return the response about a send of club 7 of which nothing is counted yet."""
     controls, expansions = InMemorySendControls(), InMemoryExpansions()
-    controls.accept(AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000, type="news" if of_audience else None))
+    accepted = AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000, type="news", channels=("push", "email"))
+    controls.accept([accepted if of_audience else replace(accepted, users=3)])
     if ended is not None:
         expansions.end(ended, now_ms=1_000)
     return SendRoute(InMemoryMetricsStore(), controls, FixedClock(), expansions).answer("s", {}, clubs)
@@ -117,13 +119,21 @@ def test_end_of_an_expansion_is_shown(requested: int, error: str | None, status:
     assert body["complete"] is (requested == 0)
 
 
-def test_accepted_send_to_users_is_unknown_until_it_is_counted() -> None:
+def test_accepted_send_is_known_before_it_is_counted() -> None:
+    body = expanding(of_audience=False)
+    assert (body["status"], body["complete"], body["expansion"]) == ("accepted", False, None)
+    assert (body["requested"], body["conservation"]["in_flight"], list(body["channels"])) == (6, 6, ["push", "email"])
+    assert body["chunks"] == {"expected": None, "counted": 0}
+
+
+def test_send_accepted_by_an_earlier_version_is_unknown_until_counted() -> None:
+    controls = InMemorySendControls()
+    controls.accept([AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000)])
     with pytest.raises(Problem) as raised:
-        expanding(of_audience=False)
+        SendRoute(InMemoryMetricsStore(), controls, FixedClock()).answer("s", {}, ALL_CLUBS)
     assert raised.value.status == 404
 
 
-@pytest.mark.kills(guard="tenancy.expanding_send")
 def test_expanding_send_of_another_club_is_unknown() -> None:
     with pytest.raises(Problem) as raised:
         expanding(Clubs(frozenset({8})))

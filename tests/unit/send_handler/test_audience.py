@@ -55,7 +55,12 @@ def test_send_to_an_audience_is_expanding(api: SendApi) -> None:
     (key,) = [key for topic, key, _, _ in api.producer.produced if topic == topics.AUDIENCE]
     assert key == send_id.encode()
     accepted = AcceptedSend(
-        send=SendKey(7, send_id), accepted_at_ms=NOW, send_at_ms=send.send_at, expires_at_ms=None, type="news"
+        send=SendKey(7, send_id),
+        accepted_at_ms=NOW,
+        send_at_ms=send.send_at,
+        expires_at_ms=None,
+        type="news",
+        channels=("push",),
     )
     assert api.controls.sends == {send_id: accepted}
 

@@ -2,18 +2,19 @@
 
 import base64
 import json
+from threading import Event
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from functions.send_handler import accepted_sends
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.domain.records import SendRequested
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.observability import traces
-from masscomm.stores.send_controls import AcceptedSend, SendKey
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import VALID, SendApi
 
@@ -375,26 +376,65 @@ def test_log_keys_of_a_request_end_with_it(api: SendApi, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("values", "is_recorded"),
+    "values",
     [
-        ({"to_users": list(range(1, 102))}, True),
-        ({"send_at": "2023-11-15T00:00:00Z", "expires_at": "2023-11-16T00:00:00Z"}, True),
-        ({"send_at_local": "2023-11-14T12:00", "expires_at": "2023-11-16T00:00:00Z"}, True),
-        ({"to_users": list(range(1, 101))}, False),
+        {"to_users": list(range(1, 102))},
+        {"send_at": "2023-11-15T00:00:00Z", "expires_at": "2023-11-16T00:00:00Z"},
+        {"send_at_local": "2023-11-14T12:00", "expires_at": "2023-11-16T00:00:00Z"},
+        {"to_users": [1, 2, 2], "channels": ["email", "push"]},
     ],
 )
-def test_a_send_that_can_be_controlled_is_recorded(api: SendApi, values: dict[str, Any], is_recorded: bool) -> None:
-    """A small send is published at once: its response does not wait for another store."""
+def test_each_send_is_recorded_when_it_is_accepted(api: SendApi, values: dict[str, Any]) -> None:
     _, body, _ = api.post(**values)
     accepted = api.controls.accepted(body["send_id"])
-    assert (accepted is not None) is is_recorded
-    if accepted is not None and "send_at" in values:
-        assert accepted == AcceptedSend(
-            send=SendKey(7, body["send_id"]),
-            accepted_at_ms=NOW,
-            send_at_ms=1_700_006_400_000,
-            expires_at_ms=1_700_092_800_000,
-        )
+    assert accepted is not None
+    assert (accepted.send.club_id, accepted.type, accepted.accepted_at_ms) == (7, "news", NOW)
+    assert (accepted.users or 0) * len(accepted.channels) == body["requested"]
+    if "send_at" in values:
+        assert (accepted.send_at_ms, accepted.expires_at_ms) == (1_700_006_400_000, 1_700_092_800_000)
+
+
+@pytest.mark.parametrize(("users", "recorded"), [(100, False), (101, True)])
+def test_a_large_send_is_recorded_before_its_records(
+    api: SendApi, monkeypatch: pytest.MonkeyPatch, users: int, recorded: bool
+) -> None:
+    """The broker may accept a part of it. A small send is recorded while its record is produced."""
+    free = Event()
+    found: list[bool] = []
+    accept = api.controls.accept
+
+    def slow(sends: Any) -> None:
+        free.wait(10)
+        accept(sends)
+
+    def flush(_: float) -> None:
+        found.append(bool(api.controls.sends))
+        free.set()
+
+    monkeypatch.setattr(api.controls, "accept", accept if recorded else slow)
+    monkeypatch.setattr(api.producer, "flush", flush)
+    assert api.post(to_users=list(range(1, users + 1)))[0] == 202
+    assert found == [recorded]
+    assert len(api.controls.sends) == 1
+
+
+@pytest.mark.kills(guard="accepted_sends.do_not_queue")
+def test_while_the_store_hangs_one_send_waits_for_it(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepted_sends, "ACCEPTED_CALL_S", 0.01)
+    free = Event()
+    calls: list[Any] = []
+
+    def hanging(sends: Any) -> None:
+        calls.append(sends)
+        free.wait(10)
+
+    monkeypatch.setattr(api.controls, "accept", hanging)
+    try:
+        assert [api.post()[0] for _ in range(3)] == [202] * 3
+    finally:
+        free.set()
+    api.use_cases.requests.accepted_sends._pool.shutdown()
+    assert len(calls) == 1
 
 
 def test_a_send_is_accepted_while_the_store_of_controls_is_down(api: SendApi) -> None:
