@@ -21,10 +21,10 @@ _FIREBASE_ATTRIBUTE = "FCM"
 _SANDBOX = "APNS_SANDBOX"
 # One shared encoder: json.dumps would create an encoder for each call with these options.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-# A random text in place of the notification's id in a cached message; no content contains it.
-_ID = uuid4().hex
-# The number of cached messages. Many recipients have the same content: encoding a message takes 7 µs, a cached one less
-# than 1.
+# Random texts in place of the ids of notification and send in a cached message; no content contains them.
+_ID, _SEND_ID = uuid4().hex, uuid4().hex
+# The number of cached messages, and of cached ids of sends. Many recipients have the same content: encoding a message
+# takes 7 µs, a cached one less than 1.
 _CACHED_MESSAGES = 32
 
 
@@ -51,13 +51,13 @@ def push_message(
     if platform not in ("gcm", "apns"):
         raise Rejected(f"unknown platform: {platform}")
     key = "GCM" if platform == "gcm" else _apple(endpoint_arn)
-    shared = _message_around_id(key, title, body, send_id, collapse_key)
-    size = shared.payload_bytes + len(notification_id)
+    shared, send = _message_around_ids(key, title, body, collapse_key), _send_texts(send_id)
+    size = shared.payload_bytes + len(notification_id) + send.payload_bytes
     if size > _MAX_PAYLOAD_BYTES:
         raise Rejected(f"too large: {size} bytes of payload, {_MAX_PAYLOAD_BYTES} is the most", too_large=True)
     return QuotedText.joined(
-        (shared.before, notification_id, shared.after),
-        (shared.quoted_before, quoted(notification_id), shared.quoted_after),
+        (shared.before, notification_id, shared.between, send.text, shared.after),
+        (shared.quoted_before, quoted(notification_id), shared.quoted_between, send.quoted, shared.quoted_after),
     )
 
 
@@ -95,28 +95,48 @@ def _firebase(title: str, body: str, notification_id: str, send_id: str, collaps
     return message
 
 
-class _MessageAroundId(NamedTuple):
-    """A message without the notification's id."""
+class _MessageAroundIds(NamedTuple):
+    """A message without the ids of notification and send."""
 
     before: str
+    between: str
     after: str
     quoted_before: str
+    quoted_between: str
     quoted_after: str
     # The bytes of the payload.
     payload_bytes: int
 
 
 @lru_cache(maxsize=_CACHED_MESSAGES)
-def _message_around_id(key: str, title: str, body: str, send_id: str, collapse_key: str | None) -> _MessageAroundId:
+def _message_around_ids(key: str, title: str, body: str, collapse_key: str | None) -> _MessageAroundIds:
     """Return the message of a content. `key` is SNS' name of the platform."""
     payload: dict[str, Any]
     if key == "GCM":
-        payload = {"fcmV1Message": {"message": _firebase(title, body, _ID, send_id, collapse_key)}}
+        payload = {"fcmV1Message": {"message": _firebase(title, body, _ID, _SEND_ID, collapse_key)}}
     else:
         payload = {
             "aps": {"alert": {"title": title, "body": body}},
-            "masscomm": {"notification_id": _ID, "send_id": send_id},
+            "masscomm": {"notification_id": _ID, "send_id": _SEND_ID},
         }
     text = _ENCODER.encode(payload)
-    before, _, after = _ENCODER.encode({"default": body, key: text}).partition(_ID)
-    return _MessageAroundId(before, after, quoted(before), quoted(after), len(text.encode()) - len(_ID))
+    before, _, rest = _ENCODER.encode({"default": body, key: text}).partition(_ID)
+    between, _, after = rest.partition(_SEND_ID)
+    size = len(text.encode()) - len(_ID) - len(_SEND_ID)
+    return _MessageAroundIds(before, between, after, quoted(before), quoted(between), quoted(after), size)
+
+
+class _SendTexts(NamedTuple):
+    """The id of a send as a message contains it."""
+
+    text: str
+    quoted: str
+    # The bytes of the payload.
+    payload_bytes: int
+
+
+@lru_cache(maxsize=_CACHED_MESSAGES)
+def _send_texts(send_id: str) -> _SendTexts:
+    in_payload = _ENCODER.encode(send_id)[1:-1]
+    text = _ENCODER.encode(in_payload)[1:-1]  # The payload is itself a text in JSON.
+    return _SendTexts(text, quoted(text), len(in_payload.encode()))

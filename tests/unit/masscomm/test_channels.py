@@ -21,10 +21,20 @@ LONG_URL = "https://unsubscribe.a-long-tenant-name.masscomm.example/v1/notificat
 
 
 def _push(
-    platform: str, body: str = "There is news.", collapse_key: str | None = None, arn: str | None = None
+    platform: str,
+    body: str = "There is news.",
+    collapse_key: str | None = None,
+    arn: str | None = None,
+    send_id: str = "s",
 ) -> dict[str, str]:
     text = push_message(
-        platform, arn, title="Hello", body=body, notification_id=NOTIFICATION, send_id="s", collapse_key=collapse_key
+        platform,
+        arn,
+        title="Hello",
+        body=body,
+        notification_id=NOTIFICATION,
+        send_id=send_id,
+        collapse_key=collapse_key,
     )
     message: dict[str, str] = json.loads(text)
     return message
@@ -44,12 +54,17 @@ def test_push_to_android_has_the_form_of_firebase() -> None:
     }
 
 
-@given(st.text(max_size=50), st.text(max_size=50), st.sampled_from([NOTIFICATION, "n ü&"]))
-def test_push_message_has_its_form_value(title: str, body: str, notification: str) -> None:
-    for _ in range(2):  # The second message has the cached parts.
+@given(
+    st.text(max_size=50), st.text(max_size=50), st.sampled_from([NOTIFICATION, "n ü&"]), st.lists(st.text(max_size=9))
+)
+def test_push_message_has_its_form_value(title: str, body: str, notification: str, send_ids: list[str]) -> None:
+    for send_id in ("s", *send_ids, "s"):  # Later messages have the cached parts.
         message = push_message(
-            "gcm", None, title=title, body=body, notification_id=notification, send_id="s", collapse_key=None
+            "gcm", None, title=title, body=body, notification_id=notification, send_id=send_id, collapse_key=None
         )
+        payload = json.loads(json.loads(message)["GCM"])["fcmV1Message"]["message"]
+        assert payload["notification"] == {"title": title, "body": body}
+        assert payload["data"] == {"notification_id": notification, "send_id": send_id}
         assert quoted(message) == quote_plus(str(message))
         assert form("Publish", "1", [("Message", message)]).decode().endswith(f"&Message={quote_plus(str(message))}")
 
@@ -74,12 +89,13 @@ def test_a_push_to_apple_has_the_key_of_its_environment(key: str) -> None:
 
 
 @pytest.mark.parametrize("platform", ["gcm", "apns"])
-def test_push_one_byte_over_the_limit_is_rejected(platform: str) -> None:
+@pytest.mark.parametrize("send_id", ["s", 'ü"\\'])
+def test_push_one_byte_over_the_limit_is_rejected(platform: str, send_id: str) -> None:
     key = platform.upper()
-    room = 4096 - len(_push(platform, body="")[key].encode())
-    assert len(_push(platform, body="x" * room)[key]) == 4096
+    room = 4096 - len(_push(platform, send_id=send_id, body="")[key].encode())
+    assert len(_push(platform, send_id=send_id, body="x" * room)[key].encode()) == 4096
     with pytest.raises(Rejected) as caught:
-        _push(platform, body="x" * (room - 1) + "ü")
+        _push(platform, send_id=send_id, body="x" * (room - 1) + "ü")
     assert caught.value.too_large
 
 

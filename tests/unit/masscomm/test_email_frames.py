@@ -1,0 +1,111 @@
+"""A message that is filled into a frame has the bytes that Python's email package makes for the whole message."""
+
+import re
+from email.errors import MessageError
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import parseaddr
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from masscomm.channels import email
+from masscomm.channels.email import email_message, mail_domain_in_ascii
+from masscomm.channels.provider import Rejected
+
+ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
+SENDER = "Müller & Co <news@club.example>"
+_BOUNDARY = re.compile(rb"={15}\d{19}==")
+
+
+def by_the_package(*, recipient: str, subject: str, text: str, html: str | None, link: str | None) -> bytes:
+    """Return the message as the email package makes it as a whole."""
+    own = parseaddr(SENDER)[1]
+    to = email._POLICY.fold_binary(
+        *email._POLICY.header_store_parse("To", Address(addr_spec=mail_domain_in_ascii(recipient)))
+    )
+    message = EmailMessage(policy=email._POLICY)
+    message["From"] = SENDER
+    message["Message-ID"] = f"<{ID}@{own.rpartition('@')[2]}>"
+    mailto = f"<mailto:{own}?subject=unsubscribe%20{ID}>"
+    if link is not None:
+        message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+        message["List-Unsubscribe"] = f"<{link}>, {mailto}"
+    else:
+        message["List-Unsubscribe"] = mailto
+    message["Subject"] = subject
+    message.set_content(text)
+    if html:
+        message.add_alternative(html, subtype="html")
+    return to + message.as_bytes()
+
+
+def without_boundaries(message: bytes) -> bytes:
+    return _BOUNDARY.sub(b"boundary", message)
+
+
+def check(recipient: str, subject: str, text: str, html: str | None, link: str | None) -> None:
+    try:
+        theirs = by_the_package(recipient=recipient, subject=subject, text=text, html=html, link=link)
+    except (ValueError, IndexError, MessageError, RecursionError):
+        theirs = None
+    try:
+        ours = email_message(
+            sender=SENDER,
+            recipient=recipient,
+            subject=subject,
+            text=text,
+            html=html,
+            notification_id=ID,
+            unsubscribe_link=link,
+        )
+    except Rejected:
+        assert theirs is None
+        return
+    assert theirs is not None
+    assert without_boundaries(ours) == without_boundaries(theirs)
+
+
+# Texts of plain words are frequent, and so are lines at the limit of 78 and 998 characters, and the bytes of MIME.
+WORDS = st.lists(st.sampled_from(["Goal", "we", "Müller", "日本", "=?utf-8?q?a?=", "x" * 77, "--", "", ".", "From "]))
+TEXTS = (
+    st.builds(" ".join, WORDS)
+    | st.builds("\n".join, WORDS)
+    | st.text(st.sampled_from("aä =?\r\n\t.-\x00"), max_size=200)
+    | st.text(max_size=100)
+    | st.integers(70, 1_000).map(lambda length: "a" * length)
+)
+ADDRESSES = st.emails() | st.from_regex(r"[a-z0-9._+=?!-]{1,40}@[a-z0-9.-]{1,60}", fullmatch=True)
+
+
+@given(ADDRESSES, TEXTS, TEXTS, st.none() | TEXTS, st.none() | st.just("https://club.example/v1/unsubscribe/abc"))
+@example("ada@example.com", "Goal", "We lead.", None, None)
+@example("a@b.example", "x" * 69, "x" * 78, "x" * 79, None)
+@example("a" * 60 + "@b.example.com", "x" * 70, "", "", None)
+@example("a@b.example", "Tor für uns", "Hallo Müller", "<p>日本</p>", "https://a.example/" + "l" * 300)
+@example("a@b.example", " a  b ", "a\r\nb\rc\n.\n", "\n", None)
+def test_message_has_the_bytes_of_the_email_package(
+    recipient: str, subject: str, text: str, html: str | None, link: str | None
+) -> None:
+    check(recipient, subject, text, html, link)
+
+
+def test_content_with_an_earlier_boundary_has_another_one() -> None:
+    """A tenant sees the boundary of a message, and could add a part to a later one."""
+
+    def message(html: str) -> bytes:
+        return email_message(
+            sender=SENDER, recipient="a@b.example", subject="a", text="a", html=html, notification_id=ID
+        )
+
+    found = _BOUNDARY.search(message("<p>a</p>"))
+    assert found is not None
+    later = message(f"--{found[0].decode()}\n\nx")
+    assert set(_BOUNDARY.findall(later)) - {found[0]}
+
+
+@pytest.mark.parametrize("subject", ["a\nBcc: b@c.example", "\ud800"])
+def test_subject_that_is_no_header_is_rejected(subject: str) -> None:
+    with pytest.raises(Rejected):
+        email_message(sender=SENDER, recipient="a@b.example", subject=subject, text="a", html=None, notification_id=ID)
