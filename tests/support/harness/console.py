@@ -45,8 +45,12 @@ class Console:
         self.page.get_by_label("Category").fill(type)
         self.page.get_by_label("Title").fill(title)
         self.page.get_by_label("Text").fill(body)
-        self.page.get_by_role("textbox", name="Recipients").fill(recipients)
+        self.page.get_by_label("User ids").fill(recipients)
         self.page.get_by_role("button", name="Review").click()
+
+    def sends(self) -> list[Request]:
+        """Return the requests for sends, without those that only ask for numbers."""
+        return [each for each in self.requests if is_send(each)]
 
     def accepted(self) -> str:
         """Wait for the page of the send that was accepted. Returns the send's id."""
@@ -70,6 +74,11 @@ class Console:
             if each["impact"] in _SERIOUS
             for node in each["nodes"]
         ]
+
+
+def is_send(request: Request) -> bool:
+    """Return whether a request asks for a send, and not only for its numbers."""
+    return request.method == "POST" and request.url.endswith("/v1/sends") and "idempotency-key" in request.headers
 
 
 @contextmanager

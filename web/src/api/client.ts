@@ -6,6 +6,7 @@ import type {
   AuditPage,
   DeadLetter,
   DeadLetters,
+  Forecast,
   Health,
   Keys,
   NewKey,
@@ -89,6 +90,11 @@ function sendPath(sendId: string, action = ""): string {
 /** Request a send. A repeated call with the same idempotency key makes no second send. */
 export function requestSend(body: SendRequest, idempotencyKey: string): Promise<AcceptedSend> {
   return json("/v1/sends", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
+}
+
+/** Return what would become of a send, without sending it. */
+export function forecastSend(body: SendRequest, signal: AbortSignal): Promise<Forecast> {
+  return json("/v1/sends", { method: "POST", body: { ...body, dry_run: true }, signal });
 }
 
 /** Render the messages of a send without sending them. */

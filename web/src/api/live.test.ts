@@ -1,7 +1,7 @@
 import { effectScope, type EffectScope } from "vue";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import * as client from "./client";
-import { Problem } from "./http";
+import { Problem, Unreachable } from "./http";
 import { FIRST_BYTES_MS, useSend, type Live } from "./live";
 import type { Send } from "./types";
 
@@ -57,6 +57,7 @@ function hide(state: "hidden" | "visible"): void {
 beforeEach(() => {
   vi.useFakeTimers();
   vi.stubGlobal("document", page);
+  vi.stubGlobal("window", page);
   page.visibilityState = "visible";
   scope = effectScope();
   shown = [];
@@ -148,6 +149,16 @@ test("a caller without permission is not asked again", async () => {
   await settle(60_000);
   expect(live.error.value).toBeInstanceOf(Problem);
   expect(opened).toHaveBeenCalledOnce();
+});
+
+test("a computer that is online again is connected at once", async () => {
+  opened.mockRejectedValueOnce(new Unreachable("offline")).mockResolvedValueOnce(answer("1", true));
+  const live = follow();
+  await settle();
+  expect(live.error.value).toBeInstanceOf(Unreachable);
+  page.dispatchEvent(new Event("online"));
+  await settle();
+  expect([shown[0]?.requested, live.error.value]).toEqual([1, null]);
 });
 
 test("a closed component has no connection", async () => {

@@ -144,11 +144,18 @@ function useConnection(begin: () => Step): Live {
   return { error, restart };
 }
 
+/** Wait for a time, or until the computer is online again. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   if (ms === 0) return Promise.resolve();
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    const end = (): void => {
+      clearTimeout(timer);
+      window.removeEventListener("online", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    window.addEventListener("online", end);
+    signal.addEventListener("abort", end, { once: true });
   });
 }
 

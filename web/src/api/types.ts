@@ -5,6 +5,8 @@ type Schemas = components["schemas"];
 
 export type SendRequest = Schemas["SendRequest"];
 export type AcceptedSend = Schemas["AcceptedBody"];
+export type Forecast = Schemas["DryRunBody"];
+export type ForecastReason = Schemas["DryRunReason"];
 export type PreviewRequest = Schemas["PreviewRequest"];
 export type Preview = Schemas["PreviewBody"];
 export type Totals = Schemas["Totals"];

@@ -1,5 +1,6 @@
 import { expect, test, vi } from "vitest";
-import { errorsOf, keepDraft, newDraft, requestOf, takeDraft, type Draft } from "./draft";
+import { newAudience } from "./audience";
+import { errorsOf, keepDraft, newDraft, requestOf, takeDraft, testRequestOf, type Draft } from "./draft";
 import { parseRecipients } from "./recipients";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
@@ -29,9 +30,9 @@ test("one part that is no user id refuses the list", () => {
 });
 
 test("a past time and a time that does not exist are refused", () => {
-  expect(errors(draft({ later: true, at: "2026-11-23T12:59" })).send_at).toBe("compose.past");
-  expect(errors(draft({ later: true, at: "2027-03-28T02:30" })).send_at).toBe("compose.gap");
-  expect(errors(draft({ later: true, at: "2026-11-23T13:01" }))).toEqual({});
+  expect(errors(draft({ when: "later", at: "2026-11-23T12:59" })).send_at).toBe("compose.past");
+  expect(errors(draft({ when: "later", at: "2027-03-28T02:30" })).send_at).toBe("compose.gap");
+  expect(errors(draft({ when: "later", at: "2026-11-23T13:01" }))).toEqual({});
 });
 
 test("own words become title and body", () => {
@@ -48,8 +49,29 @@ test("a template has its data and not the words", () => {
 });
 
 test("times are sent in UTC; a time that is switched off is not sent", () => {
-  expect(requestOf(draft({ later: true, at: "2026-11-24T09:30" })).send_at).toBe("2026-11-24T08:30:00Z");
-  expect(requestOf(draft({ later: false, at: "2026-11-24T09:30" })).send_at).toBeUndefined();
+  expect(requestOf(draft({ when: "later", at: "2026-11-24T09:30" })).send_at).toBe("2026-11-24T08:30:00Z");
+  expect(requestOf(draft({ when: "now", at: "2026-11-24T09:30" })).send_at).toBeUndefined();
+});
+
+test("an audience takes the place of the list", () => {
+  const everyone = draft({ to: "audience", recipients: "42", audience: { ...newAudience(), mode: "everyone" } });
+  expect(errors(everyone)).toEqual({});
+  expect(requestOf(everyone)).toMatchObject({ audience: { all_users: true } });
+  expect(requestOf(everyone).to_users).toBeUndefined();
+  expect(errors(draft({ to: "audience" })).audience).toBe("audience.valueMissing");
+});
+
+test("a time of the recipient's own zone has passed once it has passed in each zone", () => {
+  const local = (at: string) => draft({ when: "local", at });
+  expect(requestOf(local("2026-11-24T09:00"))).toMatchObject({ send_at_local: "2026-11-24T09:00" });
+  expect(errors(local("2026-11-23T00:01"))).toEqual({});
+  expect(errors(local("2026-11-23T00:00")).send_at_local).toBe("compose.past");
+  expect(errors(local("")).send_at_local).toBe("compose.required");
+});
+
+test("a test goes to one user at once", () => {
+  const request = testRequestOf(draft({ when: "later", at: "2026-11-24T09:30", expires: "2026-11-25T09:30", reference: "r" }), 7);
+  expect(request).toEqual({ type: "announcement", club_id: 1, to_users: [7], priority: "bulk", data: { title: "Hello", body: "It works." } });
 });
 
 test("a kept draft is taken once, by the same person", () => {

@@ -1,5 +1,6 @@
 import { reactive } from "vue";
 import type { SendRequest } from "../api/types";
+import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
 import { parseRecipients, type Recipients } from "./recipients";
 import { instantOf, ownZone } from "./zones";
 
@@ -14,8 +15,11 @@ export interface Draft {
   data: { name: string; value: string }[];
   locale: string;
   channels: NonNullable<SendRequest["channels"]>;
+  to: "list" | "audience";
   recipients: string;
-  later: boolean;
+  audience: AudienceDraft;
+  /** At once, at a time of a zone, or at a time of each recipient's own zone. */
+  when: "now" | "later" | "local";
   at: string;
   zone: string;
   expires: string;
@@ -24,7 +28,7 @@ export interface Draft {
 }
 
 /** An error that the form found; the value is the key of a message. */
-export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "title" | "body" | "send_at" | "expires_at", string>>;
+export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "send_at" | "send_at_local" | "expires_at", string>>;
 
 export const newDraft = (club: string): Draft =>
   reactive({
@@ -37,8 +41,10 @@ export const newDraft = (club: string): Draft =>
     data: [{ name: "", value: "" }],
     locale: "",
     channels: [],
+    to: "list",
     recipients: "",
-    later: false,
+    audience: newAudience(),
+    when: "now",
     at: "",
     zone: ownZone(),
     expires: "",
@@ -78,17 +84,26 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   const errors: DraftErrors = {};
   if (!draft.type.trim()) errors.type = "compose.required";
   if (!/^[1-9]\d{0,14}$/.test(draft.club.trim())) errors.club_id = "compose.required";
-  if (recipients.ids.length === 0) errors.to_users = "compose.required";
+  if (draft.to === "audience") {
+    const wrong = audienceError(draft.audience);
+    if (wrong) errors.audience = wrong;
+  } else if (recipients.ids.length === 0) errors.to_users = "compose.required";
   else if (recipients.invalid.length) errors.to_users = "compose.invalid";
   else if (recipients.tooMany) errors.to_users = "compose.tooMany";
   if (draft.mode === "words" && !draft.title.trim()) errors.title = "compose.required";
   if (draft.mode === "words" && !draft.body.trim()) errors.body = "compose.required";
-  const time = (name: "send_at" | "expires_at", local: string): void => {
+  const time = (name: "send_at" | "send_at_local" | "expires_at", local: string): void => {
     const instant = instantOf(local, draft.zone);
     if (instant === null) errors[name] = local ? "compose.gap" : "compose.required";
     else if (Date.parse(instant) <= nowMs) errors[name] = "compose.past";
   };
-  if (draft.later) time("send_at", draft.at);
+  if (draft.when === "later") time("send_at", draft.at);
+  if (draft.when === "local") {
+    // A local time has passed once it has passed in the last zone, which is twelve hours behind UTC.
+    const last = Date.parse(`${draft.at}Z`) + 12 * 3_600_000;
+    if (Number.isNaN(last)) errors.send_at_local = "compose.required";
+    else if (last <= nowMs) errors.send_at_local = "compose.past";
+  }
   if (draft.expires) time("expires_at", draft.expires);
   return errors;
 }
@@ -111,15 +126,19 @@ export function contentOf(draft: Draft): Content {
 
 /** Return the request of a draft without errors. */
 export function requestOf(draft: Draft): SendRequest {
-  const request: SendRequest = {
-    ...contentOf(draft),
-    to_users: parseRecipients(draft.recipients).ids,
-    priority: draft.priority,
-  };
+  const request: SendRequest = { ...contentOf(draft), priority: draft.priority };
+  if (draft.to === "audience") request.audience = audienceOf(draft.audience);
+  else request.to_users = parseRecipients(draft.recipients).ids;
   if (draft.reference.trim()) request.reference = draft.reference.trim();
-  const sendAt = draft.later ? instantOf(draft.at, draft.zone) : null;
+  const sendAt = draft.when === "later" ? instantOf(draft.at, draft.zone) : null;
   const expiresAt = draft.expires ? instantOf(draft.expires, draft.zone) : null;
   if (sendAt) request.send_at = sendAt;
+  if (draft.when === "local") request.send_at_local = draft.at;
   if (expiresAt) request.expires_at = expiresAt;
   return request;
+}
+
+/** Return the request of a test: the same messages to one user, at once. */
+export function testRequestOf(draft: Draft, userId: number): SendRequest {
+  return { ...contentOf(draft), to_users: [userId], priority: "bulk" };
 }

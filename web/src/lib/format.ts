@@ -9,8 +9,11 @@ function locale(): string {
 
 export const formatNumber = (n: number): string => new Intl.NumberFormat(locale()).format(n);
 
-export const formatPercent = (part: number, whole: number): string =>
-  new Intl.NumberFormat(locale(), { style: "percent", maximumFractionDigits: 1 }).format(whole === 0 ? 0 : part / whole);
+export function formatPercent(part: number, whole: number): string {
+  const format = new Intl.NumberFormat(locale(), { style: "percent", maximumFractionDigits: 1 });
+  const share = whole === 0 ? 0 : part / whole;
+  return share > 0 && share < 0.0005 ? `<${format.format(0.001)}` : format.format(share);
+}
 
 export function formatTime(time: string | null, zone?: string): string {
   if (time === null) return "–";
@@ -26,6 +29,17 @@ export function formatBucket(atMs: number, grain: Grain): string {
       ? { day: "numeric", month: "short", year: "numeric", timeZone: "UTC", timeZoneName: "short" }
       : { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
   return new Intl.DateTimeFormat(locale(), options).format(atMs);
+}
+
+/** Return a time of this day without its date, for times that are near. */
+export function formatNearTime(atMs: number): string {
+  const sameDay = new Date(atMs).toDateString() === new Date().toDateString();
+  return new Intl.DateTimeFormat(locale(), { ...(sameDay ? {} : { dateStyle: "medium" }), timeStyle: "short" }).format(atMs);
+}
+
+/** Return the seconds between two times, such as "1.2 s". */
+export function formatSeconds(ms: number): string {
+  return new Intl.NumberFormat(locale(), { style: "unit", unit: "second", unitDisplay: "narrow", maximumFractionDigits: 1 }).format(ms / 1_000);
 }
 
 export function formatDuration(seconds: number): string {

@@ -1,0 +1,281 @@
+"""Pictures of every page of the console: light, dark, and as wide as a phone.
+
+    python -m tests.support.harness.console_pictures OUT [PAGE…]
+
+The pages show the functions in memory, with a morning's sends of one club. Look at each picture before a change of the
+console is finished.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from devstack.services.lambda_host import CONSOLE
+from functions.metrics_handler import handler as metrics_handler
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
+from functions.send_handler import handler as send_handler
+from masscomm.clock import SystemClock
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.grains import Grain
+from masscomm.domain.users import Device, User, UserSettings
+from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.send_controls import InMemorySendControls
+from tests.support.harness import rest_api
+from tests.support.harness.console import Console, open_console
+
+LIVE = "8c1f0a52-55e1-4d0b-9d6f-0f9b4a7f2c11"
+_ENDED = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
+_PHONE = {"width": 390, "height": 844}
+_WIDE = {"width": 1280, "height": 900}
+_SIGNED_OUT = "sign-in"
+
+
+def _send(send_id: str, category: str, at: datetime, channels: dict[str, ChannelTotals]) -> SendTotals:
+    return SendTotals(
+        send_id=send_id,
+        club_id=1,
+        type=category,
+        requested_at=at,
+        chunk_count=1,
+        chunks=1,
+        channels=channels,
+        watermark=at,
+    )
+
+
+def _sends(now: datetime) -> Iterator[SendTotals]:
+    moving = {"sent": {"": 41_310}, "delivered": {"": 18_204}, "suppressed": {"opted_out": 3_120, "no_device": 1_944}}
+    by_email = {"sent": {"": 6_020}, "bounced": {"bounced_permanent": 31}, "suppressed": {"no_address": 812}}
+    yield _send(
+        LIVE,
+        "match_reminder",
+        now - timedelta(minutes=2),
+        {
+            "push": ChannelTotals(98_000, 12, 71_000, {**moving, "failed": {"template_error": 7}, "held": {"": 2_400}}),
+            "email": ChannelTotals(12_000, 0, 9_000, by_email),
+        },
+    )
+    ended = {"sent": {"": 1_830}, "suppressed": {"opted_out": 140, "unknown_user": 30}}
+    yield _send(_ENDED, "news", now - timedelta(hours=1), {"push": ChannelTotals(2_000, 0, 1_830, ended)})
+    for hours, category in enumerate(("newsletter", "announcement", "news", "security_alert", "match_reminder"), 2):
+        number = 400 * hours
+        totals = {"email": ChannelTotals(number, 0, number, {"delivered": {"": number}})}
+        yield _send(f"00000000-0000-4000-8000-{hours:012}", category, now - timedelta(hours=hours), totals)
+
+
+def _counts(now: datetime) -> Iterator[StoredCount]:
+    minute = now.replace(second=0, microsecond=0)
+    shares = {"delivered": 40, "sent": 120, "suppressed": 14, "failed": 2, "requested": 180, "bounced": 1}
+    for back in range(120):
+        wave = 1 + (back * 7 % 11) / 5
+        for category, weight in (("news", 1.0), ("match_reminder", 2.5), ("newsletter", 0.4)):
+            for measure, share in shares.items():
+                yield StoredCount(
+                    granularity=Grain.MINUTE,
+                    bucket=minute - timedelta(minutes=back),
+                    club_id=1,
+                    type=category,
+                    channel="push",
+                    measure=measure,
+                    count_total=int(share * wave * weight),
+                )
+
+
+def _recipients(now: datetime) -> Iterator[tuple[int, LogRow]]:
+    ends = [("delivered", ""), ("sent", ""), ("suppressed", "opted_out"), ("sent", ""), ("suppressed", "no_device")]
+    for send_id, category, ago in ((LIVE, "match_reminder", 110), (_ENDED, "news", 3_600)):
+        for user_id in range(40, 60):
+            status, reason = ends[user_id % len(ends)]
+            at = now - timedelta(seconds=ago - user_id % 7)
+            if status in ("sent", "delivered"):
+                yield user_id, LogRow(LogKey(at, send_id, "push"), 1, category, "queued", "")
+                yield user_id, LogRow(LogKey(at + timedelta(seconds=1), send_id, "push"), 1, category, "sent", "")
+            if status != "sent":
+                yield user_id, LogRow(LogKey(at + timedelta(seconds=2), send_id, "push"), 1, category, status, reason)
+
+
+def _people() -> Iterator[User | Device | UserSettings]:
+    for user_id in range(40, 60):
+        locale = "de" if user_id % 3 == 0 else "en"
+        email = None if user_id % 7 == 0 else f"user{user_id}@club.example"
+        yield User(user_id=user_id, club_id=1, first_name="Ada", email=email, locale=locale, time_zone="Europe/Berlin")
+        if user_id % 4:
+            yield Device(device_id=user_id * 10, user_id=user_id, platform="gcm", token=f"token-{user_id}")
+        if user_id % 5 == 0:
+            yield UserSettings(user_id=user_id, categories={"match_reminder": False}, version=7)
+
+
+def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
+    """Build the functions in memory, with a morning's sends. Returns their metrics store."""
+    rest_api.build(monkeypatch)
+    now = datetime.now(UTC)
+    store = InMemoryMetricsStore(
+        list(_counts(now)),
+        sends={each.send_id: each for each in _sends(now)},
+        watermark=now - timedelta(seconds=70),
+        batch_id=7,
+        finished_at=now,
+        recipients=list(_recipients(now)),
+        revised_minutes=[(now.replace(second=0, microsecond=0) - timedelta(minutes=21), 1, now)],
+    )
+    cases = metrics_handler.use_cases(
+        store,
+        SystemClock(),
+        timedelta(seconds=5),
+        InMemoryPollSlots(),
+        InMemorySendControls(),
+        InMemoryDelayStore(),
+        InMemoryAuditLog(),
+        open_polls=100,
+    )
+    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
+    directory = send_handler.directory()
+    assert isinstance(directory, InMemoryDirectory)
+    directory.put(*_people())
+    return store
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A page, and what is done on it before its picture."""
+
+    name: str
+    path: str
+    do: Callable[[Page], None]
+
+
+def _compose(page: Page) -> None:
+    page.get_by_label("Category").fill("match_reminder")
+    page.get_by_label("Title").fill("Kick-off in one hour")
+    page.get_by_label("Text").fill("Reds against Blues, 18:00. The gates are open.")
+    page.get_by_label("User ids").fill("40-59 42 42")
+    page.get_by_label("E-mail", exact=True).check()
+    page.get_by_label("Push", exact=True).check()
+    expect(page.get_by_test_id("forecast")).to_be_visible()
+    expect(page.get_by_test_id("preview-push")).to_be_visible()
+
+
+def _audience(page: Page) -> None:
+    _compose(page)
+    page.get_by_label("An audience of the club").check()
+    page.get_by_label("Value", exact=True).fill("de")
+    page.get_by_role("button", name="Add a condition").click()
+    page.get_by_label("Field").last.select_option("time_zone")
+    page.get_by_label("Value", exact=True).last.fill("Europe/Berlin")
+    page.get_by_label("In each recipient's time zone").check()
+    page.get_by_label("Time", exact=True).fill(f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT09:00}")
+    expect(page.get_by_test_id("forecast")).to_contain_text("6 notifications")
+
+
+def _review(page: Page) -> None:
+    _compose(page)
+    page.get_by_role("button", name="Review").click()
+    expect(page.get_by_test_id("forecast-sums")).to_be_visible()
+
+
+def _refused(page: Page) -> None:
+    page.get_by_role("button", name="Review").click()
+    expect(page.get_by_text("This is needed.").first).to_be_visible()
+
+
+def _timeline(page: Page) -> None:
+    page.get_by_role("button", name="40", exact=True).click()
+    expect(page.get_by_role("listitem").filter(has_text="Delivered")).to_be_visible()
+
+
+def _cancel(page: Page) -> None:
+    page.get_by_role("button", name="Cancel this send").click()
+
+
+def _letter(page: Page) -> None:
+    page.get_by_role("button", name="Show 0@17").click()
+
+
+def _nothing(page: Page) -> None:
+    page.get_by_role("heading", level=1).wait_for()
+
+
+def _table(page: Page) -> None:
+    expect(page.get_by_role("table").first).to_be_visible()
+
+
+def _cell(page: Page) -> None:
+    expect(page.get_by_role("cell").first).to_be_visible()
+
+
+def _fails(page: Page) -> None:
+    """Every request of the API fails from now on."""
+    page.route("**/v1/**", lambda route: route.fulfill(status=503, json={"detail": "The metrics database is away."}))
+    page.reload()
+    expect(page.get_by_role("alert").first).to_be_visible()
+
+
+def _offline(page: Page) -> None:
+    _table(page)
+    page.context.set_offline(True)
+    expect(page.get_by_text("offline").first).to_be_visible()
+
+
+PICTURES = (
+    Picture(_SIGNED_OUT, "", _nothing),
+    Picture("compose", "#/", _compose),
+    Picture("compose-audience", "#/", _audience),
+    Picture("compose-errors", "#/", _refused),
+    Picture("review", "#/", _review),
+    Picture("sends", "#/sends", _table),
+    Picture("sends-empty", "#/sends?club=2", _nothing),
+    Picture("sends-error", "#/sends", _fails),
+    Picture("sends-offline", "#/sends", _offline),
+    Picture("send", f"#/sends/{LIVE}", _table),
+    Picture("send-timeline", f"#/sends/{LIVE}", _timeline),
+    Picture("send-cancel", f"#/sends/{LIVE}", _cancel),
+    Picture("send-unknown", "#/sends/unknown", _nothing),
+    Picture("metrics", "#/metrics?compare=1", _cell),
+    Picture("metrics-empty", "#/metrics?club=2", _nothing),
+    Picture("user", "#/users/42", _table),
+    Picture("user-empty", "#/users", _nothing),
+    *(Picture(f"operations-{name}", f"#/operations/{name}", _table) for name in ("health", "suppressions", "keys")),
+    Picture("operations-audit", "#/operations/audit", _table),
+    Picture("operations-letters", "#/operations/letters", _letter),
+)
+
+
+def take(console: Console, out: Path, *, suffix: str, size: dict[str, int], names: tuple[str, ...]) -> None:
+    for picture in PICTURES:
+        if names and picture.name not in names:
+            continue
+        page = console.page.context.new_page() if picture.name == _SIGNED_OUT else console.page
+        page.set_viewport_size({"width": size["width"], "height": size["height"]})
+        page.goto("about:blank")
+        page.goto(f"{console.url}/{picture.path}")
+        picture.do(page)
+        # The animations of the browser's own parts end before a picture is taken.
+        whole = page.get_by_role("dialog").count() == 0
+        page.screenshot(path=out / f"{picture.name}{suffix}.png", full_page=whole, animations="disabled")
+        page.unroute_all()
+        page.context.set_offline(False)
+
+
+def main(out: Path, *names: str) -> None:
+    """Write the pictures to a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        build(monkeypatch)
+        with rest_api.serving(CONSOLE) as url:
+            for suffix, dark, size in (("", False, _WIDE), ("-dark", True, _WIDE), ("-phone", False, _PHONE)):
+                with open_console(url, "admin", dark=dark) as console:
+                    # A picture begins without the draft of the one before.
+                    console.page.add_init_script("sessionStorage.removeItem('masscomm.draft')")
+                    take(console, out, suffix=suffix, size=size, names=names)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

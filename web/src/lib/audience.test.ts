@@ -1,0 +1,52 @@
+import { expect, test } from "vitest";
+import { audienceError, audienceOf, fit, newAudience, newCondition, operatorsOf, type AudienceDraft, type Condition } from "./audience";
+
+const condition = (changes: Partial<Condition>): Condition => ({ ...newCondition(), value: "de", ...changes });
+const draft = (conditions: Condition[], changes: Partial<AudienceDraft> = {}): AudienceDraft => ({ ...newAudience(), conditions, ...changes });
+
+test.each<[Partial<Condition>, object]>([
+  [{}, { field: "locale", is: "de" }],
+  [{ operator: "isNot" }, { not: { field: "locale", is: "de" } }],
+  [{ operator: "in", value: "de, de-AT" }, { field: "locale", in: ["de", "de-AT"] }],
+  [{ operator: "notIn", value: "de\nen" }, { not: { field: "locale", in: ["de", "en"] } }],
+  [{ field: "attributes", name: "plan", value: "42" }, { field: "attributes.plan", is: "42" }],
+  [{ field: "attributes", name: "age", kind: "number", operator: "after", value: "18" }, { field: "attributes.age", after: 18 }],
+  [{ field: "attributes", name: "joined", operator: "before", value: "2026-01-01" }, { field: "attributes.joined", before: "2026-01-01" }],
+  [{ field: "attributes", name: "vip", kind: "yes" }, { field: "attributes.vip", is: true }],
+  [{ field: "settings.categories", name: "news", kind: "no", operator: "isNot" }, { not: { field: "settings.categories.news", is: false } }],
+  [{ field: "email", operator: "present" }, { field: "email", exists: true }],
+  [{ field: "settings.quiet_hours", operator: "missing" }, { field: "settings.quiet_hours", exists: false }],
+])("a condition becomes its form in the API: %j", (changes, expected) => {
+  expect(audienceOf(draft([condition(changes)]))).toEqual({ where: expected });
+});
+
+test("several conditions are joined, and users are excepted", () => {
+  const two = [condition({}), condition({ field: "email", operator: "present" })];
+  expect(audienceOf(draft(two, { join: "any", except: "42 7-8" }))).toEqual({
+    where: { any: [{ field: "locale", is: "de" }, { field: "email", exists: true }] },
+    except_users: [42, 7, 8],
+  });
+  expect(audienceOf(draft([], { mode: "everyone" }))).toEqual({ all_users: true });
+  expect(audienceOf(draft([], { mode: "json", json: '{"where": {"not": {"field": "locale", "is": "de"}}}' }))).toEqual({
+    where: { not: { field: "locale", is: "de" } },
+  });
+});
+
+test.each<[AudienceDraft, string]>([
+  [draft([]), "audience.noCondition"],
+  [draft([condition({ value: " " })]), "audience.valueMissing"],
+  [draft([condition({ field: "attributes" })]), "audience.nameMissing"],
+  [draft([condition({ field: "attributes", name: "age", kind: "number" })]), "audience.noNumber"],
+  [draft([condition({})], { except: "x" }), "audience.exceptInvalid"],
+  [draft([], { mode: "json", json: "[]" }), "audience.noJson"],
+  [draft([], { mode: "json", json: "{" }), "audience.noJson"],
+])("what is missing is named: %#", (made, error) => {
+  expect(audienceError(made)).toBe(error);
+});
+
+test("personal data can only be present or missing", () => {
+  expect(operatorsOf("email")).toEqual(["present", "missing"]);
+  const made = condition({ field: "email", operator: "is" });
+  fit(made);
+  expect([made.operator, audienceError(draft([made]))]).toEqual(["present", null]);
+});
