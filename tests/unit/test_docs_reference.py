@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from devstack import cli
 from masscomm.domain.channels import CHANNELS
 from masscomm.kafka import topics
+from openapi import route_table
 from openapi.document import APIS
 from tests.support import prose
 
@@ -96,6 +97,11 @@ def test_every_route_is_documented() -> None:
     assert len(routes) >= 6
     documented = {_shape(path) for path in re.findall(_ROUTE, all_code())}
     assert {path for path in routes if _shape(path) not in documented} == set()
+
+
+def test_routes_of_the_api_page_are_those_of_the_document() -> None:
+    page = route_table.PAGE.read_text()
+    assert route_table.with_table(page) == page, "run `python -m openapi.route_table`"
 
 
 @pytest.mark.parametrize("page", PAGES)
