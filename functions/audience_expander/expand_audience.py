@@ -8,6 +8,7 @@ number of notifications is known before the first chunk can be processed.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import batched
 from typing import NamedTuple
 
 from aws_lambda_powertools import Logger
@@ -18,11 +19,16 @@ from masscomm.directory.port import Directory
 from masscomm.domain.audiences import Audience, members, read_audience
 from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import chunk_id
+from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
+from masscomm.domain.key_limits import Window
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.simulator import AUDIENCE as SIMULATORS
+from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import EXPANSION_RESERVE_S
 from masscomm.errors import DeadLetter, Retry
+from masscomm.http.rate_limits import KeyUsage
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -51,6 +57,7 @@ class ExpandAudience:
 
     directory: Directory
     expansions: Expansions
+    usage: KeyUsage
     clock: Clock
     logger: Logger
 
@@ -72,15 +79,16 @@ class ExpandAudience:
         audience, send = _read(request)
         ended = self.expansions.find(_key(request))
         if ended is None:
-            ended = self._record_users(request, audience, send, batch.remaining_s)
+            recorded = self._record_users(request, audience, batch.remaining_s)
+            ended = self._end(request, send, *recorded)
         if ended.error is None:
             self._produce(batch, item, send, ended)
 
     def _record_users(
-        self, request: AudienceRequested, audience: Audience, send: SendRequested, remaining_s: Callable[[], float]
-    ) -> Expansion:
-        """Record all users of the audience, and the end of the expansion. Raises Retry if the time is used up; the
-        redelivered record continues.
+        self, request: AudienceRequested, audience: Audience | None, remaining_s: Callable[[], float]
+    ) -> tuple[int, int]:
+        """Record all users of the audience; return the numbers of chunks and of users. Raises Retry if the time is used
+        up; the redelivered record continues.
         """
         # Users that were created before the request are found.
         self.directory.confirm(min(request.timestamp, self.clock.now_ms()))  # guard: audiences.confirmed_directory
@@ -95,20 +103,46 @@ class ExpandAudience:
                 raise Retry("another invocation expands the audience")
             if remaining_s() < EXPANSION_RESERVE_S:
                 raise Retry(f"the audience is expanded up to user {recorded.up_to}")
+        return index + 1, recorded.users
+
+    def _end(self, request: AudienceRequested, send: SendRequested, chunks: int, users: int) -> Expansion:
+        """Record the end of the expansion, after the users are counted in the use of the API key. Raises Retry."""
         channels = resolve_channels(send.type, send.channels, send.club_id)
-        ended = Expansion(send=key, chunks=index + 1, users=recorded.users, requested=recorded.users * len(channels))
+        ended = Expansion(send=_key(request), chunks=chunks, users=users, requested=users * len(channels))
+        if (refusal := self._refusal(request, users)) is not None:  # guard: limits.audience
+            ended = replace(ended, chunks=0, requested=0, error=refusal)
         ended = self.expansions.end(ended, now_ms=self.clock.now_ms())
         metrics.add(RECIPIENTS[Status.ACCEPTED], ended.requested)
         self.logger.info("audience expanded", send_id=request.send_id, users=ended.users, requested=ended.requested)
         return ended
 
+    def _refusal(self, request: AudienceRequested, users: int) -> str | None:
+        """Count the users in the use of the API key, once for the send. Return the reason why the send is refused; None
+        if it is not. Raises Retry.
+        """
+        if request.key_id is None or request.recipients_a_day is None or users == 0:
+            return None
+        window = Window.at(
+            self.clock.now_ms() // 1000, key_id=request.key_id, kind=RECIPIENTS_A_DAY, maximum=request.recipients_a_day
+        )
+        use = self.usage.take(window, users, send_id=request.send_id)
+        if use.counted:
+            return None
+        remaining = max(0, window.maximum - use.used)
+        return f"the key may use {window.maximum} recipients each UTC day, {remaining} remain; the audience has {users}"
+
     def _found(
-        self, request: AudienceRequested, audience: Audience, after: int, remaining_s: Callable[[], float]
+        self, request: AudienceRequested, audience: Audience | None, after: int, remaining_s: Callable[[], float]
     ) -> Iterator[Found]:
         """Yield the users of the audience above `after`, in chunks. When the time is used up, yield those that were
         found so far, even if there are none.
         """
-        pending: list[int] = []
+        if audience is None:
+            pending = [user_id for user_id in sorted(SIMULATOR_RECIPIENTS) if user_id > after]
+            for few in batched(pending, request.chunk_size, strict=False):
+                yield Found(list(few), few[-1])
+            return
+        pending = []
         for page in self.directory.users_of_club(request.club_id, after=after):
             pending += [user.user_id for user in members(audience, page, self.directory)]
             while len(pending) > request.chunk_size:
@@ -149,10 +183,13 @@ def _key(request: AudienceRequested) -> SendKey:
     return SendKey(request.club_id, request.send_id)
 
 
-def _read(request: AudienceRequested) -> tuple[Audience, SendRequested]:
-    """Return the audience, and the send without recipients. Raises DeadLetter if they are malformed."""
+def _read(request: AudienceRequested) -> tuple[Audience | None, SendRequested]:
+    """Return the audience, and the send without recipients. The audience of a test key's send is None: the simulator
+    recipients. Raises DeadLetter if they are malformed.
+    """
     try:
-        audience, errors = read_audience(read_json(request.audience, bounded=False))
+        document = read_json(request.audience, bounded=False)
+        audience, errors = (None, []) if document == SIMULATORS else read_audience(document)
         send = SendRequested.from_avro(read_json(request.send, bounded=False))
     except (InvalidJson, TypeError, AttributeError) as error:
         raise DeadLetter("invalid", f"the send to an audience is malformed: {error}") from error

@@ -12,6 +12,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
 
 logger = logs.logger("audience_expander")
 
@@ -22,6 +23,7 @@ def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
     use_case = ExpandAudience(
         directory=OpenSearchDirectory.from_environment(),
         expansions=DynamoDbExpansions.from_environment(),
+        usage=DynamoDbKeyUsage.from_environment(),
         clock=SystemClock(),
         logger=logger,
     )

@@ -20,6 +20,7 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import SendRequested
+from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
 from masscomm.domain.statuses import PUBLISHED, Reason, Status
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
 from masscomm.http.audiences import audience_of
@@ -109,10 +110,18 @@ class DryRunSend:
     clock: Clock
 
     def answer(
-        self, send: SendRequest, identity: SendIdentity, remaining_s: Callable[[], float], *, with_samples: bool
+        self,
+        send: SendRequest,
+        identity: SendIdentity,
+        remaining_s: Callable[[], float],
+        *,
+        is_test: bool,
+        with_samples: bool,
     ) -> DryRunBody:
-        """Return the response body. Raises Retry if the directory does not answer."""
-        recipients = self._recipients(send, remaining_s)
+        """Return the response body. The audience of a test key is the simulator recipients. Raises Retry if the
+        directory does not answer.
+        """
+        recipients = self._recipients(send, remaining_s, is_test=is_test)
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         found, examined = DryRun(directory=self.directory, templates=self.templates, clock=self.clock).forecast(
             _records(send, identity, recipients),
@@ -142,10 +151,12 @@ class DryRunSend:
             ],
         }
 
-    def _recipients(self, send: SendRequest, remaining_s: Callable[[], float]) -> _Recipients:
+    def _recipients(self, send: SendRequest, remaining_s: Callable[[], float], *, is_test: bool) -> _Recipients:
         if send.audience is None:
             users = list(dict.fromkeys(send.to_users))
             return _Recipients(users if len(users) <= EXACT_RECIPIENTS else _sample(users), len(users))
+        if is_test:  # guard: simulator.dry_run
+            return _Recipients(SIMULATOR_RECIPIENTS, len(SIMULATOR_RECIPIENTS))
         audience, _ = audience_of(send.audience)
         users, total = list[int](), 0
         for page in self.directory.users_of_club(send.club_id):

@@ -14,8 +14,8 @@ from masscomm import environment
 from masscomm.clock import SystemClock
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
+from masscomm.errors import Stop
 from masscomm.http import idempotency, rest
-from masscomm.http.problem import Problem
 from masscomm.http.rate_limits import RateLimiter, maximum_of
 from masscomm.http.rest import JSON, Response
 from masscomm.http.scopes import Scope
@@ -125,7 +125,8 @@ def post_send(request: rest.Request) -> Response:
         # Only a request with an Idempotency-Key may have been counted before.
         counted_as = None if key is None else identity.send_id
         # guard: limits.recipients_of_a_send
-        limits.update(api.take(request, RECIPIENTS, send.recipients, send_id=counted_as))
+        if send.audience is None:  # The recipients of an audience are counted when they are known.
+            limits.update(api.take(request, RECIPIENTS, send.recipients, send_id=counted_as))
         warnings = use_cases.warnings.begin(send)
         return json.dumps(requests.produce(send, identity, caller).body(warnings()))
 
@@ -153,6 +154,7 @@ def _dry_run(request: rest.Request, send: "SendRequest") -> Response:
         send,
         use_cases.requests.identify(send),
         request.remaining_s,
+        is_test=request.is_test,
         with_samples=Scope.USERS_READ in request.scopes,  # guard: scopes.dry_run_samples
     )
     logger.info("dry run", requested=body["requested"], estimated=body["estimated"])
@@ -219,9 +221,6 @@ def _check(request: rest.Request, send: "SendRequest") -> None:
     check_tenant(send, request.clubs)
     if request.is_test:
         check_simulated(send)
-    # guard: limits.audience
-    if send.audience is not None and maximum_of(request.authorizer, RECIPIENTS) is not None:
-        raise Problem(403, "A key with a limit of recipients may not send to an audience: its size is not known yet.")
     for scope in scopes_needed(send):
         request.require(scope)
 
@@ -231,7 +230,15 @@ def _caller(request: rest.Request) -> "Caller":
 
     # The trace of the caller, if the request has valid trace headers.
     trace = traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
-    return Caller(principal=request.principal, trace=trace)
+    recipients_a_day = maximum_of(request.authorizer, RECIPIENTS)
+    if recipients_a_day is not None and not request.principal:
+        raise Stop("the authorizer's context has a limit and no principal")
+    return Caller(
+        principal=request.principal,
+        trace=trace,
+        recipients_a_day=recipients_a_day,
+        is_test=request.is_test,
+    )
 
 
 def _replayed(answer: "Answer") -> dict[str, str]:

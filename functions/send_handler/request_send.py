@@ -45,6 +45,7 @@ from masscomm.domain.limits import (
 )
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
 from masscomm.domain.records import AudienceRequested, ContentFields, SendRequested
+from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
@@ -282,6 +283,10 @@ class Caller:
     # The id of the API key, or another principal that the authorizer set.
     principal: str = ""
     trace: traces.Trace | None = None
+    # The limit of the API key; None: it has none.
+    recipients_a_day: int | None = None
+    # Whether the API key sends to simulator recipients only.
+    is_test: bool = False
 
 
 ANONYMOUS = Caller()
@@ -385,12 +390,9 @@ def check_tenant(send: ContentRequest, clubs: Clubs) -> None:
 
 
 def check_simulated(send: SendRequest) -> None:
-    """Check that all recipients of a test key's send are simulator recipients. Raises Problem with status 403 that
-    names the others, at most 20.
+    """Check that all recipients of a test key's send are simulator recipients; an audience is replaced by them. Raises
+    Problem with status 403 that names the others, at most 20.
     """
-    if send.audience is not None:  # guard: simulator.audience
-        errors = [FieldError("audience", "has users that are no simulator recipients")]
-        raise Problem(403, "A test key may send to simulator recipients only.", errors=errors)
     others = [index for index, user_id in enumerate(send.to_users) if not is_simulated(user_id)]
     if others:  # guard: simulator.test_key
         message = f"is no simulator recipient ({FIRST_ID} to {LAST_ID})"
@@ -540,8 +542,10 @@ class RequestSend:
             club_id=send.club_id,
             timestamp=identity.requested_at_ms,
             chunk_size=identity.chunk_size,
-            audience=json.dumps(audience),
+            audience=json.dumps(dict(SIMULATORS) if caller.is_test else audience),  # guard: simulator.audience
             send=json.dumps(record_of(send, identity, caller.principal, 0, 1, []).to_avro()),
+            key_id=None if caller.recipients_a_day is None else caller.principal,
+            recipients_a_day=caller.recipients_a_day,
         )
         value = self.codec.encode(topics.AUDIENCE, "AudienceRequested", record.to_avro())
         self.producer.produce(topics.AUDIENCE, identity.send_id.encode(), value, headers, _collect(errors))

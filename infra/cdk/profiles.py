@@ -239,7 +239,7 @@ PROFILES = {
         warmth=Warmth.NOTHING,
         indices=DIRECTORY,
         requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
-        tables=(EXPANSIONS,),
+        tables=(EXPANSIONS, USAGE),
         asks_cdc=True,
     ),
     "audiences": Profile(

@@ -162,6 +162,9 @@ class AudienceRequested(AvroRecord):
     audience: str
     # A SendRequested without recipients, as JSON.
     send: str
+    # The API key with a limit of recipients a day, and the limit; None: nothing is counted.
+    key_id: str | None = None
+    recipients_a_day: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,10 @@ RESULTS: Mapping[int, tuple[Status, Reason | None]] = MappingProxyType(
     }
 )
 _LAYER = "simulator"
+# The audience in the record of a test key's send: the simulator recipients above, whatever the request's conditions. No
+# request can contain it.
+AUDIENCE: Mapping[str, bool] = MappingProxyType({"simulator_recipients": True})
+RECIPIENTS = tuple(FIRST_ID + last for last in RESULTS)
 
 
 def is_simulated(user_id: int) -> bool:

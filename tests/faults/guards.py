@@ -1255,15 +1255,21 @@ MUTANTS = (
     ),
     Mutant(
         guard="simulator.audience",
-        rule="A test key sends to no audience.",
-        change=Never(),
+        rule="A test key's send to an audience has simulator recipients only.",
+        change=Becomes("json.dumps(audience)"),
         no_cell=SIMULATED,
     ),
     Mutant(
         guard="limits.audience",
-        rule="A key with a limit of recipients sends to no audience, whose size is not known.",
+        rule="The users of an audience are counted in the use of its key.",
         change=Never(),
         no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="simulator.dry_run",
+        rule="A dry run of a test key shows simulator recipients only.",
+        change=Never(),
+        no_cell=SIMULATED,
     ),
     Mutant(
         guard="simulator.reserved_ids",

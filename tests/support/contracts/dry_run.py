@@ -122,7 +122,7 @@ class DryRunContract:
         dry_run = DryRunSend(
             directory=chain.directory, templates=TemplateCache(chain.directory, chain.clock), clock=chain.clock
         )
-        body = dry_run.answer(send, identity, lambda: 29.0, with_samples=True)
+        body = dry_run.answer(send, identity, lambda: 29.0, is_test=False, with_samples=True)
         assert chain.producer.produced == []
         assert chain.push.calls == chain.email.calls == []
         users = list(dict.fromkeys(send.to_users))

@@ -19,6 +19,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+from masscomm.stores.key_usage import InMemoryKeyUsage
 from tests.support.harness.chain import Chain, entry
 
 
@@ -59,6 +60,7 @@ def main(url: str, table: str, lsn: int, record: bytes) -> int:
     )
     use_case = ExpandAudience(
         directory=directory,
+        usage=InMemoryKeyUsage(),
         expansions=PrintingExpansions(table=table),
         clock=chain.clock,
         logger=logs.logger("audience_expander"),

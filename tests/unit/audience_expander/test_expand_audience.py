@@ -10,11 +10,13 @@ from functions.audience_expander.expand_audience import ExpandAudience
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.simulator import AUDIENCE, RECIPIENTS, is_simulated
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.expansions import ExpandedChunk, InMemoryExpansions
+from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.send_controls import SendKey
 from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.chain import NOW, SEND_ID, Chain
@@ -32,11 +34,24 @@ class Expander(Chain):
         for user_id in range(1, users + 1):
             self.directory.put(User(user_id=user_id, club_id=7, locale="de" if user_id % 2 else "en"))
         self.directory.put(User(user_id=500, club_id=8, locale="de"))
+        self.usage = InMemoryKeyUsage()
         self.use_case = ExpandAudience(
-            directory=self.directory, expansions=self.expansions, clock=self.clock, logger=logs.logger("test")
+            directory=self.directory,
+            expansions=self.expansions,
+            usage=self.usage,
+            clock=self.clock,
+            logger=logs.logger("test"),
         )
 
-    def expand(self, audience: Any = GERMAN, *, chunk_size: int = 2, seconds: float = 60.0, **fields: Any) -> list[int]:
+    def expand(
+        self,
+        audience: Any = GERMAN,
+        *,
+        chunk_size: int = 2,
+        seconds: float = 60.0,
+        recipients_a_day: int | None = None,
+        **fields: Any,
+    ) -> list[int]:
         """Process a send to an audience. Return the offsets to be redelivered."""
         send = SendRequested(
             **{"type": "news", "club_id": 7, "timestamp": NOW, "to_users": [], "send_id": SEND_ID, **fields}
@@ -48,6 +63,8 @@ class Expander(Chain):
             chunk_size=chunk_size,
             audience=json.dumps(audience),
             send=json.dumps(send.to_avro()),
+            key_id=None if recipients_a_day is None else "k",
+            recipients_a_day=recipients_a_day,
         )
         return self.run(self.use_case, self.encoded(record, topics.AUDIENCE), seconds=seconds)
 
@@ -95,6 +112,40 @@ def test_audience_without_users_produces_nothing(expander: Expander) -> None:
     assert expander.producer.produced == []
     ended = expander.expansions.ended[KEY]
     assert (ended.chunks, ended.users, ended.requested) == (0, 0, 0)
+
+
+@pytest.mark.kills(guard="limits.audience")
+def test_audience_above_the_limit_of_its_key_is_refused(expander: Expander) -> None:
+    """The send is refused as a whole, before its first chunk."""
+    assert expander.expand(recipients_a_day=5) == []
+    ended = expander.expansions.ended[KEY]
+    assert (ended.chunks, ended.users, ended.requested) == (0, 6, 0)
+    assert ended.error == "the key may use 5 recipients each UTC day, 5 remain; the audience has 6"
+    assert (expander.sends(), expander.usage.used) == ([], {})
+    assert expander.expand(recipients_a_day=6) == []
+    assert expander.sends() == []  # The end of an expansion is recorded once.
+
+
+def test_audience_is_counted_once_in_the_use_of_its_key(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the expansion is interrupted after its users are counted."""
+    with monkeypatch.context() as patched:
+        patched.setattr(expander.expansions, "end", lambda *_, **__: (_ for _ in ()).throw(Retry("down")))
+        assert expander.expand(recipients_a_day=6) == [0]
+    assert (expander.sends(), sum(expander.usage.used.values())) == ([], 6)
+    assert expander.expand(recipients_a_day=6) == []
+    assert (len(expander.sends()), sum(expander.usage.used.values())) == (3, 6)
+
+
+def test_audience_waits_for_the_count_of_its_key(expander: Expander) -> None:
+    expander.usage.failing = Retry("down")
+    assert expander.expand(recipients_a_day=6) == [0]
+    assert (expander.sends(), expander.expansions.ended) == ([], {})
+
+
+def test_audience_of_a_test_key_is_the_simulator_recipients(expander: Expander) -> None:
+    assert expander.expand(dict(AUDIENCE), chunk_size=10) == []
+    assert [send.to_users for send in expander.sends()] == [sorted(RECIPIENTS)[:10], sorted(RECIPIENTS)[10:]]
+    assert all(map(is_simulated, RECIPIENTS))
 
 
 @pytest.mark.guarantee("audiences.requested_is_known_first")

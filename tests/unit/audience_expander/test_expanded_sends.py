@@ -12,6 +12,7 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.expansions import InMemoryExpansions
+from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.send_controls import Cancellation, SendKey, change
 from tests.support.harness.chain import NOW, entry, results_of
 from tests.support.harness.preference_checker import Checker
@@ -33,6 +34,7 @@ class Sends:
         self.expansions = InMemoryExpansions()
         self.expander = ExpandAudience(
             directory=self.checker.directory,
+            usage=InMemoryKeyUsage(),
             expansions=self.expansions,
             clock=self.api.clock,
             logger=logs.logger("audience_expander"),

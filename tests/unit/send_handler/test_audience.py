@@ -120,18 +120,21 @@ def test_largest_audience_is_a_record_that_kafka_accepts(api: SendApi) -> None:
 
 
 @pytest.mark.kills(guard="simulator.audience")
-def test_test_key_sends_to_no_audience(api: SendApi) -> None:
-    status, problem, _ = post(api, authorizer={"all_clubs": "true", "mode": "test"})
-    assert (status, [error["field"] for error in problem["errors"]]) == (403, ["audience"])
-    assert api.producer.produced == []
+def test_audience_of_a_test_key_is_the_simulator_recipients(api: SendApi) -> None:
+    """No request can name them as an audience, and an expander of an earlier version refuses it."""
+    assert post(api, authorizer={"all_clubs": "true", "mode": "test"})[0] == 202
+    (record,) = requested(api)
+    assert json.loads(record.audience) == {"simulator_recipients": True}
+    assert post(api, audience={"simulator_recipients": True})[0] == 400
 
 
-@pytest.mark.kills(guard="limits.audience")
-def test_key_with_a_limit_of_recipients_sends_to_no_audience(api: SendApi) -> None:
-    status, problem, _ = post(api, authorizer={"all_clubs": "true", "principalId": "k", "recipients_a_day": "5"})
-    assert status == 403, problem
-    assert "limit of recipients" in problem["detail"]
-    assert api.producer.produced == []
+def test_limit_of_the_key_is_in_the_record(api: SendApi) -> None:
+    """The expander counts the users when they are known."""
+    authorizer = {"all_clubs": "true", "principalId": "k", "recipients_a_day": "5"}
+    assert post(api, authorizer=authorizer)[0] == 202
+    assert [(each.key_id, each.recipients_a_day) for each in requested(api)] == [("k", 5)]
+    assert api.usage.used == {}
+    assert post(api, authorizer={"all_clubs": "true", "recipients_a_day": "5"})[0] == 500
 
 
 def test_audience_of_another_club_is_refused(api: SendApi) -> None:

@@ -121,6 +121,13 @@ def test_an_audience_is_counted_without_an_expansion(api: SendApi) -> None:
     assert api.producer.produced == []
 
 
+@pytest.mark.kills(guard="simulator.dry_run")
+def test_an_audience_of_a_test_key_is_the_simulator_recipients(api: SendApi) -> None:
+    _, body, _ = dry_run(api, audience={"all_users": True}, authorizer={"club_ids": "7", "mode": "test"})
+    assert (body["requested"], body["samples"]) == (15, [])
+    assert body["channels"][0]["failed"] == 4
+
+
 def test_a_directory_that_does_not_answer_is_a_503(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
     directory: Any = api.use_cases.dry_runs().directory
     monkeypatch.setattr(directory, "failing", Retry("down"))
@@ -142,7 +149,7 @@ def large(total: int, opted_out: int) -> DryRunSend:
 def answer_of(use_case: DryRunSend, remaining_s: Callable[[], float] = lambda: 29.0, **fields: Any) -> DryRunBody:
     send = SendRequest.model_validate(PLAIN | {"dry_run": True} | fields)
     identity = SendIdentity(send_id="s", requested_at_ms=FixedClock().now_ms(), chunk_size=5_000)
-    return use_case.answer(send, identity, remaining_s, with_samples=True)
+    return use_case.answer(send, identity, remaining_s, is_test=False, with_samples=True)
 
 
 def test_large_sends_are_estimated_from_the_same_sample(monkeypatch: pytest.MonkeyPatch) -> None:
