@@ -28,7 +28,10 @@ HOLD_A_STACK = {
 
 SPARK = "spark"
 # The tests of these paths use the fixture `spark`, directly or through another fixture.
-ASK_FOR_SPARK = ("tests/unit/spark_metrics/", "tests/component/spark_metrics/test_archive.py")
+ASK_FOR_SPARK = (
+    "tests/unit/spark_metrics/",
+    *(f"tests/component/spark_metrics/test_{subject}" for subject in ("archive", "move_archive", "query", "recompute")),
+)
 
 TEMPLATES = "templates"
 # The tests of these paths use the fixture `synthesised`, directly or through another fixture.

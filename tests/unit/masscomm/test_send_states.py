@@ -43,7 +43,7 @@ def test_a_send_to_an_audience_is_expanding_or_failed() -> None:
     assert send_state(None, failed=True, cancelled=True) is SendState.FAILED
 
 
-def test_states_of_controls_have_every_unfinished_state_by_counts() -> None:
+def test_controlled_states_cover_every_unfinished_state() -> None:
     assert states_by_counts([]) == ()
     assert states_by_counts([SendState.ENDED]) == (SendState.ENDED,)
     assert states_by_counts([SendState.PAUSED, SendState.ENDED]) == (

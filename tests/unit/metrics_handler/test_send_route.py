@@ -126,7 +126,7 @@ def test_accepted_send_is_known_before_it_is_counted() -> None:
     assert body["chunks"] == {"expected": None, "counted": 0}
 
 
-def test_send_accepted_by_an_earlier_version_is_unknown_until_counted() -> None:
+def test_send_of_an_earlier_version_is_unknown_until_counted() -> None:
     controls = InMemorySendControls()
     controls.accept([AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000)])
     with pytest.raises(Problem) as raised:
