@@ -7,12 +7,14 @@ with labels here.
 """
 
 import json
+import logging
 import math
 import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from masscomm.errors import MasscommError
 from masscomm.observability import metric_names
 from masscomm.observability.metric_names import ALL, Kind, Unit
+
+log = logging.getLogger(__name__)
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -46,6 +51,9 @@ MAPPING_COUNTS = (
 # a minute.
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BOUNDS = (*BUCKETS_S, math.inf)
+
+# The sends that are counted by state, so that a scrape takes a bounded time.
+_SENDS_OF, _MOST_SENDS = timedelta(hours=1), 5_000
 
 # (name of a metric, function)
 type _Key = tuple[str, str]
@@ -106,17 +114,19 @@ class FunctionLines:
     """
 
     folder: Path
+    # A log in another folder: that of the metrics job.
+    job: Path | None = None
     numbers: Counter[_Key] = field(default_factory=Counter)
     gauges: dict[_Key, float] = field(default_factory=dict)
     values: dict[_Key, Distribution] = field(default_factory=dict)
     unreadable: int = 0
 
     def __post_init__(self) -> None:
-        self._read_to = {path: path.stat().st_size for path in self.folder.glob("*.log")}
+        self._read_to = {path: path.stat().st_size for path in self._logs()}
 
     def read(self) -> None:
         """Read the new lines; an incomplete line is read at the next call."""
-        for path in sorted(self.folder.glob("*.log")):
+        for path in self._logs():
             with path.open("rb") as file:
                 file.seek(self._read_to.get(path, 0))
                 data = file.read()
@@ -125,6 +135,10 @@ class FunctionLines:
             for line in whole.splitlines():
                 if b'"_aws"' in line:
                     self._take(path.stem, line)
+
+    def _logs(self) -> list[Path]:
+        found = sorted(self.folder.glob("*.log"))
+        return [*found, self.job] if self.job is not None and self.job.is_file() else found
 
     def _take(self, function: str, line: bytes) -> None:
         try:
@@ -152,6 +166,29 @@ def _names(directive: Mapping[str, Any]) -> list[str]:
     return [metric["Name"] for metric in directive["Metrics"]]
 
 
+class Sends(Collector):
+    """The sends of the last hour by state, as counted.
+
+    Args:
+        states: Returns the numbers of sends since a time, at most so many of the latest. If it fails, the page has no
+            such family.
+    """
+
+    def __init__(self, states: Callable[[datetime, int], Mapping[str, int]]) -> None:
+        self._states = states
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily("masscomm_sends", "Sends requested in the last hour by state", labels=["status"])
+        try:
+            found = self._states(datetime.now(UTC) - _SENDS_OF, _MOST_SENDS)
+        except MasscommError as error:
+            log.warning("the sends cannot be counted: %s", error)
+            return
+        for state, number in found.items():
+            family.add_metric([state], number)
+        yield family
+
+
 class _Stack(Collector):
     """The metrics about the stack, computed from the content of /-/status."""
 
@@ -169,13 +206,17 @@ class _Stack(Collector):
 
 
 def exposition(
-    lines: FunctionLines, status: Callable[[], Mapping[str, Any]], requests: GatewayMetrics | None = None
+    lines: FunctionLines,
+    status: Callable[[], Mapping[str, Any]],
+    requests: GatewayMetrics | None = None,
+    sends: Sends | None = None,
 ) -> bytes:
     """Return the page in Prometheus's text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Stack(lines, status))
-    if requests is not None:
-        registry.register(requests)
+    for further in (requests, sends):
+        if further is not None:
+            registry.register(further)
     return generate_latest(registry)
 
 

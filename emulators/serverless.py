@@ -9,6 +9,7 @@ The configuration is a JSON file:
     gateway_port        on 127.0.0.1; 0: any
     environment         variables of all functions; KAFKA_BOOTSTRAP_SERVERS must be one of them
     log_dir             each function's processes append to <function>.log there
+    job_log             optional: the metrics job's log; with it, /metrics has the job's metrics, and sends by state
     task_root           optional: folder the functions are imported from, by default the folder above functions_file's
     mappings            optional: configuration of all event source mappings (first_backoff_s, partial_failures, …)
     schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
@@ -28,6 +29,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +44,10 @@ from emulators.gateway import Gateway
 from emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
 from emulators.lambda_host import FunctionHost
 from emulators.local import REGION
-from emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
+from emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
 from emulators.schedule import Schedule
 from emulators.sign_in import SignIn
+from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
 from masscomm.clock import SystemClock
 from masscomm.http.access_tokens import AccessTokens
 from masscomm.stores.api_keys import ApiKeys
@@ -66,6 +69,7 @@ class ServerlessConfig(BaseModel):
     gateway_port: int = 0
     environment: dict[str, str]
     log_dir: Path
+    job_log: Path | None = None
     task_root: Path | None = None
     mappings: dict[str, Any] = Field(default_factory=dict)
     schedule_s: float | None = Field(default=None, gt=0)
@@ -122,8 +126,10 @@ class Serverless:
             console=config.console,
             further=() if sign_in is None else sign_in.routes(),
         )
-        self._lines = FunctionLines(config.log_dir)
+        self._lines = FunctionLines(config.log_dir, config.job_log)
+        self._sends = None if config.job_log is None else Sends(self._send_states)
         self._scraping = threading.Lock()
+        self._store: PostgresMetricsStore | None = None
         self._destination = KafkaDestination(bootstrap_servers=self._bootstrap_servers)
         self._mappings: list[EventSourceMapping] = []
         self._schedules = [
@@ -193,7 +199,13 @@ class Serverless:
     def metrics(self) -> tuple[bytes, str]:
         """Return the page for Prometheus and its content type."""
         with self._scraping:
-            return exposition(self._lines, self.status, self._requests), CONTENT_TYPE
+            return exposition(self._lines, self.status, self._requests, self._sends), CONTENT_TYPE
+
+    def _send_states(self, start: datetime, limit: int) -> Mapping[str, int]:
+        """Return the numbers of sends by state. Raises Retry."""
+        if self._store is None:
+            self._store = PostgresMetricsStore(connection_pool(self._config.environment["METRICS_DATABASE_URL"]))
+        return {state.value: number for state, number in self._store.states(start, limit).items()}
 
     def status(self) -> dict[str, Any]:
         """Return all counts, by function and by event source mapping."""

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
-from masscomm.observability.metric_names import METRICS_AGE
+from masscomm.observability.metric_names import COUNTED, METRICS_AGE, STAGE_LATENCY
 from spark_metrics.broker import Broker
 from spark_metrics.session import topic_names
 from spark_metrics.sink import STREAM, PostgresSink
@@ -86,6 +86,7 @@ class Progress:
         self._watermark = Watermark()
         self._consumed_before: tuple[float, int] | None = None
         self._age_emitted: float | None = None
+        self._counted_before = 0
 
     def store(self, query: StreamingQuery) -> None:
         """Store the progress. Raises Retry or psycopg.OperationalError if a server is down."""
@@ -107,11 +108,14 @@ class Progress:
             grace_ms=self._grace_ms,
             input_rate=self._rate(sum(consumed.values())),
         )
-        self._emit_age()
+        self._emit_age(sum(consumed.values()))
 
-    def _emit_age(self) -> None:
-        """Write the age of the counts as a metrics line, once a minute."""
+    def _emit_age(self, consumed: int) -> None:
+        """Write the age of the counts as a metrics line, once a minute, with the ages at which records were counted."""
         now = time.monotonic()
+        if self._watermark.ms is not None and consumed > self._counted_before:
+            metrics.add(STAGE_LATENCY[COUNTED], max(0.0, time.time() * 1000 - self._watermark.ms))
+        self._counted_before = consumed
         due = self._age_emitted is None or now - self._age_emitted >= _AGE_EVERY_S
         if self._watermark.ms is not None and due:
             self._age_emitted = now

@@ -34,6 +34,7 @@ def service(config: StackConfig) -> Service:
         "console": str(CONSOLE),
         "sign_in": config.gateway_url,
         "log_dir": str(config.state_dir / "logs" / "functions"),
+        "job_log": str(config.state_dir / "logs" / "spark.log"),
     }
     return Service(
         name="lambda_host",

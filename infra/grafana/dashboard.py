@@ -73,7 +73,19 @@ PANELS = (
         queries=_rate("masscomm_recipients_total", "status"),
     ),
     Panel(
+        title="Sends by state",
+        description="Sends that were requested in the last hour, by state as counted",
+        unit="short",
+        queries=[Query(expression="sum by (status) (masscomm_sends)", legend="{{status}}")],
+    ),
+    Panel(
         title="Latency by stage",
+        description="From the production of a record for the stage to its end: decided, built, published, counted",
+        unit="s",
+        queries=_quantiles("masscomm_stage_latency_seconds", "stage"),
+    ),
+    Panel(
+        title="Latency of invocations",
         description="One invocation of each function, of a Kafka-triggered function a whole batch",
         unit="s",
         queries=_quantiles("masscomm_invocation_duration_seconds", "function"),

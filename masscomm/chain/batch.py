@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from aws_lambda_powertools import Logger
 
+from masscomm.clock import Clock, SystemClock
 from masscomm.domain.records import AvroRecord
 from masscomm.domain.time_limits import FLUSH_RESERVE_S
 from masscomm.errors import DeadLetter, Retry, Stop
@@ -27,7 +28,14 @@ from masscomm.kafka.event import KafkaRecord, batch_response, parse
 from masscomm.kafka.producer import Headers, Producer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, metrics, traces
-from masscomm.observability.metric_names import DEAD_LETTERS, RECORDS_FAILED, RECORDS_IN, RECORDS_OUT
+from masscomm.observability.metric_names import (
+    DEAD_LETTERS,
+    RECORDS_FAILED,
+    RECORDS_IN,
+    RECORDS_OUT,
+    STAGE_LATENCY,
+    STAGES,
+)
 
 
 @dataclass
@@ -153,6 +161,7 @@ class BatchDriver:
     logger: Logger = field(default_factory=lambda: logs.logger("masscomm"))
     alarm: DeadLetterAlarm | None = None
     denied_ids: DeniedIds = field(default_factory=DeniedIds)
+    clock: Clock = field(default_factory=SystemClock)
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
         """Return the partial batch response to an aws:kafka event. After a Stop error, all records are redelivered.
@@ -197,6 +206,12 @@ class BatchDriver:
         reasons = [each.dead_letter.reason for each in results if each.dead_letter is not None and each.error is None]
         metrics.add(RECORDS_FAILED, sum(result.error is not None for result in results))
         metrics.add(DEAD_LETTERS, len(reasons))
+        if self.function in STAGES:
+            now_ms, latency = self.clock.now_ms(), STAGE_LATENCY[STAGES[self.function]]
+            for result in results:
+                if result.error is None and result.dead_letter is None:
+                    # The producer's clock may be ahead.
+                    metrics.add(latency, max(0, now_ms - result.record.timestamp_ms))
         if self.alarm is not None:
             self.alarm.count(reasons)
         for result in results:

@@ -50,7 +50,7 @@ class SendCounts:
 
 
 # The states of a send that is neither paused nor being cancelled, and whose audience, if any, is expanded.
-_BY_COUNTS: frozenset[SendState] = frozenset(
+BY_COUNTS: frozenset[SendState] = frozenset(
     {SendState.ACCEPTED, SendState.SCHEDULED, SendState.IN_PROGRESS, SendState.CANCELLED, SendState.ENDED}
 )
 
@@ -88,7 +88,7 @@ def states_by_counts(states: Iterable[SendState]) -> tuple[SendState, ...]:
     controlled = {SendState.PAUSED, SendState.CANCELLING}
     wanted = set(states)
     if wanted & controlled:
-        wanted |= _BY_COUNTS - FINAL
+        wanted |= BY_COUNTS - FINAL
     return tuple(sorted(wanted - controlled))
 
 

@@ -83,6 +83,29 @@ DEAD_LETTER_BURSTS = _counter(
     *KAFKA_TRIGGERED,
 )
 
+# --- stages -----------------------------------------------------------------------------------------------------------
+# The stage that a function ends, by its name.
+STAGES: Mapping[str, str] = {"preference_checker": "decided", "builder": "built", "delivery": "published"}
+COUNTED = "counted"
+STAGE_LATENCY: Mapping[str, Metric] = {
+    stage: Metric(
+        name=f"Until{stage.capitalize()}",
+        unit=Unit.MILLISECONDS,
+        kind=Kind.DISTRIBUTION,
+        meaning=meaning,
+        emitted_by=(function,),
+        family="StageLatency",
+        labels={"stage": stage},
+    )
+    for function, stage, meaning in (
+        *(
+            (function, stage, "from the production of a record for the function to the end of its processing")
+            for function, stage in STAGES.items()
+        ),
+        ("spark_metrics", COUNTED, "how old the oldest record was that a look at the topics found counted since"),
+    )
+}
+
 # --- notifications ----------------------------------------------------------------------------------------------------
 _EMITTED_BY: Mapping[Status, tuple[str, ...]] = {
     Status.ACCEPTED: ("send_handler",),
@@ -220,6 +243,7 @@ ALL: Mapping[str, Metric] = {
         RECORDS_FAILED,
         DEAD_LETTERS,
         DEAD_LETTER_BURSTS,
+        *STAGE_LATENCY.values(),
         *RECIPIENTS.values(),
         DUPLICATES_REFUSED,
         REPEATED_RECIPIENTS,

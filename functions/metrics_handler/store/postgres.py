@@ -37,7 +37,7 @@ from functions.metrics_handler.store.port import (
     check_filled,
     check_read,
 )
-from masscomm.domain.send_states import SendState
+from masscomm.domain.send_states import BY_COUNTS, SendState
 from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
 from masscomm.domain.time_limits import METRICS_CONNECT_S, METRICS_RECONNECT_S, METRICS_STATEMENT_S
 from masscomm.errors import Retry
@@ -117,6 +117,13 @@ class PostgresMetricsStore:
             return StreamPosition(None, None, None)
         batch_id, finished_at, watermark, grace_ms = row
         return StreamPosition(batch_id, finished_at, watermark, timedelta(milliseconds=grace_ms))
+
+    def states(self, start: datetime, limit: int) -> dict[SendState, int]:
+        """Return the number of sends by state, of the latest `limit` sends since a time, without their controls."""
+        values = {**_STATUSES, "start": start, "limit": limit}
+        with self._connection() as connection:
+            found = dict(connection.execute(_STATES, values).fetchall())
+        return {state: int(found.get(state, 0)) for state in BY_COUNTS}
 
     def log(self, query: LogQuery) -> Log | None:
         key = query.after
@@ -217,10 +224,7 @@ class PostgresMetricsStore:
             "at": key and key.requested_at,
             "send_id": key and key.send_id,
             "limit": query.limit + 1,
-            "terminal": sorted(TERMINAL),
-            "published": sorted(PUBLISHED),
-            "cancelled": Status.CANCELLED,
-            "scheduled": Status.SCHEDULED,
+            **_STATUSES,
         }
         with self._connection() as connection:
             found = connection.execute(_SENDS, values).fetchall()
@@ -327,15 +331,15 @@ where send_id = %(send_id)s and user_id = %(user_id)s and club_id = %(club_id)s 
 order by at, status, reason
 """
 
-# For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other
-# club's sends. The case expression is the rule of masscomm.domain.send_states.counted_state.
-_SENDS = """
-select page.*
-from unnest(%(club_id)s::bigint[]) as club
-cross join lateral (
-    select s.requested_at, s.send_id, s.club_id, s.type, state.name, requested, terminal, published, cancelled
-    from sends s
-    cross join lateral (
+# The parameters of the statements below.
+_STATUSES = {
+    "terminal": sorted(TERMINAL),
+    "published": sorted(PUBLISHED),
+    "cancelled": Status.CANCELLED,
+    "scheduled": Status.SCHEDULED,
+}
+# The counts of a send `s` and its state by them: the rule of masscomm.domain.send_states.counted_state.
+_STATE = """cross join lateral (
         select coalesce(sum(c.requested), 0) as requested, coalesce(sum(c.queued), 0) as queued
         from send_channels c where c.send_id = s.send_id
     ) as channels
@@ -355,7 +359,17 @@ cross join lateral (
             when queued = 0 and scheduled > 0 and decided - terminal = scheduled then 'scheduled'
             else 'in_progress'
         end as name
-    ) as state
+    ) as state"""
+
+# For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other
+# club's sends.
+_SENDS = """
+select page.*
+from unnest(%(club_id)s::bigint[]) as club
+cross join lateral (
+    select s.requested_at, s.send_id, s.club_id, s.type, state.name, requested, terminal, published, cancelled
+    from sends s
+    {state}
     where s.club_id = club
         and s.requested_at is not null
         and (%(start)s::timestamptz is null or s.requested_at >= %(start)s)
@@ -371,7 +385,17 @@ cross join lateral (
 ) as page
 order by page.requested_at desc, page.send_id collate "C" desc
 limit %(limit)s
-"""
+""".replace("{state}", _STATE)
+
+# The latest sends since a time, by state.
+_STATES = """
+select state.name, count(*)
+from (
+    select * from sends where requested_at >= %(start)s order by requested_at desc limit %(limit)s
+) as s
+    {state}
+group by state.name
+""".replace("{state}", _STATE)
 
 _POSITION = """
 select s.batch_id, s.finished_at, w.watermark, coalesce(w.grace_ms, 0)

@@ -19,7 +19,7 @@ from functions.metrics_handler.store.port import (
     SendTotals,
 )
 from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
-from masscomm.domain.send_states import SendState
+from masscomm.domain.send_states import BY_COUNTS, SendState, counted_state
 from masscomm.domain.statuses import TERMINAL, Status
 from tests.support.servers.metrics_database import metrics_database
 
@@ -88,7 +88,7 @@ def fill(url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def in_postgres(postgres: StackConfig) -> Iterator[MetricsStore]:
+def in_postgres(postgres: StackConfig) -> Iterator[PostgresMetricsStore]:
     with metrics_database(postgres) as url:
         fill(url)
         pool = connection_pool(url)
@@ -116,6 +116,14 @@ def test_sends_are_listed_latest_first(store: MetricsStore) -> None:
     found = store.list_sends(SendListQuery(club_id=(1,)))
     assert ids(found.rows) == ["without-outcome", "chunk-missing", "c", "b", "a", "B"]
     assert not found.more
+
+
+def test_latest_sends_are_counted_by_state(in_postgres: PostgresMetricsStore) -> None:
+    since = NOON + 2 * MINUTE
+    times = [(send.requested_at, counted_state(send.counts)) for send in SENDS if send.requested_at is not None]
+    expected = Counter(state for at, state in times if at >= since)
+    assert in_postgres.states(since, 10_000) == {state: expected[state] for state in BY_COUNTS}
+    assert sum(in_postgres.states(since, 5).values()) == 5
 
 
 def test_a_row_has_the_sums_of_its_channels(store: MetricsStore) -> None:

@@ -16,7 +16,7 @@ import pytest
 from emulators.gateway import Gateway, Route
 from emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
 from infra.grafana.dashboard import PANELS, RATE
-from tests.support.inputs.operational_metrics import HOST_STATUS, write_every_metric
+from tests.support.inputs.operational_metrics import HOST_STATUS, SENDS, write_every_metric
 
 QUERIES = [(panel.title, query.expression) for panel in PANELS for query in panel.queries]
 _CONFIG = """\
@@ -45,7 +45,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
             kind: {name: {each: value * number for each, value in counts.items()} for name, counts in found.items()}
             for kind, found in HOST_STATUS.items()
         }
-        return exposition(lines, lambda: status, requests), CONTENT_TYPE
+        return exposition(lines, lambda: status, requests, SENDS), CONTENT_TYPE
 
     made = Gateway(
         [Route(method="GET", path="/v1/sends", function="f")],

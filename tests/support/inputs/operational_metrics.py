@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from emulators.prometheus import FUNCTION_COUNTS, FUNCTION_GAUGES, MAPPING_COUNTS
+from emulators.prometheus import FUNCTION_COUNTS, FUNCTION_GAUGES, MAPPING_COUNTS, Sends
+from masscomm.domain.send_states import SendState
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import ALL
 
@@ -13,6 +14,9 @@ HOST_STATUS: Mapping[str, Any] = {
     "functions": {"delivery": dict.fromkeys((*FUNCTION_COUNTS, *FUNCTION_GAUGES), 1)},
     "mappings": {"delivery": dict.fromkeys(MAPPING_COUNTS, 1)},
 }
+
+
+SENDS = Sends(lambda _start, _limit: dict.fromkeys(SendState, 1))
 
 
 def write_every_metric(log: Path) -> None:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from devstack.config import ROOT
 from emulators.prometheus import FunctionLines, GatewayMetrics, exposition
 from infra.grafana.dashboard import PANELS, dashboard
-from tests.support.inputs.operational_metrics import HOST_STATUS, write_every_metric
+from tests.support.inputs.operational_metrics import HOST_STATUS, SENDS, write_every_metric
 
 QUERIES = [query.expression for panel in PANELS for query in panel.queries]
 _METRIC = re.compile(r"masscomm_\w+")
@@ -23,7 +23,7 @@ def served(folder: Path) -> dict[str, set[str]]:
     requests.observe("GET", "/v1/sends", 200, 0.01)
     return {
         sample.name: set(sample.labels)
-        for family in text_string_to_metric_families(exposition(lines, lambda: HOST_STATUS, requests).decode())
+        for family in text_string_to_metric_families(exposition(lines, lambda: HOST_STATUS, requests, SENDS).decode())
         for sample in family.samples
     }
 
@@ -57,4 +57,4 @@ def test_panels_do_not_overlap() -> None:
 def test_no_label_has_an_unlimited_number_of_values(tmp_path: Path) -> None:
     """A tenant, a send or a record would make a series each."""
     labels = set().union(*served(tmp_path).values())
-    assert labels <= {"function", "mapping", "method", "route", "status", "channel", "le"}
+    assert labels <= {"stage", "function", "mapping", "method", "route", "status", "channel", "le"}

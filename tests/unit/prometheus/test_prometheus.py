@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,21 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from emulators.gateway import Gateway, Route
-from emulators.prometheus import BUCKETS_S, CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
+from emulators.prometheus import BUCKETS_S, CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
 from masscomm.domain.statuses import Status
+from masscomm.errors import Retry
 from masscomm.observability import metrics
-from masscomm.observability.metric_names import ALL, BACKLOG, DURATION, RECIPIENTS, RECORDS_IN, Kind
+from masscomm.observability.metric_names import (
+    ALL,
+    BACKLOG,
+    COUNTED,
+    DURATION,
+    METRICS_AGE,
+    RECIPIENTS,
+    RECORDS_IN,
+    STAGE_LATENCY,
+    Kind,
+)
 
 STATUS: Mapping[str, Any] = {
     "functions": {
@@ -64,6 +76,31 @@ def test_log_lines_add_up_from_the_start_of_the_host(tmp_path: Path) -> None:
         assert found["masscomm_function_in_flight", "builder"] == 2
         assert found["masscomm_mapping_records_total", "builder"] == 10
         assert found["masscomm_unreadable_lines_total",] == 0
+
+
+def test_sends_have_their_states(tmp_path: Path) -> None:
+    def page(states: Any) -> str:
+        return exposition(FunctionLines(tmp_path), lambda: STATUS, sends=Sends(states)).decode()
+
+    def down(_start: datetime, _limit: int) -> Mapping[str, int]:
+        raise Retry("the database is down")
+
+    assert 'masscomm_sends{status="ended"} 3.0' in page(lambda _start, _limit: {"ended": 3, "accepted": 0})
+    assert "masscomm_sends{" not in page(down)
+    assert "masscomm_function_invocations_total" in page(down), "the page has everything else"
+
+
+def test_log_of_the_job_is_read(tmp_path: Path) -> None:
+    functions, job = tmp_path / "functions", tmp_path / "spark.log"
+    functions.mkdir()
+    lines = FunctionLines(functions, job)
+    _write(job, _line(**{METRICS_AGE.name: 4, STAGE_LATENCY[COUNTED].name: [900, 1_500]}))
+    found = _samples(lines)
+    assert found["masscomm_metrics_age_seconds", "spark"] == 4
+    stage = {
+        frozenset(labels): value for (name, *labels), value in found.items() if name.endswith("latency_seconds_bucket")
+    }
+    assert stage[frozenset({"spark", "counted", "1.0"})] == 1
 
 
 def test_partial_line_is_read_once_whole_and_bad_ones_counted(tmp_path: Path) -> None:
