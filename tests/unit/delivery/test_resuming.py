@@ -5,12 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
+from functions.catalogue import read_catalogue
 from functions.delivery.deliver import Deliver
+from functions.delivery.publish import UNRECORDED
 from masscomm.channels.provider import Transient
+from masscomm.domain.lanes import Lane
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.time_limits import LEASE_S
 from masscomm.domain.users import UserSettings
 from masscomm.errors import DeadLetter, Retry
+from masscomm.kafka import topics
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from tests.support.fakes.crashes import KilledError
 from tests.support.harness.chain import NOW, delivery, results_of
@@ -403,3 +407,18 @@ def test_kill_doubles_at_most_the_limit_over_all_records(call: int) -> None:
     assert fleet.deliver(*records, environment=fleet.started("b")) == []
     assert len(fleet.twice()) <= 8
     assert set(fleet.taken()) == {str(user) for user in USERS[: sum(sizes)]}
+
+
+def test_full_batch_of_small_sends_takes_three_ledger_requests() -> None:
+    """The batch has two groups, and the first one is recorded before the second one is published to."""
+    fleet = Fleet()
+    ledger = InMemoryDeliveryLedger(clock=fleet.clock, owner="a", table=fleet.table)
+    deployed = next(entry for entry in read_catalogue(generation="any") if entry.name == "delivery")
+    assert deployed.event_source is not None
+    size = deployed.event_source.batch_sizes[topics.in_lane(topics.DELIVERY, Lane.SMALL)]
+    records = [fleet.record(range(user, user + 1), record_id=str(user)) for user in USERS[:size]]
+    recorded_before: list[int] = []
+    fleet.at_call(UNRECORDED + 1, lambda: recorded_before.append(len(fleet.table.slices)))
+    assert fleet.deliver(*records, environment=fleet.environment(ledger, unrecorded=UNRECORDED)) == []
+    assert (size, recorded_before[0]) == (2 * UNRECORDED, UNRECORDED)
+    assert ledger.calls == {"acquire_all": 1, "record_all": 2}
