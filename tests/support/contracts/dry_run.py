@@ -1,13 +1,8 @@
-"""A dry run and the chain: both have the same ends for every kind of user.
-
-A class of tests provides the fixture `chain`.
-"""
+"""A dry run and the chain: both have the same ends for every kind of user."""
 
 from collections import Counter
 from itertools import product
 from typing import Any
-
-import pytest
 
 from functions.send_handler.dry_run import DryRunSend
 from functions.send_handler.request_send import SendIdentity, SendRequest, record_of
@@ -19,6 +14,7 @@ from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
+from tests.support.contracts.directory import Row
 from tests.support.harness.chain import NOW, SEND_ID
 from tests.support.harness.settled_chain import SettledChain
 
@@ -72,6 +68,12 @@ TEMPLATES = [
     Template(number, None, "news", channel, locale, "News", "{{ data.headline }}: {{ user.attributes.plan }}")
     for number, (channel, locale) in enumerate(product(CHANNELS, ("en", "de")))
 ]
+ROWS: list[Row] = [
+    *USERS,
+    *SETTINGS,
+    *TEMPLATES,
+    *(device._replace(enabled=False) if device.user_id == 8 else device for device in DEVICES),
+]
 SUPPRESSED = Suppression(
     club_id=CLUB, address="user7@example.com", reason=Reason.COMPLAINED, at_ms=NOW, expires_ms=2 * NOW
 )
@@ -79,13 +81,21 @@ SUPPRESSED = Suppression(
 TO_USERS = [*range(1, 21), *(FIRST_ID + last for last in RESULTS), FIRST_ID + 999, 1]
 
 
-def fill(chain: SettledChain) -> None:
-    """Put users of every kind into the directory in memory."""
+def chain_in_memory() -> SettledChain:
+    """Return a chain with users of every kind in its directory."""
+    chain = filled(SettledChain())
+    for device_id in (1, 2, 3):
+        chain.directory.remove(*chain.directory.devices([device_id])[device_id])
+    chain.directory.put(*ROWS)
+    chain.directory.suppress(SUPPRESSED)
+    return chain
+
+
+def filled(chain: SettledChain) -> SettledChain:
+    """Return the chain after creating the endpoints of the devices."""
     for device in DEVICES:
         chain.push.put(device.endpoint_arn or "", enabled=True)
-    off = [device._replace(enabled=False) if device.user_id == 8 else device for device in DEVICES]
-    chain.directory.put(*USERS, *SETTINGS, *off, *TEMPLATES)
-    chain.directory.suppress(SUPPRESSED)
+    return chain
 
 
 SENDS: dict[str, dict[str, Any]] = {
@@ -107,35 +117,34 @@ SENDS: dict[str, dict[str, Any]] = {
 }
 
 
-class DryRunContract:
-    @pytest.mark.parametrize("name", SENDS)
-    def test_dry_run_has_the_ends_of_the_chain(self, chain: SettledChain, name: str) -> None:
-        fields: dict[str, Any] = {
-            "type": "news",
-            "club_id": CLUB,
-            "to_users": TO_USERS,
-            "channels": list(CHANNELS),
-            "data": {"headline": "We won"},
-        }
-        send = SendRequest.model_validate(fields | SENDS[name])
-        identity = SendIdentity(send_id=SEND_ID, requested_at_ms=NOW, chunk_size=5_000)
-        dry_run = DryRunSend(
-            directory=chain.directory, templates=TemplateCache(chain.directory, chain.clock), clock=chain.clock
-        )
-        body = dry_run.answer(send, identity, lambda: 29.0, is_test=False, with_samples=True)
-        assert chain.producer.produced == []
-        assert chain.push.calls == chain.email.calls == []
-        users = list(dict.fromkeys(send.to_users))
-        topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
-        ends = chain.settle([record_of(send, identity, "", 0, 1, users)], topic)
-        assert (body["estimated"], body["requested"]) == (False, len(ends))
-        for channel in body["channels"]:
-            found = Counter(end for (_, name), end in ends.items() if name == channel["channel"])
-            published = sum(count for (status, _), count in found.items() if status in PUBLISHED)
-            assert channel["deliverable"] + channel["held"] + channel["scheduled"] == published
-            unpublished = {end: count for end, count in found.items() if end[0] not in PUBLISHED}
-            assert {
-                (each["status"], each["reason"]): each["count_total"]
-                for each in channel["reasons"]
-                if each["status"] not in PUBLISHED | {Status.HELD, Status.SCHEDULED}
-            } == unpublished
+def check_dry_run(chain: SettledChain, name: str) -> None:
+    """Check that a dry run has the ends of the chain for every kind of user, and produces and publishes nothing."""
+    fields: dict[str, Any] = {
+        "type": "news",
+        "club_id": CLUB,
+        "to_users": TO_USERS,
+        "channels": list(CHANNELS),
+        "data": {"headline": "We won"},
+    }
+    send = SendRequest.model_validate(fields | SENDS[name])
+    identity = SendIdentity(send_id=SEND_ID, requested_at_ms=NOW, chunk_size=5_000)
+    dry_run = DryRunSend(
+        directory=chain.read_from, templates=TemplateCache(chain.read_from, chain.clock), clock=chain.clock
+    )
+    body = dry_run.answer(send, identity, lambda: 29.0, is_test=False, with_samples=True)
+    assert chain.producer.produced == []
+    assert chain.push.calls == chain.email.calls == []
+    users = list(dict.fromkeys(send.to_users))
+    topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
+    ends = chain.settle([record_of(send, identity, "", 0, 1, users)], topic)
+    assert (body["estimated"], body["requested"]) == (False, len(ends))
+    for channel in body["channels"]:
+        found = Counter(end for (_, name), end in ends.items() if name == channel["channel"])
+        published = sum(count for (status, _), count in found.items() if status in PUBLISHED)
+        assert channel["deliverable"] + channel["held"] + channel["scheduled"] == published
+        unpublished = {end: count for end, count in found.items() if end[0] not in PUBLISHED}
+        assert {
+            (each["status"], each["reason"]): each["count_total"]
+            for each in channel["reasons"]
+            if each["status"] not in PUBLISHED | {Status.HELD, Status.SCHEDULED}
+        } == unpublished

@@ -1,12 +1,15 @@
 """One send through preference_checker, builder, delivery and the scheduler, until each notification has ended."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from masscomm.chain.batch import UseCase
+from masscomm.directory.port import Directory
 from masscomm.domain.records import NotificationOutcome, SendRequested
 from masscomm.domain.statuses import RANK, Status
 from masscomm.kafka import topics
+from masscomm.rendering.templates import TemplateCache
 from tests.support.harness.chain import entry
 from tests.support.harness.whole_chain import ThreeSteps
 
@@ -14,7 +17,19 @@ type Ends = dict[tuple[int, str], tuple[str, str | None]]
 
 
 class SettledChain(ThreeSteps):
-    """The functions without faults."""
+    """The functions without faults.
+
+    Args:
+        other: Another directory than the one in memory.
+    """
+
+    def __init__(self, other: Directory | None = None) -> None:
+        super().__init__()
+        self.read_from: Directory = other or self.directory
+        self.checker = replace(self.checker, directory=self.read_from)
+        templates = TemplateCache(self.read_from, self.clock)
+        self.builder = replace(self.builder, directory=self.read_from, templates=templates)
+        self.use_case = self.environment(self.ledger, directory=self.read_from)
 
     def settle(self, records: Sequence[SendRequested], topic: str) -> Ends:
         """Process the records of a send, and release delayed records at their times. Return (user, channel) → (status,

@@ -53,6 +53,10 @@ def test_each_send_has_its_result(api: SendApi) -> None:
         (ids(body)[1], [3], 1),
     ]
     assert api.producer.flushes == 1
+    assert {send_id: accepted.users for send_id, accepted in api.controls.sends.items()} == {
+        ids(body)[0]: 2,
+        ids(body)[1]: 1,
+    }
 
 
 @pytest.mark.guarantee("idempotency.request_is_replayed")

@@ -18,19 +18,21 @@ from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESE
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.rendering.templates import TemplateCache
-from tests.support.contracts.dry_run import DEVICES, SETTINGS, TEMPLATES, USERS, DryRunContract, fill
+from tests.support.contracts.dry_run import (
+    DEVICES,
+    SENDS,
+    SETTINGS,
+    TEMPLATES,
+    USERS,
+    chain_in_memory,
+    check_dry_run,
+)
 from tests.support.harness.send_api import SendApi
-from tests.support.harness.settled_chain import SettledChain
 
 
-class TestInMemoryDirectory(DryRunContract):
-    @pytest.fixture
-    def chain(self) -> SettledChain:
-        chain = SettledChain()
-        for device_id in (1, 2, 3):
-            chain.directory.remove(*chain.directory.devices([device_id])[device_id])
-        fill(chain)
-        return chain
+@pytest.mark.parametrize("name", SENDS)
+def test_dry_run_has_the_ends_of_the_chain(name: str) -> None:
+    check_dry_run(chain_in_memory(), name)
 
 
 PLAIN = {"type": "news", "club_id": 7, "data": {"headline": "We won"}}
