@@ -298,6 +298,47 @@ class DirectoryRow(TypedDict):
     """How old the directory is. null: no heartbeat is known."""
 
 
+class DisabledCount(TypedDict):
+    """A number of disabled devices."""
+
+    club_id: int | None
+    reason: str
+    devices: int
+
+
+class DisabledCountsBody(TypedDict):
+    """The number of disabled devices by club and reason, the largest first."""
+
+    rows: list[DisabledCount]
+    examined: int
+    complete: bool
+    """Whether all disabled devices were examined. false: only those that were disabled last."""
+
+
+class DisabledDeviceRow(TypedDict):
+    """A device to which nothing is pushed. Its token and its endpoint are not shown."""
+
+    device_id: int
+    user_id: int | None
+    """null: the monolith's row is gone."""
+    club_id: int | None
+    platform: str | None
+    reason: str
+    since: str
+    can_be_enabled: bool
+    """Whether the device can be enabled by this API. Any other device is enabled by a change of the monolith's
+row."""
+
+
+class DisabledDevicesBody(TypedDict):
+    """Disabled devices, those disabled last first."""
+
+    rows: list[DisabledDeviceRow]
+    truncated: bool
+    """Whether the list continues. A page may have fewer rows than its limit: follow next_cursor."""
+    next_cursor: str | None
+
+
 class DiscardRequest(TypedDict):
     """The body of a request to discard a dead letter."""
 
@@ -384,6 +425,13 @@ class EffectivePreference(TypedDict):
     wanted: bool
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
+
+
+class EnabledDeviceBody(TypedDict):
+    """A device that the device registrar will try again."""
+
+    device_id: int
+    status: Literal["requested"]
 
 
 class ExpansionOfSend(TypedDict):

@@ -1,6 +1,6 @@
 """The routes of operations_handler."""
 
-from functions.operations_handler.routes import alarms, categories, dead_letters, health, keys, suppressions
+from functions.operations_handler.routes import alarms, categories, dead_letters, devices, health, keys, suppressions
 from functions.operations_handler.routes.suppressions import sha256
 from masscomm.domain.ids import address_id
 from masscomm.http import parameters as parse
@@ -36,6 +36,15 @@ _LETTER = {
 _UNKNOWN = {404: "The dead letter is unknown"}
 _CHANGED = {409: "The dead letter was replayed or discarded before, or no function consumes its source topic"}
 _WORDS = {"type": "string", "minLength": 1, "maxLength": 200}
+_DEVICE = {
+    "device_id": 420,
+    "user_id": 42,
+    "club_id": 1,
+    "platform": "gcm",
+    "reason": "takes_nothing",
+    "since": _NOON,
+    "can_be_enabled": True,
+}
 _KEY_IN_PATH = Parameter(
     name="key_id",
     location="path",
@@ -173,6 +182,50 @@ OPERATIONS = {
         response=dead_letters.DiscardedBody,
         example={"position": "0@17", "status": "discarded", "reason": "the match is over"},
         problems=_UNKNOWN | _CHANGED,
+    ),
+    ("GET", "/v1/devices"): Operation(
+        tag="Operations",
+        description="A device whose row is gone has no club: it is visible to callers who may see every club.",
+        parameters=(
+            _CLUB_ID,
+            Parameter(
+                name="reason",
+                description=devices.reason.__doc__ or "",
+                schema={"enum": list(devices.REASONS)},
+                example="takes_nothing",
+            ),
+            _limit(devices.DEFAULT_LIMIT, devices.MAX_LIMIT),
+            _CURSOR,
+        ),
+        response=devices.DisabledDevicesBody,
+        example={"rows": [_DEVICE], "truncated": False, "next_cursor": None},
+    ),
+    ("GET", "/v1/devices/counts"): Operation(
+        tag="Operations",
+        parameters=(_CLUB_ID,),
+        response=devices.DisabledCountsBody,
+        example={
+            "rows": [{"club_id": 1, "reason": "takes_nothing", "devices": 1}],
+            "examined": 1,
+            "complete": True,
+        },
+    ),
+    ("POST", "/v1/devices/{device_id}/enable"): Operation(
+        tag="Operations",
+        parameters=(
+            Parameter(
+                name="device_id",
+                location="path",
+                description="The id of the device in the monolith",
+                schema={"type": "string", "minLength": 1},
+                example="420",
+            ),
+        ),
+        response=devices.EnabledDeviceBody,
+        status=202,
+        success="The device registrar will register the token again",
+        example={"device_id": 420, "status": "requested"},
+        problems={404: "The device is unknown, or it is not disabled", 409: "Only the monolith's row enables it"},
     ),
     ("GET", "/v1/suppressions"): Operation(
         tag="Operations",

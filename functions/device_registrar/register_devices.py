@@ -2,7 +2,7 @@
 
 newest row of each device → its stored state → concurrent calls to the provider → the new states, in one bulk write
 
-statuses that delivery produced (topic device_status) → the states of those endpoints, after the rows
+statuses of endpoints (topic device_status), from delivery or operators → the states of these endpoints, after the rows
 
 A redelivered row causes no provider call if its state is already up to date. A row without a token or a platform is
 dead-lettered; its stored state ends the time for which delivery waits for the endpoint. An endpoint belongs to a token,
@@ -30,6 +30,8 @@ from masscomm.kafka.event import KafkaRecord
 
 # The reason in the state of a device whose endpoint delivery reported as inactive.
 _TAKES_NOTHING = "takes_nothing"
+# The statuses of an endpoint: the provider reports it as inactive, or an operator asks for it again.
+_INACTIVE, _ACTIVE = "inactive", "active"
 
 type Fact = Change | DeviceStatusChanged
 
@@ -82,30 +84,49 @@ class RegisterDevices(UseCase[Fact]):
 
     def _follow_statuses(self, batch: Batch[Fact]) -> None:
         """Disable devices whose endpoint is reported as inactive, unless the device has got or renewed its endpoint
-        since then.
+        since then; register the token of a disabled device again if an operator asks for it.
         """
         items_of: dict[str, list[Item[Fact]]] = {}
         newest: dict[str, DeviceStatusChanged] = {}
         for item in batch.active():
             status = item.value
-            if isinstance(status, DeviceStatusChanged) and status.status == "inactive":
+            if isinstance(status, DeviceStatusChanged) and status.status in (_INACTIVE, _ACTIVE):
                 device_id = str(status.device_id)
                 items_of.setdefault(device_id, []).append(item)
                 if device_id not in newest or newest[device_id].timestamp <= status.timestamp:
                     newest[device_id] = status
         if not newest:
             return
-        known = self._states.read(list(newest))
-        changed = {
-            device_id: replace(before, enabled=False, reason=_TAKES_NOTHING, updated_at=self._clock.now_ms())
-            for device_id, before in known.items()
-            if before.enabled
-            and before.endpoint_arn == newest[device_id].endpoint_arn
-            and before.updated_at <= newest[device_id].timestamp
-        }
-        for device_id, fate in self._states.write(changed).items():
+        changed: dict[str, DeviceState] = {}
+        fates: dict[str, Exception | None] = {}
+        for device_id, before in self._states.read(list(newest)).items():
+            status = newest[device_id]
+            if before.endpoint_arn != status.endpoint_arn or before.updated_at > status.timestamp:
+                continue
+            if status.status == _INACTIVE and before.enabled:
+                changed[device_id] = self._disabled(before, _TAKES_NOTHING)
+            # guard: devices.enabled_on_request
+            if status.status == _ACTIVE and before.reason == _TAKES_NOTHING:
+                try:
+                    changed[device_id] = self._enabled(before, status.platform, batch.remaining_s())
+                except Retry as error:
+                    fates[device_id] = error
+        for device_id, fate in (fates | self._states.write(changed)).items():
             for item in items_of[device_id]:
                 item.error = fate
+
+    def _enabled(self, before: DeviceState, platform: str, remaining_s: float) -> DeviceState:
+        """Register the token of a device again, and return its new state. Raises Retry or Stop."""
+        if remaining_s < ENDPOINT_CALL_S:
+            raise Retry("no time was left for another call")
+        try:
+            arn = self._endpoints.register(platform, before.token or "")
+        except InvalidToken:
+            return self._disabled(before, "invalid_token")
+        return replace(before, endpoint_arn=arn, enabled=True, reason=None, updated_at=self._clock.now_ms())
+
+    def _disabled(self, before: DeviceState, reason: str) -> DeviceState:
+        return replace(before, enabled=False, reason=reason, updated_at=self._clock.now_ms())
 
     def _follow_rows(self, batch: Batch[Fact]) -> None:
         devices = _newest(batch.active())

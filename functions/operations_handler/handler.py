@@ -11,6 +11,7 @@ from typing import Any
 from functions.operations_handler.routes.alarms import AlarmsRoute
 from functions.operations_handler.routes.categories import categories_body
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
+from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import Caller, KeysRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
@@ -45,6 +46,7 @@ class UseCases:
     alarms: AlarmsRoute
     health: HealthRoute
     dead_letters: DeadLettersRoute
+    devices: DevicesRoute
     suppressions: SuppressionsRoute
     keys: KeysRoute
     # Returns the audit of a principal.
@@ -54,8 +56,10 @@ class UseCases:
 @cache
 def bootstrap() -> UseCases:
     from masscomm.directory.bulk_writes import connect_from_environment
+    from masscomm.directory.disabled_devices import OpenSearchDisabledDevices
     from masscomm.directory.suppression_list import OpenSearchSuppressionList
     from masscomm.kafka.avro import HttpSchemaRegistry
+    from masscomm.kafka.producer import KafkaProducer
     from masscomm.operations.alarms import alarms_from_environment
     from masscomm.operations.dead_letter_store import KafkaDeadLetters
     from masscomm.operations.health import KafkaHealth
@@ -63,13 +67,15 @@ def bootstrap() -> UseCases:
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
 
     clock = SystemClock()
+    directory = connect_from_environment()
     dead_letters = KafkaDeadLetters.from_environment()
     codec = Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL")))
     return UseCases(
         alarms=AlarmsRoute(alarms_from_environment(), clock),
         health=HealthRoute(KafkaHealth.from_environment(), dead_letters, clock),
         dead_letters=DeadLettersRoute(dead_letters, codec),
-        suppressions=SuppressionsRoute(OpenSearchSuppressionList(connect_from_environment())),
+        devices=DevicesRoute(OpenSearchDisabledDevices(directory), codec, KafkaProducer.from_environment(), clock),
+        suppressions=SuppressionsRoute(OpenSearchSuppressionList(directory)),
         keys=KeysRoute(ApiKeys.from_environment(), clock),
         audit=audits(DynamoDbAuditLog.from_environment(), clock),
     )
@@ -130,6 +136,27 @@ def post_discard(asked: rest.Request, position: str) -> Response:
     """Close a dead letter without a replay, with a reason. Its recipients stay failed."""
     route = bootstrap().dead_letters
     return uncached(route.discard(position, asked.text(), asked.clubs, asked.principal, _audit(asked)))
+
+
+@api.get("/v1/devices")
+def get_devices(asked: rest.Request) -> Response:
+    """The devices to which nothing is pushed, those disabled last first."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().devices.answer(asked.parameters, asked.clubs))
+
+
+@api.get("/v1/devices/counts")
+def get_device_counts(asked: rest.Request) -> Response:
+    """The number of disabled devices by club and reason."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().devices.counts(asked.parameters, asked.clubs))
+
+
+@api.post("/v1/devices/{device_id}/enable")
+def post_device_enable(asked: rest.Request, device_id: str) -> Response:
+    """Let the device registrar register the token of a disabled device again."""
+    body = bootstrap().devices.enable(device_id, asked.text(), asked.clubs, _audit(asked))
+    return uncached(body, HTTPStatus.ACCEPTED)
 
 
 @api.get("/v1/suppressions")

@@ -13,7 +13,7 @@ from masscomm.directory.port import Directory
 from masscomm.directory.preference_changes import PreferenceChangeStore, StoredChanges
 from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish
 from masscomm.domain.records import PreferenceChange, PreferenceChanged, QuietHoursChange
-from masscomm.domain.time_limits import PREFERENCES_FLUSH_S, PREFERENCES_SWEPT_AFTER_S
+from masscomm.domain.time_limits import API_FLUSH_S, PREFERENCES_SWEPT_AFTER_S
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import topics
@@ -114,7 +114,7 @@ class ChangePreferences:
         for changed in several:
             value = self.codec.encode(topics.PREFERENCE_CHANGE, "PreferenceChanged", self._record(changed).to_avro())
             self.producer.produce(topics.PREFERENCE_CHANGE, str(changed.user_id).encode(), value, [], report)
-        self.producer.flush(PREFERENCES_FLUSH_S)
+        self.producer.flush(API_FLUSH_S)
         if errors:
             raise Retry(f"changed preferences could not be produced: {errors[0]}") from errors[0]
 

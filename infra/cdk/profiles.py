@@ -83,6 +83,8 @@ _SUPPRESSIONS = (
     "POST suppressions/_refresh",
     "POST suppressions/_delete_by_query",
 )
+# The requests to OpenSearch of masscomm/directory/disabled_devices.py.
+_DISABLED_DEVICES = ("POST device_state/_search", "POST _mget")
 # The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
 # The indices that erasure/search_indices.py changes.
@@ -265,9 +267,9 @@ PROFILES = {
     ),
     "operations_handler": Profile(
         warmth=Warmth.SNAPSTART,
-        indices=("suppressions",),
+        indices=("suppressions", "device_state", "devices", "users"),
         written=("suppressions",),
-        requests=_SUPPRESSIONS,
+        requests=(*_SUPPRESSIONS, *_DISABLED_DEVICES),
         tables=(API_KEYS, AUDIT, USAGE),
         tables_scanned=(API_KEYS,),
         operates=True,

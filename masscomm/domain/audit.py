@@ -20,6 +20,7 @@ class Action(StrEnum):
     KEY_REVOKED = "key.revoked"
     DEAD_LETTER_REPLAYED = "dead_letter.replayed"
     DEAD_LETTER_DISCARDED = "dead_letter.discarded"
+    DEVICE_ENABLED = "device.enabled"
     SUPPRESSION_REMOVED = "suppression.removed"
 
 

@@ -18,9 +18,10 @@ FLUSH_RESERVE_S = 2.0
 PRODUCER_MESSAGE_S = 15.0
 # The time limit of flushing the chunks of one request.
 SEND_FLUSH_S = 20.0
-# The time limit of flushing the record of changed preferences, and the age at which a sweep produces a change that no
-# function has produced: no function that has stored it still runs.
-PREFERENCES_FLUSH_S = 16.0
+# The time limit of flushing the single record of a request, such as that of changed preferences.
+API_FLUSH_S = 16.0
+# The age at which a sweep produces changed preferences that no function has produced: no function that has stored them
+# still runs.
 PREFERENCES_SWEPT_AFTER_S = 60.0
 # The time limit of one call to the store of idempotency keys, with all its attempts. A request makes at most three
 # calls.
@@ -211,7 +212,7 @@ RULES: Mapping[str, str] = {
     "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S + ACCEPTED_CALL_S + WARNINGS_S < timeout_s('send_handler')": (
         "a request with a key is answered, too"
     ),
-    "PRODUCER_MESSAGE_S < PREFERENCES_FLUSH_S < timeout_s('preferences_handler') < PREFERENCES_SWEPT_AFTER_S": (
+    "PRODUCER_MESSAGE_S < API_FLUSH_S < timeout_s('preferences_handler') < PREFERENCES_SWEPT_AFTER_S": (
         "a change is produced by its request, or by a sweep"
     ),
     "366 * 86_400 < UNSUBSCRIBE_VALID_S < 2 * 366 * 86_400": "a link outlives a year, and keys end",

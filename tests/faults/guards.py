@@ -1206,6 +1206,30 @@ MUTANTS = (
         no_cell=IDENTITY_ALWAYS,
     ),
     Mutant(
+        guard="devices.enabled_on_request",
+        rule="An operator enables only devices whose endpoint was reported as inactive.",
+        change=Becomes("status.status == _ACTIVE"),
+        no_cell="a cell has no operator who enables a device",
+    ),
+    Mutant(
+        guard="tenancy.disabled_devices",
+        rule="A tenant reads its own disabled devices only.",
+        change=Becomes("asked"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.disabled_device_counts",
+        rule="A tenant counts its own disabled devices only.",
+        change=Becomes("asked"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.enabled_device",
+        rule="A tenant enables its own devices only.",
+        change=Becomes("device is None"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
         guard="tenancy.api_keys",
         rule="A tenant rotates and revokes its own keys only.",
         change=Becomes("key.key_id == key_id"),

@@ -123,6 +123,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{notification}": "s.7.push",
         "{suppression}": f"{CLUB}-{operations_api.ADDRESS_ID}",
         "{position}": "0@17",
+        "{device_id}": "420",
         "{key_id}": operations_api.KEY_ID,
     }
     for name, value in names.items():

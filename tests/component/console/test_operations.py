@@ -11,7 +11,7 @@ from tests.support.harness.console import Console, open_console
 from tests.support.harness.operations_api import KEY_ID
 
 pytestmark = pytest.mark.nightly
-SECTIONS = ("health", "alarms", "letters", "suppressions", "keys", "audit")
+SECTIONS = ("health", "alarms", "letters", "devices", "suppressions", "keys", "audit")
 
 
 @pytest.fixture
@@ -96,6 +96,21 @@ def test_an_alarm_leads_to_its_runbook(console: Console) -> None:
     assert console.violations() == []
     page.get_by_role("link", name="Close the runbook").click()
     expect(runbook).to_have_count(0)
+    assert console.errors == []
+
+
+def test_a_disabled_device_is_tried_again(console: Console) -> None:
+    page = console.page
+    section(console, "devices")
+    expect(page.get_by_role("region", name="Disabled devices")).to_contain_text("1")
+    page.get_by_label("Reason").select_option("takes_nothing")
+    page.get_by_role("button", name="Search").click()
+    row = page.get_by_role("row").filter(has_text="420")
+    expect(row).to_contain_text("The platform accepts nothing for it any more")
+    row.get_by_role("button", name="Try again 420").click()
+    expect(page.get_by_role("status")).to_contain_text("Device 420 is registered again.")
+    section(console, "audit")
+    expect(page.get_by_role("row").filter(has_text="device.enabled")).to_contain_text("420")
     assert console.errors == []
 
 

@@ -9,14 +9,17 @@ import pytest
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.alarms import AlarmsRoute
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
+from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import KeysRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
 from masscomm.clock import Clock
+from masscomm.directory.disabled_devices import DisabledDevice, InMemoryDisabledDevices
 from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
 from masscomm.domain.ids import address_id
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.producer import InMemoryProducer
 from masscomm.operations.alarms import Alarm, AlarmState, InMemoryAlarms
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
@@ -48,6 +51,15 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
         [Lag(function="builder", topic=topics.BUILD, records=3)],
         [DirectoryAge(generation="g1", heartbeat_at_ms=clock.now_ms() - 1_500)],
     )
+    device = DisabledDevice(
+        device_id=420,
+        user_id=42,
+        club_id=club_id,
+        platform="gcm",
+        reason="takes_nothing",
+        since_ms=clock.now_ms(),
+        endpoint_arn="arn:aws:sns:eu-central-1:000000000000:endpoint/GCM/masscomm-gcm/1",
+    )
     alarm = Alarm(
         name="builder-dead-letters",
         state=AlarmState.ALARM,
@@ -59,6 +71,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
         alarms=AlarmsRoute(InMemoryAlarms([alarm]), clock),
         health=HealthRoute(health, dead_letters, clock),
         dead_letters=DeadLettersRoute(dead_letters, codec),
+        devices=DevicesRoute(InMemoryDisabledDevices([device]), codec, InMemoryProducer(), clock),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
         keys=KeysRoute(keys, clock),
         audit=operations_handler.audits(audit_log, clock),
@@ -69,6 +82,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
 def registry() -> InMemorySchemaRegistry:
     found = InMemorySchemaRegistry()
     found.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+    found.register(f"{topics.DEVICE_STATUS}-value", own_schema("DeviceStatusChanged"))
     found.register(f"{topics.SEND_API}-value", own_schema("SendRequested"))
     return found
 

@@ -97,3 +97,50 @@ def test_unwritable_device_state_redelivers_the_status() -> None:
     registrar.states.failing = None
     assert registrar.status_changed() == []
     assert not registrar.state.enabled
+
+
+def test_an_operator_lets_a_disabled_device_be_tried_again() -> None:
+    registrar = Registrar()
+    registrar.status_changed()
+    registrar.clock.advance(1)
+    assert registrar.status_changed(status="active") == []
+    assert (registrar.state.enabled, registrar.state.reason) == (True, None)
+    assert registrar.endpoints.calls == [("register", "a")]
+    # A redelivery changes nothing.
+    assert registrar.status_changed(status="active") == []
+    assert registrar.endpoints.calls == [("register", "a")]
+    # The provider reports the endpoint as inactive once more.
+    assert registrar.status_changed() == []
+    assert not registrar.state.enabled
+
+
+@pytest.mark.kills(guard="devices.enabled_on_request")
+def test_an_operator_enables_no_device_that_its_row_disables() -> None:
+    registrar = Registrar()
+    after = {"id": 1, "user_id": 1, "platform": "gcm", "token": "a", "active": False}
+    record = row("devices", "u", 60, after)
+    registrar.run(registrar.use_case, entry(record.value, topic=record.topic, key=record.key))
+    before = registrar.state
+    assert (before.enabled, before.endpoint_arn) == (False, ARN)
+    registrar.clock.advance(1)
+    assert registrar.status_changed(status="active") == []
+    assert registrar.state == before
+    assert registrar.endpoints.calls == []
+
+
+def test_a_token_that_the_provider_refuses_stays_disabled() -> None:
+    registrar = Registrar()
+    registrar.status_changed()
+    registrar.endpoints.invalid.add("a")
+    assert registrar.status_changed(status="active") == []
+    assert (registrar.state.enabled, registrar.state.reason) == (False, "invalid_token")
+
+
+def test_a_request_to_enable_waits_for_the_provider() -> None:
+    registrar = Registrar()
+    registrar.status_changed()
+    registrar.endpoints.failing = Retry("SNS is down")
+    assert registrar.status_changed(status="active") == [0]
+    registrar.endpoints.failing = None
+    assert registrar.status_changed(status="active") == []
+    assert registrar.state.enabled

@@ -6,6 +6,8 @@ import type {
   AuditPage,
   DeadLetter,
   DeadLetters,
+  DeviceCounts,
+  Devices,
   Forecast,
   Health,
   Keys,
@@ -165,6 +167,18 @@ export function replayDeadLetter(position: string): Promise<unknown> {
 
 export function discardDeadLetter(position: string, reason: string): Promise<unknown> {
   return json(`/v1/dead-letters/${encodeURIComponent(position)}/discard`, { method: "POST", body: { reason } });
+}
+
+export function listDevices(query: Query, signal?: AbortSignal): Promise<Devices> {
+  return json("/v1/devices", { query, ...(signal && { signal }) });
+}
+
+export function countDevices(query: Query): Promise<DeviceCounts> {
+  return json("/v1/devices/counts", { query });
+}
+
+export function enableDevice(id: number): Promise<unknown> {
+  return json(`/v1/devices/${id}/enable`, { method: "POST", body: {} });
 }
 
 export function listSuppressions(query: Query, signal?: AbortSignal): Promise<Suppressions> {
