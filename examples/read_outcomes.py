@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -42,5 +43,7 @@ def read_outcomes(consumer: Consumer, registry: str) -> Iterator[dict[str, Any]]
 if __name__ == "__main__":
     kafka, registry_url = sys.argv[1:]
     group = {"group.id": "my-outcomes", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    for outcome in read_outcomes(Consumer({"bootstrap.servers": kafka, **group}), registry_url):
-        print(json.dumps(outcome), flush=True)
+    # Ctrl-C ends it.
+    with suppress(KeyboardInterrupt):
+        for outcome in read_outcomes(Consumer({"bootstrap.servers": kafka, **group}), registry_url):
+            print(json.dumps(outcome), flush=True)

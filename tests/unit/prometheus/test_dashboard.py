@@ -33,6 +33,14 @@ def test_the_committed_dashboard_is_the_generated_one() -> None:
     assert json.loads(committed) == dashboard(), "python -m infra.grafana > infra/grafana/masscomm.json"
 
 
+def test_families_named_by_the_documentation_are_served(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "observability.md").read_text()
+    named = set(re.findall(r"`(masscomm_[a-z_]*[a-z])`", page))
+    assert len(named) >= 8
+    known = served(tmp_path)
+    assert {name for name in named if name not in known and f"{name}_bucket" not in known} == set()
+
+
 @pytest.mark.parametrize("query", QUERIES)
 def test_each_query_names_served_metrics_and_labels(query: str, tmp_path: Path) -> None:
     known = served(tmp_path)
