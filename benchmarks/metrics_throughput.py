@@ -69,10 +69,10 @@ from spark_metrics.archive import Archive
 from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
 from spark_metrics.facts import Facts, facts
+from spark_metrics.lanes import Lanes
 from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Merged, PostgresSink
-from spark_metrics.staging import Staging
 from spark_metrics.sums import exploded
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
@@ -172,7 +172,6 @@ def count_all(
     records: DataFrame,
     facts: Facts,
     sink: PostgresSink,
-    database: str,
     folder: str,
     *,
     archive: Archive | None = None,
@@ -180,12 +179,16 @@ def count_all(
 ) -> None:
     """Count a stream of records to its end, as the metrics job does. `merged` is called after each batch."""
 
-    staging = Staging(views=sink.views, recipients=sink.recipients)
+    lanes = Lanes(
+        records.sparkSession, records.sparkSession.sparkContext.defaultParallelism, recipients=sink.recipients
+    )
 
     def count(frame: DataFrame, number: int) -> None:
         frame.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
-        to: dict[str, Any] = {"sink": sink, "database_url": database, "archive": archive}
-        merged(count_batch(frame, facts, staging, batch_id=number, learn=set, **to))
+        to: dict[str, Any] = {"sink": sink, "archive": archive}
+        counted = count_batch(frame, facts, lanes, batch_id=number, learn=set, **to)
+        assert counted is not None
+        merged(counted)
         gc.collect()
 
     query = records.writeStream.foreachBatch(count).option("checkpointLocation", f"{folder}/c")
@@ -244,9 +247,7 @@ class Benchmark:
                     look(counted)
 
             facts = Facts(writers=self.writers, far_future_ms=FAR_FUTURE_MS)
-            took = timed(
-                lambda: count_all(self.stream(starting), facts, sink, database, folder, archive=archive, merged=merged)
-            )
+            took = timed(lambda: count_all(self.stream(starting), facts, sink, folder, archive=archive, merged=merged))
             self._check(database, remaining)
             sink.close()
             return remaining / took

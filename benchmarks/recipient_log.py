@@ -42,7 +42,7 @@ def count(stack: StackConfig, spark: SparkSession, settings: Settings, events: i
     with metrics_database(stack) as database, tempfile.TemporaryDirectory() as folder:
         sink = PostgresSink(database, views=load_views(settings.views), recipients=logged)
         sink.take_over()
-        took = timed(lambda: count_all(records, facts, sink, database, folder))
+        took = timed(lambda: count_all(records, facts, sink, folder))
         sink.close()
         with psycopg.connect(database) as connection:
             row = connection.execute(

@@ -23,16 +23,11 @@ def learn(connection: psycopg.Connection[Any], person: Person) -> None:
 
 
 def erase_log(connection: psycopg.Connection[Any], person: Person) -> int:
-    """Replace the user id in the log of recipients and in its staging table. Return the number of rows."""
-    erased = 0
-    for statement in (
+    """Replace the user id in the log of recipients. Return the number of rows."""
+    return connection.execute(
         "update recipient_log set user_id = %(erased)s where user_id = %(user)s and club_id = %(club)s",
-        "update staging_recipients set user_ids = array_replace(user_ids, %(user)s, %(erased)s)"
-        " where club_id = %(club)s and %(user)s = any(user_ids)",
-    ):
-        ids = {"user": person.user_id, "club": person.club_id, "erased": ERASED_USER}
-        erased += connection.execute(statement, ids).rowcount
-    return erased
+        {"user": person.user_id, "club": person.club_id, "erased": ERASED_USER},
+    ).rowcount
 
 
 def erase_archive(

@@ -11,7 +11,7 @@ import psycopg
 
 from masscomm.errors import Stop
 from spark_metrics.archive_table import Offsets
-from spark_metrics.sink import STREAM
+from spark_metrics.database import STREAM
 
 
 class Table(Protocol):

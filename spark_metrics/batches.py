@@ -1,4 +1,4 @@
-"""Counts one micro-batch: stages and archives its records, and merges them."""
+"""Counts one micro-batch: decodes its records, and has the executors merge them in lanes."""
 
 import gc
 import json
@@ -6,14 +6,16 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.errors import Retry
 from spark_metrics.archive import Archive
 from spark_metrics.facts import Facts
+from spark_metrics.lane_merge import LaneResult, Plan
+from spark_metrics.lanes import Lanes
 from spark_metrics.refusals import (
     Place,
     RefusedByPostgres,
@@ -21,11 +23,9 @@ from spark_metrics.refusals import (
     places_of,
     postgres_errors,
     refused_places,
-    without_places,
 )
 from spark_metrics.settings import Settings
-from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
-from spark_metrics.staging import REFUSED, Staging
+from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
 
@@ -55,7 +55,7 @@ class BatchCounter:
     ) -> None:
         self._settings, self._sink, self._writers, self._archive, self._wait = settings, sink, writers, archive, wait
         self._facts: Facts | None = None
-        self._staging: Staging | None = None
+        self._lanes: Lanes | None = None
         # The error that ended the stream: Spark's own error quotes only its text.
         self.failure: Exception | None = None
 
@@ -85,7 +85,7 @@ class BatchCounter:
             try:
                 if must_search:
                     unstorable, must_search, searched = self._unstorable(records, number), False, True
-                self._count(without_places(records, unstorable), number, self._archive, unstorable=unstorable)
+                self._count(records, number, self._archive, unstorable=unstorable)
             except NewWriters:
                 _log.info("reading the batch again with new writer schemas")
                 self._facts = None
@@ -101,10 +101,9 @@ class BatchCounter:
             count_batch(
                 records,
                 self._known_facts(),
-                self._prepared_staging(),
+                self._prepared_lanes(records.sparkSession),
                 batch_id=number,
                 sink=self._sink,
-                database_url=self._settings.database_url,
                 archive=archive,
                 learn=self._learn,
                 **more,
@@ -146,80 +145,82 @@ class BatchCounter:
             )
         return self._facts
 
-    def _prepared_staging(self) -> Staging:
-        if self._staging is None:
-            self._staging = Staging(views=self._sink.views, recipients=self._sink.recipients)
-        return self._staging
+    def _prepared_lanes(self, spark: SparkSession) -> Lanes:
+        if self._lanes is None:
+            # The greatest number of cores: a cluster may have fewer now.
+            number = self._settings.lanes or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+            self._lanes = Lanes(spark, number, recipients=self._sink.recipients)
+        return self._lanes
 
 
 def count_batch(
     records: DataFrame,
     facts: Facts,
-    staging: Staging,
+    lanes: Lanes,
     *,
     batch_id: int,
     sink: PostgresSink,
-    database_url: str,
     archive: Archive | None,
     learn: Learn,
     unstorable: Collection[Place] = (),
     trial: bool = False,
-) -> Merged:
-    """Stage, archive and merge a batch of Kafka's records. It is staged as if all of its records were new; if some were
-    counted before, it is staged again without them.
+) -> Merged | None:
+    """Merge a batch of Kafka's records in lanes, archive it, and move the stream's offsets.
 
-    Raises the errors of `sink`, `learn` and Spark. Then nothing is counted, and the batch may be counted again.
+    Raises the errors of `sink`, `learn` and Spark. Then some lanes may be merged; the batch may be counted again.
 
     Args:
         facts: Decodes the records.
-        staging: Stages their sums.
-        unstorable: The positions of records to quarantine; `records` does not contain them.
-        trial: Whether to roll the merge back.
+        unstorable: The positions of records to quarantine.
+        trial: Whether to roll each lane back.
+
+    Returns:
+        None for a trial, and if the batch was complete.
     """
+    if sink.is_complete(batch_id):
+        return None
     timer = _StepTimer()
-    # More tasks than cores cost more than they gain.
-    cores = records.sparkSession.sparkContext.defaultParallelism
-    whole = facts(records.coalesce(cores))
-    rows, replayed = whole, 0
+    whole = facts(records)
     attempt = sink.begin()
-
-    def stage() -> None:
-        staging.copy(rows, database_url, attempt.number)
-        if unknown := sink.unknown_schemas(attempt):
-            sink.refuse_schemas(attempt, learn(unknown))
-        if unstorable:
-            sink.quarantine(attempt, unstorable)
-        timer.add("stage_ms")
-
-    # Staging and archiving read the same facts.
+    plan = Plan(
+        database_url=sink.database_url,
+        epoch=sink.epoch,
+        lanes=lanes.number,
+        counted_at=attempt.counted_at,
+        tables=attempt.tables,
+        views=sink.views,
+        recipients=sink.recipients,
+        unstorable=frozenset(unstorable),
+        trial=trial,
+    )
+    # Merging and archiving read the same facts.
     with _persisted(whole) if archive else nullcontext():
         if archive is not None:
             _make_room(archive, sink, attempt)
-        files = max(1, cores // 2)
+        files = max(1, records.sparkSession.sparkContext.defaultParallelism // 2)
         with archive.written_beside(whole, attempt, files=files) if archive else nullcontext():
-            stage()
-        # The time by which archiving took longer than staging.
+            results = _merged(lanes, whole, plan, learn)
+            timer.add("merge_ms")
+        # The time by which archiving took longer than merging.
         timer.add("archive_ms")
-        while True:
-            try:
-                merged = sink.merge(attempt, batch_id=batch_id, batch_ms=timer.all_ms(), replayed=replayed, trial=trial)
-                break
-            except Repeated as repeated:
-                if repeated.floor:
-                    rows = above(rows, repeated.floor)
-                    replayed = whole.count() - rows.count()
-                    # An earlier batch has archived the replays. Redeliveries are archived in this batch.
-                    if archive is not None:  # guard: archive.replays
-                        archive.remove([attempt.number])
-                        archive.write(above(whole, repeated.floor), attempt)
-                else:
-                    rows = marked(rows, repeated.ids, repeated.twice)
-                sink.delete_staged(attempt)
-                stage()
-    timer.add("merge_ms")
-    if not trial:
-        _log.info("counted %s", json.dumps({"batch": batch_id} | vars(merged) | timer.ms))
+    if trial:
+        return None
+    merged = sink.complete(attempt, results, batch_id=batch_id, batch_ms=timer.all_ms())
+    _log.info("counted %s", json.dumps({"batch": batch_id} | vars(merged) | timer.ms))
     return merged
+
+
+def _merged(lanes: Lanes, facts: DataFrame, plan: Plan, learn: Learn) -> list[LaneResult]:
+    while True:
+        results = lanes.merge(facts, plan)
+        if taken_by := [result.taken_by for result in results if result.taken_by is not None]:
+            raise Fenced(f"another driver has taken the stream over (epoch {taken_by[0]}, ours {plan.epoch})")
+        if rejected := [result.rejected for result in results if result.rejected is not None]:
+            raise RefusedByPostgres(rejected[0])
+        unknown = {schema for result in results for schema in result.unknown}
+        if not unknown:
+            return results
+        plan = replace(plan, denied=plan.denied | learn(sorted(unknown)))
 
 
 @contextmanager
@@ -252,40 +253,3 @@ def _make_room(archive: Archive, sink: PostgresSink, attempt: Attempt) -> None:
     if left:
         archive.remove(left)  # guard: archive.uncounted_batch_is_removed
         sink.archive_removed(left)
-
-
-def above(facts: DataFrame, floor: Floor) -> DataFrame:
-    """Return the facts at or above the floor: for each partition, the first offset that is not a replay."""
-    pairs = [column for (t, p), offset in floor.items() for column in (F.lit(f"{t}/{p}"), F.lit(offset))]
-    floors = F.create_map(*pairs)
-    known = F.try_element_at(floors, F.concat_ws("/", "topic", "partition"))
-    return facts.where(F.col("kafka_offset") >= F.coalesce(known, F.lit(0)))
-
-
-def marked(facts: DataFrame, counted: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> DataFrame:
-    """Return the facts, with the problem REFUSED for each countable record whose id was counted before or is also at an
-    earlier position in the batch.
-
-    Args:
-        counted: (source, record id) of records that were counted before.
-        twice: (source, record id) of records that the batch contains several times.
-    """
-    spark, key = facts.sparkSession, ["source", "record_id"]
-    schema = "source string, record_id string"
-    good = facts.where(F.col("problem").isNull())
-    place = F.struct("topic", "partition", "kafka_offset")
-    first = (
-        good.join(F.broadcast(spark.createDataFrame(list(twice), schema)), key)
-        .groupBy(*key)
-        .agg(F.min(place).alias("first"))
-    )
-    before = spark.createDataFrame(list(counted), schema).withColumn("before", F.lit(True))
-    later = F.coalesce(place != F.col("first"), F.lit(False))
-    return (
-        facts.join(F.broadcast(before), key, "left")
-        .join(F.broadcast(first), key, "left")
-        .withColumn(
-            "problem", F.coalesce("problem", F.when(F.coalesce("before", F.lit(False)) | later, F.lit(REFUSED)))
-        )
-        .drop("before", "first")
-    )

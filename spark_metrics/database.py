@@ -7,6 +7,8 @@ import psycopg
 from masscomm.aws.authentication import address_now
 from masscomm.errors import Stop
 
+# The key of the stream's rows in stream_status and stream_watermark.
+STREAM = "metrics"
 _CONNECT_TIMEOUT_S = 5
 
 

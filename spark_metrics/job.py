@@ -45,7 +45,7 @@ _log = logging.getLogger("spark_metrics")
 _TABLES = (
     *(grain.table for grain in Grain),
     *("sends", "send_totals", "send_states", "stream_status"),
-    *("archive_batches", "stream_views", "recipient_log", "staging_attempts", "stream_topics"),
+    *("archive_batches", "stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics"),
 )
 _PROGRESS_EVERY_S = 0.5
 _FINISH_BATCH_S = 15.0
@@ -84,7 +84,7 @@ class Job:
         archiver = Archiver(self._settings, spark) if self._settings.archive_dir else None
         try:
             for view in self._sink.views:
-                view.check_transform(spark)
+                view.check_expressions(spark)
             self._wait.call("Postgres and its tables", self._check_tables)
             epoch = self._wait.call("Postgres and its tables", self._sink.take_over)
             status = StatusWriter(self._status_sink, epoch)

@@ -1,11 +1,11 @@
 """The log of recipients: one row with user, send and status for each recipient of an outcome record. It is optional
 because of its size.
 
-The log is staged with a batch, and written in the transaction that counts the batch. So it is as exact as the counts,
-and a redelivery adds no row.
+The log is written in the transaction that counts a lane of a batch. So it is as exact as the counts, and a redelivery
+adds no row.
 """
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, LiteralString
 
 import psycopg
@@ -13,11 +13,7 @@ from psycopg import sql
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_metrics.sql import read_sql
-
 NAME = "recipient_log"
-# The columns of facts that only the log needs.
-FIELDS = ("user_ids", "result_index")
 
 
 def recipients(facts: DataFrame) -> DataFrame:
@@ -54,25 +50,8 @@ def _users_of(number: Column) -> Column:
     return F.when(is_only, F.col("user_ids")).otherwise(F.transform(chosen, lambda place: place["user_ids"]))
 
 
-def logged() -> Column:
-    """Return the time and the users of one count, as the end of a row of staging_recipients in COPY's text form. Null
-    for a count without users.
-
-    Reads the columns FIELDS, at_ms, and `ordinal` (the number of the count in its record).
-    """
-    users = _users_of(F.col("ordinal"))
-    text = F.concat(
-        F.col("at_ms").cast("string"), F.lit("\t{"), F.array_join(users.cast("array<string>"), ","), F.lit("}")
-    )
-    return F.when(F.size(users) > 0, text)
-
-
-def merge(connection: psycopg.Connection[Any], attempt: int, counted_at: datetime) -> None:
-    _make_partition(connection, counted_at.astimezone(UTC).date())
-    connection.execute(read_sql("merge_recipient_log"), [counted_at, attempt])
-
-
-def _make_partition(connection: psycopg.Connection[Any], day: date) -> None:
+def make_partition(connection: psycopg.Connection[Any], day: date) -> None:
+    """Create the table for one day of the log (UTC), unless it exists."""
     if connection.execute("select to_regclass(%s) is not null", [table_of(day)]).fetchone() == (True,):
         return
     names = {

@@ -2,7 +2,6 @@
 whole.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -20,7 +19,6 @@ type Place = tuple[str, int, int]
 # Permanent errors: SQLSTATE classes 22 (data), 23 (constraints) and 54 (limits). Source: PostgreSQL's
 # documentation, appendix "PostgreSQL Error Codes".
 _PERMANENT = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
-_NAMED = re.compile(r"psycopg\.errors\.(\w+)")
 
 
 class RefusedByPostgres(Exception):
@@ -28,12 +26,8 @@ class RefusedByPostgres(Exception):
 
 
 def is_permanent(error: Exception) -> bool:
-    """Return whether the error is permanent. It may also be quoted in one of Spark's errors."""
-    if isinstance(error, psycopg.Error):
-        return isinstance(error, _PERMANENT)
-    named = _NAMED.search(str(error))
-    kind = getattr(psycopg.errors, named[1], None) if named else None
-    return kind is not None and issubclass(kind, _PERMANENT)
+    """Return whether Postgres rejects the rows, however often it gets them."""
+    return isinstance(error, _PERMANENT)
 
 
 def refused_places(places: Sequence[Place], fits: Callable[[int, Sequence[Place]], bool]) -> list[Place]:
@@ -83,23 +77,17 @@ def without_places(records: DataFrame, places: Collection[Place]) -> DataFrame:
 
 @contextmanager
 def postgres_errors() -> Iterator[None]:
-    """Convert Postgres' errors, also those of executors: to RefusedByPostgres if permanent, else to Retry."""
+    """Convert Spark's errors that quote an error of Postgres to Retry: the executors return permanent errors."""
     try:
         yield
-    except (psycopg.Error, Py4JJavaError, PySparkException) as error:
-        if is_permanent(error):  # guard: metrics.permanent_postgres_error
-            raise RefusedByPostgres(_psycopg_line(error)) from error
-        if isinstance(error, psycopg.Error):
-            raise
+    except (Py4JJavaError, PySparkException) as error:
         if "psycopg." in str(error):
-            raise Retry(f"Postgres cannot store the staged rows: {_psycopg_line(error)}") from error
+            raise Retry(f"Postgres cannot merge a lane: {_psycopg_line(error)}") from error
         raise
 
 
 def _psycopg_line(error: Exception) -> str:
     """Return the line with psycopg's error, without the stack traces of Java and Python."""
-    if isinstance(error, psycopg.Error):
-        return first_line(error)
     return next(line for line in str(error).splitlines() if "psycopg." in line).strip()[:300]
 
 

@@ -13,7 +13,7 @@ from psycopg import sql
 from masscomm.domain.grains import Grain
 from masscomm.errors import Retry
 from spark_metrics import recipient_log
-from spark_metrics.sink import STREAM
+from spark_metrics.database import STREAM
 from spark_metrics.span import Span
 from spark_metrics.states import BlockKey, status_of, stored
 from spark_metrics.views import View

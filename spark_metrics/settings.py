@@ -38,6 +38,7 @@ class Settings:
         views: Further tables, each as module:VARIABLE of a spark_metrics.views.View. SPARK_VIEWS separates them by
             commas; `none` means no view, as does the variable's absence.
         recipient_log: Whether a row per recipient is stored (spark_metrics.recipient_log).
+        lanes: The number of lanes, each one transaction of an executor; 0: spark.sql.shuffle.partitions.
         archive_dir: The folder or URL (s3://…) of the archive; empty: no archive.
         archive_trigger_ms: The time between two appends to the archive.
         archive_catalog: `jdbc` (tables in the metrics database) or `glue`.
@@ -58,11 +59,13 @@ class Settings:
     redelivery_window_s: int = 7 * 86_400
     views: tuple[str, ...] = ()
     recipient_log: bool = False
+    lanes: int = 0
     archive_dir: str = ""
     archive_trigger_ms: int = 60_000
     archive_catalog: str = JDBC
     archive_database: str = "masscomm"
-    master: str = "local[2]"
+    # Two cores; each task has four attempts, as on a cluster.
+    master: str = "local[2,4]"
     driver_memory: str = "512m"  # Spark rejects a heap below 450 MB
     java_options: str = DEFAULT_JAVA_OPTIONS
     fail_on_data_loss: bool = True
@@ -116,6 +119,7 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),
         views=view_names(text("SPARK_VIEWS", "none")),
         recipient_log=text("SPARK_RECIPIENT_LOG", "false").lower() == "true",
+        lanes=number("SPARK_LANES", Settings.lanes) if environ.get("SPARK_LANES") else Settings.lanes,
         archive_dir=text("SPARK_ARCHIVE_DIR", ""),
         archive_trigger_ms=number("SPARK_ARCHIVE_TRIGGER_MS", Settings.archive_trigger_ms),
         archive_catalog=choice("SPARK_ARCHIVE_CATALOG", JDBC, GLUE),

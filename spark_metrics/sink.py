@@ -1,86 +1,52 @@
-"""Writes the counts: the executors stage the counts of a micro-batch, then one transaction merges them into the served
-tables.
+"""The driver's part of counting: it begins each batch, and moves the stream's offsets when all lanes are merged.
 
-These rules keep the counts exact, however often a batch or a record is repeated:
+The lanes of a batch are merged by executors (spark_metrics.lane_merge), each in a transaction of its own. These tables
+keep the counts exact, however often a batch, a task or a record is repeated:
 
-  stream_offsets    positions below the stored offsets are replays (after a restart or a lost checkpoint): skipped
-  counted_ids       a record whose id was counted within the redelivery window is a redelivery: skipped
-  epoch             a driver that was replaced by another one cannot merge
-  staging_attempts  a crash of the server that empties the staging tables is detected; the batch is staged again
-  staging_tasks     if a Spark task ran twice, only its first run counts
+  stream_offsets   positions below are merged in all lanes
+  lane_offsets     positions of a lane below are merged; the other lanes of the batch may not be
+  counted_ids      a record whose id is stored is a redelivery (spark_metrics.counted_ids)
+  stream_status    its epoch: a driver that was replaced by another one can merge nothing
+
+A driver that dies leaves some lanes merged and others not. The next one begins at stream_offsets, and each of its lanes
+leaves out the records that lane_offsets has, also if the number of lanes is another one: a record's lane among any
+number of lanes follows from the hash of its send id.
 
 The counted records are those below stream_offsets that are neither in `quarantine` nor in `redelivered`, in any
-snapshot that contains whole batches (between_batches).
-
-A staged sum cannot be split into records. So a batch is staged as if all of its records were new, which is nearly
-always true. If it is not, the merge rolls back and reports the records that were counted before (Repeated), and the
-batch is staged again without them.
+snapshot that contains whole batches. between_batches gives such a snapshot: a batch holds an advisory lock, shared,
+from its first lane to the move of the offsets, and lane_offsets shows whether one is unfinished.
 """
 
-import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 
-from masscomm.domain.grains import Grain
-from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import Retry, Stop
-from spark_metrics import counted_ids, recipient_log, send_states
-from spark_metrics.database import connect
-from spark_metrics.problems import Problem
-from spark_metrics.sources import SOURCES
+from spark_metrics import counted_ids, recipient_log
+from spark_metrics.counted_ids import IdTables
+from spark_metrics.database import STREAM, connect
+from spark_metrics.lane_merge import LaneResult
 from spark_metrics.sql import read_sql
-from spark_metrics.staging import TABLES, copy_rows
 from spark_metrics.views import View, maintain
-
-_log = logging.getLogger(__name__)
-
-STREAM = "metrics"
-
-# (topic, partition): the first offset that is not a replay
-type Floor = dict[tuple[str, int], int]
-
 
 # The key of the advisory lock that a batch holds, shared, from its first write to the move of the stream's offsets.
 BATCH_LOCK = 4_602_678_820
 
-# The part number of rows that no Spark task stages.
-_NO_PART = -1
-
 
 @dataclass(frozen=True)
 class Attempt:
-    """One staging of a batch: a number higher than that of all earlier attempts, and Postgres' time at which its
-    records are counted.
+    """One attempt to count a batch: a number higher than that of all earlier attempts, Postgres' time at which its
+    records are counted, and the tables of counted ids.
     """
 
     number: int
     counted_at: datetime
-
-
-class Repeated(Exception):
-    """The batch contains records that were counted before, and must be staged again without them.
-
-    Attributes:
-        floor: For each partition with replays, the first offset that is not a replay.
-        ids: (source, record id) of records that were counted within the redelivery window.
-        twice: (source, record id) of records that the batch contains several times; the first position counts.
-    """
-
-    def __init__(self, floor: Floor, ids: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> None:
-        super().__init__(f"{len(floor)} partitions hold replays, {len(ids)} ids were counted, {len(twice)} come twice")
-        self.floor = floor
-        self.ids = ids
-        self.twice = twice
-
-
-class StagingLost(Exception):
-    """A crash of the server emptied the staging tables: the batch must be staged again."""
+    tables: IdTables
 
 
 class Fenced(Stop):
@@ -89,13 +55,13 @@ class Fenced(Stop):
 
 @dataclass(frozen=True)
 class Merged:
-    """The result of one merge, in numbers of Kafka records.
+    """The result of one batch, in numbers of Kafka records.
 
     Attributes:
-        records: Staged records that no earlier merge has consumed.
+        records: Records that no earlier merge has consumed.
         refused: Those of `records` whose ids were counted before.
         quarantined: Those of `records` that cannot be counted.
-        replayed: Staged records that an earlier merge has consumed.
+        replayed: Records that an earlier merge has consumed.
         late: Records that were counted in a minute that was already complete.
     """
 
@@ -116,6 +82,23 @@ def between_batches(connection: psycopg.Connection[Any], *, wait_s: float = 60.0
     Raises:
         Retry: A batch is still unfinished after wait_s.
     """
+    deadline = time.monotonic() + wait_s
+    while True:
+        _lock_batches(connection, wait_s)
+        try:
+            row = connection.execute(read_sql("unfinished_batch")).fetchone()
+            if row == (False,):  # guard: metrics.unfinished_batch
+                yield
+                return
+        finally:
+            connection.execute("select pg_advisory_unlock(%s)", [BATCH_LOCK])
+        # The driver has lost its connection or has ended; the next one finishes the batch.
+        if time.monotonic() > deadline:
+            raise Retry(f"a batch of the stream is unfinished for {wait_s:.0f} s")
+        time.sleep(_PAUSE_S)
+
+
+def _lock_batches(connection: psycopg.Connection[Any], wait_s: float) -> None:
     connection.execute("select set_config('lock_timeout', %s, false)", [f"{round(wait_s * 1000)}ms"])
     try:
         connection.execute("select pg_advisory_lock(%s)", [BATCH_LOCK])
@@ -123,14 +106,6 @@ def between_batches(connection: psycopg.Connection[Any], *, wait_s: float = 60.0
         raise Retry(f"a batch of the stream is unfinished for {wait_s:.0f} s") from error
     finally:
         connection.execute("select set_config('lock_timeout', '0', false)")
-    try:
-        yield
-    finally:
-        connection.execute("select pg_advisory_unlock(%s)", [BATCH_LOCK])
-
-
-class _Counted(Exception):
-    """A staged id was counted before. This exception rolls the transaction back."""
 
 
 class PostgresSink:
@@ -147,33 +122,28 @@ class PostgresSink:
         window_s: int = 7 * 86_400,
         views: Sequence[View] = (),
         recipients: bool = False,
-        tasks_end_s: int = 10,
     ) -> None:
         """Create the sink; it connects at the first call that needs the database.
 
         Args:
             database_url: A URL of libpq.
-            window_s: How long the ids of counted records are stored (the redelivery window).
+            window_s: How long the ids of counted records are stored at least (the redelivery window).
             views: Further tables to merge into.
             recipients: Whether to write the log of recipients.
-            tasks_end_s: How long a merge waits for a task of an abandoned Spark job that still stages rows, before the
-                batch is staged again.
         """
-        self.views = views
+        self.views = tuple(views)
         self.recipients = recipients
-        self._url = database_url
+        self.epoch = 0
+        self.database_url = database_url
         self._window_s = window_s
-        self._tasks_end_s = tasks_end_s
         self._connection: psycopg.Connection[Any] | None = None
-        self._ids_loaded = False
-        self._epoch: int | None = None
-        self._vacuumed = self._forgot = time.monotonic()
+        self._holds_lock = False
 
     def connected(self) -> psycopg.Connection[Any]:
         """Return the connection; open a new one if it is broken."""
         if self._connection is None or self._connection.broken or self._connection.closed:
-            self._ids_loaded = False
-            self._connection = connect(self._url, "spark_metrics")
+            self._holds_lock = False
+            self._connection = connect(self.database_url, "spark_metrics")
         return self._connection
 
     def close(self) -> None:
@@ -182,19 +152,19 @@ class PostgresSink:
             self._connection.close()
 
     def take_over(self) -> int:
-        """Become the stream's only driver: increment the epoch, and delete the staged rows of earlier drivers."""
+        """Become the stream's only driver: increment the epoch. Return it."""
         with self.connected().transaction():
-            # This lock waits for all transactions that have locked the row, in either mode.
+            # This lock waits for all transactions that have locked the row, in either mode, those of lanes too.
             self.connected().execute("select from stream_status where stream = %s for update", [STREAM])
             row = self.connected().execute(read_sql("take_over"), {"stream": STREAM}).fetchone()
-            self._epoch = int(row[0]) if row else 0
+            self.epoch = int(row[0]) if row else 0
             log = [recipient_log.NAME] if self.recipients else []
             maintain(self.connected(), [*(view.table for view in self.views), *log])
-            self.connected().execute(_TRUNCATE)
-        return self._epoch
+            self.connected().execute(read_sql("forget_lane_offsets"))
+        return self.epoch
 
     def next_offsets(self) -> dict[str, dict[int, int]]:
-        """Return the first unmerged offset by topic and partition."""
+        """Return the first offset that is not merged in all lanes, by topic and partition."""
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition, offset in self.connected().execute(
             "select topic, partition, next_offset from stream_offsets"
@@ -216,34 +186,28 @@ class PostgresSink:
                 list(topic_ids.items()),
             )
 
-    def begin(self) -> Attempt:
-        """Begin an attempt, whose rows are staged afterwards. Delete the staged rows of all other attempts, and from
-        time to time the ids that are older than the redelivery window.
+    def is_complete(self, batch_id: int) -> bool:
+        """Return whether this driver has completed the batch: the answer to its commit may have been lost."""
+        row = self.connected().execute(
+            "select batch_id from stream_status where stream = %s and epoch = %s", [STREAM, self.epoch]
+        )
+        return row.fetchone() == (batch_id,)
 
-        Raises Fenced.
-        """
+    def begin(self) -> Attempt:
+        """Begin to count a batch, and make the tables that its lanes need. Raises Fenced."""
         connection = self.connected()
+        if not self._holds_lock:
+            connection.execute("select pg_advisory_lock_shared(%s)", [BATCH_LOCK])
+            self._holds_lock = True
         with connection.transaction():
             self._lock_stream(_SHARED)
-            for table in _STAGED:
-                connection.execute(f"delete from {table}".encode())  # noqa: S608 - our own names
-            row = connection.execute(read_sql("begin_attempt")).fetchone()
-        assert row is not None  # noqa: S101 - an insert returns its row
-        attempt = Attempt(*row)
-        if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
-            # VACUUM removes dead rows, which would slow each statement down. TRUNCATE would take longer than the merge
-            # of a small batch.
-            self._vacuumed = time.monotonic()
-            connection.execute(_VACUUM)
-        if time.monotonic() - self._forgot > _FORGET_EVERY_S:
-            self._forgot = time.monotonic()
-            _log.info("forgot %d record ids older than the redelivery window", self.forget(attempt))
-        return attempt
-
-    def floor(self, attempt: Attempt) -> Floor:
-        """Return the next unconsumed offset of each partition with staged replays."""
-        rows = self.connected().execute(_REPLAYS, {"attempt": attempt.number})
-        return {(topic, partition): offset for topic, partition, offset in rows}
+            row = connection.execute("select nextval('staging_attempt_numbers'), now()").fetchone()
+            assert row is not None  # noqa: S101 - the statement returns one row
+            number, at = row
+            tables = counted_ids.current(connection, at, self._window_s)
+            if self.recipients:
+                recipient_log.make_partition(connection, at.astimezone(UTC).date())
+        return Attempt(number, at, tables)
 
     def archiving(self, attempt: Attempt) -> list[int]:
         """Record that the attempt is about to be archived, and return the batches that were archived and never
@@ -266,116 +230,29 @@ class PostgresSink:
         """Delete these uncounted batches from archive_batches, after their files were removed."""
         self.connected().execute("delete from archive_batches where batch = any(%s)", [list(batches)])
 
-    def delete_staged(self, attempt: Attempt) -> None:
-        """Delete the staged rows of an attempt before its batch is staged again under the same number and time."""
-        with self.connected().transaction():
-            for table in ("staging_tasks", *TABLES):
-                self.connected().execute(_delete(table), [attempt.number])
-
-    def unknown_schemas(self, attempt: Attempt) -> list[tuple[str, int]]:
-        """Return (kind, schema id) of staged records whose writer's schema the stream does not know."""
-        rows = self.connected().execute(
-            "select distinct source, schema_id from staging_problems where attempt = %s and problem = %s",
-            [attempt.number, Problem.NOT_LEARNED],
-        )
-        return [(source, schema_id) for source, schema_id in rows]
-
-    def refuse_schemas(self, attempt: Attempt, schemas: set[tuple[str, int]]) -> None:
-        """Mark the staged records of these schemas for the quarantine; the registry does not have them."""
-        for source, schema_id in schemas:
-            self.connected().execute(
-                "update staging_problems set problem = %s"
-                " where attempt = %s and source = %s and schema_id = %s and problem = %s",
-                [Problem.UNKNOWN_SCHEMA, attempt.number, source, schema_id, Problem.NOT_LEARNED],
-            )
-
-    def quarantine(self, attempt: Attempt, places: Collection[tuple[str, int, int]]) -> None:
-        """Stage positions whose records are quarantined instead of counted."""
-        kinds = {topic: source.kind for source in SOURCES for topic in source.topics()}
-        with self.connected().transaction():
-            copy_rows(
-                self.connected(),
-                attempt.number,
-                _NO_PART,
-                0,
-                {
-                    "staging_positions": [f"{topic}\t{p}\t{offset}\t{offset}\t1" for topic, p, offset in places],
-                    "staging_problems": [
-                        f"{topic}\t{p}\t{offset}\t{kinds[topic]}\t\\N\t{Problem.UNSTORABLE}"
-                        for topic, p, offset in places
-                    ],
-                },
-            )
-
-    def merge(
-        self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0, trial: bool = False
+    def complete(
+        self, attempt: Attempt, results: Collection[LaneResult], *, batch_id: int, batch_ms: int = 0
     ) -> Merged:
-        """Count the staged rows of an attempt once. The next attempt deletes them.
+        """Move the stream's offsets, after all lanes of a batch are merged.
 
-        Args:
-            replayed: The number of replays that were not staged, for the status.
-            trial: Whether to roll back at the end.
-
-        Raises:
-            Repeated: The attempt contains records that were counted before; nothing is counted.
-            StagingLost: The staged rows were lost.
-            Fenced: Another driver has taken over the stream.
+        Raises Fenced: another driver has taken over the stream.
         """
-        done = {"batch_id": batch_id, "batch_ms": batch_ms, "replayed": replayed}
-        try:
-            return self._merged(attempt, done, trial=trial)
-        except _Counted:
-            repeated = self._repeated(attempt)
-        if repeated.ids or repeated.twice:
-            raise repeated
-        # The ids that conflicted were older than the redelivery window; _repeated has deleted them.
-        return self._merged(attempt, done, trial=trial)
-
-    def _merged(self, attempt: Attempt, done: dict[str, int], *, trial: bool) -> Merged:
-        self._load_ids()
-        connection = self.connected()
-        names: dict[str, Any] = {
-            "attempt": attempt.number,
-            "at": attempt.counted_at,
-            "stream": STREAM,
-            "requested": REQUESTED,
-            "duplicate": DUPLICATE,
-            "queued": QUEUED,
-        }
-        with connection.transaction() as transaction:
-            connection.execute("select pg_advisory_xact_lock_shared(%s)", [BATCH_LOCK])
+        ends: dict[tuple[str, int], int] = {}
+        for result in results:
+            for place, end in result.ends.items():
+                ends[place] = max(end, ends.get(place, 0))
+        merged = Merged(**{name: sum(getattr(result, name) for result in results) for name in Merged.__annotations__})
+        with self.connected().transaction():
             self._lock_stream(_EXCLUSIVE)
-            connection.execute(_LOCK_TIMEOUT, [f"{self._tasks_end_s}s"])
-            # guard: metrics.lost_staging
-            if not connection.execute("delete from staging_attempts where attempt = %s", [attempt.number]).rowcount:
-                raise StagingLost(f"the staged rows of attempt {attempt.number} are gone")
-            connection.execute(_LOCK_TIMEOUT, ["0"])
-            self._keep_first_runs(connection, attempt)
-            if floor := self.floor(attempt):
-                raise Repeated(floor, (), ())
-            try:
-                new = counted_ids.remember(connection, attempt.number, attempt.counted_at)
-            except psycopg.errors.UniqueViolation as error:
-                raise _Counted from error
-            # New rows have no statistics, so the planner would expect few rows and choose nested loops.
-            connection.execute("set local enable_nestloop = off")
-            for statement in _MERGE_COUNTS:
-                connection.execute(statement, names)
-            late, quarantined, records = (
-                _number(connection.execute(statement, names))
-                for statement in (_MERGE_REVISED_MINUTES, _MERGE_QUARANTINE, _MERGE_OFFSETS)
+            self.connected().execute(
+                read_sql("merge_offsets"), [[t for t, _ in ends], [p for _, p in ends], list(ends.values())]
             )
-            connection.execute(read_sql("merge_redelivered"), names)
-            send_states.merge(connection, attempt.number)
-            for view in self.views:
-                view.merge(connection, attempt.number)
-            if self.recipients:
-                recipient_log.merge(connection, attempt.number, attempt.counted_at)
-            connection.execute(read_sql("mark_archived"), names | {"window_s": self._window_s})
-            merged = Merged(records, records - quarantined - new, quarantined, done["replayed"], late)
-            connection.execute(read_sql("batch_merged"), {"stream": STREAM} | done | vars(merged))
-            if trial:
-                raise psycopg.Rollback(transaction)
+            names = {"since": attempt.tables.since, "number": attempt.number}
+            self.connected().execute(read_sql("mark_archived"), names)
+            done = {"stream": STREAM, "batch_id": batch_id, "batch_ms": batch_ms}
+            self.connected().execute(read_sql("batch_merged"), done | vars(merged))
+        self.connected().execute("select pg_advisory_unlock_shared(%s)", [BATCH_LOCK])
+        self._holds_lock = False
         return merged
 
     def _lock_stream(self, how: bytes) -> None:
@@ -383,77 +260,12 @@ class PostgresSink:
         already has.
         """
         row = self.connected().execute(_HELD + how, [STREAM]).fetchone()
-        if row is None or row[0] != self._epoch:
-            raise Fenced(f"another driver has taken the stream over (epoch {row and row[0]}, ours {self._epoch})")
-
-    def _keep_first_runs(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
-        """Delete the rows of repeated task runs. Each run stages all rows of its task or none, and the first run
-        counts.
-        """
-        again = connection.execute(
-            "select part, min(try) from staging_tasks where attempt = %s group by part having count(*) > 1",
-            [attempt.number],
-        ).fetchall()
-        for part, first in again:
-            for table in TABLES:
-                connection.execute(_delete(table) + b" and part = %s and try > %s", [attempt.number, part, first])
-
-    def _load_ids(self) -> None:
-        connection = self.connected()
-        if not self._ids_loaded:
-            with connection.transaction():
-                self._lock_stream(_EXCLUSIVE)
-                counted_ids.load(connection)
-            self._ids_loaded = True
-
-    def _repeated(self, attempt: Attempt) -> Repeated:
-        self.forget(attempt)
-        with self.connected().transaction():
-            ids, twice = counted_ids.repeated(self.connected(), attempt.number)
-        return Repeated({}, ids, twice)
-
-    def forget(self, attempt: Attempt) -> int:
-        """Delete the ids that were older than the redelivery window when the attempt began, and return their number.
-        Raises Fenced.
-        """
-        with self.connected().transaction():
-            self._lock_stream(_EXCLUSIVE)
-            before = attempt.counted_at - timedelta(seconds=self._window_s)
-            self.connected().execute(_FORGOTTEN, [before, STREAM])
-            return counted_ids.forget(self.connected(), before)
+        if row is None or row[0] != self.epoch:
+            raise Fenced(f"another driver has taken the stream over (epoch {row and row[0]}, ours {self.epoch})")
 
 
-def _number(cursor: psycopg.Cursor[Any]) -> int:
-    row = cursor.fetchone()
-    return int(row[0]) if row else 0
-
-
-def _delete(table: str) -> bytes:
-    return f"delete from {table} where attempt = %s".encode()  # noqa: S608 - our own names
-
-
-# The strong lock excludes two merges, or a merge and a swap, at the same time. The weak lock, for staging, conflicts
-# only with a swap and with the start of another driver.
+# The strong lock excludes a swap. The weak lock, as that of the lanes, conflicts only with a swap and with the start of
+# another driver.
 _HELD = b"select epoch from stream_status where stream = %s "
-_EXCLUSIVE, _SHARED = b"for no key update", b"for key share"  # guard: metrics.second_driver
-
-_LOCK_TIMEOUT = "select set_config('lock_timeout', %s, true)"
-
-_VACUUM_EVERY_S = 5.0
-_FORGET_EVERY_S = 600.0
-_STAGED = ("staging_tasks", *TABLES)
-_TRUNCATE = b"truncate " + ", ".join(("staging_attempts", *_STAGED)).encode()
-# VACUUM must not truncate the tables, because truncation needs an exclusive lock.
-_VACUUM = b"vacuum (truncate false) " + ", ".join(_STAGED).encode()
-_FORGOTTEN = "update stream_status set forgotten_before = greatest(forgotten_before, %s) where stream = %s"
-
-_REPLAYS = read_sql("replays")  # guard: metrics.counted_offsets
-# The statements that merge the staged counts. The order of the grains' tables is fixed.
-_MERGE_COUNTS = (
-    *(read_sql("merge_counts", table=grain.table, seconds=grain.seconds) for grain in Grain),
-    read_sql("merge_sends"),
-    read_sql("merge_send_channels"),
-)
-_MERGE_QUARANTINE = read_sql("merge_quarantine")
-_MERGE_REVISED_MINUTES = read_sql("merge_revised_minutes")
-_MERGE_OFFSETS = read_sql("merge_offsets")
+_EXCLUSIVE, _SHARED = b"for no key update", b"for key share"
+_PAUSE_S = 0.2

@@ -16,7 +16,7 @@ class Source:
     """One kind of record.
 
     Attributes:
-        kind: The name of the kind in the table `counted_batches`.
+        kind: The name of the kind in the tables of counted ids.
         schema: The name of the Avro schema in schemas/.
         topic_names: Names in schemas/topics.yaml; the topics of every lane are read.
         fields: The fields that are counted.

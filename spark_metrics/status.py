@@ -12,8 +12,9 @@ from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import COUNTED, METRICS_AGE, STAGE_LATENCY
 from spark_metrics.broker import Broker
+from spark_metrics.database import STREAM
 from spark_metrics.session import topic_names
-from spark_metrics.sink import STREAM, PostgresSink
+from spark_metrics.sink import PostgresSink
 from spark_metrics.sql import read_sql
 from spark_metrics.watermark import Watermark
 

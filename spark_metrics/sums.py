@@ -12,36 +12,21 @@ def exploded(facts: DataFrame) -> DataFrame:
     problem has one row, in which all columns after `problem` are null. A record without recipients has one row without
     a measure.
     """
-    return facts.select(*each_count()).select(*of_count())
-
-
-def each_count(*more: str) -> list[Column]:
-    """Return the columns of the first select in `exploded`: one row per count.
-
-    Args:
-        more: Further columns of the facts in each row.
-    """
     counted = F.when(F.col("problem").isNull() & (F.size("counts") > 0), F.col("counts"))
-    return [
-        *map(F.col, ("topic", "partition", "kafka_offset", "source", "schema_id", "problem")),
-        *[
-            F.when(F.col("problem").isNull(), F.col(name)).alias(name)
-            for name in ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count", *more)
-        ],
+    position, of_record = ("topic", "partition", "kafka_offset"), ("source", "schema_id", "problem")
+    values = ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count")
+    return facts.select(
+        *map(F.col, (*position, *of_record)),
+        *[F.when(F.col("problem").isNull(), F.col(name)).alias(name) for name in values],
         # The optimizer would push a filter below posexplode, and so decode each record twice.
         F.posexplode_outer(counted).alias("ordinal", "count"),
-    ]
-
-
-def of_count() -> list[Column]:
-    """Return the columns of the second select in `exploded`, after each_count."""
-    return [
-        *map(F.col, ("topic", "partition", "kafka_offset")),
+    ).select(
+        *position,
         F.coalesce("ordinal", F.lit(0)).alias("ordinal"),
-        *map(F.col, ("source", "schema_id", "problem")),
-        *map(F.col, ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count")),
-        *map(F.col, ("count.channel", "count.measure", "count.reason", "count.count_total")),
-    ]
+        *of_record,
+        *values,
+        *("count.channel", "count.measure", "count.reason", "count.count_total"),
+    )
 
 
 def minute_s() -> Column:
@@ -59,19 +44,15 @@ def sums(rows: DataFrame) -> DataFrame:
     count_total, records (the number of records whose first row is in this sum), first_ms (the earliest timestamp),
     chunk_count.
     """
-    begins = F.when(F.col("ordinal") == 0, 1).otherwise(0)
-    return sums_of(
-        rows.select("*", minute_s().alias("minute_s"), begins.alias("seen"), F.col("at_ms").alias("first_ms"))
-    )
-
-
-def sums_of(groups: DataFrame) -> DataFrame:
-    """Sum groups of records in the same way as `sums`; the column `seen` has the number of records in a group."""
-    return groups.groupBy(*_SUM_KEYS).agg(
-        F.sum("count_total").alias("count_total"),
-        F.sum("seen").alias("records"),
-        F.min("first_ms").alias("first_ms"),
-        F.max("chunk_count").alias("chunk_count"),
+    return (
+        rows.withColumn("minute_s", minute_s())
+        .groupBy(*_SUM_KEYS)
+        .agg(
+            F.sum("count_total").alias("count_total"),
+            F.sum(F.when(F.col("ordinal") == 0, 1).otherwise(0)).alias("records"),
+            F.min("at_ms").alias("first_ms"),
+            F.max("chunk_count").alias("chunk_count"),
+        )
     )
 
 

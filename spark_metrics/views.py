@@ -1,16 +1,14 @@
-"""Views: further sums of the counts. Each view has a transform, a table, and a name in SPARK_VIEWS.
+"""Views: further sums of the counts. Each view has dimensions and measures, a table, and a name in SPARK_VIEWS.
 
-A view is merged in the transaction that counts a batch, so it is as exact as the counts. Recompute compares views as it
+A view is merged in the transaction that counts a lane, so it is as exact as the counts. Recompute compares views as it
 compares the counts. docs/metrics-views.md shows how to add a view.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
-from io import StringIO
 from typing import Any
 
 import psycopg
@@ -27,64 +25,90 @@ from spark_metrics.sql import read_sql
 class View:
     """A table of sums by key and time.
 
+    Dimensions, measures and `where` are SQL expressions of the columns of spark_metrics.sums.sums, which Postgres
+    evaluates for the stream and Spark for recompute. So they may use only what both have in common.
+
     Attributes:
         table: The name of the table and of the view.
-        keys: The columns of the primary key, including `bucket` (timestamptz).
-        sums: The other columns, bigint; batches are added to them.
-        transform: Makes rows of keys and sums from the rows of spark_metrics.sums.sums. It must depend on these
-            rows only, because recompute repeats it.
+        dimensions: {column: expression} of the primary key, which also has `bucket` (timestamptz).
+        measures: {column: expression}; the column, bigint, is the sum of the expression.
+        where: Which sums are included.
         step_s: Every bucket begins at a multiple of this number of seconds.
         keep: The age at which spark_metrics.retention deletes a bucket; None: never.
     """
 
     table: str
-    keys: tuple[str, ...]
-    sums: tuple[str, ...]
-    transform: Callable[[DataFrame], DataFrame]
+    dimensions: Mapping[str, str]
+    measures: Mapping[str, str]
+    where: str = "true"
     step_s: int = 60
     keep: timedelta | None = None
 
-    def rows_to_stage(self, counted: DataFrame) -> DataFrame:
-        """Return a batch's rows as (view, row): the view's name, and a JSON object of keys and sums."""
-        return counted.transform(self.transform).select(
-            F.lit(self.table).alias("view"), F.to_json(F.struct(*self.keys, *self.sums)).alias("row")
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the primary key."""
+        return ("bucket", *self.dimensions)
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """The columns to which batches are added."""
+        return tuple(self.measures)
+
+    def transform(self, sums: DataFrame) -> DataFrame:
+        """Return the rows of the view for the rows of spark_metrics.sums.sums."""
+        bucket = F.timestamp_seconds(F.expr(f"minute_s div {self.step_s} * {self.step_s}"))
+        return (
+            sums.where(F.expr(self.where))
+            .groupBy(bucket.alias("bucket"), *[F.expr(text).alias(name) for name, text in self.dimensions.items()])
+            .agg(*[F.sum(F.expr(text)).alias(name) for name, text in self.measures.items()])
         )
 
-    def check_transform(self, spark: SparkSession) -> None:
-        """Plan the transform once, without rows.
+    def check_expressions(self, spark: SparkSession) -> None:
+        """Plan the view once in Spark, without rows.
 
-        Raises Stop if the plan fails, has other columns than keys and sums, or uses the time or random numbers.
+        Raises Stop if the plan fails, or an expression uses the time, the user or random numbers.
         """
-        try:
-            rows = self.rows_to_stage(spark.createDataFrame([], _SUMS))
-        except PySparkException as error:
-            raise Stop(f"the transform of the view {self.table} cannot be planned: {error}") from error
-        if not _is_repeatable(rows):  # guard: views.repeatable
+        texts = [*self.dimensions.values(), *self.measures.values(), self.where]
+        if any(map(_NOT_REPEATABLE.search, texts)):  # guard: views.repeatable
             raise Stop(
-                f"the transform of the view {self.table} depends on when it runs, or on chance: counted again, the view"
+                f"an expression of the view {self.table} depends on when it runs, or on chance: counted again, the view"
                 " would be another one"
             )
+        try:
+            self.transform(spark.createDataFrame([], _SUMS))
+        except PySparkException as error:
+            raise Stop(f"the view {self.table} cannot be planned: {error}") from error
 
-    def merge(self, connection: psycopg.Connection[Any], attempt: int) -> None:
-        connection.execute(self._merge_statement(), [attempt, self.table])
+    def merge(self, connection: psycopg.Connection[Any]) -> None:
+        """Add the sums of a lane, which are in the temporary table batch_counts."""
+        connection.execute(self._merge_statement())
 
     def check_table(self, connection: psycopg.Connection[Any]) -> None:
         """Compare the table in Postgres with the view's definition. Raises Stop if they differ."""
+        connection.execute(read_sql("lane_tables"))
         try:
-            connection.execute(b"explain " + self._merge_statement(), [0, self.table])
-        except psycopg.ProgrammingError as error:
+            connection.execute(b"explain " + self._merge_statement())
+        except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
             raise Stop(f"the table {self.table} differs from its view: {error}") from error
 
     def _merge_statement(self) -> bytes:
         def listed(pattern: str, names: Sequence[str]) -> str:
             return ", ".join(pattern.format(sql.Identifier(name).as_string()) for name in names)
 
+        values = [
+            f"to_timestamp(minute_s / {self.step_s} * {self.step_s})",
+            *self.dimensions.values(),
+            *[f"sum({text})" for text in self.measures.values()],
+        ]
+        # A sum of bigint is numeric, and Postgres checks its range when it is stored.
         return read_sql(
             "merge_view",
             table=sql.Identifier(self.table).as_string(),
             columns=listed("{}", (*self.keys, *self.sums)),
-            keys=listed("{}", self.keys),
-            summed=listed("sum({})", self.sums),
+            values=", ".join(values),
+            where=self.where,
+            keys=", ".join(str(number + 1) for number in range(len(self.keys))),
+            names=listed("{}", self.keys),
             added=listed("{0} = t.{0} + excluded.{0}", self.sums),
         )
 
@@ -92,28 +116,9 @@ class View:
 # Functions whose results depend on the time, the user, the partition or chance.
 _NOT_REPEATABLE = re.compile(
     r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id|input_file_name"
-    r"|now|localtimestamp|current_\w+|user|session_user)\(",
+    r"|now|localtimestamp|current_\w+|user|session_user)\b",
     re.IGNORECASE,
 )
-
-
-def _is_repeatable(frame: DataFrame) -> bool:
-    """Return whether the frame always has the same result for the same rows, by the functions in its plan."""
-    conf = frame.sparkSession.conf
-    lengths = {name: str(conf.get(name)) for name in _PLAN_LENGTHS}
-    for name in lengths:
-        conf.set(name, _WHOLE_PLAN)
-    try:
-        with redirect_stdout(StringIO()) as plan:
-            frame.explain(mode="extended")
-    finally:
-        for name, length in lengths.items():
-            conf.set(name, length)
-    return _NOT_REPEATABLE.search(plan.getvalue()) is None
-
-
-_PLAN_LENGTHS = ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields")
-_WHOLE_PLAN = 1_000_000
 
 # The columns of spark_metrics.sums.sums.
 _SUMS = (

@@ -9,7 +9,6 @@ import psycopg
 
 from masscomm.errors import Retry
 from spark_metrics.refusals import first_line
-from spark_metrics.sink import StagingLost
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ class DependencyWaiter:
         while True:
             try:
                 return attempt()
-            except (Retry, StagingLost, psycopg.OperationalError) as error:
+            except (Retry, psycopg.OperationalError) as error:
                 reason = first_line(error)
                 if self.stopped.is_set() or time.monotonic() > deadline:
                     raise Retry(f"{dependency} stayed down for {self._wait_s:.0f} s: {reason}") from error

@@ -84,42 +84,56 @@ create table if not exists stream_offsets (
     primary key (topic, partition)
 );
 
--- The deterministic ids of the records that each merge counted: a redelivering function produces the same id at another offset.
--- source: send, delivery or outcome; ids are unique inside a source, 16 bytes each; counted_at: when the batch began. Rows older than
--- the redelivery window have no effect and are deleted from time to time.
-create table if not exists counted_batches (
-    source     text        not null,
-    counted_at timestamptz not null,
-    ids        bytea       not null
+-- What each lane has merged beyond stream_offsets: a batch is merged in lanes, each in a transaction of its own, and stream_offsets
+-- moves when all lanes are merged. lanes: their number; lane: a hash of the send id modulo `lanes`. Every record of this lane below
+-- next_offset is merged, also after a restart with another number of lanes.
+create table if not exists lane_offsets (
+    lanes       integer not null,
+    lane        integer not null,
+    topic       text    not null,
+    partition   integer not null,
+    next_offset bigint  not null,
+    primary key (lanes, lane, topic, partition)
 );
-alter table counted_batches alter column ids set storage external; -- random bytes cannot be compressed
-create index if not exists counted_batches_at on counted_batches (counted_at);
--- In the previous form each id had a row.
-do $$ begin
-    if exists (select from pg_class where oid = to_regclass('counted_records') and relkind in ('r', 'p')) then
-        insert into counted_batches (source, counted_at, ids)
-            select source, counted_at, string_agg(uuid_send(record_id), ''::bytea) from counted_records group by source, counted_at;
-        drop table counted_records;
+
+-- The tables with the deterministic ids of counted records: a redelivering function produces the same id at another offset. The job
+-- creates and drops them (spark_metrics.counted_ids), each with the columns record_id and source (send, delivery or outcome).
+-- since: when the first id was stored; new ids are stored in the latest table
+create table if not exists counted_id_tables (
+    name  text        primary key,
+    since timestamptz not null
+);
+-- Earlier versions stored the ids packed by batch, and before that a row each in counted_records.
+do $$
+declare
+    first timestamptz;
+begin
+    if to_regclass('counted_batches') is not null
+        or exists (select from pg_class where oid = to_regclass('counted_records') and relkind in ('r', 'p'))
+    then
+        create table counted_ids_earlier (record_id uuid not null, source text not null);
+        if to_regclass('counted_batches') is not null then
+            insert into counted_ids_earlier (record_id, source)
+                select encode(substring(ids from 16 * n + 1 for 16), 'hex')::uuid, source
+                from counted_batches, generate_series(0, length(ids) / 16 - 1) as n;
+            select min(counted_at) into first from counted_batches;
+        else
+            insert into counted_ids_earlier (record_id, source) select record_id, source from counted_records;
+            select min(counted_at) into first from counted_records;
+        end if;
+        delete from counted_ids_earlier as twice using counted_ids_earlier as id
+            where twice.record_id = id.record_id and twice.source = id.source and twice.ctid > id.ctid;
+        create unique index counted_ids_earlier_id on counted_ids_earlier (record_id, source);
+        insert into counted_id_tables (name, since) values ('counted_ids_earlier', coalesce(first, now()));
+        if exists (select from pg_class where oid = to_regclass('counted_records') and relkind = 'v') then
+            drop view counted_records;
+        else
+            drop table if exists counted_records;
+        end if;
+        drop table if exists
+            counted_batches, counted_sends, counted_deliveries, counted_outcomes, counted_others, counted_ids_loaded;
     end if;
 end $$;
-
--- The same ids, one a row with an index (spark_metrics.counted_ids). Unlogged: a crash of the server empties the tables, and the job
--- loads them again before the next merge. counted_ids_loaded has a row while they are complete.
--- Vacuum is off for inserts: it would only mark pages for sequential scans, which never happen.
-create unlogged table if not exists counted_sends (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
-create unlogged table if not exists counted_deliveries (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
-create unlogged table if not exists counted_outcomes (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
-create unlogged table if not exists counted_others (source text not null, record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
-create unique index if not exists counted_sends_id on counted_sends (record_id);
-create unique index if not exists counted_deliveries_id on counted_deliveries (record_id);
-create unique index if not exists counted_outcomes_id on counted_outcomes (record_id);
-create unique index if not exists counted_others_id on counted_others (record_id, source);
-create unlogged table if not exists counted_ids_loaded (loaded boolean primary key);
-create or replace view counted_records as
-    select record_id, 'send'::text as source from counted_sends
-    union all select record_id, 'delivery' from counted_deliveries
-    union all select record_id, 'outcome' from counted_outcomes
-    union all select record_id, source from counted_others;
 
 -- Records that cannot be counted, by position. reason: a value of spark_metrics.problems.Problem.
 create table if not exists quarantine (
@@ -144,7 +158,7 @@ create table if not exists redelivered (
     primary key (topic, partition, kafka_offset)
 );
 
--- Numbers of attempts, never used twice, also after a crash: later attempts have higher numbers.
+-- Numbers of the batches of the archive, never used twice, also after a crash: later batches have higher numbers.
 create sequence if not exists staging_attempt_numbers;
 
 -- A batch's part of the archive, by its attempt's number. Only parts with committed_at have counted records; the files of others
@@ -166,103 +180,7 @@ create table if not exists archive_compactions (
     removed boolean  not null default false
 );
 
--- The staged rows of a micro-batch from spark_metrics.staging, never a row a recipient. Unlogged: a crash of the server empties the
--- tables, and the batch is staged again. attempt, part, try: the attempt, its task, and the run of the task.
--- Rows staged by an earlier version are staged again.
-drop table if exists staging;
-do $$ begin
-    if to_regclass('staging_attempts') is not null and not exists (
-        select from pg_attribute where attrelid = to_regclass('staging_ids') and attname = 'ids'
-    ) then
-        drop table if exists staging_attempts, staging_tasks, staging_ids, staging_states;
-    end if;
-end $$;
-
-create unlogged table if not exists staging_tasks (
-    attempt bigint  not null,
-    part    integer not null,
-    try     integer not null
-);
-
-create unlogged table if not exists staging_positions (
-    attempt      bigint  not null,
-    part         integer not null,
-    try          integer not null,
-    topic        text    not null,
-    partition    integer not null,
-    first_offset bigint  not null,
-    last_offset  bigint  not null,
-    records      bigint  not null
-);
-
-create unlogged table if not exists staging_problems (
-    attempt      bigint  not null,
-    part         integer not null,
-    try          integer not null,
-    topic        text    not null,
-    partition    integer not null,
-    kafka_offset bigint  not null,
-    source       text    not null,
-    schema_id    bigint,
-    problem      text    not null
-);
-
-create unlogged table if not exists staging_redelivered (
-    attempt      bigint  not null,
-    part         integer not null,
-    try          integer not null,
-    topic        text    not null,
-    partition    integer not null,
-    kafka_offset bigint  not null,
-    source       text    not null,
-    record_id    uuid    not null
-);
-
--- ids: 16 bytes each
-create unlogged table if not exists staging_ids (
-    attempt bigint  not null,
-    part    integer not null,
-    try     integer not null,
-    source  text    not null,
-    ids     bytea   not null
-);
-alter table staging_ids alter column ids set storage external;
-
-create unlogged table if not exists staging_counts (
-    attempt     bigint  not null,
-    part        integer not null,
-    try         integer not null,
-    source      text    not null,
-    send_id     text    not null,
-    club_id     bigint  not null,
-    type        text    not null,
-    minute_s    bigint  not null,
-    channel     text,
-    measure     text,
-    reason      text,
-    count_total bigint,
-    records     bigint  not null,
-    first_ms    bigint  not null,
-    chunk_count integer
-);
-
--- The states of positions in the form of spark_metrics.states: runs with one status and reason, and lists that name their own.
-create unlogged table if not exists staging_states (
-    attempt     bigint  not null,
-    part        integer not null,
-    try         integer not null,
-    send_id     text    not null,
-    chunk_index integer not null,
-    channel     text    not null,
-    status      text    not null,
-    reason      text,
-    runs        bytea,
-    listed      text
-);
-
--- A row is inserted before an attempt is staged and deleted when it is merged. A server that crashed between the two has
--- emptied every unlogged table, so the absence of the row shows that the staged rows are lost.
-create unlogged table if not exists staging_attempts (
-    attempt    bigint      primary key,
-    counted_at timestamptz not null default now()
-);
+-- Earlier versions staged the rows of a batch. Such a batch is counted again from stream_offsets.
+drop table if exists
+    staging, staging_attempts, staging_tasks, staging_positions, staging_problems, staging_redelivered, staging_ids, staging_counts,
+    staging_states, staging_views, staging_recipients;

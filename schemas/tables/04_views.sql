@@ -11,12 +11,3 @@ create table if not exists stream_views (
 -- Earlier versions maintained the windows of the trends; they are summed from counts_minute when they are requested.
 delete from stream_views where view = 'trending';
 drop table if exists trending;
-
--- A batch's staged rows of all views; row: an object of the view's columns.
-create unlogged table if not exists staging_views (
-    attempt bigint  not null,
-    part    integer not null,
-    try     integer not null,
-    view    text    not null,
-    row     jsonb   not null
-);

@@ -20,18 +20,3 @@ create table if not exists recipient_log (
 create index if not exists recipient_log_user on recipient_log (user_id);
 -- The list of a send's recipients, by user.
 create index if not exists recipient_log_send on recipient_log (send_id, user_id);
-
--- Staged rows: a row a record and result, with its users.
-create unlogged table if not exists staging_recipients (
-    attempt  bigint   not null,
-    part     integer  not null,
-    try      integer  not null,
-    send_id  text     not null,
-    club_id  bigint   not null,
-    type     text     not null,
-    channel  text     not null,
-    status   text     not null,
-    reason   text,
-    at_ms    bigint   not null,
-    user_ids bigint[] not null
-);

@@ -1,7 +1,5 @@
--- Returns the number of staged records that cannot be counted.
-with quarantined as (
-    insert into quarantine (topic, partition, kafka_offset, reason, schema_id)
-    select topic, partition, kafka_offset, problem, schema_id from staging_problems where attempt = %(attempt)s
-    on conflict do nothing
-)
-select count(*) from staging_problems where attempt = %(attempt)s
+-- In the order of the key: the records of unknown schemas are inserted by every lane.
+insert into quarantine (topic, partition, kafka_offset, reason, schema_id)
+select * from unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::bigint[]) as q (topic, partition, kafka_offset, reason, id)
+order by topic, partition, kafka_offset
+on conflict do nothing

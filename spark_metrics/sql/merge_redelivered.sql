@@ -1,3 +1,3 @@
 insert into redelivered (topic, partition, kafka_offset, source, record_id)
-select topic, partition, kafka_offset, source, record_id from staging_redelivered where attempt = %(attempt)s
+select * from unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::uuid[])
 on conflict do nothing

@@ -3,8 +3,8 @@ select send_id, channel,
     coalesce(sum(count_total) filter (where measure = %(requested)s), 0),
     coalesce(sum(count_total) filter (where measure = %(duplicate)s), 0),
     coalesce(sum(count_total) filter (where measure = %(queued)s), 0)
-from staging_counts
-where attempt = %(attempt)s and channel is not null and source in ('send', 'delivery')
+from batch_counts
+where channel is not null and source in ('send', 'delivery')
 group by send_id, channel
 on conflict (send_id, channel) do update
     set requested = c.requested + excluded.requested,

@@ -5,8 +5,7 @@ select send_id,
     to_timestamp(min(first_ms) filter (where source = 'send') / 1000.0),
     max(chunk_count),
     coalesce(sum(records) filter (where source = 'send'), 0)
-from staging_counts
-where attempt = %(attempt)s
+from batch_counts
 group by send_id
 on conflict (send_id) do update
     -- If chunks disagree, the values of the earliest request are stored, and of several such values the smallest. So the

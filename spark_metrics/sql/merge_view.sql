@@ -1,7 +1,7 @@
 insert into {table} as t ({columns})
-select {keys}, {summed}
-from (
-    select (jsonb_populate_record(null::{table}, row)).* from staging_views where attempt = %s and view = %s
-) as staged
+select {values}
+from batch_counts
+where {where}
 group by {keys}
-on conflict ({keys}) do update set {added}
+order by {keys}
+on conflict ({names}) do update set {added}

@@ -23,7 +23,7 @@ class Mutant:
     no_cell: str = ""
 
 
-NOT_BETWEEN_STAGING_AND_MERGE = "no cell kills a process between the staging and the merge of a batch"
+NOT_WHILE_ARCHIVING = "no cell kills a process between the archive of a batch and its merge"
 EXAMPLE_TEMPLATES = "the cells render only the example monolith's templates"
 ONE_PLAN = "no cell changes the columns or the query of a batch"
 NO_ERASURE = "no cell erases a person"
@@ -157,21 +157,9 @@ MUTANTS = (
     ),
     Mutant(
         guard="metrics.counted_ids",
-        rule="A record whose id is counted is not counted again.",
-        change=Becomes('GUARDED + " where false"'),
-        cell="each record repeated after it is counted",
-    ),
-    Mutant(
-        guard="metrics.counted_ids_after_crash",
-        rule="Counted ids are loaded again after a crash of Postgres has emptied the unlogged table.",
-        change=Removed(),
-        no_cell="in a cell no record that was counted before a crash is redelivered",
-    ),
-    Mutant(
-        guard="metrics.staging_task",
-        rule="A merge waits for tasks that still stage.",
-        change=Becomes('GUARDED.replace(b" for key share", b"")'),
-        no_cell="only a cluster loses an executor whose task goes on",
+        rule="A record whose id is counted is not counted again, also if its table is not the latest.",
+        change=Becomes('"true"'),
+        no_cell="no cell lasts as long as the redelivery window",
     ),
     Mutant(
         guard="metrics.read_committed",
@@ -194,20 +182,38 @@ MUTANTS = (
     Mutant(
         guard="metrics.counted_offsets",
         rule="An offset that is counted is left out.",
-        change=Becomes('GUARDED + b" and false"'),
+        change=Removed(),
         no_cell="the ids of the records are refused as well, for as long as a cell lasts",
     ),
     Mutant(
-        guard="metrics.second_driver",
-        rule="A second driver waits for the driver that stages.",
-        change=Becomes('b"for no key update", b""'),
-        no_cell="no cell starts a second driver",
+        guard="metrics.lane_offsets",
+        rule="A record that its lane has merged is left out, also with another number of lanes.",
+        change=Returns("False"),
+        no_cell="the ids of the records are refused as well, for as long as a cell lasts",
     ),
     Mutant(
-        guard="metrics.lost_staging",
-        rule="Staged rows that a crash of Postgres has emptied are staged again.",
-        change=Becomes("GUARDED and False"),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+        guard="metrics.one_task_a_lane",
+        rule="A second run of a lane's task waits for the first.",
+        change=Becomes('b"select %s + %s"'),
+        no_cell="only a cluster loses an executor whose task goes on",
+    ),
+    Mutant(
+        guard="metrics.quarantined_by_a_lane",
+        rule="A record that a lane has quarantined stays so if its schema is learned before the last lane is merged.",
+        change=Becomes("merged"),
+        no_cell="no cell learns a schema between two lanes",
+    ),
+    Mutant(
+        guard="metrics.unfinished_batch",
+        rule="A recompute waits while a batch is merged in some lanes only.",
+        change=Always(),
+        no_cell="no cell recomputes while a driver is dead",
+    ),
+    Mutant(
+        guard="metrics.second_driver",
+        rule="A lane of a driver that was replaced merges nothing.",
+        change=Never(),
+        no_cell="no cell starts a second driver",
     ),
     Mutant(
         guard="opensearch.wrong_address",
@@ -817,31 +823,25 @@ MUTANTS = (
         guard="archive.uncounted_batch_is_not_read",
         rule="Files of a batch that was never counted are not read.",
         change=Without(1),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+        no_cell=NOT_WHILE_ARCHIVING,
     ),
     Mutant(
         guard="archive.uncounted_batch_is_removed",
         rule="Files of a batch that was never counted are removed.",
         change=Removed(),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+        no_cell=NOT_WHILE_ARCHIVING,
     ),
     Mutant(
         guard="archive.concurrent_write",
         rule="A failed staging waits for the end of the concurrent write of the archive.",
         change=Replaced("raise"),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+        no_cell=NOT_WHILE_ARCHIVING,
     ),
     Mutant(
         guard="archive.failed_write",
         rule="A batch that cannot be archived is not counted.",
         change=Becomes("wait([writing])"),
         no_cell="no cell makes the archive's disk fail",
-    ),
-    Mutant(
-        guard="archive.replays",
-        rule="Replayed records are left out of the archive.",
-        change=Never(),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
     ),
     Mutant(
         guard="erasure.snapshots",
@@ -859,7 +859,7 @@ MUTANTS = (
         guard="archive.one_writer",
         rule="One thread at a time writes the archive or removes from it.",
         change=Becomes("threading.BoundedSemaphore(9)"),
-        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+        no_cell=NOT_WHILE_ARCHIVING,
     ),
     Mutant(
         guard="erasure.other_users_endpoints",

@@ -78,7 +78,7 @@ def test_the_reader_reads_and_changes_nothing(database: str, users: tuple[str, s
             as_user(database, users[0], statement)
 
 
-def test_the_writer_writes_and_makes_staging_tables(database: str, users: tuple[str, str]) -> None:
+def test_the_writer_writes_and_makes_tables(database: str, users: tuple[str, str]) -> None:
     as_user(database, users[1], "DELETE FROM counts_minute")
     as_user(database, users[1], "CREATE UNLOGGED TABLE staging (id int)")
 
@@ -153,8 +153,8 @@ def test_the_writer_adds_and_drops_days_of_the_recipient_log(nothing_yet: str) -
             apply_sql(url, TABLES)
             create(url, names)
             with signed_in(nothing_yet, names[1], autocommit=True) as job:
-                recipient_log._make_partition(job, date(2026, 11, 21))
-                recipient_log._make_partition(job, date(2026, 11, 22))
+                recipient_log.make_partition(job, date(2026, 11, 21))
+                recipient_log.make_partition(job, date(2026, 11, 22))
                 assert [day for day, attached, _ in recipient_log.tables(job) if attached] == [
                     date(2026, 11, 21),
                     date(2026, 11, 22),

@@ -24,13 +24,14 @@ from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.archived_records import archived_facts
 from spark_metrics.batches import count_batch
+from spark_metrics.counted_ids import IdTables
 from spark_metrics.decode import Writers
 from spark_metrics.facts import Facts, facts
+from spark_metrics.lanes import Lanes
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, Merged, PostgresSink
 from spark_metrics.span import Span
-from spark_metrics.staging import Staging
 from spark_metrics.views import load_views
 from tests.support.spark.archived import NEW, NOW, OLD, WRITERS, a_send, an_outcome
 from tests.support.spark.metrics_job import wait_until
@@ -39,6 +40,9 @@ from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFra
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 
 EVERYTHING = Span()
+
+
+NO_IDS = IdTables((), NOW)
 
 
 class Stream:
@@ -58,16 +62,17 @@ class Stream:
 
     def count(self, *records: Record) -> Merged:
         self.batches += 1
-        return count_batch(
+        merged = count_batch(
             self.frame(records),
             Facts(writers=WRITERS, far_future_ms=86_400_000, recipients=self.recipients),
-            Staging(views=self.sink.views, recipients=self.recipients),
+            Lanes(self.spark, 2, recipients=self.recipients),
             batch_id=self.batches,
             sink=self.sink,
-            database_url=self.settings.database_url,
             archive=self.archive,
             learn=lambda unknown: set(unknown),
         )
+        assert merged is not None
+        return merged
 
     def facts(self, *records: Record) -> Any:
         return self.frame(records).transform(facts, writers=WRITERS, far_future_ms=86_400_000)
@@ -209,8 +214,7 @@ def test_erased_user_is_in_no_file_and_counts_stay(
     person = Person(user_id=2, club_id=7)
     metrics_store.learn(connection, person)
     assert person.clubs == {7, 8}
-    (staged,) = connection.execute("select count(*) from staging_recipients where 2 = any(user_ids) and club_id = 7")
-    assert metrics_store.erase_log(connection, person) == 2 + staged[0]
+    assert metrics_store.erase_log(connection, person) == 2
     assert stream.differing() > 0, "the archive still names the user"
     erased = partial(metrics_store.erase_archive, spark, connection, stream.archive.folder, person, lambda _: WRITERS)
     assert erased() == 1
@@ -252,7 +256,7 @@ def test_the_code_that_writes_a_batch_is_compiled_once(stream: Stream) -> None:
     facts = stream.facts(a_send(0))
     texts = set()
     for number in (1, 2):
-        rows: Any = stream.archive.rows(facts, Attempt(number, NOW + timedelta(seconds=number)))
+        rows: Any = stream.archive.rows(facts, Attempt(number, NOW + timedelta(seconds=number), NO_IDS))
         compiled = rows._jdf.queryExecution().debug().codegenToSeq()
         texts.add("".join(compiled.apply(place)._2() for place in range(compiled.size())))
         assert {(row["attempt"], row["batch"]) for row in rows.collect()} == {(number, number)}
@@ -324,19 +328,21 @@ def test_changed_window_recounts_no_earlier_batch(stream: Stream) -> None:
     stream.pass_window()
     stream.count(a_send(1, send_id="send 0"))
     assert stream.differing() == 0
-    # The shorter window applies only to later batches: with it the second record would have been counted.
+    # An id is stored for the window at least, and at most twice as long.
     stream.start_again(window_s=1)
     assert stream.differing() == 0
     stream.count(a_send(2, send_id="send 0"))
     assert stream.differing() == 0
     stream.pass_window()
     # A longer window does not restore forgotten ids.
-    stream.sink.forget(stream.sink.begin())
+    for _ in range(2):
+        stream.sink.connected().execute("update counted_id_tables set since = since - interval '2 s'")
+        stream.sink.begin()
     stream.start_again(window_s=86_400)
     stream.count(a_send(3, send_id="send 0"))
     stream.count(a_send(4, send_id="send 0"))
     (chunks,) = stream.sink.connected().execute("select chunks from sends").fetchone() or (0,)
-    assert chunks == 3
+    assert chunks == 2
     assert stream.differing() == 0
     stream.archive.compact(stream.sink.connected(), before=NOW + timedelta(hours=1))
     assert stream.differing() == 0
@@ -436,14 +442,14 @@ def test_files_of_an_uncounted_batch_are_ignored_and_removed(stream: Stream) -> 
 
 
 @pytest.mark.kills(guard="archive.concurrent_write")
-def test_archived_batch_that_failed_staging_is_archived_anew(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If staging fails, the job still waits for the concurrent write of the archive."""
+def test_archived_batch_that_failed_to_merge_is_archived_anew(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If merging fails, the job still waits for the concurrent write of the archive."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionError("the database is down")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Staging, "copy", refuse)
+        broken.setattr(Lanes, "merge", refuse)
         with pytest.raises(ConnectionError):
             stream.count(a_send(0))
     (left,) = batch_folders(stream)
@@ -469,15 +475,6 @@ def test_a_batch_that_cannot_be_archived_is_not_counted(stream: Stream, monkeypa
     assert stream.offsets() == [0]
 
 
-@pytest.mark.kills(guard="archive.replays")
-def test_replay_detected_at_the_merge_is_archived_once(stream: Stream) -> None:
-    """A batch is archived before the merge detects that it repeats records."""
-    stream.count(a_send(0), a_send(1))
-    assert stream.count(a_send(0), a_send(1), a_send(2)).replayed == 2
-    assert stream.offsets() == [0, 1, 2]
-    assert stream.differing() == 0
-
-
 @pytest.mark.kills(guard="archive.one_writer")
 def test_archive_has_one_writer_or_remover_at_a_time(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the lock Spark's committer would remove the other writer's unfinished files."""
@@ -490,10 +487,10 @@ def test_archive_has_one_writer_or_remover_at_a_time(stream: Stream, monkeypatch
         return rows(self, facts, attempt)
 
     monkeypatch.setattr(Archive, "rows", held_up)
-    with stream.archive.written_beside(facts, Attempt(101, NOW)):
+    with stream.archive.written_beside(facts, Attempt(101, NOW, NO_IDS)):
         assert begun.acquire(timeout=60)
         others = [
-            threading.Thread(target=stream.archive.write, args=(facts, Attempt(102, NOW))),
+            threading.Thread(target=stream.archive.write, args=(facts, Attempt(102, NOW, NO_IDS))),
             threading.Thread(target=stream.archive.remove, args=([101],)),
         ]
         for other in others:
@@ -512,8 +509,8 @@ def test_a_redelivery_is_archived_and_not_counted_again(stream: Stream) -> None:
     stream.count(a_send(0) | {"offset": 6})
     assert stream.offsets() == [0, 5, 6]
     assert stream.differing() == 0
-    ids = stream.sink.connected().execute("select record_id::text from counted_records order by 1").fetchall()
-    assert ids == sorted((chunk_id(f"send {number}", 0),) for number in (0, 1))
+    refused = stream.sink.connected().execute("select kafka_offset, record_id::text from redelivered").fetchall()
+    assert refused == [(6, chunk_id("send 0", 0))]
 
 
 def test_documented_query_reads_the_archive(stream: Stream, spark: SparkSession) -> None:
@@ -526,27 +523,28 @@ def test_documented_query_reads_the_archive(stream: Stream, spark: SparkSession)
     assert sorted(map(tuple, rows)) == [("news", "requested", 4), ("newsletter", "requested", 2)]
 
 
-def test_batch_is_staged_by_two_spark_jobs(
+def test_batch_is_merged_by_two_spark_jobs(
     spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: Path
 ) -> None:
     """The jobs are the two sides of one shuffle. Counts, states and the log of recipients are read in one pass, because
     planning each job takes longer than counting a small batch.
     """
     stream = Stream(spark, kafka_frame, database, tmp_path / "archive", recipients=True)
+    lanes = Lanes(spark, 2, recipients=True)
     spark.sparkContext.setJobGroup("a batch", "counted in this test")
     try:
         merged = count_batch(
             kafka_frame([a_send(0), a_send(1), *(an_outcome(n, f"send {n}") for n in range(3))]),
             Facts(writers=WRITERS, far_future_ms=86_400_000, recipients=True),
-            Staging(recipients=True),
+            lanes,
             batch_id=1,
             sink=stream.sink,
-            database_url=database,
             archive=None,
             learn=lambda unknown: set(unknown),
         )
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    assert merged is not None
     assert merged.records == 5
     assert stream.sink.connected().execute("select count(*) from recipient_log").fetchone() == (6,)
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("a batch")) == 2

@@ -1,4 +1,4 @@
-"""Kill the job or Postgres at every step of a batch; the metrics must still equal a group-by over the topics.
+"""Kill the job, its Python workers or Postgres at every step of a batch; the metrics must still equal a group-by.
 
 Each start is without a checkpoint. The records are random: sends, redeliveries, late and reordered records, poison.
 Triggers wait at each step for a lock that the test holds, so that the kill happens exactly there.
@@ -18,27 +18,32 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psutil
 import psycopg
 import pytest
 
-from devstack.config import StackConfig
+from devstack.config import ROOT, StackConfig
 from devstack.provision import create_topics, register_schemas
 from devstack.stack import Stack
 from masscomm.domain import ids
 from masscomm.domain.categories import resolve_channels
 from masscomm.kafka.topics import chain_topics
+from spark_metrics.sql import read_sql
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.metrics_by_hand import ExpectedMetrics, expected_metrics
-from tests.support.spark.metrics_job import await_watermark, jobs_on, recompute, wait_until
+from tests.support.spark.metrics_job import Job, await_watermark, jobs_on, recompute, wait_until
 from tests.support.spark.metrics_topics import Topics
 
 # Step of a batch → event of the trigger that stops it. A constraint trigger stops the commit itself.
 POINTS = {
-    "while copying": "before insert on staging_tasks",
-    "between copy and merge": "before delete on staging_attempts",
-    "before the commit": "before update on archive_batches",
+    "while a lane merges": "before insert on sends",
+    "before a lane commits": "before insert on lane_offsets",
+    "while a lane commits": "after insert or update on lane_offsets",
+    "after the lanes": "before insert on stream_offsets",
     "during the commit": "after insert or update on stream_offsets",
 }
+# One lane waits before its first statement, and the others are merged.
+BETWEEN_LANES = "between the lanes"
 HOLD = """
 create function hold_up() returns trigger language plpgsql as $$
 begin
@@ -47,9 +52,14 @@ begin
 end $$
 """
 # For "after the commit" the driver dies during the commit, which the server then completes.
-DRIVER_DIES = ["before the commit", "during the commit", "after the commit"]
+DRIVER_DIES = [BETWEEN_LANES, "after the lanes", "after the commit"]
+# Faults of Postgres or of a worker that run with --nightly only.
+EACH_NIGHT = [
+    *((point, "Postgres") for point in ("while a lane merges", "before a lane commits", "during the commit")),
+    *((point, "a worker") for point in ("before a lane commits", "after the lanes", "during the commit")),
+]
 # Further points at which the driver dies; they run with --nightly only, because starting a driver takes longest.
-DRIVER_DIES_NIGHTLY = ["while copying", "between copy and merge"]
+DRIVER_DIES_NIGHTLY = [*POINTS, BETWEEN_LANES, BETWEEN_LANES]
 
 
 def chosen_seeds() -> list[int]:
@@ -160,20 +170,29 @@ class Producing:
 class Held:
     """Stops a batch at one point until `let_go` is called."""
 
-    def __init__(self, database: str, point: str) -> None:
-        self.key = list(POINTS).index(point) + 1
-        self._database = database
+    def __init__(self, database: str, point: str, lanes: int) -> None:
+        # The lock of a lane is spark_metrics.lane_merge's.
+        self._key = (460267, lanes * 100_000) if point == BETWEEN_LANES else (0, list(POINTS).index(point) + 1)
+        self._lane = point == BETWEEN_LANES
         self._connection = psycopg.connect(database, autocommit=True)
-        self._connection.execute("select pg_advisory_lock(%s)", [self.key])
+        how = "select pg_advisory_lock(%s, %s)" if self._lane else "select pg_advisory_lock(%s::bigint << 32 | %s)"
+        self._connection.execute(how.encode(), self._key)
 
     def waiting(self) -> list[int]:
-        """Return the pids of the server processes that wait at the point."""
+        """Return the pids of the server processes that wait at the point. Between the lanes, all others have ended."""
         rows = self._connection.execute(
             "select l.pid from pg_locks as l join pg_database as d on d.oid = l.database"
-            " where d.datname = current_database() and locktype = 'advisory' and objid = %s and not granted",
-            [self.key],
+            " where d.datname = current_database() and locktype = 'advisory' and classid = %s and objid = %s"
+            " and not granted",
+            self._key,
         )
-        return [pid for (pid,) in rows]
+        pids = [pid for (pid,) in rows]
+        if self._lane and not self.is_partly_merged():
+            return []
+        return pids
+
+    def is_partly_merged(self) -> bool:
+        return self._connection.execute(read_sql("unfinished_batch")).fetchone() == (True,)
 
     def cut_off(self) -> None:
         """Terminate the waiting server processes, and so their transactions."""
@@ -188,8 +207,8 @@ class Held:
 
 
 @contextmanager
-def held_up(database: str, point: str) -> Iterator[Held]:
-    held = Held(database, point)
+def held_up(database: str, point: str, lanes: int) -> Iterator[Held]:
+    held = Held(database, point, lanes)
     try:
         yield held
     finally:
@@ -222,24 +241,40 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def test_metrics_equal_a_group_by_after_any_kill(
     seed: int, stack: Stack, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    """The metrics stay exact because of stream_offsets, counted_ids, staging_attempts and archive_batches."""
+    """The metrics stay exact because of stream_offsets, lane_offsets and the stored ids.
+
+    Each start has another number of lanes than the one before it.
+    """
     print(f"seed {seed}")  # noqa: T201
     rng = random.Random(seed)  # noqa: S311
     config = stack.config
     producing = Producing(Topics(config, register_schemas(config.registry_url, chain_topics())), rng)
     sends = int(os.environ.get("MASSCOMM_METRICS_SENDS", "12"))
     deaths = DRIVER_DIES + (DRIVER_DIES_NIGHTLY if pytestconfig.getoption("--nightly") else [])
-    faults = [(point, "the driver") for point in deaths] + [(point, "Postgres") for point in POINTS]
+    faults = [(point, "the driver") for point in deaths]
+    faults += [(point, who) for point in (*POINTS, BETWEEN_LANES) for who in ("Postgres", "a worker")]
+    if not pytestconfig.getoption("--nightly"):
+        faults = [fault for fault in faults if fault not in EACH_NIGHT]
     rng.shuffle(faults)
+    partly_merged = 0
     with metrics_database(config) as database, jobs_on(config, database, tmp_path) as start:
         install_points(database)
-        # Small batches make it likely that the killed batch is not the first of its topic.
-        job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
+
+        def start_with_other_lanes(before: int) -> tuple[Job, int]:
+            lanes = rng.choice([n for n in range(2, 6) if n != before])
+            # Small batches make it likely that the killed batch is not the first of its topic.
+            return start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400", SPARK_LANES=str(lanes)), lanes
+
+        job, lanes = start_with_other_lanes(0)
         for point, dies in faults:
             print(f"{dies} dies {point}")  # noqa: T201
-            with held_up(database, "during the commit" if point == "after the commit" else point) as held:
+            with held_up(database, "during the commit" if point == "after the commit" else point, lanes) as held:
                 producing.step(sends)
                 wait_until(f"a batch to come {point}", held.waiting, job)
+                partly_merged += held.is_partly_merged()
+                if dies == "a worker":
+                    kill_processes(job, "pyspark.daemon")
+                    continue
                 if dies == "Postgres":
                     stack.kill("postgres")
                     stack.restart("postgres")
@@ -247,7 +282,8 @@ def test_metrics_equal_a_group_by_after_any_kill(
                 job.kill()
                 if point == "during the commit":
                     held.cut_off()
-            job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
+            job, lanes = start_with_other_lanes(lanes)
+        assert partly_merged >= 2
         await_watermark(job, producing.last())
         # Each earlier driver ended within the grace period, so minutes become complete only now.
         producing.step(3)
@@ -262,6 +298,41 @@ def test_metrics_equal_a_group_by_after_any_kill(
         assert recomputed.stdout == "0 differing rows\n0 positions differ between archive and topics\n", (
             recomputed.stderr
         )
+
+
+@pytest.mark.nightly
+def test_metrics_equal_a_group_by_after_an_executor_dies(stack: Stack, tmp_path: Path) -> None:
+    """Two executors are JVMs of their own; one is killed at each step of a batch."""
+    config, rng = stack.config, random.Random(7)  # noqa: S311
+    producing = Producing(Topics(config, register_schemas(config.registry_url, chain_topics())), rng)
+    with metrics_database(config) as database, jobs_on(config, database, tmp_path) as start:
+        install_points(database)
+        job = start(
+            SPARK_MASTER="local-cluster[2,1,1024]",
+            PYTHONPATH=str(ROOT),
+            SPARK_GRACE_S="1",
+            SPARK_MAX_OFFSETS_PER_TRIGGER="400",
+            SPARK_LANES="3",
+        )
+        for point in (BETWEEN_LANES, *POINTS):
+            print(f"an executor dies {point}")  # noqa: T201
+            with held_up(database, point, 3) as held:
+                producing.step(8)
+                wait_until(f"a batch to come {point}", held.waiting, job)
+                kill_processes(job, "CoarseGrainedExecutorBackend", at_most=1)
+        await_watermark(job, producing.last())
+        assert_is(expected_metrics(config.kafka_bootstrap, config.registry_url), database)
+
+
+def kill_processes(job: Job, named: str, *, at_most: int = 9) -> None:
+    """Kill processes of the job's executors. Spark runs their tasks again."""
+    killed = 0
+    for process in psutil.Process(job.process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if killed < at_most and any(named in part for part in process.cmdline()):
+                process.kill()
+                killed += 1
+    assert killed
 
 
 def assert_is(expected: ExpectedMetrics, database: str) -> None:

@@ -326,10 +326,10 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
 
-    # Records that Postgres rejects at staging or merging are quarantined; all others are counted.
+    # Records that Postgres rejects are quarantined; all others are counted.
     with psycopg.connect(job.database) as connection:
         connection.execute("alter table counts_minute add check (club_id <> 666)")
-        connection.execute("alter table staging_counts add check (club_id <> 667)")
+        connection.execute("alter table sends add check (club_id <> 667)")
     for club_id in (666, 667):
         counted.put_refused(club_id)
     counted.a_send(times=2)

@@ -34,11 +34,12 @@ def write(connection: Connection, day: date) -> None:
     """Write a row of the log of recipients, counted on this day."""
     moment = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=UTC)
     with connection.transaction():
+        recipient_log.make_partition(connection, day)
         connection.execute(
-            "insert into staging_recipients values (1, 0, 0, 'a send', 7, 'news', 'push', 'sent', null, 5, '{1, 2}')"
+            "insert into recipient_log select user_id, now(), 'a send', 'push', 7, 'news', 'sent', '', %s"
+            " from unnest(array[1, 2]) as user_id",
+            [moment],
         )
-        recipient_log.merge(connection, 1, moment)
-        connection.execute("truncate staging_recipients")
 
 
 def days(connection: Connection) -> list[object]:

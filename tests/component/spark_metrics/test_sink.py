@@ -3,30 +3,25 @@
 import json
 import random
 import struct
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 import psycopg
 import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
 from masscomm.errors import Retry
+from spark_metrics import lane_merge
+from spark_metrics.database import connect
+from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, merge_lane, prepare
 from spark_metrics.problems import Problem
-from spark_metrics.sink import (
-    BATCH_LOCK,
-    Attempt,
-    Fenced,
-    Merged,
-    PostgresSink,
-    Repeated,
-    StagingLost,
-    between_batches,
-)
-from spark_metrics.staging import copy_rows
+from spark_metrics.sink import BATCH_LOCK, Attempt, Fenced, Merged, PostgresSink, between_batches
 from spark_metrics.states import RUN
 from spark_metrics.status import StatusWriter
 from tests.support.spark.metrics_job import wait_until
@@ -62,6 +57,7 @@ class Record:
     first_position: int | None = None
     problem: str | None = None
     schema_id: int = 1
+    users: tuple[int, ...] = ()
 
     @property
     def record_id(self) -> str:
@@ -86,72 +82,95 @@ def a_chunk(offset: int, **changes: Any) -> Record:
     return Record(offset, **values)
 
 
-def line(*values: Any) -> str:
-    return "\t".join("\\N" if value is None else str(value) for value in values)
+def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
+    """Return the rows that spark_metrics.lanes makes of a record."""
+    r = record
+    if r.problem == Problem.NOT_LEARNED:
+        hashed = crc32(repr(r.place).encode())
+        for lane in range(lanes):
+            yield LaneRow(lane, hashed, *r.place, r.schema_id, r.problem)
+        return
+    hashed = crc32(r.send_id.encode())
+    if r.problem:
+        yield LaneRow(hashed % lanes, hashed, *r.place, r.schema_id, r.problem)
+        return
+    channels, measures, reasons, totals = zip(*r.counts, strict=True) if r.counts else ((), (), (), ())
+    run = listed = None
+    if r.source == "outcome" and r.counts:
+        positions, statuses, found = zip(*r.results(), strict=True)
+        if len({*zip(statuses, found, strict=True)}) == 1 and random.Random(r.number).random() < 0.5:  # noqa: S311
+            run = struct.pack("!q", positions[0] * RUN + len(positions))
+        else:
+            results = {"positions": positions, "index": range(len(positions)), "statuses": statuses}
+            results["reasons"] = [reason or None for reason in found]
+            listed = json.dumps({name: list(values) for name, values in results.items()})
+    yield LaneRow(
+        hashed % lanes,
+        hashed,
+        *r.place,
+        r.schema_id,
+        None,
+        UUID(r.record_id).bytes,
+        r.send_id,
+        r.club_id,
+        r.type,
+        r.at_ms,
+        r.chunk_index,
+        r.chunk_count,
+        channels,
+        measures,
+        reasons,
+        totals,
+        run,
+        listed,
+        ",".join(map(str, r.users)) if r.users else None,
+        0 if r.users else None,
+    )
 
 
-def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, part: int = 0, number: int = 0) -> None:
-    """Stage the rows that spark_metrics.staging sends for these records, as one task."""
-    lines: dict[str, list[str]] = defaultdict(list)
-    binary: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-    for r in records:
-        lines["staging_positions"].append(line(r.topic, r.partition, r.offset, r.offset, 1))
-        if r.problem:
-            lines["staging_problems"].append(line(*r.place, r.source, r.schema_id, r.problem))
-            continue
-        binary["staging_ids"].append((r.source, UUID(r.record_id).bytes))
-        for ordinal, (channel, measure, reason, n) in enumerate(r.counts or [(None, None, None, None)]):
-            known = (r.source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60, channel, measure, reason, n)
-            lines["staging_counts"].append(line(*known, int(ordinal == 0), r.at_ms, r.chunk_count))
-        if r.source == "outcome" and r.counts:
-            positions, statuses, reasons = zip(*r.results(), strict=True)
-            results = {
-                "positions": positions,
-                "index": range(len(positions)),
-                "statuses": statuses,
-                "reasons": [reason or None for reason in reasons],
-            }
-            place = (r.send_id, r.chunk_index, r.counts[0][0])
-            if len({*zip(statuses, reasons, strict=True)}) == 1 and random.Random(r.number).random() < 0.5:  # noqa: S311
-                run = struct.pack("!q", positions[0] * RUN + len(positions))
-                binary["staging_states"].append((*place, statuses[0], reasons[0] or None, run, None))
-            else:
-                listed = json.dumps({name: list(values) for name, values in results.items()})
-                binary["staging_states"].append((*place, statuses[0], reasons[0] or None, None, listed))
-    with sink.connected().transaction():
-        copy_rows(sink.connected(), attempt.number, part, number, {**lines, **binary})
+def planned(sink: PostgresSink, attempt: Attempt, lanes: int = 3, **more: Any) -> Plan:
+    return Plan(
+        database_url=sink.database_url,
+        epoch=sink.epoch,
+        lanes=lanes,
+        counted_at=attempt.counted_at,
+        tables=attempt.tables,
+        views=sink.views,
+        recipients=sink.recipients,
+        **more,
+    )
 
 
-def count(sink: PostgresSink, *records: Record, batch_id: int = 0) -> Merged:
-    """Merge a batch as spark_metrics.batches does, without Spark."""
+@contextmanager
+def a_task(sink: PostgresSink) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of an executor's task."""
+    connection = connect(sink.database_url, "a task")
+    prepare(connection)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def merge_lanes(
+    sink: PostgresSink, plan: Plan, records: Iterable[Record], *, only: Collection[int] | None = None
+) -> list[LaneResult]:
+    """Merge the lanes of a batch, all or some; lanes without rows have no task."""
+    by_lane: dict[int, list[LaneRow]] = {}
+    for record in sorted(records, key=lambda record: record.place):
+        for row in rows_of(record, plan.lanes):
+            by_lane.setdefault(row.lane, []).append(row)
+    with a_task(sink) as connection:
+        return [
+            merge_lane(connection, plan, lane, rows) for lane, rows in by_lane.items() if only is None or lane in only
+        ]
+
+
+def count(sink: PostgresSink, *records: Record, batch_id: int = 0, lanes: int = 3, **more: Any) -> Merged:
+    """Count a batch as spark_metrics.batches does, without Spark."""
     attempt = sink.begin()
-    rows = list(records)
-    dropped: list[Record] = []
-    while True:
-        stage(sink, attempt, rows)
-        if dropped:
-            lines = [line(r.topic, r.partition, r.offset, r.offset, 1) for r in dropped]
-            refused = [line(*r.place, r.source, r.record_id) for r in dropped]
-            with sink.connected().transaction():
-                by_table = {"staging_positions": lines, "staging_redelivered": refused}
-                copy_rows(sink.connected(), attempt.number, 1, 0, by_table)
-        try:
-            return sink.merge(attempt, batch_id=batch_id, replayed=len(records) - len(rows) - len(dropped))
-        except Repeated as repeated:
-            if repeated.floor:
-                rows = [r for r in rows if r.offset >= repeated.floor.get((r.topic, r.partition), 0)]
-            else:
-                seen = set(repeated.ids)
-                kept = []
-                for r in sorted(rows, key=lambda r: r.place):
-                    if not r.problem and (r.source, r.record_id) in seen:
-                        dropped.append(r)
-                    else:
-                        kept.append(r)
-                        if not r.problem:
-                            seen |= {(r.source, r.record_id)} & set(repeated.twice)
-                rows = kept
-        sink.delete_staged(attempt)
+    results = merge_lanes(sink, planned(sink, attempt, lanes, **more), records)
+    return sink.complete(attempt, results, batch_id=batch_id)
 
 
 @pytest.fixture
@@ -233,63 +252,56 @@ def test_the_same_record_twice_in_one_batch_counts_once(sink: PostgresSink) -> N
     assert totals(sink) == {"sent": 3}
 
 
-def test_an_id_is_forgotten_after_the_window_and_not_before(database: str) -> None:
+def test_ids_are_stored_for_the_window_at_least(database: str) -> None:
+    """An id is forgotten with its table, which is dropped when its successor is older than the window."""
     sink = PostgresSink(database, window_s=3600)
     sink.take_over()
-    count(sink, Record(0, number=1))
-    count(sink, Record(1, number=2))
-    remembered = "update counted_batches set counted_at = now() - %s::interval where ids = %s"
-    sink.connected().execute(remembered, ["59 minutes", UUID(int=1).bytes])
-    sink.connected().execute(remembered, ["61 minutes", UUID(int=2).bytes])
-    assert count(sink, Record(2, number=1), Record(3, number=2), Record(4, number=2)).refused == 2
-    assert totals(sink) == {"sent": 9}
-    assert count(sink, Record(5, number=2)).refused == 1
+    a, b, c = (Record(number, number=number) for number in (1, 2, 3))
+    count(sink, a)
+    age(sink, "61 minutes")
+    count(sink, b)
+    assert len(id_tables(sink)) == 2
+    age(sink, "59 minutes")
+    # The first id is two hours old, but it may have been counted until an hour ago.
+    assert count(sink, *(replace(record, offset=record.offset + 10) for record in (a, b))).refused == 2
+    age(sink, "2 minutes")
+    assert count(sink, *(replace(record, offset=record.offset + 20) for record in (a, b, c))).refused == 1
+    assert len(id_tables(sink)) == 2
+    assert remembered(sink) == [("outcome", UUID(int=number)) for number in (1, 2, 3)]
     sink.close()
 
 
-def test_ids_beyond_the_window_are_deleted_for_each_source(database: str) -> None:
-    sink = PostgresSink(database, window_s=3600)
-    sink.take_over()
-    known = [Record(n, number=1, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
-    count(sink, *known)
-    assert sink.forget(sink.begin()) == 0
-    sink.connected().execute("update counted_batches set counted_at = now() - interval '61 minutes'")
-    count(sink, Record(9, number=9))
-    assert sink.forget(sink.begin()) == len(known)
-    assert remembered(sink) == [("outcome", UUID(int=9))]
-    assert count(sink, *(replace(record, offset=record.offset + 20) for record in known)).refused == 0
-    sink.close()
+def age(sink: PostgresSink, time: str) -> None:
+    sink.connected().execute("update counted_id_tables set since = since - %s::interval", [time])
+
+
+def id_tables(sink: PostgresSink) -> list[str]:
+    """Return the tables of counted ids; no other is left."""
+    names = [name for (name,) in sink.connected().execute("select name from counted_id_tables order by name")]
+    left = sink.connected().execute("select relname from pg_class where relname ~ '^counted_ids_[0-9a-z]+$' order by 1")
+    assert [name for (name,) in left] == names
+    return names
 
 
 def remembered(sink: PostgresSink) -> list[tuple[str, UUID]]:
-    """Check that memory has the record ids of the table counted_ids."""
-    found = sink.connected().execute("select source, record_id from counted_records order by 1, 2").fetchall()
-    batches = sink.connected().cursor(binary=True).execute("select source, ids from counted_batches").fetchall()
-    ids = [(source, UUID(bytes=ids[at : at + 16])) for source, ids in batches for at in range(0, len(ids), 16)]
-    assert sorted(ids) == found
-    return found
+    queries = [f"select source, record_id from {name}" for name in id_tables(sink)]  # noqa: S608
+    return sink.connected().execute(" union all ".join(queries) + " order by 1, 2").fetchall()
 
 
-def test_ids_are_loaded_once_and_not_by_each_connection(sink: PostgresSink) -> None:
+@pytest.mark.kills(guard="metrics.counted_ids")
+def test_an_id_of_an_earlier_table_is_refused(sink: PostgresSink) -> None:
     count(sink, Record(0, number=1))
-    sink.close()
+    age(sink, "8 days")
     assert count(sink, Record(1, number=1), Record(2, number=2)).refused == 1
+    assert len(id_tables(sink)) == 2
     assert remembered(sink) == [("outcome", UUID(int=1)), ("outcome", UUID(int=2))]
 
 
-@pytest.mark.kills(guard="metrics.counted_ids_after_crash")
-def test_known_ids_are_refused_after_a_server_crash(sink: PostgresSink) -> None:
-    """The crash empties the unlogged tables; the empty counted_ids_loaded reveals it."""
-    known = [Record(n, number=n, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
-    count(sink, *known)
-    count(sink, Record(10, number=10))
-    before = served(sink), remembered(sink)
-    rows = sink.connected().execute("select relname from pg_class where relpersistence = 'u' and relkind = 'r'")
-    sink.connected().execute(b"truncate " + ", ".join(name for (name,) in rows).encode())
-    sink.close()
-    merged = count(sink, *(replace(record, offset=record.offset + 20) for record in known), Record(30, number=10))
-    assert merged.refused == 5
-    assert (served(sink), remembered(sink)) == before
+def test_equal_ids_in_two_lanes_count_once(sink: PostgresSink) -> None:
+    """A copy with another send belongs to another lane; the unique index sees both."""
+    copies = [Record(n, number=1, send_id=f"send {n}") for n in range(9)]
+    assert count(sink, *copies, lanes=5).refused == 8
+    assert totals(sink) == {"sent": 3}
 
 
 def test_notification_is_in_totals_once_under_its_last_status(sink: PostgresSink) -> None:
@@ -321,7 +333,8 @@ def test_consumed_positions_add_nothing_without_their_ids(sink: PostgresSink) ->
     batch = [Record(5, number=1), Record(6, number=2), Record(7, number=3, partition=1)]
     count(sink, *batch)
     before = served(sink)
-    sink.connected().execute("truncate counted_batches, counted_outcomes")
+    sink.connected().execute("truncate lane_offsets")
+    forget_ids(sink)
     merged = count(sink, *batch, Record(7, number=4))
     assert merged == Merged(records=1, refused=0, quarantined=0, replayed=3)
     assert totals(sink) == {"sent": 12}
@@ -329,156 +342,166 @@ def test_consumed_positions_add_nothing_without_their_ids(sink: PostgresSink) ->
     assert sink.next_offsets() == {"outcome": {0: 8, 1: 8}}
 
 
-def test_a_task_that_ran_twice_counts_once(sink: PostgresSink) -> None:
-    """The table staging_tasks has both runs of the task, of which one counts."""
-    attempt = sink.begin()
-    record = Record(0, number=1, counts=[("push", "sent", None, 3), ("push", "failed", "x", 4)])
-    stage(sink, attempt, [record], part=1, number=0)
-    stage(sink, attempt, [record], part=1, number=1)
-    stage(sink, attempt, [Record(1, number=2)], part=2, number=1)
-    assert sink.merge(attempt, batch_id=0).records == 2
-    assert totals(sink) == {"sent": 6, "failed": 4}
+def forget_ids(sink: PostgresSink) -> None:
+    for name in id_tables(sink):
+        sink.connected().execute(f"truncate {name}".encode())
 
 
-@pytest.mark.kills(guard="metrics.staging_task")
-def test_merge_waits_for_a_task_run_that_still_stages(sink: PostgresSink, database: str) -> None:
-    """A staging task locks its attempt, because rows that it commits during a merge would be counted twice."""
-    attempt, record = sink.begin(), Record(0, number=1)
-    stage(sink, attempt, [record])
-    other = PostgresSink(database)
-    with ThreadPoolExecutor() as pool:
-        with other.connected().transaction():
-            stage(other, attempt, [record], number=1)
-            merging = pool.submit(sink.merge, attempt, batch_id=0)
-            waits = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-            wait_until("the merge to wait", lambda: other.connected().execute(waits).fetchone() is not None or None)
-        assert merging.result() == Merged(records=1, refused=0, quarantined=0, replayed=0)
-    assert totals(sink) == {"sent": 3}
-    other.close()
-
-
-def test_merge_stops_waiting_for_an_endless_task_run(database: str) -> None:
-    sink, other = PostgresSink(database, tasks_end_s=1), PostgresSink(database)
-    sink.take_over()
-    attempt, record = sink.begin(), Record(0, number=1)
-    stage(sink, attempt, [record])
-    with other.connected().transaction():
-        stage(other, attempt, [record], number=1)
-        with pytest.raises(psycopg.errors.LockNotAvailable):
-            sink.merge(attempt, batch_id=0)
-        assert count(sink, record).records == 1
-    assert count(sink, Record(1, number=2)).records == 1
-    assert totals(sink) == {"sent": 6}
-    sink.close()
-    other.close()
-
-
-def test_task_that_begins_after_the_merge_stages_nothing(sink: PostgresSink) -> None:
-    attempt, record = sink.begin(), Record(0, number=1)
-    stage(sink, attempt, [record])
-    sink.merge(attempt, batch_id=0)
-    with pytest.raises(psycopg.OperationalError, match="not open any more"):
-        stage(sink, attempt, [record], number=1)
-
-
-def test_rows_of_an_older_attempt_are_not_counted(sink: PostgresSink) -> None:
-    """A task can outlive its attempt and stage rows during the next one; the attempt's number excludes them."""
-    old, new = sink.begin(), sink.begin()
-    stage(sink, new, [Record(0, number=2)])
-    stage(sink, old, [Record(0, number=1)])
-    sink.merge(new, batch_id=0)
-    assert totals(sink) == {"sent": 3}
-
-
-@pytest.mark.kills(guard="metrics.lost_staging")
-def test_staging_emptied_by_a_crash_is_detected(sink: PostgresSink) -> None:
-    """After a crash the table staging_attempts lacks the attempt's row."""
-    attempt = sink.begin()
-    stage(sink, attempt, [Record(0, number=1)])
-    sink.connected().execute("truncate staging_attempts, staging_tasks, staging_positions, staging_ids, staging_counts")
-    with pytest.raises(StagingLost):
-        sink.merge(attempt, batch_id=0)
+@pytest.mark.kills(guard="metrics.lane_offsets")
+@pytest.mark.parametrize("lanes", [1, 2, 3, 5, 8])
+def test_merged_lanes_add_nothing_with_any_number_of_lanes(sink: PostgresSink, database: str, lanes: int) -> None:
+    """A driver dies when some lanes are merged; the next one has more records and another number of lanes."""
+    batch = [Record(n, number=n, send_id=f"send {n % 11}", partition=n % 2) for n in range(40)]
+    later = [Record(n, number=n, send_id=f"send {n % 13}", partition=n % 2) for n in range(40, 60)]
+    some = merge_lanes(sink, planned(sink, sink.begin(), 3), batch, only={0, 2})
+    assert 0 < sum(result.records for result in some) < 40
     assert sink.next_offsets() == {}
+    # The ids would also refuse the records, but as redeliveries.
+    forget_ids(sink)
+    other = PostgresSink(database)
+    other.take_over()
+    more = merge_lanes(other, planned(other, other.begin(), lanes), batch + later, only={0})
+    forget_ids(sink)
+    last = PostgresSink(database)
+    last.take_over()
+    merged = count(last, *batch, *later, lanes=4)
+    assert merged.refused == 0
+    assert sum(result.records for result in [*some, *more]) + merged.records == 60
+    assert totals(last) == {"sent": 180}
+    assert [row[4:] for row in served(last)["send_totals"]] == [
+        (3 * sum(record.send_id == send for record in batch + later),)
+        for send in sorted({record.send_id for record in batch + later})
+    ]
+    assert last.next_offsets() == {"outcome": {0: 59, 1: 60}}
+    assert last.connected().execute("select from redelivered").fetchall() == []
+    last.take_over()
+    assert last.connected().execute("select from lane_offsets").fetchall() == []
+    for each in (other, last):
+        each.close()
 
 
+def test_a_task_that_runs_again_adds_nothing(sink: PostgresSink) -> None:
+    """Also after its batch, and while the next batch is merged."""
+    attempt, record = sink.begin(), Record(0, number=1)
+    plan = planned(sink, attempt)
+    first = merge_lanes(sink, plan, [record])
+    forget_ids(sink)
+    (again,) = merge_lanes(sink, plan, [record])
+    assert (again.records, again.replayed) == (0, 1)
+    assert sink.complete(attempt, first, batch_id=0).records == 1
+    (after,) = merge_lanes(sink, plan, [record])
+    assert (after.records, after.replayed) == (0, 1)
+    assert totals(sink) == {"sent": 3}
+
+
+@pytest.mark.kills(guard="metrics.one_task_a_lane")
+def test_second_run_of_a_task_waits_for_the_first(sink: PostgresSink) -> None:
+    plan = planned(sink, sink.begin())
+    (row,) = rows_of(Record(0, number=1), plan.lanes)
+    with a_task(sink) as first, ThreadPoolExecutor() as pool:
+        with first.transaction():
+            merge_lane(first, plan, row.lane, [row])
+            forget_ids_of = pool.submit(merge_lanes, sink, plan, [Record(0, number=1)])
+            waits = "select from pg_locks where locktype = 'advisory' and not granted"
+            wait_until("the second run to wait", lambda: first.execute(waits).fetchone() is not None or None)
+        (second,) = forget_ids_of.result()
+    assert (second.records, second.refused, second.replayed) == (0, 0, 1)
+    assert totals(sink) == {"sent": 3}
+
+
+def test_complete_batch_is_known_by_its_number(sink: PostgresSink) -> None:
+    """The answer to the last commit of a batch may be lost, and Spark numbers the batches of each run from 0."""
+    assert not sink.is_complete(0)
+    count(sink, Record(0, number=1), batch_id=0)
+    assert sink.is_complete(0)
+    assert not sink.is_complete(1)
+    sink.take_over()
+    assert not sink.is_complete(0)
+
+
+@pytest.mark.kills(guard="metrics.second_driver")
 def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database: str) -> None:
     """The replaced driver's epoch is older than the epoch of the stream."""
     attempt = sink.begin()
+    plan = planned(sink, attempt)
     other = PostgresSink(database)
     other.take_over()
-    # The attempt's row exists, as if the rows were staged after the other driver's start.
-    sink.connected().execute("insert into staging_attempts (attempt) values (%s)", [attempt.number])
-    stage(sink, attempt, [Record(0, number=1)])
-    with pytest.raises(Fenced):
-        sink.merge(attempt, batch_id=0)
+    (result,) = merge_lanes(sink, plan, [Record(0, number=1)])
+    assert (result.taken_by, result.records) == (2, 0)
     with pytest.raises(Fenced):
         sink.begin()
+    with pytest.raises(Fenced):
+        sink.complete(attempt, [], batch_id=0)
     assert totals(sink) == {}
     count(other, Record(0, number=1))
     assert totals(other) == {"sent": 3}
     other.close()
 
 
-def test_takeover_waits_for_a_merge(sink: PostgresSink, database: str) -> None:
-    other = PostgresSink(database)
+def test_takeover_waits_for_the_lanes(sink: PostgresSink, database: str) -> None:
+    """Afterwards no lane of the replaced driver can merge."""
+    plan, other = planned(sink, sink.begin()), PostgresSink(database)
     other.connected().execute("set lock_timeout = '50ms'")
-    with sink.connected().transaction():
-        sink.connected().execute("select from stream_status for no key update")
+    (row,) = rows_of(Record(0, number=1), plan.lanes)
+    with a_task(sink) as task, task.transaction():
+        merge_lane(task, plan, row.lane, [row])
         with pytest.raises(psycopg.errors.LockNotAvailable):
             other.take_over()
     other.close()
 
 
-def test_beginning_an_attempt_drops_all_other_attempts(sink: PostgresSink) -> None:
-    stage(sink, sink.begin(), [Record(0, number=1)])
-    sink.begin()
-    assert sink.connected().execute("select count(*) from staging_counts").fetchone() == (0,)
-
-
-def test_no_batch_merges_between_batches(sink: PostgresSink, database: str) -> None:
-    attempt = sink.begin()
-    stage(sink, attempt, [Record(0, number=1)])
-    with psycopg.connect(database, autocommit=True) as other, ThreadPoolExecutor() as pool:
-        with between_batches(other):
-            merging = pool.submit(sink.merge, attempt, batch_id=0)
+@pytest.mark.kills(guard="metrics.unfinished_batch")
+def test_no_batch_is_partly_merged_between_batches(sink: PostgresSink, database: str) -> None:
+    records = [Record(n, number=n, send_id=f"send {n}") for n in range(20)]
+    with psycopg.connect(database, autocommit=True) as other:
+        attempt = sink.begin()
+        plan = planned(sink, attempt)
+        with pytest.raises(Retry), between_batches(other, wait_s=0.05):
+            pass
+        merge_lanes(sink, plan, records, only={0})
+        # The driver dies: its lock is free, and the batch is unfinished.
+        sink.close()
+        with pytest.raises(Retry), between_batches(other, wait_s=0.05):
+            pass
+        count(sink, *records)
+        with between_batches(other), ThreadPoolExecutor() as pool:
+            beginning = pool.submit(sink.begin)
             waits = "select from pg_locks where locktype = 'advisory' and not granted"
-            wait_until("the merge to wait", lambda: other.execute(waits).fetchone() is not None or None)
-            assert other.execute("select count(*) from stream_offsets").fetchone() == (0,)
-        assert merging.result().records == 1
-        with sink.connected().transaction():
-            sink.connected().execute("select pg_advisory_xact_lock_shared(%s)", [BATCH_LOCK])
-            with pytest.raises(Retry), between_batches(other, wait_s=0.05):
-                pass
+            wait_until("the batch to wait", lambda: other.execute(waits).fetchone() is not None or None)
+            assert not beginning.done()
+            other.execute("select pg_advisory_unlock(%s)", [BATCH_LOCK])
+            beginning.result()
 
 
-@pytest.mark.kills(guard="metrics.second_driver")
-def test_takeover_waits_for_a_staging_driver(sink: PostgresSink, database: str) -> None:
-    """Without the wait the new driver would remove the old driver's files as leftovers."""
-    other = PostgresSink(database)
-    other.connected().execute("set lock_timeout = '50ms'")
-    attempt = sink.begin()
-    with sink.connected().transaction():
-        sink.archiving(attempt)
-        with pytest.raises(psycopg.errors.LockNotAvailable):
-            other.take_over()
-    other.take_over()
-    with pytest.raises(Fenced):
-        sink.archiving(attempt)
-    other.close()
-
-
-def test_failed_merge_changes_nothing(sink: PostgresSink) -> None:
-    attempt = sink.begin()
+def test_failed_lane_changes_nothing(sink: PostgresSink) -> None:
     huge: list[tuple[str, str, str | None, int]] = [("push", "queued", None, 2**62)] * 4
-    stage(sink, attempt, [Record(0, number=1), Record(1, number=2, source="delivery", topic="delivery", counts=huge)])
+    records = [Record(0, number=1), Record(1, number=2, source="delivery", topic="delivery", counts=huge)]
     with pytest.raises(psycopg.errors.NumericValueOutOfRange):
-        sink.merge(attempt, batch_id=0)
+        count(sink, *records, lanes=1)
     assert totals(sink) == {}
     assert sink.next_offsets() == {}
     assert remembered(sink) == []
-    # The attempt can be merged once the error is repaired.
-    sink.connected().execute("update staging_counts set count_total = 1")
-    assert sink.merge(attempt, batch_id=0).records == 2
+    # The others are counted once the record is known that Postgres rejects.
+    merged = count(sink, *records, lanes=1, unstorable=frozenset([records[1].place]))
+    assert (merged.records, merged.quarantined) == (2, 1)
+    assert totals(sink) == {"sent": 3}
+    assert served(sink)["quarantine"] == [("delivery", 0, 1, "unstorable")]
+
+
+def test_trial_changes_nothing(sink: PostgresSink) -> None:
+    merge_lanes(sink, planned(sink, sink.begin(), trial=True), [Record(0, number=1)])
+    assert totals(sink) == {}
+    assert remembered(sink) == []
+    assert count(sink, Record(0, number=1)).records == 1
+
+
+def test_large_lane_is_merged_in_slices(sink: PostgresSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_SLICE": 7, "_MOST_SUMS": 5, "_MOST_CHUNKS": 3, "_MOST_BYTES": 50}.items():
+        monkeypatch.setattr(lane_merge, name, value)
+    records = [Record(n, number=n % 90, send_id=f"send {n % 30}", chunk_index=n % 4) for n in range(100)]
+    assert count(sink, *records, lanes=1).refused == 10
+    assert totals(sink) == {"sent": 270}
+    assert sum(row[4] for row in served(sink)["send_totals"]) == 270
 
 
 def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> None:
@@ -491,13 +514,33 @@ def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> Non
 
 
 def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink) -> None:
+    """No lane is merged before the schemas of all lanes are looked up."""
     attempt = sink.begin()
     unknown: dict[str, Any] = {"source": "send", "topic": "send.api", "problem": Problem.NOT_LEARNED}
-    stage(sink, attempt, [Record(0, schema_id=8, **unknown), Record(1, schema_id=9, **unknown)])
-    assert sorted(sink.unknown_schemas(attempt)) == [("send", 8), ("send", 9)]
-    sink.refuse_schemas(attempt, {("send", 8), ("send", 9)})
-    sink.merge(attempt, batch_id=0)
-    assert [row[3] for row in served(sink)["quarantine"]] == ["unknown_schema", "unknown_schema"]
+    records = [*(Record(n, number=n, send_id=f"send {n}") for n in range(9)), Record(0, schema_id=8, **unknown)]
+    results = merge_lanes(sink, planned(sink, attempt), records)
+    assert {schema for result in results for schema in result.unknown} == {("send", 8)}
+    assert len(results) == 3
+    assert totals(sink) == {}
+    results = merge_lanes(sink, planned(sink, attempt, denied=frozenset([("send", 8)])), records)
+    merged = sink.complete(attempt, results, batch_id=0)
+    assert (merged.records, merged.quarantined) == (10, 1)
+    assert served(sink)["quarantine"] == [("send.api", 0, 0, "unknown_schema")]
+
+
+@pytest.mark.kills(guard="metrics.quarantined_by_a_lane")
+@pytest.mark.parametrize("merged", [0, 1, 2])
+def test_schema_that_is_learned_between_two_lanes_adds_nothing(sink: PostgresSink, merged: int) -> None:
+    """A record that is quarantined with the first lane stays so, although it would now belong to an unmerged lane."""
+    records = [Record(n, number=n, send_id=f"send {n}") for n in range(9)]
+    late = Record(9, number=9, send_id="send 0")
+    before = [*records, replace(late, problem=Problem.NOT_LEARNED)]
+    plan = planned(sink, sink.begin(), denied=frozenset([("outcome", 1)]))
+    merge_lanes(sink, plan, before, only={merged})
+    sink.take_over()
+    count(sink, *records, late)
+    assert totals(sink) == {"sent": 27}
+    assert served(sink)["quarantine"] == [("outcome", 0, 9, "unknown_schema")]
 
 
 def test_first_record_of_a_send_creates_its_row(sink: PostgresSink) -> None:
@@ -624,5 +667,11 @@ def _count_in_batches(sink: PostgresSink, rng: random.Random, partitions: dict[t
             batch += place[start:end]
             done[key] = max(done[key], end)
         rng.shuffle(batch)
+        if rng.random() < 0.3:
+            # Some lanes are merged, then the driver dies.
+            lanes = rng.randrange(1, 6)
+            plan = planned(sink, sink.begin(), lanes)
+            merge_lanes(sink, plan, batch, only=rng.sample(range(lanes), rng.randrange(lanes)))
+            sink.take_over()
         for _ in range(rng.choice([1, 1, 2])):
-            count(sink, *batch)
+            count(sink, *batch, lanes=rng.randrange(1, 6))

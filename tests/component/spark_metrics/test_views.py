@@ -1,24 +1,25 @@
 """Views on a real Postgres: updated with each batch, and refused if their table differs."""
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import psycopg
 import pytest
-from pyspark.sql import DataFrame
 
 from masscomm.errors import Stop
+from spark_metrics.lane_merge import LaneRow, Plan, run_lane
 from spark_metrics.sink import PostgresSink
-from spark_metrics.staging import copy_rows
 from spark_metrics.views import View, complete, kept_since
 
 type Connection = psycopg.Connection[tuple[object, ...]]
 
 
-def unused(sums: DataFrame) -> DataFrame:
-    return sums
-
-
-BY_CLUB = View(table="by_club", keys=("bucket", "club's"), sums=("records", "total"), transform=unused)
+BY_CLUB = View(
+    table="by_club",
+    dimensions={"club's": "coalesce(reason, '') || type"},
+    measures={"total": "count_total", "records": "records"},
+    where="measure = 'sent' and type not like '%x%'",
+)
 TABLE = (
     'create table by_club ("club\'s" text, bucket timestamptz, total bigint, records bigint,'
     ' primary key ("club\'s", bucket))'
@@ -35,21 +36,41 @@ def sink(database: str) -> Iterator[PostgresSink]:
     sink.close()
 
 
-def count(sink: PostgresSink, offset: int, *rows: str) -> None:
+def count(sink: PostgresSink, offset: int, *counted: tuple[str, int]) -> None:
     attempt = sink.begin()
-    lines = {"staging_positions": [f"outcome\t0\t{offset}\t{offset}\t1"], "staging_views": list(rows)}
-    with sink.connected().transaction():
-        copy_rows(sink.connected(), attempt.number, 0, 0, lines)
-    sink.merge(attempt, batch_id=offset)
-
-
-def a_row(club: str, total: int) -> str:
-    return f'by_club\t{{"club\'s": "{club}", "bucket": "2026-11-21T09:00:00.000Z", "records": 1, "total": {total}}}'
+    plan = Plan(
+        database_url=sink.database_url,
+        epoch=sink.epoch,
+        lanes=1,
+        counted_at=attempt.counted_at,
+        tables=attempt.tables,
+        views=sink.views,
+    )
+    rows = [
+        LaneRow(
+            lane=0,
+            hash=0,
+            topic="outcome",
+            partition=0,
+            kafka_offset=offset + number,
+            record_id=uuid4().bytes,
+            send_id="a send",
+            club_id=1,
+            type=category,
+            at_ms=1_700_000_000_000,
+            channels=["push", "push"],
+            measures=["sent", "failed"],
+            reasons=[None, "x"],
+            totals=[total, 1],
+        )
+        for number, (category, total) in enumerate(counted)
+    ]
+    sink.complete(attempt, list(run_lane(plan, rows)), batch_id=offset)
 
 
 def test_view_sums_every_batch(sink: PostgresSink) -> None:
-    count(sink, 0, a_row("a", 3), a_row("a", 4), a_row("b", 2**40), "another\t{}")
-    count(sink, 1, a_row("a", 5))
+    count(sink, 0, ("a", 3), ("a", 4), ("b", 2**40), ("x", 9))
+    count(sink, 10, ("a", 5))
     rows = sink.connected().execute('select "club\'s", records, total from by_club order by 1').fetchall()
     assert rows == [("a", 3, 12), ("b", 1, 2**40)]
 

@@ -12,7 +12,7 @@ NEEDED = {
 
 def test_absent_variable_has_its_default() -> None:
     settings = settings_from(NEEDED | {"SPARK_TRIGGER_MS": "250"})
-    assert (settings.trigger_ms, settings.master, settings.fail_on_data_loss) == (250, "local[2]", True)
+    assert (settings.trigger_ms, settings.master, settings.fail_on_data_loss) == (250, "local[2,4]", True)
 
 
 def test_all_wrong_variables_are_named_at_once() -> None:

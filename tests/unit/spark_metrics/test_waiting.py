@@ -6,7 +6,6 @@ import psycopg
 import pytest
 
 from masscomm.errors import Retry
-from spark_metrics.sink import StagingLost
 from spark_metrics.waiting import DependencyWaiter
 
 
@@ -35,7 +34,7 @@ def test_temporary_errors_are_retried_and_logged_once(
 ) -> None:
     down = [psycopg.OperationalError("the server is down\nsecond line") for _ in range(3)]
     with caplog.at_level(logging.WARNING):
-        assert waiter.call("Postgres", Calls(*down, StagingLost("gone"), Retry("not yet"))) == 6
+        assert waiter.call("Postgres", Calls(*down, Retry("gone"), Retry("not yet"))) == 6
     assert [record.getMessage() for record in caplog.records] == [
         "waiting for Postgres: the server is down",
         "waiting for Postgres: gone",

@@ -1,0 +1,383 @@
+"""Merges one lane of a batch into Postgres, in one transaction of a task on an executor.
+
+The lane's records arrive as an iterator and are read in slices, so that memory stays bounded: the ids of a slice are
+stored, redelivered records are skipped, and the sums of the others are copied to temporary tables when they become
+many. The served tables follow at the end, the ones that several lanes update last and in the order of their keys.
+
+A record is merged once. In its transaction, after it has locked the lane, the task reads the offsets up to which this
+lane is merged, and stores the new ones. So a task that runs twice, or outlives its batch, adds nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import psycopg
+
+from masscomm.domain.grains import Grain
+from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
+from spark_metrics import send_states
+from spark_metrics.copy_lines import copy_lines, line
+from spark_metrics.counted_ids import IdTables, store_new
+from spark_metrics.database import STREAM, connect
+from spark_metrics.problems import Problem
+from spark_metrics.refusals import Place, first_line, is_permanent
+from spark_metrics.sources import SOURCES
+from spark_metrics.sql import read_sql
+from spark_metrics.states import StateEntry
+from spark_metrics.views import View
+
+_KINDS = {topic: source.kind for source in SOURCES for topic in source.topics()}
+_SLICE = 2_000
+# Sums, chunks of states and bytes of recipients that a task holds before it sends them to Postgres.
+_MOST_SUMS = 20_000
+_MOST_CHUNKS = 5_000
+_MOST_BYTES = 8 << 20
+
+
+class LaneRow(NamedTuple):
+    """A record as spark_metrics.lanes gives it to the task of its lane.
+
+    Attributes:
+        lane: The lane. Records of unknown schemas come to each lane.
+        hash: The hash of the send id, or of the position if the record has none; modulo `lanes` it is the lane.
+        record_id: 16 bytes.
+        channels: Channel of each count; `measures`, `reasons` and `totals` have the same length.
+        run, listed: The results by position (spark_metrics.states).
+        users: The users of an outcome with one result as numbers separated by commas; `only` is the index of its count.
+        user_ids, result_index: The users of all other outcomes, each with the index of its count.
+    """
+
+    lane: int
+    hash: int
+    topic: str
+    partition: int
+    kafka_offset: int
+    schema_id: int | None = None
+    problem: str | None = None
+    record_id: bytes | None = None
+    send_id: str | None = None
+    club_id: int | None = None
+    type: str | None = None
+    at_ms: int | None = None
+    chunk_index: int | None = None
+    chunk_count: int | None = None
+    channels: Sequence[str] | None = None
+    measures: Sequence[str] | None = None
+    reasons: Sequence[str | None] | None = None
+    totals: Sequence[int] | None = None
+    run: bytes | None = None
+    listed: str | None = None
+    users: str | None = None
+    only: int | None = None
+    user_ids: Sequence[int | None] | None = None
+    result_index: Sequence[int | None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The parameters of the lanes of a batch.
+
+    Attributes:
+        epoch: The driver's epoch.
+        lanes: Number of lanes.
+        counted_at: Postgres' time at which the batch began.
+        tables: The tables of counted ids.
+        views: Further tables to merge into.
+        recipients: Whether to write the log of recipients.
+        denied: (kind, schema id) that the registry does not have; their records are quarantined.
+        unstorable: The positions of records that Postgres rejects; they are quarantined.
+        trial: Whether to roll back at the end.
+    """
+
+    database_url: str = field(repr=False)
+    epoch: int
+    lanes: int
+    counted_at: datetime
+    tables: IdTables
+    views: tuple[View, ...] = ()
+    recipients: bool = False
+    denied: frozenset[tuple[str, int]] = frozenset()
+    unstorable: frozenset[Place] = frozenset()
+    trial: bool = False
+
+
+@dataclass
+class LaneResult:
+    """The result of a lane's task, in numbers of records; see sink.Merged.
+
+    Attributes:
+        ends: {(topic, partition): offset after the lane's last record}.
+        unknown: (kind, schema id) of records whose writer's schema is not known. If there are any, nothing is merged.
+        taken_by: The epoch of the driver that has taken over the stream; nothing is merged.
+        rejected: Postgres' permanent error, for which nothing is merged. As an exception, Spark would repeat the task.
+    """
+
+    lane: int
+    records: int = 0
+    refused: int = 0
+    quarantined: int = 0
+    replayed: int = 0
+    late: int = 0
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    unknown: set[tuple[str, int]] = field(default_factory=set)
+    taken_by: int | None = None
+    rejected: str | None = None
+
+
+# The connection of this Python process: Spark uses a process for many tasks.
+_open: dict[str, psycopg.Connection[Any]] = {}
+
+
+def run_lane(plan: Plan, rows: Iterable[Any]) -> Iterator[LaneResult]:
+    """Merge the rows of one lane, on an executor. This is the function of mapPartitions; no rows give no result.
+
+    Raises psycopg.OperationalError; then nothing of the lane is merged.
+    """
+    first = next(rows := iter(rows), None)
+    if first is None:
+        return
+    connection = _connected(plan.database_url)
+    try:
+        yield merge_lane(connection, plan, first[0], chain([first], rows))
+    except psycopg.Error as error:
+        connection.close()
+        if not is_permanent(error):  # guard: metrics.permanent_postgres_error
+            raise
+        yield LaneResult(first[0], rejected=first_line(error))
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _connected(database_url: str) -> psycopg.Connection[Any]:
+    connection = _open.pop(database_url, None)
+    if connection is not None:
+        try:
+            connection.execute("select")
+        except psycopg.OperationalError:
+            connection.close()
+    if connection is None or connection.closed:
+        connection = connect(database_url, "spark_metrics lane")
+        prepare(connection)
+    _open[database_url] = connection
+    return connection
+
+
+def prepare(connection: psycopg.Connection[Any]) -> None:
+    """Create the temporary tables that merge_lane needs."""
+    connection.execute(read_sql("lane_tables"))
+
+
+def merge_lane(connection: psycopg.Connection[Any], plan: Plan, lane: int, rows: Iterable[Any]) -> LaneResult:
+    """Merge the records of one lane, given as LaneRow or tuples of the same order."""
+    task = _Lane(connection, plan, lane)
+    rows = iter(rows)
+    with connection.transaction() as transaction:
+        if not task.begin():
+            return task.result
+        while some := list(islice(rows, _SLICE)):
+            task.add(some)
+        if not task.result.unknown:
+            task.merge()
+        if task.result.unknown or plan.trial:
+            raise psycopg.Rollback(transaction)
+    return task.result
+
+
+class _MergedPlaces:
+    """The positions that are merged before this task: replays."""
+
+    def __init__(self, connection: psycopg.Connection[Any], lanes: int, lane: int) -> None:
+        self._below: dict[tuple[str, int], int] = {}
+        # By partition: number of lanes → lane → offset.
+        self._in_lanes: dict[tuple[str, int], dict[int, dict[int, int]]] = {}
+        for number, of_lane, topic, partition, offset in connection.execute(
+            read_sql("merged_offsets"), {"lanes": lanes, "lane": lane}
+        ):
+            if number is None:
+                self._below[topic, partition] = offset  # guard: metrics.counted_offsets
+            else:
+                self._in_lanes.setdefault((topic, partition), {}).setdefault(number, {})[of_lane] = offset
+        self.quarantined = set(connection.execute(read_sql("quarantined_beyond")).fetchall())
+
+    def has(self, hashed: int, topic: str, partition: int, offset: int) -> bool:
+        if offset < self._below.get((topic, partition), 0):
+            return True
+        if not self._in_lanes:
+            return False
+        of_lanes: dict[int, dict[int, int]] = self._in_lanes.get((topic, partition), {})
+        # guard: metrics.lane_offsets
+        return any(offset < offsets.get(hashed % lanes, 0) for lanes, offsets in of_lanes.items())
+
+
+class _Lane:
+    def __init__(self, connection: psycopg.Connection[Any], plan: Plan, lane: int) -> None:
+        self.result = LaneResult(lane)
+        self._connection, self._plan, self._lane = connection, plan, lane
+        self._sums: dict[tuple[Any, ...], list[Any]] = {}
+        self._chunks: defaultdict[send_states.Chunk, list[StateEntry]] = defaultdict(list)
+        self._recipients: list[str] = []
+        self._bytes = 0
+        self._quarantined: list[tuple[str, int, int, str, int | None]] = []
+
+    def begin(self) -> bool:
+        """Lock the lane; return whether this driver still has the stream."""
+        row = self._connection.execute(_EPOCH, [STREAM]).fetchone()
+        if row is None or row[0] != self._plan.epoch:  # guard: metrics.second_driver
+            self.result.taken_by = row[0] if row else 0
+            return False
+        # An executor that hangs must not keep the next driver waiting for ever.
+        self._connection.execute("set local idle_in_transaction_session_timeout = '60s'")
+        # Another run of this task ends first, so that this one reads its offsets.
+        self._connection.execute(_LANE, [self._plan.lanes, self._lane])
+        self._merged = _MergedPlaces(self._connection, self._plan.lanes, self._lane)
+        return True
+
+    def add(self, rows: Sequence[Any]) -> None:
+        """Add a slice of records; rows of LaneRow."""
+        by_source: defaultdict[str, list[Any]] = defaultdict(list)
+        result, ends, lanes = self.result, self.result.ends, self._plan.lanes
+        for row in rows:
+            lane, hashed, topic, partition, offset, schema_id, problem = row[:7]
+            if lane != self._lane:
+                raise RuntimeError(f"a task has records of the lanes {self._lane} and {lane}")
+            if offset >= ends.get((topic, partition), 0):
+                ends[topic, partition] = offset + 1
+            kind = _KINDS[topic]
+            merged = self._merged.has(hashed, topic, partition, offset)
+            if problem == Problem.NOT_LEARNED and not merged:
+                if (kind, schema_id) not in self._plan.denied:
+                    result.unknown.add((kind, schema_id))
+                    continue
+                # Each lane quarantines the record, and one counts it.
+                problem = Problem.UNKNOWN_SCHEMA
+                self._quarantined.append((topic, partition, offset, problem, schema_id))
+                if hashed % lanes == self._lane:
+                    result.records += 1
+                    result.quarantined += 1
+                continue
+            # The registry may have learned the record's schema since another lane has quarantined the record.
+            # guard: metrics.quarantined_by_a_lane
+            if merged or (topic, partition, offset) in self._merged.quarantined:
+                result.replayed += 1
+                continue
+            result.records += 1
+            if self._plan.unstorable and (topic, partition, offset) in self._plan.unstorable:
+                problem = Problem.UNSTORABLE
+            if problem is None:
+                by_source[kind].append(row)
+            else:
+                result.quarantined += 1
+                self._quarantined.append((topic, partition, offset, problem, schema_id))
+        if result.unknown:
+            return
+        for source, new in by_source.items():
+            refused = store_new(self._connection, self._plan.tables, source, [bytes(row[7]) for row in new])
+            if refused:
+                self._refuse(source, [new[number] for number in refused])
+            for number, row in enumerate(new):
+                if number not in refused:
+                    self._count(source, LaneRow(*row))
+        self._send(_MOST_SUMS, _MOST_CHUNKS, _MOST_BYTES)
+
+    def _refuse(self, source: str, rows: Collection[Any]) -> None:
+        self.result.refused += len(rows)
+        topics, partitions, offsets = ([row[column] for row in rows] for column in (2, 3, 4))
+        ids = [bytes(row[7]).hex() for row in rows]
+        self._connection.execute(
+            read_sql("merge_redelivered"), [topics, partitions, offsets, [source] * len(rows), ids]
+        )
+
+    def _count(self, source: str, r: LaneRow) -> None:
+        assert r.at_ms is not None  # noqa: S101 - a record without a problem has a timestamp
+        counts = list(zip(r.channels or (), r.measures or (), r.reasons or (), r.totals or (), strict=True))
+        shared = source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60
+        begins = 1
+        none: list[tuple[Any, ...]] = [(None, None, None, None)]
+        for channel, measure, reason, total in counts or none:
+            key = (*shared, channel, measure, reason)
+            known = self._sums.get(key)
+            if known is None:
+                self._sums[key] = [total, begins, r.at_ms, r.chunk_count]
+            else:
+                known[0] = total if known[0] is None else known[0] + (total or 0)
+                known[1] += begins
+                known[2] = min(known[2], r.at_ms)
+                known[3] = max(known[3], r.chunk_count) if known[3] and r.chunk_count else known[3] or r.chunk_count
+            begins = 0
+        if source == "outcome" and counts:
+            channel, measure, reason, _ = counts[0]
+            run = None if r.run is None else bytes(r.run)
+            self._chunks[r.send_id or "", r.chunk_index or 0, channel].append((measure, reason, run, r.listed))
+            self._bytes += len(r.listed or "")
+            if self._plan.recipients:
+                self._log(r, counts)
+
+    def _log(self, r: LaneRow, counts: Sequence[tuple[str, str, str | None, int]]) -> None:
+        users: dict[int, str] = {}
+        if r.only is not None and r.users:
+            users[r.only] = r.users
+        elif r.user_ids and r.result_index:
+            of: defaultdict[int, list[str]] = defaultdict(list)
+            for user, index in zip(r.user_ids, r.result_index, strict=False):
+                if user is not None and index is not None:
+                    of[index].append(str(user))
+            users = {index: ",".join(some) for index, some in of.items()}
+        for index, some in users.items():
+            if 0 <= index < len(counts):
+                begin = line(r.send_id, r.club_id, r.type, *counts[index][:3])
+                self._recipients.append(f"{begin}\t{r.at_ms}\t{{{some}}}")
+                self._bytes += len(some)
+
+    def _send(self, sums: int, chunks: int, size: int) -> None:
+        """Send the sums, states and recipients that are held to Postgres, if they exceed a limit."""
+        if len(self._sums) > sums:
+            lines = [line(*key, *values) for key, values in self._sums.items()]
+            copy_lines(self._connection, "batch_counts", lines)
+            self._sums.clear()
+        if len(self._chunks) > chunks or self._bytes > size:
+            send_states.merge(self._connection, self._chunks)
+            self._chunks.clear()
+            copy_lines(self._connection, "batch_recipients", self._recipients)
+            self._recipients.clear()
+            self._bytes = 0
+
+    def merge(self) -> None:
+        """Merge the added records into the served tables, and store the offsets."""
+        self._send(0, 0, 0)
+        connection, plan = self._connection, self._plan
+        for statement in _OF_SENDS:
+            connection.execute(statement, _NAMES)
+        if plan.recipients:
+            connection.execute(read_sql("merge_recipient_log"), [plan.counted_at])
+        # From here on, tables that several lanes update: each in the order of its key, so that two lanes cannot wait
+        # for each other, and last, so that they wait briefly.
+        if self._quarantined:
+            connection.execute(
+                read_sql("merge_quarantine"), [list(column) for column in zip(*self._quarantined, strict=True)]
+            )
+        late = connection.execute(_REVISED_MINUTES, _NAMES).fetchone()
+        self.result.late = late[0] if late else 0
+        for view in plan.views:
+            view.merge(connection)
+        for statement in _COUNTS:
+            connection.execute(statement)
+        ends = self.result.ends
+        topics, partitions = zip(*ends, strict=True)
+        connection.execute(
+            read_sql("store_lane_offsets"),
+            [plan.lanes, self._lane, list(topics), list(partitions), list(ends.values())],
+        )
+
+
+_EPOCH = b"select epoch from stream_status where stream = %s for key share"
+# The class of the advisory lock of a lane; the second key is the lane.
+_LANE = b"select pg_advisory_xact_lock(460267, %s * 100000 + %s)"  # guard: metrics.one_task_a_lane
+_NAMES = {"stream": STREAM, "requested": REQUESTED, "duplicate": DUPLICATE, "queued": QUEUED}
+_OF_SENDS = (read_sql("merge_sends"), read_sql("merge_send_channels"))
+_REVISED_MINUTES = read_sql("merge_revised_minutes")
+_COUNTS = tuple(read_sql("merge_counts", table=grain.table, seconds=grain.seconds) for grain in Grain)

@@ -1,0 +1,103 @@
+"""Divides a batch into lanes by a hash of the send id, and has the executors merge each lane
+(spark_metrics.lane_merge).
+
+All records of a send belong to one lane, so only the counts of clubs are updated by several lanes.
+"""
+
+from functools import partial
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, run_lane
+from spark_metrics.problems import Problem
+
+
+class Lanes:
+    """Merges batches in a fixed number of lanes. The columns are prepared, as those of Facts.
+
+    Args:
+        number: The number of lanes.
+        recipients: Whether the log of recipients is written.
+    """
+
+    def __init__(self, spark: SparkSession, number: int, *, recipients: bool = False) -> None:
+        self.number = number
+        self._slots = _slots(spark, number)
+        self._steps = (
+            [F.col("*"), _hash().alias("hash")],
+            [F.col("*"), F.explode(self._lanes()).alias("lane")],
+            _columns(recipients=recipients),
+        )
+
+    def rows(self, facts: DataFrame) -> DataFrame:
+        """Return the facts as columns of LaneRow, with one partition per lane, in the order of positions."""
+        for columns in self._steps:
+            facts = facts.select(*columns)
+        # The hash of a number depends on its type; F.lit makes 32-bit numbers of these.
+        slots = F.array(*[F.lit(slot).cast("long") for slot in self._slots])
+        lanes = facts.repartition(self.number, F.get(slots, F.col("lane")))
+        # Of two records with one id the first counts, however the shuffle orders them.
+        return lanes.sortWithinPartitions("topic", "partition", "kafka_offset")
+
+    def merge(self, facts: DataFrame, plan: Plan) -> list[LaneResult]:
+        """Merge the facts of a batch; each lane is one task and one transaction. Return the results of the lanes.
+
+        Raises Spark's errors, which quote psycopg's.
+        """
+        results: list[LaneResult] = self.rows(facts).rdd.mapPartitions(partial(run_lane, plan)).collect()
+        return results
+
+    def _lanes(self) -> Column:
+        own = F.array(F.pmod("hash", F.lit(self.number)).cast("int"))
+        everywhere = F.array(*map(F.lit, range(self.number)))
+        # A shuffle is the only barrier before the first lane is merged: by the records of unknown schemas in it, each
+        # lane knows that it must not be merged yet.
+        return F.when(F.col("problem") == Problem.NOT_LEARNED, everywhere).otherwise(own)
+
+
+def _hash() -> Column:
+    place = F.xxhash64("topic", "partition", "kafka_offset")
+    return F.when(F.col("send_id").isNull(), place).otherwise(F.xxhash64("send_id"))
+
+
+def _columns(*, recipients: bool) -> list[Column]:
+    counts = F.col("counts")
+    index, users = F.col("result_index"), F.col("user_ids")
+    # Nearly every outcome has one result for all its users.
+    only = F.when((F.size(users) == F.size(index)) & (F.array_min(index) == F.array_max(index)), F.array_min(index))
+    columns = {
+        "record_id": F.col("id"),
+        "channels": counts["channel"],
+        "measures": counts["measure"],
+        "reasons": counts["reason"],
+        "totals": counts["count_total"],
+    }
+    if recipients:
+        columns |= {
+            "users": F.when(only.isNotNull(), F.array_join(users.cast("array<string>"), ",")),
+            "only": only,
+            "user_ids": F.when(only.isNull(), users),
+            "result_index": F.when(only.isNull(), index),
+        }
+    else:
+        columns |= {name: F.lit(None) for name in ("users", "only", "user_ids", "result_index")}
+    valid = ("lane", "hash", "topic", "partition", "kafka_offset", "schema_id", "problem")
+    return [
+        F.col(name) if name in valid else F.when(F.col("problem").isNull(), columns.get(name, F.col(name))).alias(name)
+        for name in LaneRow._fields
+    ]
+
+
+def _slots(spark: SparkSession, number: int) -> list[int]:
+    """Return, for each lane, a number that Spark's hash partitioning places in the partition of this lane.
+
+    A partition of its own for each lane keeps all executors busy; the task rejects a partition with two lanes.
+    """
+    slots: dict[int, int] = {}
+    count = 32 * number
+    while len(slots) < number:
+        found = spark.range(count).select("id", F.pmod(F.hash("id"), F.lit(number))).collect()
+        slots |= {lane: number for number, lane in reversed(found)}
+        count *= 4
+    return [slots[lane] for lane in range(number)]
