@@ -13,8 +13,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any, TextIO
 
@@ -58,21 +57,28 @@ def _line(keys: Mapping[str, Any]) -> str:
 def ids_of(value: Any) -> dict[str, Any]:
     """Return the ids of a record, or of an object whose attribute `about` is a record."""
     record = getattr(value, "about", value)
-    found = {name: getattr(record, name, None) for name in IDS}
-    return {name: each for name, each in found.items() if each is not None}
+    return {name: each for name in IDS if (each := getattr(record, name, None)) is not None}
 
 
-@contextmanager
-def about(*several: Mapping[str, Any], **keys: Any) -> Iterator[None]:
+class about:
     """Add keys to every log line inside this context, in addition to those of outer contexts. Keys with the value
     None are omitted.
+
+    It is a class because each record enters it two or three times: contextlib's decorator takes twice as long.
     """
-    given = {name: value for each in (*several, keys) for name, value in each.items() if value is not None}
-    token = THREAD_LOCAL_KEYS.set({**THREAD_LOCAL_KEYS.get(), **given})
-    try:
-        yield
-    finally:
-        THREAD_LOCAL_KEYS.reset(token)
+
+    __slots__ = ("_keys", "_token")
+
+    def __init__(self, ids: Mapping[str, Any] | None = None, /, **keys: Any) -> None:
+        self._keys = {**ids, **keys} if ids else keys
+
+    def __enter__(self) -> None:
+        outer = THREAD_LOCAL_KEYS.get()
+        given = {name: value for name, value in self._keys.items() if value is not None}
+        self._token = THREAD_LOCAL_KEYS.set({**outer, **given})
+
+    def __exit__(self, *_: object) -> None:
+        THREAD_LOCAL_KEYS.reset(self._token)
 
 
 def note(**keys: Any) -> None:
