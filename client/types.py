@@ -111,9 +111,12 @@ class CancellationOfSend(TypedDict):
 
     requested_at: str
     published_before: int
-    """Notifications that were counted as published at the request."""
+    """Notifications that were published before the request."""
     published_since: int
-    """Notifications that were counted as published later."""
+    """Notifications that were published between the request and its effect."""
+    exact: bool
+    """Whether the two numbers follow from the times of the outcomes. Otherwise they follow from the counts at the
+request, which are seconds behind: `published_since` is an upper bound."""
 
 
 class CategoriesBody(TypedDict):

@@ -16,7 +16,9 @@ cancellation   of a cancelled send: the time, and how many notifications were pu
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
 from functions.metrics_handler.routes.known_sends import KnownSends
@@ -24,6 +26,7 @@ from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, Se
 from masscomm.clock import Clock
 from masscomm.domain.send_states import FINAL, NO_RECIPIENTS, SendState, send_state
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
+from masscomm.errors import Retry
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.tenant import Clubs
 from masscomm.stores.expansions import Expansions
@@ -88,9 +91,12 @@ class CancellationOfSend(TypedDict):
 
     requested_at: str
     published_before: int
-    """Notifications that were counted as published at the request."""
+    """Notifications that were published before the request."""
     published_since: int
-    """Notifications that were counted as published later."""
+    """Notifications that were published between the request and its effect."""
+    exact: bool
+    """Whether the two numbers follow from the times of the outcomes. Otherwise they follow from the counts at the
+    request, which are seconds behind: `published_since` is an upper bound."""
 
 
 class ControlOfSend(TypedDict):
@@ -210,14 +216,25 @@ class SendRoute:
             "complete": status in FINAL,
             "control": None if control.revision == 0 else _control(control),
             "expansion": None,
-            "cancellation": None
-            if cancellation is None
-            else {
-                "requested_at": time_of_ms(cancellation.requested_at_ms),
-                "published_before": cancellation.published_before,
-                "published_since": max(0, published(send) - cancellation.published_before),
-            },
+            "cancellation": None if cancellation is None else self._cancellation(send, cancellation, status),
             "generated_at": time_of_ms(now_ms),
+        }
+
+    def _cancellation(self, send: SendTotals, cancellation: Cancellation, status: SendState) -> CancellationOfSend:
+        """Return the cancellation. The log of recipients is read once the send has ended, because this takes time for
+        a large send.
+        """
+        at, total = datetime.fromtimestamp(cancellation.requested_at_ms / 1000, UTC), published(send)
+        since = None
+        if status in FINAL:
+            with suppress(Retry):  # The log of a large send may take longer than a query may.
+                since = self.store.published_since(send.send_id, send.club_id, at)
+        before = cancellation.published_before if since is None else max(0, total - since)
+        return {
+            "requested_at": time_of_ms(cancellation.requested_at_ms),
+            "published_before": before,
+            "published_since": max(0, total - before),
+            "exact": since is not None,
         }
 
 

@@ -155,6 +155,16 @@ class InMemoryMetricsStore:
         rows.sort(key=lambda row: (row.key.at, row.status, row.reason))
         return Log(rows, more=False, watermark=self.watermark)
 
+    def published_since(self, send_id: str, club_id: int, at: datetime) -> int | None:
+        if self.recipients is None:
+            return None
+        found = {
+            (user_id, row.key.channel)
+            for user_id, row in self.recipients
+            if (row.key.send_id, row.club_id, row.status) == (send_id, club_id, Status.SENT) and row.key.at >= at
+        }
+        return len(found)
+
     def send(self, send_id: str) -> SendTotals | None:
         known = self.sends.get(send_id)
         return replace(known, watermark=self.watermark) if known else None

@@ -373,6 +373,12 @@ class MetricsStore(Protocol):
         """Return the rows of one notification, one for each status; None if the log of recipients is disabled."""
         ...
 
+    def published_since(self, send_id: str, club_id: int, at: datetime) -> int | None:
+        """Return the number of a send's notifications that a provider accepted at a time or later, by the times of
+        their outcomes; None if the log of recipients is disabled, or begins later.
+        """
+        ...
+
     def send(self, send_id: str) -> SendTotals | None:
         """Return a send, from one consistent state of the database; None if no record of it was counted."""
         ...

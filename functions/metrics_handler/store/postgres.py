@@ -180,6 +180,15 @@ class PostgresMetricsStore:
         rows = [LogRow(LogKey(at, send_id, channel), *rest) for at, send_id, channel, *rest in found]
         return Log(rows, more=False, watermark=watermark, since=switched_on[0], grace=grace)
 
+    def published_since(self, send_id: str, club_id: int, at: datetime) -> int | None:
+        values = {"send_id": send_id, "club_id": club_id, "sent": Status.SENT, "at": at}
+        with self._connection() as connection:
+            switched_on = connection.execute(_LOG_SINCE).fetchone()
+            if switched_on is None or (switched_on[0] is not None and switched_on[0] > at):
+                return None
+            row = connection.execute(_PUBLISHED_SINCE, values).fetchone()
+        return int(row[0]) if row else 0
+
     def send(self, send_id: str) -> SendTotals | None:
         if not _is_text(send_id):
             return None  # Postgres cannot store the text, so no send has this id.
@@ -322,6 +331,15 @@ where (%(status)s::text[] is null or status = any(%(status)s))
     )
 order by user_id, channel collate "C"
 limit %(limit)s
+"""
+
+_PUBLISHED_SINCE = """
+select count(*)
+from (
+    select distinct user_id, channel
+    from recipient_log
+    where send_id = %(send_id)s and club_id = %(club_id)s and status = %(sent)s and at >= %(at)s
+) as late
 """
 
 _TIMELINE = """

@@ -366,6 +366,7 @@ def test_disabled_recipient_log_has_no_answer(postgres: StackConfig) -> None:
         assert store.log(LogQuery(user_id=7)) is None
         assert store.list_recipients(RecipientQuery(send_id="a", club_id=1)) is None
         assert store.timeline("a", 1, RecipientKey(7, "push")) is None
+        assert store.published_since("a", 1, NEXT) is None
         connection.execute("insert into stream_views values ('recipient_log', %s, '-infinity')", [NOON])
         assert store.log(LogQuery(user_id=7)) == Log([], more=False, watermark=None, since=NOON)
         connection.execute("update stream_views set kept_since = %s", [NEXT])
@@ -418,6 +419,16 @@ def test_recipients_are_filtered_by_their_present_status(logged: MetricsStore) -
         found = logged.list_recipients(RecipientQuery(**values))  # type: ignore[arg-type]
         assert found is not None
         assert [row.key.user_id for row in found.rows] == users
+
+
+def test_published_notifications_are_counted_by_their_times(logged: MetricsStore) -> None:
+    for send_id, club_id, at, expected in [
+        ("b", 2, NEXT, 2),
+        ("b", 2, NEXT + timedelta(microseconds=1), 0),
+        ("b", 1, NEXT, 0),
+        ("x", 2, NEXT, 0),
+    ]:
+        assert logged.published_since(send_id, club_id, at) == expected
 
 
 def test_a_notification_has_all_of_its_rows(logged: MetricsStore) -> None:

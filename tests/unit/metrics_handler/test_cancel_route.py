@@ -1,5 +1,8 @@
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from functions.metrics_handler.store.port import LogKey, LogRow
 from masscomm.errors import Retry
 from masscomm.http.tenant import Clubs
 from masscomm.stores.send_controls import SendKey
@@ -41,8 +44,29 @@ def test_notifications_published_since_the_request_are_reported() -> None:
         "requested_at": "2023-11-14T22:13:20Z",
         "published_before": 40,
         "published_since": 7,
+        "exact": False,
     }
     assert (body["totals"]["cancelled"], body["complete"], body["conservation"]["ok"]) == (53, True, True)
+
+
+def test_published_since_is_exact_with_the_log_of_recipients() -> None:
+    """Of 47 published notifications, 5 were published at the request or later; 2 of the others were counted later."""
+    api = ControlApi()
+    api.cancel()
+    at = datetime.fromtimestamp(api.clock.now_ms() / 1000, UTC)
+    times = [at - timedelta(seconds=1)] * 42 + [at] * 5
+    api.store.recipients = [
+        (user_id, LogRow(LogKey(each, "s", "push"), 7, "news", "sent", "")) for user_id, each in enumerate(times)
+    ]
+    api.count(sent=47)
+    cancellation = api.send_route.answer("s", {}, OWN)["cancellation"]
+    assert cancellation is not None
+    assert (cancellation["published_since"], cancellation["exact"]) == (7, False)  # The send has not ended.
+    api.count(sent=47, cancelled=53)
+    cancellation = api.send_route.answer("s", {}, OWN)["cancellation"]
+    assert cancellation is not None
+    assert (cancellation["published_before"], cancellation["published_since"]) == (42, 5)
+    assert cancellation["exact"]
 
 
 @pytest.mark.kills(guard="cancellations.ended_send")
