@@ -17,15 +17,20 @@ from .types import (
     AcceptedBody,
     BatchBody,
     CancelBody,
+    ChangeWebhookRequest,
     CountBody,
     CountRequest,
+    CreateWebhookRequest,
     DeadLetterBody,
     DeadLetterRow,
+    DeletedWebhookBody,
+    DeliveryBody,
     DiscardedBody,
     DryRunBody,
     HealthBody,
     ListedSend,
     MetricsBody,
+    NewWebhookBody,
     NotificationBody,
     PauseBody,
     PreferencesBody,
@@ -43,6 +48,7 @@ from .types import (
     SuppressionRow,
     TemplateBody,
     UserNotification,
+    WebhookBody,
 )
 
 
@@ -184,6 +190,42 @@ class AsyncClient:
     async def remove_suppression(self, suppression: str) -> RemovedSuppressionBody:
         """Remove a suppression by its id, so that the address gets e-mail again."""
         return await self._execute(routes.remove_suppression(suppression))
+
+    def webhooks(self, **filters: Any) -> AsyncIterator[WebhookBody]:
+        """Yield the webhook endpoints of the caller's clubs. An operator, who sees every club, names them."""
+        return self._rows(routes.webhooks(filters))
+
+    async def create_webhook(self, **fields: Unpack[CreateWebhookRequest]) -> NewWebhookBody:
+        """Create a webhook endpoint. Only this response has its secret."""
+        return await self._execute(routes.create_webhook(fields))
+
+    async def webhook(self, endpoint_id: str) -> WebhookBody:
+        """Return a webhook endpoint."""
+        return await self._execute(routes.webhook(endpoint_id))
+
+    async def change_webhook(self, endpoint_id: str, **fields: Unpack[ChangeWebhookRequest]) -> WebhookBody:
+        """Change, disable or enable a webhook endpoint."""
+        return await self._execute(routes.change_webhook(endpoint_id, fields))
+
+    async def delete_webhook(self, endpoint_id: str) -> DeletedWebhookBody:
+        """Delete a webhook endpoint."""
+        return await self._execute(routes.delete_webhook(endpoint_id))
+
+    async def rotate_webhook(self, endpoint_id: str) -> NewWebhookBody:
+        """Give a webhook endpoint a new secret; the previous one also signs for 24 hours."""
+        return await self._execute(routes.rotate_webhook(endpoint_id))
+
+    async def test_webhook(self, endpoint_id: str) -> DeliveryBody:
+        """Send a webhook endpoint the event webhook.test."""
+        return await self._execute(routes.test_webhook(endpoint_id))
+
+    def webhook_deliveries(self, endpoint_id: str, **filters: Any) -> AsyncIterator[DeliveryBody]:
+        """Yield the deliveries of a webhook endpoint, the latest first, from all pages."""
+        return self._rows(routes.webhook_deliveries(endpoint_id, filters))
+
+    async def resend_webhook(self, endpoint_id: str, delivery_id: str) -> DeliveryBody:
+        """Attempt the delivery of a webhook again."""
+        return await self._execute(routes.resend_webhook(endpoint_id, delivery_id))
 
     async def follow(self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1) -> AsyncIterator[SendBody]:
         """Yield a send each time that it is read, until each of its notifications has ended.

@@ -14,14 +14,18 @@ if TYPE_CHECKING:
         AcceptedBody,
         BatchBody,
         CancelBody,
+        ChangeWebhookRequest,
         CountBody,
         DeadLetterBody,
         DeadLetterRow,
+        DeletedWebhookBody,
+        DeliveryBody,
         DiscardedBody,
         DryRunBody,
         HealthBody,
         ListedSend,
         MetricsBody,
+        NewWebhookBody,
         NotificationBody,
         PauseBody,
         PreferencesBody,
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
         SuppressionRow,
         TemplateBody,
         UserNotification,
+        WebhookBody,
     )
 
 
@@ -139,6 +144,42 @@ def remove_suppression(suppression: str) -> Call[RemovedSuppressionBody]:
     return Call("DELETE", f"/v1/suppressions/{quote(suppression, safe='')}")
 
 
+def webhooks(filters: Mapping[str, Any]) -> Listing[WebhookBody]:
+    return Listing("/v1/webhooks", filters)
+
+
+def create_webhook(fields: Mapping[str, Any]) -> Call[NewWebhookBody]:
+    return Call("POST", "/v1/webhooks", body=dict(fields))
+
+
+def webhook(endpoint_id: str) -> Call[WebhookBody]:
+    return Call("GET", _webhook_path(endpoint_id))
+
+
+def change_webhook(endpoint_id: str, fields: ChangeWebhookRequest) -> Call[WebhookBody]:
+    return Call("PATCH", _webhook_path(endpoint_id), body=dict(fields))
+
+
+def delete_webhook(endpoint_id: str) -> Call[DeletedWebhookBody]:
+    return Call("DELETE", _webhook_path(endpoint_id))
+
+
+def rotate_webhook(endpoint_id: str) -> Call[NewWebhookBody]:
+    return Call("POST", _webhook_path(endpoint_id, "/rotate"))
+
+
+def test_webhook(endpoint_id: str) -> Call[DeliveryBody]:
+    return Call("POST", _webhook_path(endpoint_id, "/test"))
+
+
+def webhook_deliveries(endpoint_id: str, filters: Mapping[str, Any]) -> Listing[DeliveryBody]:
+    return Listing(_webhook_path(endpoint_id, "/deliveries"), filters)
+
+
+def resend_webhook(endpoint_id: str, delivery_id: str) -> Call[DeliveryBody]:
+    return Call("POST", _webhook_path(endpoint_id, f"/deliveries/{quote(delivery_id, safe='')}/resend"))
+
+
 def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:
     """Return the call of a send or a batch, with an idempotency key of its own unless one is given."""
     return Call("POST", path, body=dict(body), headers={KEY: key or str(uuid4())})
@@ -146,6 +187,10 @@ def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:
 
 def _send_path(send_id: str, action: str = "") -> str:
     return f"/v1/sends/{quote(send_id, safe='')}{action}"
+
+
+def _webhook_path(endpoint_id: str, action: str = "") -> str:
+    return f"/v1/webhooks/{quote(endpoint_id, safe='')}{action}"
 
 
 def _letter_path(position: str, action: str = "") -> str:

@@ -46,6 +46,19 @@ stack."""
     generated_at: str
 
 
+class AttemptBody(TypedDict):
+    """One attempt of a delivery."""
+
+    at: str
+    duration_ms: int
+    status: int | None
+    """The status of the response; null if there was none."""
+    error: str | None
+    """Why there was no response, or no attempt."""
+    body: str
+    """The beginning of the response's body."""
+
+
 class AuditBody(TypedDict):
     """Entries of the audit log, the latest first."""
 
@@ -148,6 +161,15 @@ class CategoryRow(TypedDict):
     """The caller's clubs for which the category differs."""
 
 
+class ChangeWebhookRequest(TypedDict):
+    """The fields that change."""
+
+    url: NotRequired[str]
+    event_types: NotRequired[list[EventType]]
+    description: NotRequired[str]
+    enabled: NotRequired[bool]
+
+
 class Chunks(TypedDict):
     """Numbers of the send's chunks."""
 
@@ -225,6 +247,17 @@ class CreateKeyRequest(TypedDict):
     recipients_a_day: NotRequired[int | None]
 
 
+class CreateWebhookRequest(TypedDict):
+    """A new endpoint."""
+
+    club_id: int
+    url: str
+    """An address with https in the Internet."""
+    event_types: NotRequired[list[EventType]]
+    """Empty or missing: every type."""
+    description: NotRequired[str]
+
+
 class DeadLetterAction(TypedDict):
     """An earlier operation on a dead letter."""
 
@@ -286,6 +319,40 @@ class DeadLettersBody(TypedDict):
     truncated: bool
     """Whether there are earlier letters. A page may have fewer rows than its limit nevertheless."""
     next_cursor: str | None
+
+
+class DeletedWebhookBody(TypedDict):
+    """A deleted endpoint."""
+
+    id: str
+    status: Literal["deleted"]
+
+
+class DeliveriesBody(TypedDict):
+    """Deliveries, the latest first."""
+
+    rows: list[DeliveryBody]
+    truncated: bool
+    next_cursor: str | None
+
+
+class DeliveryBody(TypedDict):
+    """The delivery of one event to one endpoint."""
+
+    id: str
+    event_id: str
+    """The value of the header webhook-id, in each attempt."""
+    event_type: str
+    at: str
+    """The time of the event."""
+    status: DeliveryStatus
+    attempts: int
+    next_attempt_at: str | None
+    last_attempts: list[AttemptBody]
+    """The latest first."""
+
+
+type DeliveryStatus = Literal["pending", "succeeded", "failed"]
 
 
 type Dimension = Literal["club_id", "type", "channel", "measure"]
@@ -437,6 +504,18 @@ class EnabledDeviceBody(TypedDict):
     status: Literal["requested"]
 
 
+type EventType = Literal[
+    "send.accepted",
+    "send.expanded",
+    "send.paused",
+    "send.resumed",
+    "send.completed",
+    "send.cancelled",
+    "send.failed",
+    "webhook.test",
+]
+
+
 class ExpansionOfSend(TypedDict):
     """The expansion of an audience."""
 
@@ -559,6 +638,14 @@ class NewKeyBody(TypedDict):
     sha256: str
     """The digest of the text, which is the value of the key in API Gateway's usage plan."""
     properties: KeyRow
+
+
+class NewWebhookBody(TypedDict):
+    """An endpoint with its secret."""
+
+    secret: str
+    """The secret with which its webhooks are signed. No other response contains it."""
+    endpoint: WebhookBody
 
 
 class NotificationBody(TypedDict):
@@ -816,7 +903,16 @@ class RotateKeyRequest(TypedDict):
 
 
 type Scope = Literal[
-    "send", "send:critical", "send:mandatory", "send:content", "read", "users:read", "users:write", "operate", "admin"
+    "send",
+    "send:critical",
+    "send:mandatory",
+    "send:content",
+    "read",
+    "users:read",
+    "users:write",
+    "webhooks",
+    "operate",
+    "admin",
 ]
 
 
@@ -1101,3 +1197,31 @@ class UserNotificationsBody(TypedDict):
     grace_ms: int
     complete: bool
     generated_at: str
+
+
+class WebhookBody(TypedDict):
+    """An endpoint, without its secret."""
+
+    id: str
+    club_id: int
+    url: str
+    event_types: list[EventType]
+    """Empty: every type."""
+    description: str
+    enabled: bool
+    disabled_reason: str | None
+    """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
+    failing_since: str | None
+    """The first failed attempt since the last successful one."""
+    previous_secret_until: str | None
+    """The time until which the previous secret also signs."""
+    created_at: str
+
+
+class WebhooksBody(TypedDict):
+    """Endpoints by club, in the order of their creation."""
+
+    rows: list[WebhookBody]
+    truncated: bool
+    """Whether there are more clubs."""
+    next_cursor: str | None

@@ -35,6 +35,7 @@ from devstack.state import AlreadyRunningError, NotRunningError, RunState
 from devstack.suppressions import app as suppressions_app
 from devstack.template import app as template_app
 from devstack.terminal import Terminal, print_json, print_lines
+from devstack.webhooks import app as webhooks_app
 from masscomm.errors import MasscommError
 
 # docs/quick-start.md contains the same command.
@@ -56,6 +57,7 @@ app.add_typer(sends_app, name="sends")
 app.add_typer(source_app, name="source")
 app.add_typer(suppressions_app, name="suppressions")
 app.add_typer(template_app, name="template")
+app.add_typer(webhooks_app, name="webhooks")
 console = Terminal()
 errors = Terminal(stderr=True)
 

@@ -221,6 +221,11 @@ class StackConfig:
         return json.dumps({"current": "1", "1": key})
 
     @property
+    def webhook_keys(self) -> str:
+        """Return the keys of webhooks, as JSON. The key is generated and stored as the password is."""
+        return json.dumps({"current": "1", "1": self._secret(self.run_dir / "webhook-key", prefix="webhook_")})
+
+    @property
     def api_key_file(self) -> Path:
         return self.run_dir / "api-key"
 

@@ -228,6 +228,8 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         "SES_SENDER": "notifications@masscomm.example",
         "UNSUBSCRIBE_URL": f"{config.gateway_url}/v1/unsubscribe",
         "UNSUBSCRIBE_KEYS": config.unsubscribe_keys,
+        "WEBHOOK_KEYS": config.webhook_keys,
+        "WEBHOOK_LOOPBACK": "1",
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),

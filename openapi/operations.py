@@ -1,6 +1,15 @@
 """The routes of operations_handler."""
 
-from functions.operations_handler.routes import alarms, categories, dead_letters, devices, health, keys, suppressions
+from functions.operations_handler.routes import (
+    alarms,
+    categories,
+    dead_letters,
+    devices,
+    health,
+    keys,
+    suppressions,
+    webhooks,
+)
 from functions.operations_handler.routes.suppressions import sha256
 from masscomm.domain.ids import address_id
 from masscomm.http import parameters as parse
@@ -69,6 +78,43 @@ _NEW_KEY = {
     "sha256": "0f2c7b3f38a3c1a0a9d8f3d1f0a5a7c4b9e1d2c3b4a5968778695a4b3c2d1e0f",
     "properties": _KEY,
 }
+
+_ENDPOINT_ID = "ep_1_4fq2m7x9c1r8w3k5t6zb"
+_EVENT_ID = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d"
+_DELIVERY_ID = f"1763726400000-{_EVENT_ID}"
+_ENDPOINT_IN_PATH = Parameter(
+    name="endpoint_id",
+    location="path",
+    description="The id of the endpoint",
+    schema={"type": "string", "minLength": 1},
+    example=_ENDPOINT_ID,
+)
+_ENDPOINT = {
+    "id": _ENDPOINT_ID,
+    "club_id": 1,
+    "url": "https://hooks.example.org/masscomm",
+    "event_types": ["send.completed", "send.cancelled"],
+    "description": "shop",
+    "enabled": True,
+    "disabled_reason": None,
+    "failing_since": None,
+    "previous_secret_until": None,
+    "created_at": _NOON,
+}
+_NEW_ENDPOINT = {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=", "endpoint": _ENDPOINT}
+_DELIVERY = {
+    "id": _DELIVERY_ID,
+    "event_id": _EVENT_ID,
+    "event_type": "send.completed",
+    "at": _NOON,
+    "status": "pending",
+    "attempts": 1,
+    "next_attempt_at": _ONE,
+    "last_attempts": [{"at": _NOON, "duration_ms": 41, "status": 503, "error": None, "body": "busy"}],
+}
+_NEW_DELIVERY = _DELIVERY | {"attempts": 0, "last_attempts": [], "next_attempt_at": _NOON}
+_UNKNOWN_ENDPOINT = {404: "The endpoint is unknown"}
+_DISABLED = {409: "The endpoint is disabled"}
 
 
 def _limit(default: int, highest: int) -> Parameter:
@@ -308,5 +354,94 @@ OPERATIONS = {
         response=keys.RevokedKeyBody,
         example={"id": _KEY_ID, "status": "revoked", "expires_at": _ONE},
         problems={404: "The key is unknown"},
+    ),
+    ("GET", "/v1/webhooks"): Operation(
+        tag="Webhooks",
+        parameters=(_CLUB_ID, _CURSOR),
+        response=webhooks.WebhooksBody,
+        example={"rows": [_ENDPOINT], "truncated": False, "next_cursor": None},
+    ),
+    ("POST", "/v1/webhooks"): Operation(
+        tag="Webhooks",
+        request=webhooks.CreateWebhookRequest,
+        requests={
+            "shop": {
+                "club_id": 1,
+                "url": "https://hooks.example.org/masscomm",
+                "event_types": ["send.completed", "send.cancelled"],
+                "description": "shop",
+            }
+        },
+        response=webhooks.NewWebhookBody,
+        status=201,
+        success="The endpoint is stored. Its secret is in this response only",
+        example=_NEW_ENDPOINT,
+        problems={409: "The club has too many endpoints"},
+    ),
+    ("GET", "/v1/webhooks/{endpoint_id}"): Operation(
+        tag="Webhooks",
+        parameters=(_ENDPOINT_IN_PATH,),
+        response=webhooks.WebhookBody,
+        example=_ENDPOINT,
+        problems=_UNKNOWN_ENDPOINT,
+    ),
+    ("PATCH", "/v1/webhooks/{endpoint_id}"): Operation(
+        tag="Webhooks",
+        parameters=(_ENDPOINT_IN_PATH,),
+        request=webhooks.ChangeWebhookRequest,
+        requests={"off": {"enabled": False}, "moved": {"url": "https://hooks.example.org/v2"}},
+        response=webhooks.WebhookBody,
+        example=_ENDPOINT,
+        problems=_UNKNOWN_ENDPOINT,
+    ),
+    ("DELETE", "/v1/webhooks/{endpoint_id}"): Operation(
+        tag="Webhooks",
+        parameters=(_ENDPOINT_IN_PATH,),
+        response=webhooks.DeletedWebhookBody,
+        example={"id": _ENDPOINT_ID, "status": "deleted"},
+        problems=_UNKNOWN_ENDPOINT,
+    ),
+    ("POST", "/v1/webhooks/{endpoint_id}/rotate"): Operation(
+        tag="Webhooks",
+        parameters=(_ENDPOINT_IN_PATH,),
+        response=webhooks.NewWebhookBody,
+        status=201,
+        success="The endpoint has a new secret, which is in this response only",
+        example=_NEW_ENDPOINT | {"endpoint": _ENDPOINT | {"previous_secret_until": "2026-11-22T12:00:00Z"}},
+        problems=_UNKNOWN_ENDPOINT,
+    ),
+    ("POST", "/v1/webhooks/{endpoint_id}/test"): Operation(
+        tag="Webhooks",
+        parameters=(_ENDPOINT_IN_PATH,),
+        response=webhooks.DeliveryBody,
+        status=202,
+        success="The event is sent within a minute",
+        example=_NEW_DELIVERY | {"event_type": "webhook.test"},
+        problems=_UNKNOWN_ENDPOINT | _DISABLED,
+    ),
+    ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): Operation(
+        tag="Webhooks",
+        parameters=(_ENDPOINT_IN_PATH, _limit(webhooks.DEFAULT_LIMIT, webhooks.MAX_LIMIT), _CURSOR),
+        response=webhooks.DeliveriesBody,
+        example={"rows": [_DELIVERY], "truncated": False, "next_cursor": None},
+        problems=_UNKNOWN_ENDPOINT,
+    ),
+    ("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend"): Operation(
+        tag="Webhooks",
+        parameters=(
+            _ENDPOINT_IN_PATH,
+            Parameter(
+                name="delivery_id",
+                location="path",
+                description="The id of the delivery",
+                schema={"type": "string", "minLength": 1},
+                example=_DELIVERY_ID,
+            ),
+        ),
+        response=webhooks.DeliveryBody,
+        status=202,
+        success="The event is sent again within a minute, under the same webhook-id",
+        example=_NEW_DELIVERY,
+        problems={404: "The endpoint or the delivery is unknown"} | _DISABLED,
     ),
 }

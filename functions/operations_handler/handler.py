@@ -1,7 +1,8 @@
 """The operations_handler function: it serves the operations of an installation over HTTP, such as dead letters,
-suppressions and API keys.
+suppressions, API keys and webhook endpoints.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,7 @@ from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import Caller, KeysRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
+from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm import environment
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import rest
@@ -49,12 +51,15 @@ class UseCases:
     devices: DevicesRoute
     suppressions: SuppressionsRoute
     keys: KeysRoute
+    webhooks: WebhooksRoute
     # Returns the audit of a principal.
     audit: Callable[[str], Audit]
 
 
 @cache
 def bootstrap() -> UseCases:
+    from masscomm.channels.public_urls import loopback_permitted
+    from masscomm.channels.signing_keys import SigningKeys
     from masscomm.directory.bulk_writes import connect_from_environment
     from masscomm.directory.disabled_devices import OpenSearchDisabledDevices
     from masscomm.directory.suppression_list import OpenSearchSuppressionList
@@ -65,6 +70,8 @@ def bootstrap() -> UseCases:
     from masscomm.operations.health import KafkaHealth
     from masscomm.stores.api_keys import ApiKeys
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+    from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
+    from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
 
     clock = SystemClock()
     directory = connect_from_environment()
@@ -77,6 +84,13 @@ def bootstrap() -> UseCases:
         devices=DevicesRoute(OpenSearchDisabledDevices(directory), codec, KafkaProducer.from_environment(), clock),
         suppressions=SuppressionsRoute(OpenSearchSuppressionList(directory)),
         keys=KeysRoute(ApiKeys.from_environment(), clock),
+        webhooks=WebhooksRoute(
+            endpoints=DynamoDbWebhookEndpoints.from_environment(),
+            deliveries=DynamoDbWebhookDeliveries.from_environment(),
+            keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
+            clock=clock,
+            loopback=loopback_permitted(os.environ),
+        ),
         audit=audits(DynamoDbAuditLog.from_environment(), clock),
     )
 
@@ -197,6 +211,67 @@ def post_key_rotate(asked: rest.Request, key_id: str) -> Response:
 def post_key_revoke(asked: rest.Request, key_id: str) -> Response:
     """End an API key."""
     return uncached(bootstrap().keys.revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))
+
+
+@api.get("/v1/webhooks")
+def get_webhooks(asked: rest.Request) -> Response:
+    """The webhook endpoints of the caller's clubs."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().webhooks.answer(asked.parameters, asked.clubs))
+
+
+@api.post("/v1/webhooks")
+def post_webhook(asked: rest.Request) -> Response:
+    """Create a webhook endpoint. The response has its secret, which is shown only once."""
+    body = bootstrap().webhooks.create(asked.text(), asked.clubs, _audit(asked))
+    return uncached(body, HTTPStatus.CREATED)
+
+
+@api.get("/v1/webhooks/{endpoint_id}")
+def get_webhook(asked: rest.Request, endpoint_id: str) -> Response:
+    """A webhook endpoint."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().webhooks.show(endpoint_id, asked.clubs))
+
+
+@api.patch("/v1/webhooks/{endpoint_id}")
+def patch_webhook(asked: rest.Request, endpoint_id: str) -> Response:
+    """Change, disable or enable a webhook endpoint."""
+    return uncached(bootstrap().webhooks.change(endpoint_id, asked.text(), asked.clubs, _audit(asked)))
+
+
+@api.delete("/v1/webhooks/{endpoint_id}")
+def delete_webhook(asked: rest.Request, endpoint_id: str) -> Response:
+    """Delete a webhook endpoint."""
+    return uncached(bootstrap().webhooks.delete(endpoint_id, asked.clubs, _audit(asked)))
+
+
+@api.post("/v1/webhooks/{endpoint_id}/rotate")
+def post_webhook_rotate(asked: rest.Request, endpoint_id: str) -> Response:
+    """Give a webhook endpoint a new secret. The previous one also signs for 24 hours."""
+    body = bootstrap().webhooks.rotate(endpoint_id, asked.text(), asked.clubs, _audit(asked))
+    return uncached(body, HTTPStatus.CREATED)
+
+
+@api.post("/v1/webhooks/{endpoint_id}/test")
+def post_webhook_test(asked: rest.Request, endpoint_id: str) -> Response:
+    """Send a webhook endpoint the event webhook.test."""
+    body = bootstrap().webhooks.test(endpoint_id, asked.text(), asked.clubs, _audit(asked))
+    return uncached(body, HTTPStatus.ACCEPTED)
+
+
+@api.get("/v1/webhooks/{endpoint_id}/deliveries")
+def get_webhook_deliveries(asked: rest.Request, endpoint_id: str) -> Response:
+    """The deliveries of a webhook endpoint in the last 30 days, the latest first."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(bootstrap().webhooks.list_deliveries(endpoint_id, asked.parameters, asked.clubs))
+
+
+@api.post("/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend")
+def post_webhook_resend(asked: rest.Request, endpoint_id: str, delivery_id: str) -> Response:
+    """Attempt the delivery of a webhook again."""
+    body = bootstrap().webhooks.resend(endpoint_id, delivery_id, asked.text(), asked.clubs, _audit(asked))
+    return uncached(body, HTTPStatus.ACCEPTED)
 
 
 def _audit(asked: rest.Request) -> Audit:

@@ -110,6 +110,7 @@ LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 CONTROLS, USAGE, AUDIT = "cancelled_sends", "key_usage", "audit_log"
 EXPANSIONS = "audience_expansions"
+ENDPOINTS, WEBHOOKS = "webhook_endpoints", "webhook_deliveries"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
 # The table of API keys, which the authorizer uses, too.
@@ -152,6 +153,10 @@ class Profile:
     email: bool = False
     # Whether the function signs or verifies unsubscribe links.
     unsubscribe_links: bool = False
+    # Whether the function signs webhooks, or shows the secrets of their endpoints.
+    webhook_keys: bool = False
+    # Whether the function calls servers in the Internet. It is outside the VPC then, and reaches none of its servers.
+    calls_internet: bool = False
     # Whether the function creates the SNS endpoints of devices.
     registers_endpoints: bool = False
     # Whether SNS and SES invoke the function with delivery statuses.
@@ -270,8 +275,15 @@ PROFILES = {
         indices=("suppressions", "device_state", "devices", "users"),
         written=("suppressions",),
         requests=(*_SUPPRESSIONS, *_DISABLED_DEVICES),
-        tables=(API_KEYS, AUDIT, USAGE),
+        tables=(API_KEYS, AUDIT, USAGE, ENDPOINTS, WEBHOOKS),
         tables_scanned=(API_KEYS,),
         operates=True,
+        webhook_keys=True,
+    ),
+    "webhook_delivery": Profile(
+        warmth=Warmth.NOTHING,
+        tables=(ENDPOINTS, WEBHOOKS, AUDIT),
+        webhook_keys=True,
+        calls_internet=True,
     ),
 }

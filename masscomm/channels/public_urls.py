@@ -1,5 +1,7 @@
 """Checks addresses that tenants give: only public servers may be called, and no server inside the installation.
 
+WEBHOOK_LOOPBACK=1 permits servers on this machine, for the local stack. A deployment refuses the setting.
+
 `checked` examines the text of a URL. `public_addresses` resolves its host and examines each address; a request must
 connect to exactly these addresses (masscomm.channels.guarded_http), because a second resolution of a hostile name could
 have another result.
@@ -9,12 +11,12 @@ Sources: IANA IPv4 and IPv6 Special-Purpose Address Registries; RFC 6052 (NAT64)
 
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from masscomm.errors import Retry
+from masscomm.errors import Retry, Stop
 
 MAX_URL = 2_000
 HTTPS = 443
@@ -54,6 +56,16 @@ class Target:
         """Return the value of the header Host."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == HTTPS and self.scheme == "https" else f"{host}:{self.port}"
+
+
+def loopback_permitted(environment: Mapping[str, str]) -> bool:
+    """Return whether environment variables permit servers on this machine. Raises Stop in a deployment."""
+    if not environment.get("WEBHOOK_LOOPBACK"):
+        return False
+    # Every deployed function has this variable (infra/cdk/resources/function.py).
+    if environment.get("MASSCOMM_ENVIRONMENT"):  # guard: public_urls.loopback_in_production
+        raise Stop("WEBHOOK_LOOPBACK is for the local stack only")
+    return True
 
 
 def checked(url: str, *, loopback: bool = False) -> Target:

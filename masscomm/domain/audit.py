@@ -22,6 +22,14 @@ class Action(StrEnum):
     DEAD_LETTER_DISCARDED = "dead_letter.discarded"
     DEVICE_ENABLED = "device.enabled"
     SUPPRESSION_REMOVED = "suppression.removed"
+    WEBHOOK_CREATED = "webhook.created"
+    WEBHOOK_CHANGED = "webhook.changed"
+    WEBHOOK_DELETED = "webhook.deleted"
+    WEBHOOK_ROTATED = "webhook.rotated"
+    WEBHOOK_TESTED = "webhook.tested"
+    WEBHOOK_RESENT = "webhook.resent"
+    # The function webhook_delivery disabled the endpoint.
+    WEBHOOK_DISABLED = "webhook.disabled"
 
 
 class Result(StrEnum):
@@ -45,7 +53,7 @@ class AuditEntry:
     # The id of the API key, or `operator:` and the name of the user who ran a command.
     principal: str
     action: str
-    # The id of the send or key, the position of the dead letter, or the digest of the address.
+    # The id of the send, key or webhook endpoint, the position of the dead letter, or the digest of the address.
     subject: str
     result: str
     # Further information for people, such as the number of recipients.

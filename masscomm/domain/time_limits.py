@@ -138,6 +138,26 @@ RECEIPT_RETRY_DELAYS_S = (60, 300, 1_800)
 UNSUBSCRIBE_VALID_S = 400 * _DAY_S
 SIGNING_KEYS_CACHED_S = 300.0
 
+# --- webhooks ---------------------------------------------------------------------------------------------------------
+# The time limit of one attempt, name resolution included. The specification Standard Webhooks recommends 15 to 30 s.
+WEBHOOK_ATTEMPT_S = 15.0
+# How long a sweep works on the deliveries of one endpoint before it continues with another one, and how long the queue
+# of an endpoint stays claimed after a crash.
+WEBHOOK_TURN_S = 5.0
+WEBHOOK_CLAIM_S = 45.0
+# The time that a sweep reserves for the writes after an attempt.
+WEBHOOK_RESERVE_S = 8.0
+# The delays after failed attempts: 8 attempts within 28 hours.
+WEBHOOK_RETRY_DELAYS_S = (5, 300, 1_800, 2 * _HOUR_S, 5 * _HOUR_S, 10 * _HOUR_S, 10 * _HOUR_S)
+# The longest delay that an endpoint's Retry-After causes.
+WEBHOOK_RETRY_AFTER_LIMIT_S = _DAY_S
+# How long the previous secret of an endpoint also signs.
+WEBHOOK_SECRET_OVERLAP_S = _DAY_S
+# The time without a successful attempt after which a failed one disables the endpoint.
+WEBHOOK_DISABLED_AFTER_S = 5 * _DAY_S
+# How long events and deliveries are kept.
+WEBHOOK_DELIVERIES_KEPT_S = 30 * _DAY_S
+
 # --- broadcast queues -------------------------------------------------------------------------------------------------
 # How long an environment caches the queue of a tenant; the ages at which the queue lease of a broadcasting tenant is
 # renewed and expires.
@@ -277,6 +297,18 @@ RULES: Mapping[str, str] = {
     "list(RECEIPT_RETRY_DELAYS_S) == sorted(RECEIPT_RETRY_DELAYS_S)": "delays grow",
     "sum(RECEIPT_RETRY_DELAYS_S) < SENT_MESSAGES_KEPT_S": "a receipt finds its message while it is retried",
     "SENT_MESSAGES_PURGE_S < SENT_MESSAGES_KEPT_S": "old messages are deleted in time",
+    "list(WEBHOOK_RETRY_DELAYS_S) == sorted(WEBHOOK_RETRY_DELAYS_S)": "delays grow",
+    "sum(WEBHOOK_RETRY_DELAYS_S) < WEBHOOK_DISABLED_AFTER_S < WEBHOOK_DELIVERIES_KEPT_S": (
+        "an endpoint has more time than one delivery, and its deliveries can be requested again"
+    ),
+    "timeout_s('webhook_delivery') < WEBHOOK_SECRET_OVERLAP_S < WEBHOOK_DISABLED_AFTER_S": (
+        "a receiver has time to change its secret, and the previous one ends"
+    ),
+    "WEBHOOK_RETRY_AFTER_LIMIT_S < WEBHOOK_DELIVERIES_KEPT_S": "a delivery is kept while it is pending",
+    "WEBHOOK_TURN_S + WEBHOOK_ATTEMPT_S + WEBHOOK_RESERVE_S < WEBHOOK_CLAIM_S < timeout_s('webhook_delivery')": (
+        "no second sweep works on an endpoint, and a crash holds it for less than an invocation"
+    ),
+    "WEBHOOK_ATTEMPT_S + WEBHOOK_RESERVE_S < timeout_s('webhook_delivery')": "an attempt ends within the invocation",
     "QUEUE_CACHED_S * 1000 < QUEUE_RENEW_MS < QUEUE_LEASE_MS / 3": "a lease survives two lost renewals",
     "QUEUE_CACHED_S * 1000 + CLOCK_SKEW_S * 1000 <= QUEUE_CLOCK_SKEW_MS <= QUEUE_LEASE_MS": (
         "a wrong clock holds a queue no longer than a lease"

@@ -22,6 +22,7 @@ class Scope(StrEnum):
     READ = "read"  # The key may read metrics and sends.
     USERS_READ = "users:read"  # The key may read the notifications and the preferences of a single user.
     USERS_WRITE = "users:write"  # The key may change the preferences of a single user.
+    WEBHOOKS = "webhooks"  # The key may manage webhook endpoints and read their deliveries.
     OPERATE = "operate"  # The key may repair: handle dead letters and suppressions.
     ADMIN = "admin"  # The key may read the audit log, and manage API keys.
 
@@ -85,6 +86,15 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("POST", "/v1/devices/{device_id}/enable"): Scope.OPERATE,
         ("GET", "/v1/suppressions"): Scope.OPERATE,
         ("DELETE", "/v1/suppressions/{suppression}"): Scope.OPERATE,
+        ("GET", "/v1/webhooks"): Scope.WEBHOOKS,
+        ("POST", "/v1/webhooks"): Scope.WEBHOOKS,
+        ("GET", "/v1/webhooks/{endpoint_id}"): Scope.WEBHOOKS,
+        ("PATCH", "/v1/webhooks/{endpoint_id}"): Scope.WEBHOOKS,
+        ("DELETE", "/v1/webhooks/{endpoint_id}"): Scope.WEBHOOKS,
+        ("POST", "/v1/webhooks/{endpoint_id}/rotate"): Scope.WEBHOOKS,
+        ("POST", "/v1/webhooks/{endpoint_id}/test"): Scope.WEBHOOKS,
+        ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): Scope.WEBHOOKS,
+        ("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend"): Scope.WEBHOOKS,
         ("GET", "/v1/keys"): Scope.ADMIN,
         ("POST", "/v1/keys"): Scope.ADMIN,
         ("POST", "/v1/keys/{key_id}/rotate"): Scope.ADMIN,

@@ -198,6 +198,22 @@ UNREADABLE = _gauge(
     "scheduler",
 )
 
+# --- webhooks ---------------------------------------------------------------------------------------------------------
+WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", "webhook_delivery")
+WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", "webhook_delivery")
+WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks whose attempts have all failed", "webhook_delivery")
+WEBHOOK_ENDPOINTS_DISABLED = _counter(
+    "WebhookEndpointsDisabled",
+    "endpoints disabled because they failed for days or answered 410",
+    "webhook_delivery",
+)
+WEBHOOK_OLDEST_DUE = _gauge(
+    "WebhookOldestDue",
+    Unit.SECONDS,
+    "for how long the oldest webhook had been due that a sweep had no time for; failing endpoints left out",
+    "webhook_delivery",
+)
+
 # --- the stream of changes --------------------------------------------------------------------------------------------
 POLLS_UNCOUNTED = _counter(
     "OpenPollsUncounted",
@@ -257,6 +273,11 @@ ALL: Mapping[str, Metric] = {
         BACKLOG,
         OLDEST_DUE,
         UNREADABLE,
+        WEBHOOKS_DELIVERED,
+        WEBHOOK_FAILURES,
+        WEBHOOKS_GIVEN_UP,
+        WEBHOOK_ENDPOINTS_DISABLED,
+        WEBHOOK_OLDEST_DUE,
         POLLS_UNCOUNTED,
         CHANGE_DATA_AGE,
         METRICS_AGE,

@@ -51,7 +51,11 @@ ROUTES = [
 CLUB, OTHER = 8_471, 8_472
 SENT_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 COUNTED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
-PARAMETERS = {("GET", "/v1/metrics"): COUNTED, ("GET", "/v1/sends"): {"club_id": [str(CLUB)]}}
+PARAMETERS = {
+    ("GET", "/v1/metrics"): COUNTED,
+    ("GET", "/v1/sends"): {"club_id": [str(CLUB)]},
+    ("GET", "/v1/webhooks"): {"club_id": [str(CLUB)]},
+}
 TOMORROW = rfc3339(datetime.fromtimestamp(FixedClock().now_ms() / 1000 + 86_400, UTC))
 SECRETS = (str(CLUB), "canary")
 
@@ -125,6 +129,8 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{position}": "0@17",
         "{device_id}": "420",
         "{key_id}": operations_api.KEY_ID,
+        "{endpoint_id}": operations_api.endpoint_id(CLUB),
+        "{delivery_id}": operations_api.DELIVERY_ID,
     }
     for name, value in names.items():
         path = path.replace(name, value)
@@ -138,6 +144,8 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         ("PATCH", "/v1/sends/s"): {"send_at": TOMORROW},
         ("POST", "/v1/previews"): {"type": "news", "club_id": CLUB},
         ("POST", "/v1/dead-letters/0@17/discard"): {"reason": "over"},
+        ("POST", "/v1/webhooks"): {"club_id": CLUB, "url": "https://hooks.example.org/"},
+        ("PATCH", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}"): {"enabled": True},
         ("POST", "/v1/keys"): {"name": "shop", "clubs": [CLUB], "scopes": ["admin"]},
         ("PUT", "/v1/users/7/preferences"): {"channels": {"push": False}},
     }

@@ -86,7 +86,9 @@ def test_each_duration_has_a_rule() -> None:
     assert public - named - {"PROVIDER_CONNECT_S", "PROVIDER_READ_S"} == set(), "the two are in PROVIDER_CALL_S"
 
 
-@pytest.mark.parametrize("name", sorted(name for name in _durations() if not name.startswith(("_", "RECEIPT"))))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, value in _durations().items() if isinstance(value, int | float) and name[0] != "_")
+)
 def test_a_much_longer_or_shorter_duration_breaks_a_rule(name: str) -> None:
     """A rule notices each duration that is multiplied or divided by 100,000."""
     names = _deployed()

@@ -1,6 +1,7 @@
 """Creates one Lambda function with its log group, role and protection against cold starts."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from aws_cdk import Annotations, Duration
 from aws_cdk import aws_ec2 as ec2
@@ -31,8 +32,17 @@ INTERFACE_ACTIONS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The place of a function in the network."""
+
+    vpc: ec2.IVpc
+    subnets: ec2.SubnetSelection
+    group: ec2.ISecurityGroup
+
+
 class MasscommFunction(Construct):
-    """A function of functions.yaml in one lane: python3.13 on arm64, in the VPC.
+    """A function of functions.yaml in one lane: python3.13 on arm64. A function without a place is outside the VPC.
 
     Attributes:
         alias: The alias through which the function must be invoked.
@@ -46,9 +56,7 @@ class MasscommFunction(Construct):
         entry: FunctionEntry,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
+        place: Place | None,
         variables: Mapping[str, str],
         warmth: Warmth,
     ) -> None:
@@ -62,7 +70,7 @@ class MasscommFunction(Construct):
                 iam.PolicyStatement(
                     actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log.log_group_arn]
                 ),
-                iam.PolicyStatement(actions=[*INTERFACE_ACTIONS], resources=["*"]),
+                *([] if place is None else [iam.PolicyStatement(actions=[*INTERFACE_ACTIONS], resources=["*"])]),
             ]
         )
         warm = environment.provisioned if warmth is Warmth.PROVISIONED else 0
@@ -90,9 +98,9 @@ class MasscommFunction(Construct):
             log_group=log,
             logging_format=lambda_.LoggingFormat.JSON,
             tracing=lambda_.Tracing.ACTIVE,
-            vpc=vpc,
-            vpc_subnets=subnets,
-            security_groups=[group],
+            vpc=None if place is None else place.vpc,
+            vpc_subnets=None if place is None else place.subnets,
+            security_groups=None if place is None else [place.group],
             reserved_concurrent_executions=environment.concurrency.reserved.get(entry.name),
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
             if warmth is Warmth.SNAPSTART and environment.provisioned

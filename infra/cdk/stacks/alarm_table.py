@@ -36,6 +36,8 @@ from masscomm.observability.metric_names import (
     PROVIDER_THROTTLES,
     RECIPIENTS,
     UNREADABLE,
+    WEBHOOK_ENDPOINTS_DISABLED,
+    WEBHOOK_OLDEST_DUE,
 )
 
 type Data = DataStack | ExternalDataStack
@@ -191,6 +193,11 @@ def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
     overdue = ours(environment, OLDEST_DUE, "scheduler", "Maximum")
     description = f"Delayed records are released more than {_OVERDUE_S} s late."
     yield Watch("waiting-overdue", "schedule", description, overdue, _OVERDUE_S, missing_data_alarms=True)
+    webhooks = ours(environment, WEBHOOK_OLDEST_DUE, "webhook_delivery", "Maximum")
+    description = f"Webhooks are attempted more than {_OVERDUE_S} s late."
+    yield Watch("webhooks-overdue", "webhooks", description, webhooks, _OVERDUE_S, missing_data_alarms=True)
+    disabled = ours(environment, WEBHOOK_ENDPOINTS_DISABLED, "webhook_delivery")
+    yield Watch("webhooks-disabled", "webhooks", "An endpoint of webhooks was disabled.", disabled, 1)
     unreadable = ours(environment, UNREADABLE, "scheduler", "Maximum")
     description = "A delayed record cannot be read and is not released."
     yield Watch("waiting-unreadable", "schedule", description, unreadable, 1)

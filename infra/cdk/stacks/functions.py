@@ -15,7 +15,7 @@ from infra.cdk.config import Environment
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, POLLS, PROFILES
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources, consumer_group
 from infra.cdk.resources.findings import explain
-from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.resources.function import MasscommFunction, Place
 from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.resources.receipts import Receipts, configuration_set
 from infra.cdk.stacks.data import DataStack
@@ -48,7 +48,16 @@ class FunctionsStack(Stack):
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-functions", env={"region": environment.region})
         self._environment, self._base, self._data, self._registry_url = environment, base, data, registry_url
-        self._unsubscribe_keys = self._secret_of_links()
+        self._unsubscribe_keys = self._signing_keys(
+            "unsubscribe-keys",
+            "The keys that sign unsubscribe links, by id, and the id of the current one.",
+            "links in e-mails are valid for 400 days: an operator adds a key and removes an old one",
+        )
+        self._webhook_keys = self._signing_keys(
+            "webhook-keys",
+            "The keys from which the secrets of webhook endpoints are derived, by id, and the id of the current one.",
+            "receivers configure the derived secrets: an operator adds a key, and each receiver changes over",
+        )
         catalogue = read_catalogue(generation=environment.generation)
         lanes = Counter(entry.package for entry in catalogue)
         self.event_sources: dict[str, EventSources] = {}
@@ -62,9 +71,9 @@ class FunctionsStack(Stack):
             entry=entry,
             environment=self._environment,
             key=self._base.key,
-            vpc=network.vpc,
-            subnets=network.subnets,
-            group=network.groups["functions"],
+            place=None
+            if profile.calls_internet
+            else Place(vpc=network.vpc, subnets=network.subnets, group=network.groups["functions"]),
             variables=self._variables(entry),
             warmth=profile.critical if entry.lane is Lane.CRITICAL else profile.warmth,
         )
@@ -75,11 +84,13 @@ class FunctionsStack(Stack):
             lanes=lanes,
             applications=self._applications().values(),
         )
-        if profile.unsubscribe_links:
+        secrets = [self._unsubscribe_keys] if profile.unsubscribe_links else []
+        secrets += [self._webhook_keys] if profile.webhook_keys else []
+        if secrets:
             function.grant(
                 [
                     iam.PolicyStatement(
-                        actions=["secretsmanager:GetSecretValue"], resources=[self._unsubscribe_keys.secret_arn]
+                        actions=["secretsmanager:GetSecretValue"], resources=[each.secret_arn for each in secrets]
                     ),
                     iam.PolicyStatement(
                         actions=["kms:Decrypt"],
@@ -105,14 +116,14 @@ class FunctionsStack(Stack):
             self.missed[entry.name] = triggers.missed
         return function
 
-    def _secret_of_links(self) -> secretsmanager.Secret:
-        """Return the secret with the keys of unsubscribe links; the first key is generated."""
+    def _signing_keys(self, name: str, description: str, why_not_rotated: str) -> secretsmanager.Secret:
+        """Return a secret with signing keys (masscomm.domain.signing_keys); the first key is generated."""
         environment = self._environment
         keys = secretsmanager.Secret(
             self,
-            "unsubscribe-keys",
-            secret_name=f"{environment.prefix}/unsubscribe-keys",
-            description="The keys that sign unsubscribe links, by id, and the id of the current one.",
+            name,
+            secret_name=f"{environment.prefix}/{name}",
+            description=description,
             encryption_key=self._base.key,
             generate_secret_string=secretsmanager.SecretStringGenerator(
                 secret_string_template='{"current": "1"}',  # noqa: S106 - the generated key is added to it
@@ -122,18 +133,19 @@ class FunctionsStack(Stack):
             ),
             removal_policy=RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY,
         )
-        explain(keys, "links in e-mails are valid for 400 days: an operator adds a key and removes an old one", "SMG4")
+        explain(keys, why_not_rotated, "SMG4")
         return keys
 
     def _variables(self, entry: FunctionEntry) -> dict[str, str]:
         """Return the environment variables that masscomm.environment reads; none is a secret."""
         environment, data, profile = self._environment, self._data, PROFILES[entry.package]
-        variables = {
-            "LOG_LEVEL": "INFO",
-            "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
-            "KAFKA_AUTHENTICATION": data.kafka.authentication,
-            "SCHEMA_REGISTRY_URL": self._registry_url,
-        }
+        variables = {"LOG_LEVEL": "INFO"}
+        if not profile.calls_internet:
+            variables |= {
+                "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
+                "KAFKA_AUTHENTICATION": data.kafka.authentication,
+                "SCHEMA_REGISTRY_URL": self._registry_url,
+            }
         if profile.requests:
             variables |= {
                 "OPENSEARCH_URL": data.directory.url,
@@ -161,6 +173,8 @@ class FunctionsStack(Stack):
                 "UNSUBSCRIBE_URL": environment.unsubscribe_url,
                 "UNSUBSCRIBE_KEYS_SECRET_ARN": self._unsubscribe_keys.secret_arn,
             }
+        if profile.webhook_keys:
+            variables["WEBHOOK_KEYS_SECRET_ARN"] = self._webhook_keys.secret_arn
         if profile.push or profile.email:
             variables |= self._shares(entry)
         if profile.registers_endpoints:

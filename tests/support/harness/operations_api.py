@@ -1,5 +1,6 @@
 """The operations_handler function in memory, with the records of the OpenAPI document's examples."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,10 +14,13 @@ from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import KeysRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
+from functions.operations_handler.routes.webhooks import WebhooksRoute
+from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.directory.disabled_devices import DisabledDevice, InMemoryDisabledDevices
 from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
 from masscomm.domain.ids import address_id
+from masscomm.domain.webhooks import Delivery, Endpoint, EndpointKey, Event
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
@@ -26,8 +30,12 @@ from masscomm.operations.dead_letters import DeadLetter
 from masscomm.operations.health import DirectoryAge, InMemoryHealth, Lag
 from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys
 from masscomm.stores.audit_log import AuditLog
+from masscomm.stores.webhook_deliveries import InMemoryWebhookDeliveries
+from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints
 from tests.support.harness.chain import NOW, send
 
+EVENT_ID, EVENT_MS = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d", 1_763_726_400_000
+DELIVERY_ID = f"{EVENT_MS}-{EVENT_ID}"
 KEY_ID = "7d793037a0760186"
 ADDRESS_ID = address_id("ada@example.org")
 
@@ -74,9 +82,32 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
         devices=DevicesRoute(InMemoryDisabledDevices([device]), codec, InMemoryProducer(), clock),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
         keys=KeysRoute(keys, clock),
+        webhooks=webhooks_route(clock, club_id),
         audit=operations_handler.audits(audit_log, clock),
     )
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
+
+
+def endpoint_id(club_id: int = 1) -> str:
+    return f"ep_{club_id}_4fq2m7x9c1r8w3k5t6zb"
+
+
+def webhooks_route(clock: Clock, club_id: int) -> WebhooksRoute:
+    """Return the routes of webhooks, with an endpoint of a club and a delivery."""
+    endpoints, deliveries = InMemoryWebhookEndpoints(), InMemoryWebhookDeliveries()
+    key = EndpointKey(club_id, endpoint_id(club_id))
+    endpoints.create(
+        Endpoint(key=key, url="https://hooks.example.org/masscomm", created_at_ms=clock.now_ms(), key_id="1")
+    )
+    event = Event(id=EVENT_ID, type="send.completed", club_id=club_id, at_ms=EVENT_MS, body="{}")
+    deliveries.record(event)
+    deliveries.add(
+        Delivery(endpoint=key, event_id=event.id, event_type=event.type, at_ms=event.at_ms, due_ms=event.at_ms)
+    )
+    keys = SigningKeys(
+        read=lambda: json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"}), clock=clock
+    )
+    return WebhooksRoute(endpoints=endpoints, deliveries=deliveries, keys=keys, clock=clock)
 
 
 def registry() -> InMemorySchemaRegistry:

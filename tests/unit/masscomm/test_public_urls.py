@@ -4,8 +4,15 @@ from ipaddress import ip_address
 
 import pytest
 
-from masscomm.channels.public_urls import Target, UrlRefused, checked, is_public, public_addresses
-from masscomm.errors import Retry
+from masscomm.channels.public_urls import (
+    Target,
+    UrlRefused,
+    checked,
+    is_public,
+    loopback_permitted,
+    public_addresses,
+)
+from masscomm.errors import Retry, Stop
 
 NOT_PUBLIC = [
     *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1"),  # noqa: S104 - no address to bind
@@ -108,3 +115,11 @@ def test_a_name_without_an_address_is_tried_again() -> None:
     for resolve in (fails, empty):
         with pytest.raises(Retry, match="no address"):
             public_addresses(checked("https://hooks.example.org/"), resolve=resolve)
+
+
+@pytest.mark.kills(guard="public_urls.loopback_in_production")
+def test_a_deployment_refuses_the_loopback_setting() -> None:
+    assert not loopback_permitted({"MASSCOMM_ENVIRONMENT": "prod"})
+    assert loopback_permitted({"WEBHOOK_LOOPBACK": "1"})
+    with pytest.raises(Stop, match="local stack"):
+        loopback_permitted({"WEBHOOK_LOOPBACK": "1", "MASSCOMM_ENVIRONMENT": "dev"})

@@ -29,4 +29,4 @@ def test_context_without_scopes_has_all_any_other_its_own(context: Any, scopes: 
 
 def test_no_reading_route_needs_a_scope_to_send() -> None:
     reading = {scope for (method, _), scope in ROUTE_SCOPES.items() if method == "GET"}
-    assert reading == {Scope.READ, Scope.USERS_READ, Scope.OPERATE, Scope.ADMIN}
+    assert reading == {Scope.READ, Scope.USERS_READ, Scope.WEBHOOKS, Scope.OPERATE, Scope.ADMIN}

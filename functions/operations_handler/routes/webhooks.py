@@ -1,0 +1,451 @@
+"""The endpoints of webhooks and their deliveries.
+
+GET, POST /v1/webhooks                              list and create endpoints
+GET, PATCH, DELETE /v1/webhooks/{endpoint_id}       read, change, enable, disable and delete one
+POST /v1/webhooks/{endpoint_id}/rotate              a new secret; the previous one also signs for 24 hours
+POST /v1/webhooks/{endpoint_id}/test                send the event webhook.test
+GET /v1/webhooks/{endpoint_id}/deliveries           its deliveries, the latest first
+POST /v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend
+
+An endpoint of another club and an unknown one have the same response.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NotRequired, TypedDict
+from uuid import uuid4
+
+from masscomm.channels.public_urls import UrlRefused, checked
+from masscomm.channels.signing_keys import SigningKeys
+from masscomm.clock import Clock
+from masscomm.domain.audit import Action
+from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.webhook_signatures import secret_of
+from masscomm.domain.webhooks import (
+    MAX_DESCRIPTION,
+    MAX_ENDPOINTS,
+    Attempt,
+    Delivery,
+    DeliveryStatus,
+    Endpoint,
+    EndpointKey,
+    Event,
+    EventType,
+    event_id,
+    payload,
+)
+from masscomm.errors import Retry
+from masscomm.http import parameters as parse
+from masscomm.http.body import check_empty, read_object
+from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.parameters import Reader, time_of_ms
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.requested_clubs import seen
+from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.stores.audit_log import Audit
+from masscomm.stores.webhook_deliveries import WebhookDeliveries
+from masscomm.stores.webhook_endpoints import WebhookEndpoints
+
+DEFAULT_LIMIT, MAX_LIMIT = 50, 200
+# The clubs whose endpoints one page lists.
+_CLUBS_OF_PAGE = 20
+PARAMETERS = ("club_id", "cursor")
+DELIVERY_PARAMETERS = ("limit", "cursor")
+_DELIVERY_ID = re.compile(r"[0-9]{13}-evt_[0-9a-f]{32}", re.ASCII)
+_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_CHANGE_ATTEMPTS = 5
+
+
+class WebhookBody(TypedDict):
+    """An endpoint, without its secret."""
+
+    id: str
+    club_id: int
+    url: str
+    event_types: list[EventType]
+    """Empty: every type."""
+    description: str
+    enabled: bool
+    disabled_reason: str | None
+    """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
+    failing_since: str | None
+    """The first failed attempt since the last successful one."""
+    previous_secret_until: str | None
+    """The time until which the previous secret also signs."""
+    created_at: str
+
+
+class NewWebhookBody(TypedDict):
+    """An endpoint with its secret."""
+
+    secret: str
+    """The secret with which its webhooks are signed. No other response contains it."""
+    endpoint: WebhookBody
+
+
+class WebhooksBody(TypedDict):
+    """Endpoints by club, in the order of their creation."""
+
+    rows: list[WebhookBody]
+    truncated: bool
+    """Whether there are more clubs."""
+    next_cursor: str | None
+
+
+class CreateWebhookRequest(TypedDict):
+    """A new endpoint."""
+
+    club_id: int
+    url: str
+    """An address with https in the Internet."""
+    event_types: NotRequired[list[EventType]]
+    """Empty or missing: every type."""
+    description: NotRequired[str]
+
+
+class ChangeWebhookRequest(TypedDict):
+    """The fields that change."""
+
+    url: NotRequired[str]
+    event_types: NotRequired[list[EventType]]
+    description: NotRequired[str]
+    enabled: NotRequired[bool]
+
+
+class DeletedWebhookBody(TypedDict):
+    """A deleted endpoint."""
+
+    id: str
+    status: Literal["deleted"]
+
+
+class AttemptBody(TypedDict):
+    """One attempt of a delivery."""
+
+    at: str
+    duration_ms: int
+    status: int | None
+    """The status of the response; null if there was none."""
+    error: str | None
+    """Why there was no response, or no attempt."""
+    body: str
+    """The beginning of the response's body."""
+
+
+class DeliveryBody(TypedDict):
+    """The delivery of one event to one endpoint."""
+
+    id: str
+    event_id: str
+    """The value of the header webhook-id, in each attempt."""
+    event_type: str
+    at: str
+    """The time of the event."""
+    status: DeliveryStatus
+    attempts: int
+    next_attempt_at: str | None
+    last_attempts: list[AttemptBody]
+    """The latest first."""
+
+
+class DeliveriesBody(TypedDict):
+    """Deliveries, the latest first."""
+
+    rows: list[DeliveryBody]
+    truncated: bool
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhooksRoute:
+    endpoints: WebhookEndpoints
+    deliveries: WebhookDeliveries
+    keys: SigningKeys
+    clock: Clock
+    # Whether servers on this machine are permitted, for the local stack.
+    loopback: bool = False
+
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> WebhooksBody:
+        """Return the endpoints of the caller's clubs. Raises Problem (400, 403) or Retry."""
+        read = Reader(parameters, PARAMETERS)
+        asked = read.several("club_id", parse_club_id)
+        cursor = read.single("cursor", str)
+        if clubs.every and not read.given("club_id"):
+            read.refuse("club_id", "is missing: these credentials may see every club")
+        if read.errors:
+            raise read.problem()
+        chosen = sorted(seen(asked, clubs))  # guard: tenancy.webhooks
+        after = None if cursor is None else position_in(cursor, chosen, read, _club)
+        left = [club_id for club_id in chosen if after is None or club_id > after]
+        page, more = left[:_CLUBS_OF_PAGE], len(left) > _CLUBS_OF_PAGE
+        return {
+            "rows": [_row(each) for club_id in page for each in self.endpoints.of_club(club_id)],
+            "truncated": more,
+            "next_cursor": encode_cursor(chosen, page[-1]) if more else None,
+        }
+
+    def show(self, endpoint_id: str, clubs: Clubs) -> WebhookBody:
+        """Return an endpoint. Raises Problem with status 404, or Retry."""
+        return _row(self._visible(endpoint_id, clubs))
+
+    def create(self, content: str | None, clubs: Clubs, audit: Audit) -> NewWebhookBody:
+        """Store a new endpoint. Raises Problem (400, 403, 409 if the club has too many), or Retry."""
+        fields = read_object(content)
+        errors = self._wrong(fields, CreateWebhookRequest)
+        club_id = fields.get("club_id")
+        if not isinstance(club_id, int) or isinstance(club_id, bool) or not 1 <= club_id <= LARGEST_ID:
+            errors.append(FieldError("club_id", "must be the id of a club"))
+        if "url" not in fields:
+            errors.append(FieldError("url", "is missing"))
+        if errors:
+            raise _invalid(errors)
+        if club_id not in clubs:  # guard: tenancy.created_webhook
+            problem = f"{club_id} may not be seen with these credentials"
+            raise Problem(403, "These credentials may not see this club.", errors=[FieldError("club_id", problem)])
+        club = int(club_id or 0)
+        if len(self.endpoints.of_club(club)) >= MAX_ENDPOINTS:
+            raise Problem(409, f"The club has {MAX_ENDPOINTS} endpoints: delete one.")
+        letters = "".join(secrets.choice(_ID_LETTERS) for _ in range(20))
+        keys = self.keys.now()
+        endpoint = Endpoint(
+            key=EndpointKey(club, f"ep_{club}_{letters}"),
+            url=fields["url"],
+            event_types=_types(fields.get("event_types", [])),
+            description=fields.get("description", ""),
+            created_at_ms=self.clock.now_ms(),
+            key_id=keys.current,
+        )
+        body = self._with_secret(endpoint)
+        self.endpoints.create(endpoint)
+        audit(Action.WEBHOOK_CREATED, subject=endpoint.key.id, clubs=[club], detail=_host(endpoint.url))
+        return body
+
+    def change(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> WebhookBody:
+        """Change fields of an endpoint. Raises Problem (400, 404) or Retry."""
+        fields = read_object(content)
+        errors = self._wrong(fields, ChangeWebhookRequest)
+        if "enabled" in fields and not isinstance(fields["enabled"], bool):
+            errors.append(FieldError("enabled", "must be true or false"))
+        if errors:
+            raise _invalid(errors)
+
+        def changed(endpoint: Endpoint) -> Endpoint:
+            new = replace(
+                endpoint,
+                url=fields.get("url", endpoint.url),
+                event_types=_types(fields["event_types"]) if "event_types" in fields else endpoint.event_types,
+                description=fields.get("description", endpoint.description),
+            )
+            if "enabled" in fields and fields["enabled"] != endpoint.enabled:
+                new = replace(new, enabled=fields["enabled"], disabled_reason="", failing_since_ms=None)
+            return new
+
+        endpoint = self._changed(endpoint_id, clubs, changed)
+        detail = f"{', '.join(sorted(fields))}: {_host(endpoint.url)}, {'enabled' if endpoint.enabled else 'disabled'}"
+        audit(Action.WEBHOOK_CHANGED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=detail)
+        return _row(endpoint)
+
+    def delete(self, endpoint_id: str, clubs: Clubs, audit: Audit) -> DeletedWebhookBody:
+        """Delete an endpoint. Raises Problem with status 404, or Retry."""
+        endpoint = self._visible(endpoint_id, clubs)
+        if not self.endpoints.delete(endpoint.key):
+            raise _unknown()
+        audit(Action.WEBHOOK_DELETED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=_host(endpoint.url))
+        return {"id": endpoint_id, "status": "deleted"}
+
+    def rotate(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> NewWebhookBody:
+        """Give an endpoint a new secret; the previous one also signs for 24 hours. Raises Problem (400, 404) or
+        Retry.
+        """
+        check_empty(content)
+        key_id, now_ms = self.keys.now().current, self.clock.now_ms()
+        endpoint = self._changed(endpoint_id, clubs, lambda each: each.rotated(key_id=key_id, now_ms=now_ms))
+        audit(Action.WEBHOOK_ROTATED, subject=endpoint_id, clubs=[endpoint.key.club_id])
+        return self._with_secret(endpoint)
+
+    def test(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> DeliveryBody:
+        """Send an endpoint the event webhook.test. Raises Problem (400, 404, 409 if it is disabled) or Retry."""
+        check_empty(content)
+        endpoint = self._enabled(endpoint_id, clubs)
+        club_id, now_ms = endpoint.key.club_id, self.clock.now_ms()
+        data = {"club_id": club_id, "endpoint_id": endpoint_id}
+        event = self.deliveries.record(
+            Event(
+                id=event_id(club_id, endpoint_id, f"{EventType.TEST}/{uuid4()}"),
+                type=EventType.TEST,
+                club_id=club_id,
+                at_ms=now_ms,
+                body=payload(EventType.TEST, time_of_ms(now_ms), data),
+            )
+        )
+        delivery = self.deliveries.add(
+            Delivery(endpoint=endpoint.key, event_id=event.id, event_type=event.type, at_ms=now_ms, due_ms=now_ms)
+        )
+        audit(Action.WEBHOOK_TESTED, subject=endpoint_id, clubs=[club_id])
+        return _delivery(delivery)
+
+    def list_deliveries(self, endpoint_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> DeliveriesBody:
+        """Return a page of the deliveries of an endpoint. Raises Problem (400, 404) or Retry."""
+        read = Reader(parameters, DELIVERY_PARAMETERS)
+        limit = read.single("limit", _limit) or DEFAULT_LIMIT
+        cursor = read.single("cursor", str)
+        if read.errors:
+            raise read.problem()
+        endpoint = self._visible(endpoint_id, clubs)
+        before = None if cursor is None else position_in(cursor, endpoint_id, read, _delivery_id)
+        found = self.deliveries.page(endpoint.key, limit=limit + 1, before=before)
+        shown, more = found[:limit], len(found) > limit
+        return {
+            "rows": [_delivery(each) for each in shown],
+            "truncated": more,
+            "next_cursor": encode_cursor(endpoint_id, shown[-1].id) if more else None,
+        }
+
+    def resend(
+        self, endpoint_id: str, delivery_id: str, content: str | None, clubs: Clubs, audit: Audit
+    ) -> DeliveryBody:
+        """Attempt a delivery again, now. Raises Problem (400, 404, 409 if the endpoint is disabled) or Retry."""
+        check_empty(content)
+        endpoint = self._enabled(endpoint_id, clubs)
+        for _ in range(_CHANGE_ATTEMPTS):
+            is_id = _DELIVERY_ID.fullmatch(delivery_id) is not None
+            stored = self.deliveries.find(endpoint.key, delivery_id) if is_id else None
+            if stored is None:
+                raise Problem(404, "The delivery is unknown, or older than 30 days.")
+            again = stored.requested_again(self.clock.now_ms())
+            if self.deliveries.replace(again, stored):
+                audit(Action.WEBHOOK_RESENT, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=stored.event_id)
+                return _delivery(again)
+        raise _busy()
+
+    def _visible(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
+        """Return an endpoint of the caller's clubs. Raises Problem with status 404."""
+        key = EndpointKey.of_id(endpoint_id)
+        if key is None or key.club_id not in clubs:  # guard: tenancy.webhook
+            raise _unknown()
+        endpoint = self.endpoints.find(key)
+        if endpoint is None:
+            raise _unknown()
+        return endpoint
+
+    def _enabled(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
+        endpoint = self._visible(endpoint_id, clubs)
+        if not endpoint.enabled:
+            raise Problem(409, "The endpoint is disabled: enable it first.")
+        return endpoint
+
+    def _changed(self, endpoint_id: str, clubs: Clubs, change: Callable[[Endpoint], Endpoint]) -> Endpoint:
+        """Store a change of an endpoint, also if other requests change it concurrently."""
+        for _ in range(_CHANGE_ATTEMPTS):
+            stored = self._visible(endpoint_id, clubs)
+            new = replace(change(stored), revision=stored.revision + 1)
+            if self.endpoints.replace(new):
+                return new
+        raise _busy()
+
+    def _with_secret(self, endpoint: Endpoint) -> NewWebhookBody:
+        secret = secret_of(
+            self.keys.now(), key_id=endpoint.key_id, endpoint_id=endpoint.key.id, version=endpoint.secret_version
+        )
+        return {"secret": secret, "endpoint": _row(endpoint)}
+
+    def _wrong(self, fields: Mapping[str, Any], request: Any) -> list[FieldError]:
+        """Return an error for each field that cannot be used."""
+        known = request.__required_keys__ | request.__optional_keys__
+        errors = [FieldError(name[:100], "is not a field") for name in fields if name not in known]
+        if "url" in fields:
+            try:
+                checked(fields["url"] if isinstance(fields["url"], str) else "", loopback=self.loopback)
+            except UrlRefused as refused:
+                errors.append(FieldError("url", str(refused)))
+        types = fields.get("event_types", [])
+        if not isinstance(types, list) or not all(isinstance(each, str) and each in set(EventType) for each in types):
+            errors.append(FieldError("event_types", f"must be a list of {', '.join(EventType)}"))
+        description = fields.get("description", "")
+        if not isinstance(description, str) or len(description) > MAX_DESCRIPTION or not description.isprintable():
+            message = f"must be a text of at most {MAX_DESCRIPTION} printable characters"
+            errors.append(FieldError("description", message))
+        return errors
+
+
+_limit = parse.whole_number(1, MAX_LIMIT)
+
+
+def _club(key: list[Any]) -> int:
+    match key:
+        case [int() as club_id]:
+            return club_id
+    raise ValueError("not a club")
+
+
+def _delivery_id(key: list[Any]) -> str:
+    match key:
+        case [str() as delivery_id] if _DELIVERY_ID.fullmatch(delivery_id):
+            return delivery_id
+    raise ValueError("not a delivery")
+
+
+def _types(given: list[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(given)))
+
+
+def _host(url: str) -> str:
+    """Return the host of a URL, for the audit log; path and query may contain a credential."""
+    return checked(url, loopback=True).host
+
+
+def _invalid(errors: list[FieldError]) -> Problem:
+    names = ", ".join(dict.fromkeys(error.field for error in errors))
+    return Problem(400, f"These fields cannot be used: {names}.", errors=errors)
+
+
+def _unknown() -> Problem:
+    return Problem(404, "The endpoint is unknown.")
+
+
+def _busy() -> Retry:
+    return Retry("the endpoint or the delivery is changed by other requests at the same time")
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else time_of_ms(at_ms)
+
+
+def _row(endpoint: Endpoint) -> WebhookBody:
+    return {
+        "id": endpoint.key.id,
+        "club_id": endpoint.key.club_id,
+        "url": endpoint.url,
+        "event_types": [EventType(each) for each in endpoint.event_types],
+        "description": endpoint.description,
+        "enabled": endpoint.enabled,
+        "disabled_reason": endpoint.disabled_reason or None,
+        "failing_since": _time(endpoint.failing_since_ms),
+        "previous_secret_until": _time(endpoint.previous_until_ms),
+        "created_at": time_of_ms(endpoint.created_at_ms),
+    }
+
+
+def _delivery(delivery: Delivery) -> DeliveryBody:
+    return {
+        "id": delivery.id,
+        "event_id": delivery.event_id,
+        "event_type": delivery.event_type,
+        "at": time_of_ms(delivery.at_ms),
+        "status": delivery.status,
+        "attempts": delivery.attempts,
+        "next_attempt_at": _time(delivery.due_ms),
+        "last_attempts": [_attempt(each) for each in delivery.last],
+    }
+
+
+def _attempt(attempt: Attempt) -> AttemptBody:
+    return {
+        "at": time_of_ms(attempt.at_ms),
+        "duration_ms": attempt.duration_ms,
+        "status": attempt.status,
+        "error": attempt.error or None,
+        "body": attempt.body,
+    }

@@ -1,0 +1,260 @@
+"""The endpoints of webhooks, the events that they receive, and the deliveries of these events."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any, NamedTuple
+from uuid import UUID, uuid5
+
+from masscomm.domain.ids import NAMESPACE
+from masscomm.domain.time_limits import (
+    WEBHOOK_DISABLED_AFTER_S,
+    WEBHOOK_RETRY_AFTER_LIMIT_S,
+    WEBHOOK_RETRY_DELAYS_S,
+    WEBHOOK_SECRET_OVERLAP_S,
+)
+
+MAX_ENDPOINTS = 16
+MAX_DESCRIPTION = 200
+# The attempts of a delivery that are listed.
+LISTED_ATTEMPTS = 10
+# The part of a delay that is added to it, so that deliveries that failed together are not repeated together.
+_JITTER = 0.1
+_GONE = 410
+_KEY = re.compile(r"ep_(?P<club>[0-9]{1,19})_[0-9a-z]{20}", re.ASCII)
+
+
+class EventType(StrEnum):
+    """The type of an event."""
+
+    ACCEPTED = "send.accepted"  # The send is known: its recipients are being decided about.
+    EXPANDED = "send.expanded"  # The users of the send's audience are found.
+    PAUSED = "send.paused"
+    RESUMED = "send.resumed"
+    COMPLETED = "send.completed"  # Each notification has ended.
+    CANCELLED = "send.cancelled"  # Each notification has ended, at least one of them as cancelled.
+    FAILED = "send.failed"  # The send's audience could not be expanded.
+    TEST = "webhook.test"
+
+
+class EndpointKey(NamedTuple):
+    """Identifies an endpoint."""
+
+    club_id: int
+    id: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.club_id}#{self.id}"
+
+    @classmethod
+    def of_text(cls, text: str) -> "EndpointKey":
+        """Return the key in a text. Raises ValueError."""
+        club_id, _, id_ = text.partition("#")
+        return cls(int(club_id), id_)
+
+    @classmethod
+    def of_id(cls, id_: str) -> "EndpointKey | None":
+        """Return the key of an endpoint's id, which contains its club; None if no endpoint has this id."""
+        found = _KEY.fullmatch(id_)
+        if found is None or str(int(found["club"])) != found["club"]:
+            return None
+        return cls(int(found["club"]), id_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """An address of a tenant that receives events. Times are in milliseconds since the epoch."""
+
+    key: EndpointKey
+    url: str
+    # The types of the events that it receives; empty: every type.
+    event_types: tuple[str, ...] = ()
+    description: str = ""
+    enabled: bool = True
+    # Why it was disabled; "" if it is enabled.
+    disabled_reason: str = ""
+    created_at_ms: int
+    # The signing key and the version from which its secret is derived (masscomm.domain.webhook_signatures).
+    key_id: str
+    secret_version: int = 1
+    # The signing key of the previous secret, and the end of its validity; None: there is no previous secret.
+    previous_key_id: str | None = None
+    previous_until_ms: int | None = None
+    # The first failed attempt since the last successful one; None: the last attempt succeeded.
+    failing_since_ms: int | None = None
+    # The number of changes.
+    revision: int = 1
+
+    def receives(self, event_type: str) -> bool:
+        return self.enabled and (not self.event_types or event_type in self.event_types)
+
+    def secret_versions(self, now_ms: int) -> Sequence[tuple[str, int]]:
+        """Return (signing key, version) of each secret that signs, the current one first."""
+        versions = [(self.key_id, self.secret_version)]
+        # guard: webhooks.previous_secret
+        if self.previous_until_ms is not None and now_ms < self.previous_until_ms:
+            versions.append((self.previous_key_id or self.key_id, self.secret_version - 1))
+        return versions
+
+    def rotated(self, *, key_id: str, now_ms: int) -> "Endpoint":
+        """Return the endpoint with a new secret. The previous one also signs for a while."""
+        return replace(
+            self,
+            key_id=key_id,
+            secret_version=self.secret_version + 1,
+            previous_key_id=self.key_id,
+            previous_until_ms=now_ms + WEBHOOK_SECRET_OVERLAP_S * 1000,
+        )
+
+    def after(self, *, succeeded: bool, status: int | None, now_ms: int) -> "Endpoint":
+        """Return the endpoint after an attempt, which may disable it."""
+        if succeeded:
+            return replace(self, failing_since_ms=None)
+        since_ms = self.failing_since_ms or now_ms
+        reason = ""
+        if status == _GONE:  # guard: webhooks.gone
+            reason = "The endpoint answered 410 Gone."
+        elif now_ms - since_ms >= WEBHOOK_DISABLED_AFTER_S * 1000:  # guard: webhooks.failing_for_days
+            reason = f"No attempt succeeded for {WEBHOOK_DISABLED_AFTER_S // 86_400} days."
+        return replace(
+            self,
+            failing_since_ms=since_ms,
+            enabled=self.enabled and not reason,
+            disabled_reason=self.disabled_reason or reason,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """An event of one tenant."""
+
+    # Deterministic: the same change of a send has the same id, and receivers recognise it by `webhook-id`.
+    id: str
+    type: str
+    club_id: int
+    # The time at which the event was recorded, in milliseconds since the epoch.
+    at_ms: int
+    # The JSON text that is sent.
+    body: str
+
+
+def event_id(club_id: int, subject: str, transition: str) -> str:
+    """Return the id of the event of one transition of a send, such as (7, "8a6e…", "send.completed")."""
+    return f"evt_{uuid5(UUID(str(NAMESPACE)), f'webhook/{club_id}/{subject}/{transition}').hex}"
+
+
+def payload(event_type: str, timestamp: str, data: Mapping[str, Any]) -> str:
+    """Return the body of an event."""
+    document = {"type": event_type, "timestamp": timestamp, "data": data}
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+class DeliveryStatus(StrEnum):
+    PENDING = "pending"  # The event is sent again later.
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # All attempts failed, or the endpoint is disabled or deleted.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One attempt of a delivery."""
+
+    at_ms: int
+    duration_ms: int
+    # The status of the response; None: there was none.
+    status: int | None = None
+    # Why there was no response, or no attempt; "" otherwise.
+    error: str = ""
+    # The beginning of the response's body.
+    body: str = ""
+    # The number of seconds after which the endpoint wants to be called again; None: it did not say.
+    retry_after_s: int | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """The delivery of one event to one endpoint."""
+
+    endpoint: EndpointKey
+    event_id: str
+    event_type: str
+    # The time of the event, in milliseconds since the epoch.
+    at_ms: int
+    status: DeliveryStatus = DeliveryStatus.PENDING
+    # The time of the next attempt; None unless it is pending.
+    due_ms: int | None = None
+    # The number of attempts, and of those since the delivery was last requested.
+    attempts: int = 0
+    tries: int = 0
+    # The last attempts, the latest first.
+    last: tuple[Attempt, ...] = ()
+    # The number of changes.
+    revision: int = 1
+
+    @property
+    def id(self) -> str:
+        """Return the id of the delivery among those of its endpoint. Ids are ordered by time."""
+        return f"{self.at_ms:013d}-{self.event_id}"
+
+    def after(self, attempt: Attempt) -> "Delivery":
+        """Return the delivery after an attempt."""
+        tries = self.tries + 1
+        common = replace(
+            self,
+            attempts=self.attempts + 1,
+            tries=tries,
+            last=(attempt, *self.last)[:LISTED_ATTEMPTS],
+            due_ms=None,
+            revision=self.revision + 1,
+        )
+        if attempt.succeeded:
+            return replace(common, status=DeliveryStatus.SUCCEEDED)
+        if tries > len(WEBHOOK_RETRY_DELAYS_S):
+            return replace(common, status=DeliveryStatus.FAILED)
+        return replace(common, status=DeliveryStatus.PENDING, due_ms=attempt.at_ms + self._delay_ms(tries, attempt))
+
+    def given_up(self, reason: str, now_ms: int) -> "Delivery":
+        """Return the delivery without further attempts."""
+        attempt = Attempt(at_ms=now_ms, duration_ms=0, error=reason)
+        return replace(
+            self,
+            status=DeliveryStatus.FAILED,
+            due_ms=None,
+            last=(attempt, *self.last)[:LISTED_ATTEMPTS],
+            revision=self.revision + 1,
+        )
+
+    def requested_again(self, now_ms: int) -> "Delivery":
+        """Return the delivery with an attempt due now, and the retries of a new delivery."""
+        return replace(self, status=DeliveryStatus.PENDING, due_ms=now_ms, tries=0, revision=self.revision + 1)
+
+    def _delay_ms(self, tries: int, attempt: Attempt) -> int:
+        delay_s = WEBHOOK_RETRY_DELAYS_S[tries - 1]
+        asked_s = min(
+            attempt.retry_after_s or 0,
+            WEBHOOK_RETRY_AFTER_LIMIT_S,  # guard: webhooks.retry_after
+        )
+        share = int.from_bytes(blake2b(f"{self.event_id}{tries}".encode(), digest_size=8).digest()) / 2**64
+        return round(max(delay_s * (1 + _JITTER * share), asked_s) * 1000)
+
+
+def retry_after_s(text: str | None, now_ms: int) -> int | None:
+    """Return the seconds in the header Retry-After, a number or a date; None if it is missing or malformed."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdecimal():
+        return int(text[:9])
+    try:
+        moment = parsedate_to_datetime(text)
+        return max(0, round(moment.timestamp() - now_ms / 1000))
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

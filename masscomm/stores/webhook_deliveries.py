@@ -1,0 +1,158 @@
+"""The interface of the store of webhook events and deliveries, and a store in memory.
+
+A pending delivery also has an entry in the list of its endpoint, in the order of the times at which attempts are due,
+and the endpoint has an entry in the list of queues, so that a sweep finds it. Entries are written before the delivery
+changes and removed afterwards: after a crash in between, an entry whose time is not that of its delivery is removed,
+and no delivery is without an entry.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+from masscomm.domain.webhooks import Delivery, EndpointKey, Event
+
+
+class Due(NamedTuple):
+    """The entry of a pending delivery in the list of its endpoint."""
+
+    due_ms: int
+    delivery_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """An endpoint that may have pending deliveries. The version changes whenever a delivery becomes pending."""
+
+    endpoint: EndpointKey
+    version: str
+
+
+class WebhookDeliveries(Protocol):
+    """Methods raise Retry (down, slow), Stop (no table, no permission) or ItemRefused."""
+
+    def record(self, event: Event) -> Event:
+        """Record an event unless its id is recorded. Return the recorded one."""
+        ...
+
+    def event(self, event_id: str) -> Event | None:
+        """Return a recorded event; None if there is none."""
+        ...
+
+    def add(self, delivery: Delivery) -> Delivery:
+        """Store a pending delivery unless the endpoint has one of this event. Return the stored one."""
+        ...
+
+    def find(self, endpoint: EndpointKey, delivery_id: str) -> Delivery | None:
+        """Return a delivery; None if there is none."""
+        ...
+
+    def page(self, endpoint: EndpointKey, *, limit: int, before: str | None = None) -> Sequence[Delivery]:
+        """Return deliveries of an endpoint, the latest first, whose ids are below `before`."""
+        ...
+
+    def replace(self, delivery: Delivery, previous: Delivery) -> bool:
+        """Store a delivery in the place of its previous revision. Return False if that is not the stored one."""
+        ...
+
+    def queues(self) -> Iterator[Queue]:
+        """Yield the endpoints that may have pending deliveries."""
+        ...
+
+    def claim(self, endpoint: EndpointKey, *, now_ms: int, until_ms: int) -> bool:
+        """Claim the queue of an endpoint until a time. Return False if it is claimed, or gone."""
+        ...
+
+    def release(self, endpoint: EndpointKey, *, until_ms: int) -> None:
+        """End the claim of a queue, which was claimed until that time."""
+        ...
+
+    def due(self, endpoint: EndpointKey, *, limit: int) -> Sequence[Due]:
+        """Return the first entries of an endpoint's pending deliveries, the earliest first."""
+        ...
+
+    def forget(self, endpoint: EndpointKey, due: Due) -> None:
+        """Remove an entry whose delivery is not due then."""
+        ...
+
+    def drop(self, queue: Queue) -> None:
+        """Remove an empty queue, unless a delivery became pending since it was read."""
+        ...
+
+
+class InMemoryWebhookDeliveries:
+    """A store of deliveries in dictionaries, for unit tests."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Event] = {}
+        self.stored: dict[tuple[EndpointKey, str], Delivery] = {}
+        self.entries: set[tuple[EndpointKey, Due]] = set()
+        self._versions: dict[EndpointKey, str] = {}
+        self._claims: dict[EndpointKey, int] = {}
+        self._lock = Lock()
+
+    def record(self, event: Event) -> Event:
+        with self._lock:
+            return self.events.setdefault(event.id, event)
+
+    def event(self, event_id: str) -> Event | None:
+        return self.events.get(event_id)
+
+    def add(self, delivery: Delivery) -> Delivery:
+        with self._lock:
+            stored = self.stored.setdefault((delivery.endpoint, delivery.id), delivery)
+            self._enter(stored)
+            return stored
+
+    def find(self, endpoint: EndpointKey, delivery_id: str) -> Delivery | None:
+        return self.stored.get((endpoint, delivery_id))
+
+    def page(self, endpoint: EndpointKey, *, limit: int, before: str | None = None) -> Sequence[Delivery]:
+        found = [each for (key, id_), each in self.stored.items() if key == endpoint and (not before or id_ < before)]
+        return sorted(found, key=lambda each: each.id, reverse=True)[:limit]
+
+    def replace(self, delivery: Delivery, previous: Delivery) -> bool:
+        with self._lock:
+            key = (delivery.endpoint, delivery.id)
+            if key not in self.stored or self.stored[key].revision != previous.revision:
+                return False
+            self._enter(delivery)
+            self.stored[key] = delivery
+            if previous.due_ms is not None and previous.due_ms != delivery.due_ms:
+                self.entries.discard((delivery.endpoint, Due(previous.due_ms, delivery.id)))
+            return True
+
+    def queues(self) -> Iterator[Queue]:
+        yield from [Queue(endpoint=key, version=version) for key, version in sorted(self._versions.items())]
+
+    def claim(self, endpoint: EndpointKey, *, now_ms: int, until_ms: int) -> bool:
+        with self._lock:
+            if endpoint not in self._versions or self._claims.get(endpoint, 0) > now_ms:
+                return False
+            self._claims[endpoint] = until_ms
+            return True
+
+    def release(self, endpoint: EndpointKey, *, until_ms: int) -> None:
+        with self._lock:
+            if self._claims.get(endpoint) == until_ms:
+                del self._claims[endpoint]
+
+    def due(self, endpoint: EndpointKey, *, limit: int) -> Sequence[Due]:
+        with self._lock:
+            return sorted(due for key, due in self.entries if key == endpoint)[:limit]
+
+    def forget(self, endpoint: EndpointKey, due: Due) -> None:
+        with self._lock:
+            self.entries.discard((endpoint, due))
+
+    def drop(self, queue: Queue) -> None:
+        with self._lock:
+            if self._versions.get(queue.endpoint) == queue.version:
+                del self._versions[queue.endpoint]
+
+    def _enter(self, delivery: Delivery) -> None:
+        if delivery.due_ms is not None:
+            self.entries.add((delivery.endpoint, Due(delivery.due_ms, delivery.id)))
+            self._versions[delivery.endpoint] = str(uuid4())

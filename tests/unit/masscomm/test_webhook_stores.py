@@ -1,0 +1,85 @@
+"""The stores of webhooks in memory and on moto."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from devstack.service import AWS_CREDENTIALS
+from emulators.local import REGION
+from masscomm.errors import Retry
+from masscomm.stores.webhook_deliveries import Due, InMemoryWebhookDeliveries, WebhookDeliveries
+from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
+from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints, WebhookEndpoints
+from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+from tests.support.contracts.webhook_stores import (
+    KEY,
+    NOW,
+    WebhookDeliveriesContract,
+    WebhookEndpointsContract,
+    delivery,
+    endpoint,
+)
+from tests.support.servers.dynamodb_table import new_table
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name, value in AWS_CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        yield boto3.client("dynamodb", region_name=REGION)
+
+
+class TestInMemoryWebhookEndpoints(WebhookEndpointsContract):
+    @pytest.fixture
+    def endpoints(self) -> WebhookEndpoints:
+        return InMemoryWebhookEndpoints()
+
+
+class TestMotoWebhookEndpoints(WebhookEndpointsContract):
+    @pytest.fixture
+    def endpoints(self, client: Any) -> WebhookEndpoints:
+        return DynamoDbWebhookEndpoints(table=new_table(client, "webhook_endpoints"), client=client)
+
+    def test_a_damaged_endpoint_is_a_retry(self, endpoints: DynamoDbWebhookEndpoints) -> None:
+        endpoints.create(endpoint())
+        endpoints._client.update_item(
+            TableName=endpoints._table,
+            Key={"club": {"S": "7"}, "id": {"S": KEY.id}},
+            UpdateExpression="REMOVE created_at_ms",
+        )
+        with pytest.raises(Retry):
+            endpoints.find(KEY)
+
+
+class TestInMemoryWebhookDeliveries(WebhookDeliveriesContract):
+    @pytest.fixture
+    def deliveries(self) -> WebhookDeliveries:
+        return InMemoryWebhookDeliveries()
+
+
+class TestMotoWebhookDeliveries(WebhookDeliveriesContract):
+    @pytest.fixture
+    def deliveries(self, client: Any) -> WebhookDeliveries:
+        return DynamoDbWebhookDeliveries(table=new_table(client, "webhook_deliveries"), client=client)
+
+    @pytest.mark.kills(guard="webhooks.entry_before_delivery")
+    def test_a_crash_leaves_a_pending_delivery_with_its_entry(
+        self, deliveries: DynamoDbWebhookDeliveries, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The function is killed after the write of the delivery."""
+        first = deliveries.add(delivery())
+        later = first.requested_again(NOW + 9)
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(deliveries, "forget", killed)
+            with pytest.raises(KeyboardInterrupt):
+                deliveries.replace(later, first)
+        assert deliveries.find(KEY, first.id) == later
+        assert Due(NOW + 9, first.id) in deliveries.due(KEY, limit=9)

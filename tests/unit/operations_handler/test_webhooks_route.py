@@ -1,0 +1,227 @@
+"""Webhook endpoints over HTTP: a caller manages those of its clubs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from functions.operations_handler import handler as operations_handler
+from functions.operations_handler.routes.webhooks import WebhooksRoute
+from masscomm.clock import FixedClock
+from masscomm.domain.webhook_signatures import secret_of
+from masscomm.domain.webhooks import MAX_ENDPOINTS, DeliveryStatus, EndpointKey
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.audit_log import InMemoryAuditLog
+from tests.support.harness.webhooks import Webhooks
+
+SEVEN, EIGHT = Clubs(frozenset({7})), Clubs(frozenset({8}))
+URL = "https://hooks.example.org/a?token=hidden"
+
+
+class Setting:
+    """The routes over stores in memory."""
+
+    def __init__(self) -> None:
+        self.webhooks = Webhooks()
+        self.webhooks.endpoints.stored.clear()
+        self.clock: FixedClock = self.webhooks.clock
+        self.audit_log = InMemoryAuditLog()
+        self.audit = operations_handler.audits(self.audit_log, self.clock)("k7")
+        self.route = WebhooksRoute(
+            endpoints=self.webhooks.endpoints,
+            deliveries=self.webhooks.deliveries,
+            keys=self.webhooks.keys,
+            clock=self.clock,
+        )
+
+    def create(self, clubs: Clubs = SEVEN, **fields: Any) -> Any:
+        given = {"club_id": 7, "url": URL} | fields
+        return self.route.create(json.dumps(given), clubs, self.audit)
+
+    def change(self, id_: str, clubs: Clubs = SEVEN, **fields: Any) -> Any:
+        return self.route.change(id_, json.dumps(fields), clubs, self.audit)
+
+    def actions(self) -> list[str]:
+        return [entry.action for entry in self.audit_log.entries]
+
+
+@pytest.fixture
+def setting() -> Setting:
+    return Setting()
+
+
+def test_a_created_endpoint_is_listed_without_its_secret(setting: Setting) -> None:
+    created = setting.create(event_types=["send.completed"], description="shop")
+    endpoint = created["endpoint"]
+    key = EndpointKey.of_id(endpoint["id"])
+    assert key is not None
+    secret = secret_of(setting.webhooks.keys.now(), key_id="1", endpoint_id=key.id, version=1)
+    assert created["secret"] == secret
+    page = setting.route.answer({}, SEVEN)
+    assert page["rows"] == [endpoint]
+    assert setting.route.show(endpoint["id"], SEVEN) == endpoint
+    everything = json.dumps(page) + repr(setting.webhooks.endpoints.stored) + repr(setting.audit_log.entries)
+    assert secret not in everything
+    assert "hidden" not in repr(setting.audit_log.entries)
+    (entry,) = setting.audit_log.entries
+    assert (entry.action, entry.club_id, entry.principal) == ("webhook.created", 7, "k7")
+    assert (entry.subject, entry.detail) == (endpoint["id"], "hooks.example.org")
+
+
+@pytest.mark.kills(guard="tenancy.created_webhook")
+def test_an_endpoint_of_another_club_is_not_created(setting: Setting) -> None:
+    with pytest.raises(Problem) as raised:
+        setting.create(EIGHT)
+    assert raised.value.status == 403
+    assert setting.webhooks.endpoints.stored == {}
+
+
+@pytest.mark.kills(guard="tenancy.webhook")
+def test_an_endpoint_of_another_club_is_as_unknown_ones(setting: Setting) -> None:
+    theirs = setting.create()["endpoint"]["id"]
+    delivery = setting.route.test(theirs, None, SEVEN, setting.audit)["id"]
+    setting.audit_log.entries.clear()
+    for id_ in (theirs, "ep_8_aaaaaaaaaaaaaaaaaaaa", "ep_08_aaaaaaaaaaaaaaaaaaaa", "ep_8_a", "x", f"{theirs} "):
+        for call in (
+            lambda id_: setting.route.show(id_, EIGHT),
+            lambda id_: setting.change(id_, EIGHT, enabled=False),
+            lambda id_: setting.route.delete(id_, EIGHT, setting.audit),
+            lambda id_: setting.route.rotate(id_, None, EIGHT, setting.audit),
+            lambda id_: setting.route.test(id_, None, EIGHT, setting.audit),
+            lambda id_: setting.route.list_deliveries(id_, {}, EIGHT),
+            lambda id_: setting.route.resend(id_, delivery, None, EIGHT, setting.audit),
+        ):
+            with pytest.raises(Problem) as raised:
+                call(id_)
+            assert (raised.value.status, raised.value.detail) == (404, "The endpoint is unknown.")
+    assert setting.audit_log.entries == []
+    assert setting.route.show(theirs, SEVEN)["enabled"]
+
+
+@pytest.mark.kills(guard="tenancy.webhooks")
+def test_a_caller_lists_the_endpoints_of_its_clubs(setting: Setting) -> None:
+    setting.create()
+    assert setting.route.answer({}, EIGHT)["rows"] == []
+    with pytest.raises(Problem) as raised:
+        setting.route.answer({"club_id": ["7"]}, EIGHT)
+    assert raised.value.status == 403
+    with pytest.raises(Problem, match="club_id"):
+        setting.route.answer({}, ALL_CLUBS)
+    assert len(setting.route.answer({"club_id": ["7", "8"]}, ALL_CLUBS)["rows"]) == 1
+
+
+def test_pages_of_endpoints_continue_by_cursor(setting: Setting) -> None:
+    clubs = Clubs(frozenset(range(1, 31)))
+    for club_id in (3, 29):
+        setting.create(clubs, club_id=club_id)
+    first = setting.route.answer({}, clubs)
+    assert [row["club_id"] for row in first["rows"]] == [3]
+    assert first["truncated"]
+    second = setting.route.answer({"cursor": [first["next_cursor"] or ""]}, clubs)
+    assert [row["club_id"] for row in second["rows"]] == [29]
+    assert (second["truncated"], second["next_cursor"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"url": "http://hooks.example.org/"}, ["url"]),
+        ({"url": 7}, ["url"]),
+        ({"club_id": "7"}, ["club_id"]),
+        ({"club_id": True}, ["club_id"]),
+        ({"event_types": ["send.none"]}, ["event_types"]),
+        ({"event_types": "send.completed"}, ["event_types"]),
+        ({"event_types": [["x"]]}, ["event_types"]),
+        ({"description": "x" * 201}, ["description"]),
+        ({"description": "a\nb", "secret": "x", "url": ""}, ["secret", "url", "description"]),
+    ],
+)
+def test_wrong_fields_are_all_named(setting: Setting, fields: dict[str, Any], names: list[str]) -> None:
+    with pytest.raises(Problem) as raised:
+        setting.create(**fields)
+    assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, names)
+    assert setting.webhooks.endpoints.stored == {}
+
+
+def test_a_missing_url_is_named(setting: Setting) -> None:
+    with pytest.raises(Problem, match="url"):
+        setting.route.create('{"club_id": 7}', SEVEN, setting.audit)
+
+
+def test_a_club_has_a_maximum_of_endpoints(setting: Setting) -> None:
+    for _ in range(MAX_ENDPOINTS):
+        setting.create()
+    with pytest.raises(Problem, match="delete one") as raised:
+        setting.create()
+    assert raised.value.status == 409
+
+
+def test_an_endpoint_is_changed_and_disabled(setting: Setting) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    changed = setting.change(id_, url="https://hooks.example.org/v2", event_types=["send.paused", "send.paused"])
+    assert (changed["url"], changed["event_types"]) == ("https://hooks.example.org/v2", ["send.paused"])
+    assert not setting.change(id_, enabled=False)["enabled"]
+    with pytest.raises(Problem, match="disabled") as raised:
+        setting.route.test(id_, None, SEVEN, setting.audit)
+    assert raised.value.status == 409
+    with pytest.raises(Problem, match="disabled"):
+        setting.route.resend(id_, "x", None, SEVEN, setting.audit)
+    assert setting.change(id_, enabled=True)["enabled"]
+    assert setting.actions() == ["webhook.created", *["webhook.changed"] * 3]
+    with pytest.raises(Problem, match="enabled"):
+        setting.change(id_, enabled="yes")
+
+
+def test_a_rotated_secret_replaces_the_previous_one(setting: Setting) -> None:
+    created = setting.create()
+    id_ = created["endpoint"]["id"]
+    rotated = setting.route.rotate(id_, "{}", SEVEN, setting.audit)
+    assert rotated["secret"] != created["secret"]
+    assert rotated["endpoint"]["previous_secret_until"] is not None
+    assert setting.actions() == ["webhook.created", "webhook.rotated"]
+
+
+def test_a_deleted_endpoint_is_unknown(setting: Setting) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    assert setting.route.delete(id_, SEVEN, setting.audit) == {"id": id_, "status": "deleted"}
+    with pytest.raises(Problem, match="unknown"):
+        setting.route.show(id_, SEVEN)
+    assert setting.actions() == ["webhook.created", "webhook.deleted"]
+
+
+def test_a_test_event_is_delivered_and_sent_again(setting: Setting) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    delivery = setting.route.test(id_, None, SEVEN, setting.audit)
+    assert (delivery["event_type"], delivery["status"]) == ("webhook.test", "pending")
+    setting.webhooks.sweep()
+    (row,) = setting.route.list_deliveries(id_, {}, SEVEN)["rows"]
+    assert (row["status"], row["attempts"], row["last_attempts"][0]["status"]) == ("succeeded", 1, 200)
+    again = setting.route.resend(id_, delivery["id"], None, SEVEN, setting.audit)
+    assert again["status"] is DeliveryStatus.PENDING
+    setting.webhooks.sweep()
+    first, second = setting.webhooks.http.requests
+    assert first[1]["webhook-id"] == second[1]["webhook-id"] == delivery["event_id"]
+    body = json.loads(first[2])
+    assert (body["type"], body["data"]) == ("webhook.test", {"club_id": 7, "endpoint_id": id_})
+    assert setting.actions() == ["webhook.created", "webhook.tested", "webhook.resent"]
+
+
+def test_pages_of_deliveries_continue_by_cursor(setting: Setting) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    for _ in range(3):
+        setting.route.test(id_, None, SEVEN, setting.audit)
+        setting.clock.advance(1)
+    first = setting.route.list_deliveries(id_, {"limit": ["2"]}, SEVEN)
+    rest = setting.route.list_deliveries(id_, {"limit": ["2"], "cursor": [first["next_cursor"] or ""]}, SEVEN)
+    times = [row["at"] for row in (*first["rows"], *rest["rows"])]
+    assert times == sorted(times, reverse=True)
+    assert (len(times), rest["truncated"]) == (3, False)
+
+
+@pytest.mark.parametrize("delivery", ["x", "1700000000000-evt_" + "0" * 32, "\x00", "1" * 2_000])
+def test_an_unknown_delivery_is_not_sent_again(setting: Setting, delivery: str) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    with pytest.raises(Problem, match="delivery is unknown") as raised:
+        setting.route.resend(id_, delivery, None, SEVEN, setting.audit)
+    assert raised.value.status == 404
