@@ -207,7 +207,8 @@ class Gateway:
             application.router.add_get("/icon.svg", partial(self._serve_console, self._console / "icon.svg"))
             application.router.add_static("/assets", self._console / "assets")
             application.on_response_prepare.append(_add_console_headers)
-        application.router.add_route("*", "/{path:.*}", self._serve_observed)
+        # A dot would not match a line end, which a path may contain.
+        application.router.add_route("*", r"/{path:[\s\S]*}", self._serve_observed)
         application.on_shutdown.append(self._end_streams)
         self._runner = web.AppRunner(
             application, access_log=None, max_line_size=_READ_HEAD_BYTES, max_field_size=_READ_HEAD_BYTES

@@ -177,6 +177,7 @@ async def test_absent_parts_of_a_request_are_null() -> None:
     [
         ("/v1/sends/ab-1", "GET /v1/sends/{send_id}", {"send_id": "ab-1"}),
         ("/v1/sends/a%2Fb", "GET /v1/sends/{send_id}", {"send_id": "a/b"}),
+        ("/v1/sends/a%0Ab", "GET /v1/sends/{send_id}", {"send_id": "a\nb"}),
         ("/v1/sends/latest", "GET /v1/sends/latest", None),
         ("/files/a/b", "GET /files/{path+}", {"path": "a/b"}),
         ("/any", "ANY /any", None),
