@@ -34,6 +34,7 @@ from devstack.services import all_services
 from devstack.state import RunState
 from devstack.terminal import Terminal
 from tests.support.harness.console import PATIENCE_MS, open_console
+from tests.support.schemathesis_run import check_responses
 from tests.support.servers.localstack_client import localstack_client
 from tests.support.until import until
 
@@ -241,6 +242,64 @@ def test_ended_send_is_listed_and_cannot_be_cancelled(config: StackConfig) -> No
     assert json.loads(masscomm(config, "sends", "show", send_id))["totals"]["in_flight"] == 0
     assert "in flight" in masscomm(config, "sends", "watch", send_id)
     assert "409" in masscomm(config, "sends", "cancel", send_id, status=1)
+
+
+@pytest.mark.parametrize("recipients", [2_000, pytest.param(100_000, marks=pytest.mark.nightly)])
+def test_sum_fits_at_every_poll(config: StackConfig, recipients: int) -> None:
+    """Runs after the demo, which seeds some of the users; the others are unknown."""
+    body = {"type": "announcement", "club_id": 1, "to_users": [*range(1, recipients + 1)]}
+    headers = {"x-api-key": config.api_key}
+    polls: list[dict[str, Any]] = []
+
+    with httpx.Client(base_url=config.gateway_url, headers=headers, timeout=30) as api:
+        accepted = api.post("/v1/sends", json=body | {"data": {"title": "t", "body": "b"}}).raise_for_status().json()
+        assert accepted["requested"] == recipients
+
+        def is_complete() -> bool:
+            answer = api.get(accepted["links"]["self"])
+            if answer.status_code != httpx.codes.NOT_FOUND:
+                polls.append(answer.raise_for_status().json())
+            return bool(polls) and polls[-1]["complete"]
+
+        until(
+            "every notification has ended",
+            is_complete,
+            every_s=0.1,
+            progress=lambda: polls[-1]["conservation"]["terminal"] if polls else None,
+        )
+    wrong = [poll for poll in polls if not poll["conservation"]["ok"] or not_ended(poll) != poll["totals"]["in_flight"]]
+    assert wrong == []
+    counted = [poll["conservation"]["terminal"] for poll in polls]
+    assert counted == sorted(counted), "no notification loses its final status"
+    assert (polls[-1]["requested"], counted[-1]) == (recipients, recipients)
+    assert polls[-1]["totals"]["sent"] > 0
+
+
+def not_ended(send: dict[str, Any]) -> int:
+    """Return the requested notifications of a response without those that are counted under a final status."""
+    totals = send["totals"]
+    by_number = ("cancelled", "expired", "sent", "delivered", "bounced")
+    by_reason = ("suppressed", "failed")
+    ended = sum(totals[name] for name in by_number) + sum(sum(totals[name].values()) for name in by_reason)
+    return int(totals["requested"] - ended)
+
+
+@pytest.mark.nightly
+def test_no_response_of_the_stack_differs_from_the_document(config: StackConfig, tmp_path: Path) -> None:
+    """Runs after the demo: all routes, first with ids that are unknown or invalid, then with those of the demo."""
+    check_responses(config.gateway_url, config.api_key, tmp_path, "--phases", "examples,coverage")
+    sends = json_lines(masscomm(config, "sends", "list", "--club", "1", "--type", "news", "-n", "20", "--json"))
+    send_id = max(sends, key=lambda send: int(send["requested"]))["send_id"]
+    with httpx.Client(base_url=config.gateway_url, headers={"x-api-key": config.api_key}) as api:
+        (row,) = api.get(f"/v1/sends/{send_id}/recipients", params={"limit": 1}).raise_for_status().json()["rows"]
+    known = {
+        "path.send_id": send_id,
+        "path.user_id": 42,
+        "path.notification": row["links"]["self"].rpartition("/")[2],
+    }
+    options = ("--phases", "examples,fuzzing", "--max-examples", "40")
+    check_responses(config.gateway_url, config.api_key, tmp_path, *options, parameters=known)
+    assert json.loads(masscomm(config, "sends", "show", send_id))["conservation"]["ok"]
 
 
 def test_console_sends_once_and_follows_the_send_to_its_end(config: StackConfig) -> None:
