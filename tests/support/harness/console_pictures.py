@@ -203,6 +203,10 @@ def _nothing(page: Page) -> None:
     page.get_by_role("heading", level=1).wait_for()
 
 
+def _settled(page: Page) -> None:
+    page.wait_for_load_state("networkidle")
+
+
 def _table(page: Page) -> None:
     expect(page.get_by_role("table").first).to_be_visible()
 
@@ -243,6 +247,7 @@ PICTURES = (
     Picture("user", "#/users/42", _table),
     Picture("user-empty", "#/users", _nothing),
     *(Picture(f"operations-{name}", f"#/operations/{name}", _table) for name in ("health", "suppressions", "keys")),
+    *(Picture(f"operations-{name}", f"#/operations/{name}", _settled) for name in ("alarms", "devices")),
     Picture("operations-audit", "#/operations/audit", _table),
     Picture("operations-letters", "#/operations/letters", _letter),
 )

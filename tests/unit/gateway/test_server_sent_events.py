@@ -153,7 +153,9 @@ async def test_a_revoked_caller_gets_no_further_event() -> None:
         send.allowed = False
         assert send.gate is not None
         send.gate.set()
-        rest = [line async for line in lines if line.startswith("id")]
+        # Without the check of each poll the stream would not end.
+        async with asyncio.timeout(20):
+            rest = [line async for line in lines if line.startswith("id")]
     # The poll that was under way when the access ended is answered.
     assert rest == ["id: b"]
 
