@@ -110,6 +110,9 @@ class PeopleConfig:
     keys_url: str
     # The identifier of this API at the issuer, the claim `aud`.
     audience: str = "masscomm"
+    # The names of the claims with a person's roles and clubs, in access tokens and in ID tokens.
+    roles_claim: str = "roles"
+    clubs_claim: str = "clubs"
 
     def __post_init__(self) -> None:
         if not self.keys_url.startswith("https://"):

@@ -5,6 +5,8 @@ A token has an authorizer context like an API key: the claim `clubs` names its c
     clubs    [1, 2], or "*" for every club; any other value permits no club
     roles    ["viewer"], of masscomm.http.scopes.Role; an unknown role permits nothing
 
+An issuer that cannot add claims of these names has others (Issuer.roles_claim, clubs_claim).
+
 Sources: RFC 7519 (JWT), RFC 8725 (best current practices of JWTs), RFC 9068 (access tokens in this form).
 """
 
@@ -55,6 +57,9 @@ class Issuer:
     audience: str
     # The address of the issuer's public keys (`jwks_uri` of its metadata).
     keys_url: str
+    # The names of the claims with a person's roles and clubs.
+    roles_claim: str = "roles"
+    clubs_claim: str = "clubs"
 
     def __post_init__(self) -> None:
         """Check the address. Raises Stop if it is neither HTTPS nor on this machine."""
@@ -64,13 +69,19 @@ class Issuer:
 
     @classmethod
     def from_environment(cls) -> "Issuer | None":
-        """Return the issuer of OIDC_ISSUER, OIDC_AUDIENCE and OIDC_KEYS_URL; None if OIDC_ISSUER is not set. Raises
-        Stop.
+        """Return the issuer of OIDC_ISSUER, OIDC_AUDIENCE and OIDC_KEYS_URL, with the claims of OIDC_ROLES_CLAIM and
+        OIDC_CLUBS_CLAIM; None if OIDC_ISSUER is not set. Raises Stop.
         """
         issuer = os.environ.get("OIDC_ISSUER")
         if not issuer:
             return None
-        return cls(issuer=issuer, audience=required("OIDC_AUDIENCE"), keys_url=required("OIDC_KEYS_URL"))
+        return cls(
+            issuer=issuer,
+            audience=required("OIDC_AUDIENCE"),
+            keys_url=required("OIDC_KEYS_URL"),
+            roles_claim=os.environ.get("OIDC_ROLES_CLAIM") or cls.roles_claim,
+            clubs_claim=os.environ.get("OIDC_CLUBS_CLAIM") or cls.clubs_claim,
+        )
 
 
 def bearer_token(authorization: str | None) -> str | None:
@@ -157,8 +168,8 @@ class AccessTokens:
         subject = claims["sub"]
         if not _SUBJECT.fullmatch(subject):
             raise InvalidToken("sub is malformed")
-        scopes = " ".join(sorted(scopes_of_roles(claims.get("roles"))))
-        return {"principalId": f"person:{subject}", **_clubs(claims.get("clubs")), SCOPES: scopes}
+        scopes = " ".join(sorted(scopes_of_roles(claims.get(self.issuer.roles_claim))))
+        return {"principalId": f"person:{subject}", **_clubs(claims.get(self.issuer.clubs_claim)), SCOPES: scopes}
 
     def _claims(self, token: str) -> dict[str, Any]:
         """Return the claims of a token that the issuer signed for this API; its times are not checked yet."""

@@ -56,6 +56,8 @@ class ApiStack(Stack):
                 "OIDC_ISSUER": people.issuer,
                 "OIDC_AUDIENCE": people.audience,
                 "OIDC_KEYS_URL": people.keys_url,
+                "OIDC_ROLES_CLAIM": people.roles_claim,
+                "OIDC_CLUBS_CLAIM": people.clubs_claim,
                 "PEOPLE_USAGE_KEY": people_key(environment),
             }
         )

@@ -49,5 +49,7 @@ class ConsoleStack(Stack):
                 "issuer": people.issuer,
                 "client_id": console.client_id,
                 "redirect_uri": f"https://{console.domain}/",
+                "roles_claim": people.roles_claim,
+                "clubs_claim": people.clubs_claim,
             },
         )

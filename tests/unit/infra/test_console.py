@@ -162,6 +162,8 @@ def test_console_json_names_the_issuer_of_the_environment(prod: SynthesisedEnvir
         "issuer": PEOPLE.issuer,
         "client_id": CONSOLE.client_id,
         "redirect_uri": f"https://{CONSOLE.domain}/",
+        "roles_claim": PEOPLE.roles_claim,
+        "clubs_claim": PEOPLE.clubs_claim,
     }
     found = [json.loads(path.read_text()) for path in prod.folder.glob("asset.*/console.json")]
     assert found == [wanted]

@@ -652,6 +652,7 @@ def test_people_are_authorized_where_an_issuer_is_set(environment: SynthesisedEn
     assert variables["OIDC_ISSUER"] == people.issuer
     assert variables["OIDC_AUDIENCE"] == people.audience
     assert variables["OIDC_KEYS_URL"] == people.keys_url
+    assert (variables["OIDC_ROLES_CLAIM"], variables["OIDC_CLUBS_CLAIM"]) == (people.roles_claim, people.clubs_claim)
     (key,) = keys
     assert key.properties["Value"] == variables["PEOPLE_USAGE_KEY"]
     assert 20 <= len(key.properties["Value"]) <= 128, "API Gateway's limits"

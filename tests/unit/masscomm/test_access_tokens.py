@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -15,7 +16,7 @@ from masscomm.errors import Retry, Stop
 from masscomm.http.access_tokens import MAX_KEYS_BYTES, InvalidToken, Issuer, bearer_token, fetch
 from masscomm.http.scopes import ALL_SCOPES, Role, Scope, scopes_of, scopes_of_roles
 from masscomm.http.tenant import ALL_CLUBS, NO_CLUBS, Clubs, clubs_of
-from tests.support.harness.token_issuer import TokenIssuer, unsigned
+from tests.support.harness.token_issuer import ISSUER, TokenIssuer, unsigned
 
 READER = {Scope.READ, Scope.USERS_READ}
 
@@ -53,6 +54,27 @@ def test_a_token_has_the_context_of_its_claims(signed: TokenIssuer, key_id: str,
 def test_roles_have_their_scopes_alone(signed: TokenIssuer, roles: object, scopes: set[Scope]) -> None:
     assert scopes_of_roles(roles) == scopes
     assert scopes_of(signed.verifier().context(signed.token(roles=roles))) == scopes
+
+
+def test_roles_and_clubs_are_read_from_the_configured_claims(
+    signed: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claims of the usual names have no effect then."""
+    for name, value in (
+        ("OIDC_ISSUER", ISSUER.issuer),
+        ("OIDC_AUDIENCE", ISSUER.audience),
+        ("OIDC_KEYS_URL", ISSUER.keys_url),
+        ("OIDC_ROLES_CLAIM", "cognito:groups"),
+        ("OIDC_CLUBS_CLAIM", "https://masscomm.example/clubs"),
+    ):
+        monkeypatch.setenv(name, value)
+    issuer = Issuer.from_environment()
+    assert issuer is not None
+    claims: dict[str, Any] = {"cognito:groups": ["viewer"], "https://masscomm.example/clubs": [9]}
+    token = signed.token(roles=["admin"], clubs="*", **claims)
+    context = replace(signed.verifier(), issuer=issuer).context(token)
+    assert scopes_of(context) == READER
+    assert clubs_of(context) == Clubs(frozenset({9}))
 
 
 def test_each_role_includes_the_one_before_it() -> None:

@@ -10,6 +10,9 @@ interface Settings {
   client_id: string;
   /** The registered address of this page. */
   redirect_uri: string;
+  /** The names of the claims with the person's roles and clubs; by default `roles` and `clubs`. */
+  roles_claim?: string;
+  clubs_claim?: string;
 }
 
 /** A person who signed in. */
@@ -109,13 +112,13 @@ async function connected(): Promise<UserManager> {
 
 function use(user: User | null): void {
   if (!user) return;
-  const { sub, name, roles, clubs } = user.profile as Record<string, unknown>;
-  club.value = onlyClub(clubs) ?? club.value;
+  const claims = user.profile as Record<string, unknown>;
+  club.value = onlyClub(claims[settings?.clubs_claim ?? "clubs"]) ?? club.value;
   session.value = {
     token: user.access_token,
-    person: String(sub),
-    name: String(name ?? sub),
-    scopes: scopesOf(roles),
+    person: String(claims.sub),
+    name: String(claims.name ?? claims.sub),
+    scopes: scopesOf(claims[settings?.roles_claim ?? "roles"]),
     ended: user.expired ?? false,
   };
 }
