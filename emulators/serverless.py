@@ -47,10 +47,11 @@ from emulators.local import REGION
 from emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
 from emulators.schedule import Schedule
 from emulators.sign_in import SignIn
-from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
+from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from masscomm.clock import SystemClock
 from masscomm.http.access_tokens import AccessTokens
 from masscomm.stores.api_keys import ApiKeys
+from masscomm.stores.metrics_database import connection_pool
 
 log = logging.getLogger(__name__)
 

@@ -35,6 +35,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
+from masscomm.stores.changed_sends import ChangedSend, ChangedSends
 from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions
 from masscomm.stores.send_controls import SendKey
 
@@ -60,6 +61,8 @@ class ExpandAudience:
     usage: KeyUsage
     clock: Clock
     logger: Logger
+    # None: no change is recorded for webhooks.
+    changed: ChangedSends | None = None
 
     def decode(self, record: KafkaRecord, codec: Codec) -> AudienceRequested:
         """Return the send to an audience. Raises DeadLetter or Retry."""
@@ -111,6 +114,8 @@ class ExpandAudience:
         ended = Expansion(send=_key(request), chunks=chunks, users=users, requested=users * len(channels))
         if (refusal := self._refusal(request, users)) is not None:  # guard: limits.audience
             ended = replace(ended, chunks=0, requested=0, error=refusal)
+        if self.changed is not None:
+            self.changed.put(ChangedSend(send=ended.send, changed_at_ms=self.clock.now_ms()))
         ended = self.expansions.end(ended, now_ms=self.clock.now_ms())
         metrics.add(RECIPIENTS[Status.ACCEPTED], ended.requested)
         self.logger.info("audience expanded", send_id=request.send_id, users=ended.users, requested=ended.requested)

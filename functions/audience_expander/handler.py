@@ -11,6 +11,7 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
 from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
 
@@ -26,6 +27,7 @@ def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
         usage=DynamoDbKeyUsage.from_environment(),
         clock=SystemClock(),
         logger=logger,
+        changed=DynamoDbChangedSends.from_environment(),
     )
     return driver, use_case
 

@@ -37,6 +37,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
 from masscomm.stores.audit_log import AuditLog
+from masscomm.stores.changed_sends import ChangedSends
 from masscomm.stores.delayed_records import DelayStore
 from masscomm.stores.expansions import Expansions
 from masscomm.stores.send_controls import SendControls
@@ -86,13 +87,17 @@ def templates_route() -> "TemplatesRoute":
 @cache
 def bootstrap() -> UseCases:
     from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
-    from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
+    from functions.metrics_handler.store.postgres import PostgresMetricsStore
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+    from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
     from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
     from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+    from masscomm.stores.metrics_database import connection_pool
     from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
-    store = PostgresMetricsStore(connection_pool(database_url(environment.required("METRICS_DATABASE_URL"))))
+    store = PostgresMetricsStore(
+        connection_pool(database_url(environment.required("METRICS_DATABASE_URL")), "metrics_handler")
+    )
     return use_cases(
         store,
         SystemClock(),
@@ -103,6 +108,7 @@ def bootstrap() -> UseCases:
         DynamoDbAuditLog.from_environment(),
         int(environment.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
         DynamoDbExpansions.from_environment(),
+        DynamoDbChangedSends.from_environment(),
     )
 
 
@@ -116,12 +122,13 @@ def use_cases(
     audit_log: AuditLog,
     open_polls: int = OPEN_POLLS,
     expansions: Expansions | None = None,
+    changed: ChangedSends | None = None,
 ) -> UseCases:
     """Return the use cases over one metrics store. `slots` and `open_polls` limit the long polls."""
     metrics_route = MetricsRoute(store, clock, grace)
     send_route = SendRoute(store, controls, clock, expansions)
     waiting = Waiting(clock, slots, open_polls)
-    control = Control(store, controls, delay_store, clock, audit_log)
+    control = Control(store, controls, delay_store, clock, audit_log, changed)
     return UseCases(
         metrics_route,
         TrendingRoute(store, clock, grace),

@@ -110,7 +110,7 @@ LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 CONTROLS, USAGE, AUDIT = "cancelled_sends", "key_usage", "audit_log"
 EXPANSIONS = "audience_expansions"
-ENDPOINTS, WEBHOOKS = "webhook_endpoints", "webhook_deliveries"
+ENDPOINTS, WEBHOOKS, CHANGES = "webhook_endpoints", "webhook_deliveries", "changed_sends"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
 # The table of API keys, which the authorizer uses, too.
@@ -246,7 +246,7 @@ PROFILES = {
         warmth=Warmth.NOTHING,
         indices=DIRECTORY,
         requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
-        tables=(EXPANSIONS, USAGE),
+        tables=(EXPANSIONS, USAGE, CHANGES),
         asks_cdc=True,
     ),
     "audiences": Profile(
@@ -260,7 +260,7 @@ PROFILES = {
         indices=(TEMPLATES,),
         requests=("POST notification_templates/_search",),
         database=METRICS_READER,
-        tables=(CONTROLS, WAITING, USAGE, AUDIT),
+        tables=(CONTROLS, WAITING, USAGE, AUDIT, CHANGES),
         tables_read=(EXPANSIONS,),
         finds_delayed_records=True,
     ),
@@ -279,6 +279,12 @@ PROFILES = {
         tables_scanned=(API_KEYS,),
         operates=True,
         webhook_keys=True,
+    ),
+    "webhook_events": Profile(
+        warmth=Warmth.NOTHING,
+        tables=(WEBHOOKS, CHANGES),
+        tables_read=(ENDPOINTS, CONTROLS, EXPANSIONS),
+        database=METRICS_READER,
     ),
     "webhook_delivery": Profile(
         warmth=Warmth.NOTHING,

@@ -158,6 +158,10 @@ WEBHOOK_DISABLED_AFTER_S = 5 * _DAY_S
 # How long events and deliveries are kept.
 WEBHOOK_DELIVERIES_KEPT_S = 30 * _DAY_S
 
+# How long a changed send is examined again: the request that recorded it has ended. How long it is kept.
+CHANGED_SENDS_SETTLE_S = 90
+CHANGED_SENDS_KEPT_S = 8 * _DAY_S
+
 # --- broadcast queues -------------------------------------------------------------------------------------------------
 # How long an environment caches the queue of a tenant; the ages at which the queue lease of a broadcasting tenant is
 # renewed and expires.
@@ -301,6 +305,10 @@ RULES: Mapping[str, str] = {
     "sum(WEBHOOK_RETRY_DELAYS_S) < WEBHOOK_DISABLED_AFTER_S < WEBHOOK_DELIVERIES_KEPT_S": (
         "an endpoint has more time than one delivery, and its deliveries can be requested again"
     ),
+    "max(timeout_s('metrics_handler'), timeout_s('audience_expander')) < CHANGED_SENDS_SETTLE_S": (
+        "a send is examined after its change"
+    ),
+    "CHANGED_SENDS_SETTLE_S < CHANGED_SENDS_KEPT_S < 2 * EXPANSIONS_KEPT_S": "an outage loses no change",
     "timeout_s('webhook_delivery') < WEBHOOK_SECRET_OVERLAP_S < WEBHOOK_DISABLED_AFTER_S": (
         "a receiver has time to change its secret, and the previous one ends"
     ),

@@ -17,6 +17,10 @@ create table if not exists sends (
 -- The list of a club's sends, the latest first.
 create index if not exists sends_of_club on sends (club_id, requested_at, send_id collate "C");
 
+-- changed_xid: the transaction that last counted a record of the send, for the events of webhooks; null in older rows
+alter table sends add column if not exists changed_xid xid8;
+create index if not exists sends_changed on sends (changed_xid, send_id collate "C");
+
 -- The requested notifications on a channel, and the number of them that were written for delivery.
 --
 -- requested   distinct users of each chunk

@@ -1,10 +1,11 @@
-insert into sends as s (send_id, club_id, type, requested_at, chunk_count, chunks)
+insert into sends as s (send_id, club_id, type, requested_at, chunk_count, chunks, changed_xid)
 select send_id,
     (array_agg(club_id order by source = 'send' desc, first_ms, club_id, type collate "C"))[1],
     (array_agg(type order by source = 'send' desc, first_ms, club_id, type collate "C"))[1],
     to_timestamp(min(first_ms) filter (where source = 'send') / 1000.0),
     max(chunk_count),
-    coalesce(sum(records) filter (where source = 'send'), 0)
+    coalesce(sum(records) filter (where source = 'send'), 0),
+    pg_current_xact_id()
 from batch_counts
 group by send_id
 on conflict (send_id) do update
@@ -20,4 +21,5 @@ on conflict (send_id) do update
         ),
         requested_at = least(s.requested_at, excluded.requested_at),
         chunk_count = greatest(s.chunk_count, excluded.chunk_count),
-        chunks = s.chunks + excluded.chunks
+        chunks = s.chunks + excluded.chunks,
+        changed_xid = excluded.changed_xid

@@ -1542,6 +1542,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.changed_again",
+        rule="A send that changed again while it was examined is examined again.",
+        change=Becomes('"changed_at_ms >= :examined"'),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="unsubscribe.mandatory_category",
         rule="E-mails of mandatory categories have no unsubscribe header.",
         change=Becomes("False"),

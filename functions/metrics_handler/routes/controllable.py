@@ -14,6 +14,7 @@ from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.observability import logs
 from masscomm.stores.audit_log import AuditLog, record_or_log
+from masscomm.stores.changed_sends import ChangedSend, ChangedSends
 from masscomm.stores.delayed_records import ControlledSend, DelayStore
 from masscomm.stores.send_controls import SendControl, SendControls, SendKey
 
@@ -41,6 +42,8 @@ class Control:
     delay_store: DelayStore
     clock: Clock
     audit_log: AuditLog
+    # None: no change is recorded for webhooks.
+    changed: ChangedSends | None = None
 
     def send(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> ControllableSend:
         """Return a send of the caller's clubs. Raises Problem (400 for any parameter, 404) or Retry."""
@@ -56,7 +59,10 @@ class Control:
         It is called before the control is stored: after a crash in between, sweeps look for the send's records in vain,
         whereas a control without a sweep would leave records in the store.
         """
-        self.delay_store.put_controlled(ControlledSend(key, self.clock.now_ms()))
+        now_ms = self.clock.now_ms()
+        if self.changed is not None:
+            self.changed.put(ChangedSend(send=key, changed_at_ms=now_ms))
+        self.delay_store.put_controlled(ControlledSend(key, now_ms))
 
     def audit(self, action: Action, send: ControllableSend, principal: str, detail: str = "") -> None:
         """Record an action on a send in the audit log."""

@@ -1,15 +1,11 @@
 """The metrics store in Postgres (schemas/tables)."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from math import prod
 from typing import Any
 
-import psycopg
-from psycopg import IsolationLevel
 from psycopg.sql import Composed
-from psycopg_pool import ConnectionPool
 
 from functions.metrics_handler.store import statements
 from functions.metrics_handler.store.port import (
@@ -39,49 +35,13 @@ from functions.metrics_handler.store.port import (
 )
 from masscomm.domain.send_states import BY_COUNTS, SendState
 from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
-from masscomm.domain.time_limits import METRICS_CONNECT_S, METRICS_RECONNECT_S, METRICS_STATEMENT_S
-from masscomm.errors import Retry
-
-_LIMIT_TIME = f"set local statement_timeout = '{METRICS_STATEMENT_S}s'".encode()
-
-type _Connection = psycopg.Connection[tuple[Any, ...]]
-
-
-def connection_pool(database_url: str | Callable[[], str]) -> ConnectionPool[_Connection]:
-    """Return a connection pool for one Lambda environment. It holds one connection, because the environment serves
-    one request at a time.
-
-    The pool connects at the first request. A connection that was lost while the environment was frozen is replaced at
-    its next use.
-    """
-    return ConnectionPool(
-        database_url,
-        min_size=0,
-        max_size=1,
-        timeout=METRICS_CONNECT_S,
-        # By default, failed reconnections are repeated in the background with delays of up to minutes, while the
-        # environment is frozen or even after the database has recovered. With a short time-out, each request connects
-        # again instead.
-        reconnect_timeout=METRICS_RECONNECT_S,
-        check=ConnectionPool.check_connection,
-        configure=_configure,
-        kwargs={"connect_timeout": METRICS_CONNECT_S, "application_name": "metrics_handler"},
-        open=True,
-    )
-
-
-def _configure(connection: _Connection) -> None:
-    connection.read_only = True
-    # The watermark and its counts must be read from one consistent state.
-    connection.isolation_level = IsolationLevel.REPEATABLE_READ
-    # Each statement is prepared at its first use: there are few statements, and each one is repeated on the connection.
-    connection.prepare_threshold = 0
+from masscomm.stores.metrics_database import Connection, Pool, connected
 
 
 class PostgresMetricsStore:
     """Implements MetricsStore over a connection pool. `bounds` is the maximum cost of one query."""
 
-    def __init__(self, pool: ConnectionPool[_Connection], bounds: Bounds | None = None) -> None:
+    def __init__(self, pool: Pool, bounds: Bounds | None = None) -> None:
         self._pool = pool
         self._bounds = bounds or Bounds()
 
@@ -98,7 +58,7 @@ class PostgresMetricsStore:
             if query.fill:
                 check_filled(self._combinations(connection, query, values) * len(query.buckets or ()), self._bounds)
             rows = connection.execute(statements.rows(query), values).fetchall()
-            revised = dict(connection.execute(statements.revised(query), values).fetchall())
+            revised: dict[datetime, datetime] = dict(connection.execute(statements.revised(query), values).fetchall())
         counts = [Count(bucket, tuple(dimensions), int(total)) for bucket, *dimensions, total in rows]
         return Counts(counts[: query.limit], len(counts) > query.limit, watermark, grace, revised)
 
@@ -122,7 +82,7 @@ class PostgresMetricsStore:
         """Return the number of sends by state, of the latest `limit` sends since a time, without their controls."""
         values = {**_STATUSES, "start": start, "limit": limit}
         with self._connection() as connection:
-            found = dict(connection.execute(_STATES, values).fetchall())
+            found: dict[str, int] = dict(connection.execute(_STATES, values).fetchall())
         return {state: int(found.get(state, 0)) for state in BY_COUNTS}
 
     def log(self, query: LogQuery) -> Log | None:
@@ -253,28 +213,16 @@ class PostgresMetricsStore:
         ]
         return SendList(rows[: query.limit], len(rows) > query.limit, watermark)
 
-    def _combinations(self, connection: _Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
+    def _combinations(self, connection: Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
         if query.named_combinations:
             return prod(len(getattr(query, dimension)) for dimension in query.dimensions)
         return _number(connection, statements.combinations(query), values)
 
-    @contextmanager
-    def _connection(self) -> Iterator[_Connection]:
-        try:
-            with self._pool.connection() as connection:
-                connection.execute(_LIMIT_TIME)
-                yield connection
-        except psycopg.errors.QueryCanceled as error:
-            raise Retry(
-                f"the query took longer than {METRICS_STATEMENT_S} s: request less data, or try later"
-            ) from error
-        except psycopg.OperationalError as error:  # psycopg_pool.PoolTimeout is a subclass.
-            raise Retry(f"the metrics database does not answer: {type(error).__name__}") from error
-        except psycopg.errors.UndefinedTable as error:
-            raise Retry("the metrics database has no tables yet") from error
+    def _connection(self) -> AbstractContextManager[Connection]:
+        return connected(self._pool)
 
 
-def _number(connection: _Connection, statement: Composed, values: dict[str, Any]) -> int:
+def _number(connection: Connection, statement: Composed, values: dict[str, Any]) -> int:
     row = connection.execute(statement, values).fetchone()
     return int(row[0]) if row else 0
 
@@ -423,7 +371,7 @@ left join stream_watermark w using (stream)
 """
 
 
-def _watermark(connection: _Connection) -> tuple[datetime | None, timedelta]:
+def _watermark(connection: Connection) -> tuple[datetime | None, timedelta]:
     """Return the watermark (the time up to which records are counted), and the grace after the end of a time bucket."""
     row = connection.execute("select watermark, grace_ms from stream_watermark where stream = 'metrics'").fetchone()
     return (row[0], timedelta(milliseconds=row[1])) if row else (None, timedelta(0))

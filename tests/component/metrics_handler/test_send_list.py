@@ -18,9 +18,10 @@ from functions.metrics_handler.store.port import (
     SendRow,
     SendTotals,
 )
-from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
+from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from masscomm.domain.send_states import BY_COUNTS, SendState, counted_state
 from masscomm.domain.statuses import TERMINAL, Status
+from masscomm.stores.metrics_database import connection_pool
 from tests.support.servers.metrics_database import metrics_database
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -31,8 +31,9 @@ from functions.metrics_handler.store.port import (
     Trend,
     Trends,
 )
-from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
+from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from masscomm.domain.grains import Grain
+from masscomm.stores.metrics_database import connection_pool
 from tests.support.servers.metrics_database import metrics_database
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,10 +10,13 @@ from moto import mock_aws
 from devstack.service import AWS_CREDENTIALS
 from emulators.local import REGION
 from masscomm.errors import Retry
+from masscomm.stores.changed_sends import ChangedSends, InMemoryChangedSends
+from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.webhook_deliveries import Due, InMemoryWebhookDeliveries, WebhookDeliveries
 from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
 from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints, WebhookEndpoints
 from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+from tests.support.contracts.changed_sends import ChangedSendsContract
 from tests.support.contracts.webhook_stores import (
     KEY,
     NOW,
@@ -83,3 +86,15 @@ class TestMotoWebhookDeliveries(WebhookDeliveriesContract):
                 deliveries.replace(later, first)
         assert deliveries.find(KEY, first.id) == later
         assert Due(NOW + 9, first.id) in deliveries.due(KEY, limit=9)
+
+
+class TestInMemoryChangedSends(ChangedSendsContract):
+    @pytest.fixture
+    def changes(self) -> ChangedSends:
+        return InMemoryChangedSends()
+
+
+class TestMotoChangedSends(ChangedSendsContract):
+    @pytest.fixture
+    def changes(self, client: Any) -> ChangedSends:
+        return DynamoDbChangedSends(table=new_table(client, "changed_sends"), client=client)

@@ -22,6 +22,7 @@ DIRECT = {
     "preferences_handler": _CHAIN | {"tzdata"},
     "receipts": _CHAIN,
     "scheduler": _CHAIN,
+    "webhook_events": _METRICS - {"pyyaml"},
     "webhook_delivery": _EVERY - {"pyyaml"},
     "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "tzdata"},
 }

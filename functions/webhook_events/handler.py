@@ -1,0 +1,45 @@
+"""The webhook_events function: it records the events of sends whose state changed, every minute."""
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from masscomm import environment
+from masscomm.clock import SystemClock
+from masscomm.lambda_context import LambdaContext
+from masscomm.observability import logs
+from masscomm.observability.invocation import observed
+
+if TYPE_CHECKING:
+    from functions.webhook_events.find_events import FindEvents
+
+logger = logs.logger("webhook_events")
+
+
+@cache
+def bootstrap() -> "FindEvents":
+    from functions.webhook_events.find_events import FindEvents
+    from functions.webhook_events.send_counts import PostgresChangedCounts
+    from masscomm.aws.authentication import database_url
+    from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
+    from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+    from masscomm.stores.metrics_database import connection_pool
+    from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+    from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
+    from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+
+    url = database_url(environment.required("METRICS_DATABASE_URL"))
+    return FindEvents(
+        counts=PostgresChangedCounts(connection_pool(url, "webhook_events")),
+        changed=DynamoDbChangedSends.from_environment(),
+        controls=DynamoDbSendControls.from_environment(),
+        expansions=DynamoDbExpansions.from_environment(),
+        endpoints=DynamoDbWebhookEndpoints.from_environment(),
+        deliveries=DynamoDbWebhookDeliveries.from_environment(),
+        clock=SystemClock(),
+    )
+
+
+@observed(logger, ahead=("psycopg", "psycopg_pool", "urllib3"))
+def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+    """Process a scheduled event of EventBridge."""
+    return bootstrap().sweep()

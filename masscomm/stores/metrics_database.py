@@ -1,0 +1,63 @@
+"""The connection pool of the metrics database, for functions that read it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel
+from psycopg_pool import ConnectionPool
+
+from masscomm.domain.time_limits import METRICS_CONNECT_S, METRICS_RECONNECT_S, METRICS_STATEMENT_S
+from masscomm.errors import Retry
+
+_LIMIT_TIME = f"set local statement_timeout = '{METRICS_STATEMENT_S}s'".encode()
+
+type Connection = psycopg.Connection[tuple[Any, ...]]
+type Pool = ConnectionPool[Connection]
+
+
+def connection_pool(database_url: str | Callable[[], str], function: str = "metrics_handler") -> Pool:
+    """Return a connection pool for one Lambda environment. It holds one connection, because the environment serves
+    one request at a time.
+
+    The pool connects at the first request. A connection that was lost while the environment was frozen is replaced at
+    its next use.
+    """
+    return ConnectionPool(
+        database_url,
+        min_size=0,
+        max_size=1,
+        timeout=METRICS_CONNECT_S,
+        # By default, failed reconnections are repeated in the background with delays of up to minutes, while the
+        # environment is frozen or even after the database has recovered. With a short time-out, each request connects
+        # again instead.
+        reconnect_timeout=METRICS_RECONNECT_S,
+        check=ConnectionPool.check_connection,
+        configure=_configure,
+        kwargs={"connect_timeout": METRICS_CONNECT_S, "application_name": function},
+        open=True,
+    )
+
+
+def _configure(connection: Connection) -> None:
+    connection.read_only = True
+    # The watermark and its counts must be read from one consistent state.
+    connection.isolation_level = IsolationLevel.REPEATABLE_READ
+    # Each statement is prepared at its first use: there are few statements, and each one is repeated on the connection.
+    connection.prepare_threshold = 0
+
+
+@contextmanager
+def connected(pool: Pool) -> Iterator[Connection]:
+    """Yield a connection in a transaction. Raises Retry if the database is down or slow, or has no tables yet."""
+    try:
+        with pool.connection() as connection:
+            connection.execute(_LIMIT_TIME)
+            yield connection
+    except psycopg.errors.QueryCanceled as error:
+        raise Retry(f"the query took longer than {METRICS_STATEMENT_S} s: request less data, or try later") from error
+    except psycopg.OperationalError as error:  # psycopg_pool.PoolTimeout is a subclass.
+        raise Retry(f"the metrics database does not answer: {type(error).__name__}") from error
+    except psycopg.errors.UndefinedTable as error:
+        raise Retry("the metrics database has no tables yet") from error

@@ -1,0 +1,85 @@
+"""Changed counts of the metrics database are read once each, also while transactions overlap."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from devstack.config import StackConfig
+from functions.webhook_events.send_counts import PostgresChangedCounts
+from masscomm.domain.send_states import SendState, counted_state
+from masscomm.stores.changed_sends import Position
+from masscomm.stores.metrics_database import connection_pool
+from masscomm.stores.send_controls import SendKey
+from spark_metrics.sql import read_sql
+from tests.support.servers.metrics_database import metrics_database
+
+INSERT = (
+    "insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks, changed_xid)"
+    " values (%s, %s, 'news', now(), 1, 1, pg_current_xact_id())"
+    " on conflict (send_id) do update set changed_xid = excluded.changed_xid"
+)
+
+
+@pytest.fixture
+def url(postgres: StackConfig) -> Iterator[str]:
+    with metrics_database(postgres) as made:
+        yield made
+
+
+def ids(counts: PostgresChangedCounts, position: Position, *, limit: int = 9) -> tuple[list[str], Position]:
+    """Return the sends after a position from all pages, and the position after them."""
+    found: list[str] = []
+    while True:
+        page = counts.since(position, [1, 2], limit=limit)
+        found, position = [*found, *(each.send.send_id for each in page.sends)], page.position
+        if not page.more:
+            return found, position
+
+
+def test_each_change_is_read_once(url: str) -> None:
+    with connection_pool(url) as pool, psycopg.connect(url, autocommit=True) as writer:
+        counts = PostgresChangedCounts(pool)
+        writer.execute(INSERT, ["before", 1])
+        position = counts.since(None, [1], limit=9).position
+        with writer.transaction():
+            for number in range(5):
+                writer.execute(INSERT, [f"s{number}", 1])
+        writer.execute(INSERT, ["other", 3])
+        assert ids(counts, position, limit=2)[0] == ["s0", "s1", "s2", "s3", "s4"]
+        _, position = ids(counts, position)
+        assert ids(counts, position)[0] == []
+        with psycopg.connect(url) as slow:
+            slow.execute(INSERT, ["slow", 2])
+            writer.execute(INSERT, ["s1", 1])
+            # The earlier transaction has not ended; the later change is read after it.
+            found, position = ids(counts, position)
+            assert found == []
+            slow.commit()
+        assert ids(counts, position)[0] == ["slow", "s1"]
+        assert counts.since(Position(2**60, ""), [1], limit=9).sends == []
+
+
+def test_counts_are_those_of_the_send(url: str) -> None:
+    with connection_pool(url) as pool, psycopg.connect(url, autocommit=True) as writer:
+        counts = PostgresChangedCounts(pool)
+        writer.execute(INSERT, ["s", 1])
+        for channel in ("push", "email"):
+            writer.execute("insert into send_channels values ('s', %s, 2, 1, 2)", [channel])
+            writer.execute("insert into send_totals values ('s', %s, 'sent', '', 1)", [channel])
+        writer.execute("insert into send_totals values ('s', 'push', 'failed', 'x', 1), ('s', 'email', 'sent', 'y', 1)")
+        found = counts.find(SendKey(1, "s"))
+        assert found is not None
+        assert (found.counts.requested, found.duplicates, found.counts.queued) == (4, 2, 4)
+        assert found.counts.by_status == {"sent": 3, "failed": 1}
+        assert counted_state(found.counts) is SendState.ENDED
+        assert counts.find(SendKey(2, "s")) is None
+        assert counts.find(SendKey(1, "none")) is None
+
+
+def test_the_merge_of_a_batch_stores_its_transaction() -> None:
+    """spark_metrics writes the column that this reads."""
+    merge = read_sql("merge_sends")
+    text = merge.decode() if isinstance(merge, bytes) else str(merge)
+    assert "pg_current_xact_id()" in text
+    assert "changed_xid = excluded.changed_xid" in text

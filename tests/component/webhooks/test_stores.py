@@ -1,0 +1,38 @@
+"""The stores of webhooks on DynamoDB Local."""
+
+from typing import Any
+
+import pytest
+
+from devstack.config import StackConfig
+from masscomm.stores.changed_sends import ChangedSends
+from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
+from masscomm.stores.webhook_deliveries import WebhookDeliveries
+from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
+from masscomm.stores.webhook_endpoints import WebhookEndpoints
+from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+from tests.support.contracts.changed_sends import ChangedSendsContract
+from tests.support.contracts.webhook_stores import WebhookDeliveriesContract, WebhookEndpointsContract
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
+
+__all__ = ["functions_client"]
+
+
+class TestDynamoDbWebhookEndpoints(WebhookEndpointsContract):
+    @pytest.fixture
+    def endpoints(self, localstack: StackConfig, functions_client: Any) -> WebhookEndpoints:
+        table = new_table(dynamodb(localstack), "webhook_endpoints")
+        return DynamoDbWebhookEndpoints(table=table, client=functions_client)
+
+
+class TestDynamoDbWebhookDeliveries(WebhookDeliveriesContract):
+    @pytest.fixture
+    def deliveries(self, localstack: StackConfig, functions_client: Any) -> WebhookDeliveries:
+        table = new_table(dynamodb(localstack), "webhook_deliveries")
+        return DynamoDbWebhookDeliveries(table=table, client=functions_client)
+
+
+class TestDynamoDbChangedSends(ChangedSendsContract):
+    @pytest.fixture
+    def changes(self, localstack: StackConfig, functions_client: Any) -> ChangedSends:
+        return DynamoDbChangedSends(table=new_table(dynamodb(localstack), "changed_sends"), client=functions_client)

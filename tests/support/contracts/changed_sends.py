@@ -1,0 +1,39 @@
+"""The tests that every store of changed sends must pass, in memory and real."""
+
+import pytest
+
+from masscomm.stores.changed_sends import ChangedSend, ChangedSends, Position
+from masscomm.stores.send_controls import SendKey
+
+NOW = 1_700_000_000_500
+
+
+def changed(send_id: str = "s", at_ms: int = NOW) -> ChangedSend:
+    return ChangedSend(send=SendKey(7, send_id), changed_at_ms=at_ms)
+
+
+class ChangedSendsContract:
+    """Subclasses define the fixture `changes`, an empty store."""
+
+    def test_a_recorded_send_is_returned_until_removed(self, changes: ChangedSends) -> None:
+        assert list(changes.first(limit=9)) == []
+        for each in (changed(), changed("t")):
+            changes.put(each)
+        assert list(changes.first(limit=9)) == [changed(), changed("t")]
+        assert list(changes.first(limit=1)) == [changed()]
+        changes.remove(changed())
+        assert list(changes.first(limit=9)) == [changed("t")]
+
+    @pytest.mark.kills(guard="webhooks.changed_again")
+    def test_a_send_that_changed_again_is_not_removed(self, changes: ChangedSends) -> None:
+        changes.put(changed())
+        changes.put(changed(at_ms=NOW + 1))
+        changes.remove(changed())
+        assert list(changes.first(limit=9)) == [changed(at_ms=NOW + 1)]
+
+    def test_the_position_is_stored(self, changes: ChangedSends) -> None:
+        assert changes.position() is None
+        for position in (Position(5, ""), Position(2**62, "a/b")):
+            changes.move(position)
+            assert changes.position() == position
+        assert list(changes.first(limit=9)) == []
