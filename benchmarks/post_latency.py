@@ -15,6 +15,7 @@ import httpx
 
 from devstack.config import StackConfig
 from devstack.handle import RunningStack
+from devstack.state import NotRunningError
 
 _WARM = 20
 _BODY = {"type": "announcement", "club_id": 1, "data": {"title": "Hello", "body": "It works."}}
@@ -43,7 +44,10 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=500, help="requests of each kind")
     parser.add_argument("--user", type=int, default=42, help="the recipient, a user of club 1")
     arguments = parser.parse_args()
-    config = RunningStack.of(StackConfig.from_environment()).config
+    try:
+        config = RunningStack.of(StackConfig.from_environment()).config
+    except NotRunningError as error:
+        raise SystemExit(str(error)) from None
     with httpx.Client(base_url=config.gateway_url, headers={"x-api-key": config.api_key}, timeout=30) as api:
         for kind, values in measured(api, arguments.user, arguments.requests).items():
             print(f"{kind:15} p50 {quantile(values, 0.5):6.1f} ms   p99 {quantile(values, 0.99):6.1f} ms")
