@@ -330,7 +330,7 @@ def test_console_cancels_a_scheduled_send(config: StackConfig) -> None:
         page = console.page
         page.get_by_label("Later").check()
         page.get_by_label("Time", exact=True).fill(f"{datetime.now() + timedelta(hours=3):%Y-%m-%dT%H:%M}")  # noqa: DTZ005 - local
-        console_zone = page.get_by_label("Time zone").input_value()
+        console_zone = page.get_by_label("Time zone", exact=True).input_value()
         assert console_zone
         page.get_by_label("Title").fill("Later")
         page.get_by_label("Text").fill("Never published.")
