@@ -31,7 +31,7 @@ def claim_table(connection: psycopg.Connection[Any], table: Table, begin: Offset
     Raises:
         Stop: The table is the archive of another database.
     """
-    known, counted = _of_database(connection)
+    known, counted = database_mark(connection)
     if counted:
         return
     found = table.archive_id()
@@ -45,10 +45,12 @@ def claim_table(connection: psycopg.Connection[Any], table: Table, begin: Offset
 
 def check_table(connection: psycopg.Connection[Any], table: Table) -> None:
     """Check that the table is the archive of this database. Raises Stop."""
-    known, _ = _of_database(connection)
+    known, _ = database_mark(connection)
     found = table.archive_id()
     if known is None:
         raise Stop("This database has counted records without an archive: an archive begins with an empty database.")
+    if found is None and in_earlier_form(connection):
+        raise Stop("The archive consists of files of an earlier version: run `python -m spark_metrics.move_archive`.")
     if found is None:
         raise Stop(f"The archive {known} of this database has no table: it was lost, or SPARK_ARCHIVE_DIR is another.")
     if found != known:
@@ -77,7 +79,7 @@ def claim(connection: psycopg.Connection[Any], archive: Markable | None) -> None
     Raises:
         Stop: The marks differ, or one of the two is not new and has no mark.
     """
-    known, counted = _of_database(connection)
+    known, counted = database_mark(connection)
     if archive is None:
         if known is not None:
             raise Stop(
@@ -106,7 +108,7 @@ def claim(connection: psycopg.Connection[Any], archive: Markable | None) -> None
 
 def check(connection: psycopg.Connection[Any], archive: Markable) -> None:
     """Check that the database and the archive have the same mark. Raises Stop."""
-    known, _ = _of_database(connection)
+    known, _ = database_mark(connection)
     found = archive.mark()
     if known is None:
         raise Stop(f"The records of this database are not archived, neither in {archive.folder} nor elsewhere.")
@@ -116,7 +118,14 @@ def check(connection: psycopg.Connection[Any], archive: Markable) -> None:
         raise Stop(f"{archive.folder} is another archive ({found}) than this database's ({known}).")
 
 
-def _of_database(connection: psycopg.Connection[Any]) -> tuple[str | None, bool]:
+def in_earlier_form(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether this database's archive consists of Parquet files of an earlier version."""
+    if connection.execute("select to_regclass('archive_batches') is null").fetchone() == (True,):
+        return False
+    return connection.execute("select exists (select from archive_batches)").fetchone() == (True,)
+
+
+def database_mark(connection: psycopg.Connection[Any]) -> tuple[str | None, bool]:
     """Return the database's mark, and whether the database has counted any record."""
     row = connection.execute(
         "select (select archive_id::text from stream_status where stream = %s), exists (select from stream_offsets)",

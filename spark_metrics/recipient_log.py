@@ -93,7 +93,7 @@ COMPARED: LiteralString = """
 select send_id, channel, status, reason, count(*) as rows, sum(user_id)::numeric as users,
     sum(user_id % 1000003 * (extract(epoch from at) * 1000)::bigint % 1000003) as checksum
 from recipient_log
-where at >= {first} and at < {end} and counted_at >= {kept_since}
+where at >= {first} and at < {end} and at >= {kept_since}
 group by send_id, channel, status, reason
 """
 

@@ -6,13 +6,16 @@ that side. A bucket that overlaps the span is counted as a whole, in each grain:
 the hours from 09:00, and the whole day. Sends are those that were requested in the span. The counts of a send without
 any chunk are included only if the span is open on both sides.
 
-The command computes all three grains and the totals of the sends from the archived rows, with the same sums and the
-same rule for duplicates as the stream. It compares the results with the served tables; the stream may run concurrently.
-The command prints the rows that differ. Its status is 0 if no row differs, 1 if rows differ, and 2 after an error.
+The command computes all three grains and the totals of the sends from the archived records, with the same sums as the
+stream. It counts the records that the stream has counted: those below its offsets that are neither in `quarantine` nor
+in `redelivered`. It reads the hours of the span's days, and for the sends of the span the hours since _SLACK before it.
+It compares the results with the served tables; the stream may run concurrently. The command prints the rows that
+differ, and the ids that were counted twice within the redelivery window. Its status is 0 if there are none, 1 if rows
+differ, and 2 after an error.
 
 --swap replaces the served rows by the recomputed ones in one transaction. --check-topics also decodes the records that
-are still in the topics, and compares each counted column with the archive. --compact first rewrites each past hour of
-the archive as one file.
+are still in the topics, and compares each counted column with the archive. --day-before compares the last whole day of
+UTC, and emits the number of differing rows as a metric.
 
 The settings are the environment variables of the job.
 """
@@ -20,9 +23,9 @@ The settings are the environment variables of the job.
 import argparse
 import logging
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,101 +33,68 @@ from pyspark.sql import functions as F
 
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
-from masscomm.errors import MasscommError, Stop
+from masscomm.errors import MasscommError, Retry
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
-from spark_metrics.archive import LOCK, Archive
-from spark_metrics.archive_mark import check
-from spark_metrics.archive_table import ARCHIVED, PLACE
-from spark_metrics.archived_records import archived_facts, decoded_again, writers_in
+from spark_metrics.archive_mark import check_table
+from spark_metrics.archive_table import PLACE, Appended, ArchiveTable, spark_errors
 from spark_metrics.database import connect
 from spark_metrics.decode import Writers
 from spark_metrics.served import Served, log_of, tables_of
-from spark_metrics.session import kafka_options, spark_session
+from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.span import Span, instant
 from spark_metrics.states import blocks_of
 from spark_metrics.sums import exploded, states, sums
+from spark_metrics.topic_check import topics_differ, writers_in
 from spark_metrics.views import complete, kept_since, load_views, maintained_since
 
 _log = logging.getLogger("spark_metrics.recompute")
 
-# The columns of a counted record that must be equal in the archive and the topic.
-_COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem"))
-
-
-def positions_refused(archived: DataFrame, window_s: int, remembered: DataFrame) -> DataFrame:
-    """Return the positions (topic, partition, kafka_offset) of redeliveries, by the rule of the stream.
-
-    A record is counted if no record with its id was counted within the redelivery window before it, in the order of
-    batches and positions. A redelivery does not begin a new window.
-
-    Args:
-        remembered: The result of Archive.remembers_since, for batches that were counted with a different window.
-    """
-    archived = archived.join(F.broadcast(remembered), "attempt", "left").withColumn(
-        "since_us",
-        F.coalesce("since_us", F.col("counted_us") - window_s * 1_000_000),  # guard: metrics.remembered_window
-    )
-    place = F.struct("attempt", *PLACE, "counted_us", "since_us")
-    empty = F.array().cast("array<struct<topic: string, partition: int, kafka_offset: long>>")
-    state = F.struct(F.lit(None).cast("long").alias("counted_us"), empty.alias("refused"))
-
-    def follow(so_far: Column, here: Column) -> Column:
-        again = F.coalesce(so_far["counted_us"] >= here["since_us"], F.lit(False))
-        refused = F.array(F.struct(*[here[name].alias(name) for name in PLACE]))
-        return F.struct(
-            F.when(again, so_far["counted_us"]).otherwise(here["counted_us"]).alias("counted_us"),
-            F.when(again, F.concat(so_far["refused"], refused)).otherwise(so_far["refused"]).alias("refused"),
-        )
-
-    return (
-        archived.where(F.col("problem").isNull())
-        .groupBy("source", "record_id")
-        .agg(F.array_sort(F.collect_list(place)).alias("places"))
-        .where(F.size("places") > 1)
-        .select(F.explode(F.aggregate("places", state, follow)["refused"]).alias("r"))
-        .select("r.*")
-    )
+# A record of a send may be this much earlier than the send's request: timestamps may be a day ahead of their production
+# (SPARK_FAR_FUTURE_S), and clocks differ.
+_SLACK = timedelta(days=2)
+_POLL_S = 1.0
 
 
 class Recompute:
     def __init__(self, settings: Settings, spark: SparkSession, span: Span) -> None:
-        if not settings.archive_dir:
-            raise Stop("SPARK_ARCHIVE_DIR is not set: there is nothing to count again")
         self._settings = settings
         self._spark = spark
         self._span = span
         self._views = load_views(settings.views)
-        self._archive = Archive(spark, settings.archive_dir)
+        self._table = ArchiveTable(spark, settings)
 
-    def run(self, *, swap: bool = False, check_topics: bool = False, compact: bool = False) -> int:
-        """Compare the served rows with the recomputed ones, print the rows that differ, and return their number."""
+    def run(self, *, swap: bool = False, check_topics: bool = False, wait_s: float = 600) -> int:
+        """Compare the served rows with the recomputed ones, print the rows that differ, and return their number.
+
+        Args:
+            wait_s: How long the archive may be behind the counts.
+
+        Raises:
+            Retry: The archive, the database or the stream is not ready.
+            Stop: The archive is not this database's.
+        """
         with connect(self._settings.database_url, "spark_metrics recompute") as connection:
-            check(connection, self._archive)
+            check_table(connection, self._table)
             logged, logged_since = maintained_since(connection, recipient_log.NAME)
-            rows = partial(archived_facts, writers_of=self._writers, recipients=logged)
-            if compact:
-                hours = self._archive.compact(connection, rows, before=datetime.now(UTC))
-                _log.info("compacted %d hours", hours)
-            connection.execute("select pg_advisory_lock_shared(%s)", [LOCK])
+            if logged_since is not None:
+                # From then on, each event with a later time was counted while the log was written, and is kept.
+                logged_since += timedelta(seconds=self._settings.far_future_s)
             tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
             served = Served(connection, self._span, tables)
-            # One transaction reads the served rows and the batches that they include, so that both have the same state.
+            # One transaction reads the served rows and the positions that they include.
             with connection.transaction():
                 connection.execute("set transaction isolation level repeatable read")
                 served.remember()
-                everything = self._archive.folders(connection)
                 offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
-                remembered = self._archive.remembers_since(connection, self._settings.redelivery_window_s)
-            archived = rows(self._archive.read(everything))
-            counted = self._counted(archived, remembered).persist()
-            try:
-                self._rebuild(served, counted)
-                if logged:
-                    self._rebuild_log(served, counted, logged_since)
-            finally:
-                counted.unpersist()
+                first = self._read_span().first
+                uncounted = connection.execute(_UNCOUNTED, {"first": first and first - _SLACK}).fetchall()
+            archived = self._archived(self._await_archive(offsets, wait_s), offsets)
+            counted = self._counted(archived, uncounted)
+            self._rebuild(served, counted)
+            if logged:
+                self._rebuild_log(served, counted, logged_since)
             differing = served.differing()
             for line in served.report():
                 print(line)  # noqa: T201 - the command's answer
@@ -134,16 +104,53 @@ class Recompute:
             if swap and self._span == Span():
                 complete(connection, [view.table for view in self._views])
             print(f"{differing} differing rows")  # noqa: T201
+            if twice := counted_twice(counted, self._settings.redelivery_window_s).count():
+                print(f"{twice} record ids were counted twice within the redelivery window")  # noqa: T201
             if check_topics:
-                wrong = self._topics_differ(archived, offsets)
+                wrong = topics_differ(self._spark, self._settings, archived, offsets, self._writers)
                 print(f"{wrong} positions differ between archive and topics")  # noqa: T201
                 differing += wrong
-            return differing
+            return differing + twice
 
-    def _counted(self, archived: DataFrame, remembered: DataFrame) -> DataFrame:
-        """Return the facts of the records that the stream counts."""
-        refused = positions_refused(archived, self._settings.redelivery_window_s, remembered)
-        return archived.where(F.col("problem").isNull()).join(refused, list(PLACE), "left_anti")
+    def _read_span(self) -> Span:
+        """Return the span of the archive that is read."""
+        first = self._span.whole(Grain.DAY.seconds).first
+        return Span(first and min(first, self._span.first - _SLACK) if self._span.first else None)
+
+    def _await_archive(self, offsets: Sequence[tuple[str, int, int]], wait_s: float) -> Appended:
+        """Return the end of the archive when it has all records below these offsets. Raises Retry after wait_s."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            archived = self._table.appended()
+            behind = [
+                f"{topic}-{partition} ends at {archived.offsets.get((topic, partition), 0)}, counted are {offset}"
+                for topic, partition, offset in offsets
+                if archived.offsets.get((topic, partition), 0) < offset
+            ]
+            if not behind:
+                return archived
+            if time.monotonic() > deadline:
+                raise Retry(
+                    f"the archive stayed behind the counts for {wait_s:.0f} s: {behind[0]}. Is the job running?"
+                )
+            time.sleep(_POLL_S)
+
+    def _archived(self, end: Appended, offsets: Sequence[tuple[str, int, int]]) -> DataFrame:
+        """Return the archived records of the read span that the stream has consumed."""
+        ends = F.broadcast(self._spark.createDataFrame(list(offsets), "topic string, partition int, next_offset long"))
+        records = self._table.records(end.snapshot)
+        first = self._read_span().first
+        if first is not None:
+            records = records.where(F.col("at") >= F.lit(first))
+        # guard: metrics.archived_beyond_the_counts
+        return records.join(F.broadcast(ends), ["topic", "partition"]).where(
+            F.col("kafka_offset") < F.col("next_offset")
+        )
+
+    def _counted(self, archived: DataFrame, uncounted: Sequence[tuple[str, int, int]]) -> DataFrame:
+        """Return the facts of the records that the stream has counted."""
+        places = self._spark.createDataFrame(list(uncounted), "topic string, partition int, kafka_offset long")
+        return archived.where(F.col("problem").isNull()).join(places, list(PLACE), "left_anti")
 
     def _writers(self, wanted: Sequence[tuple[str, int]]) -> Writers:
         return writers_in(self._settings.registry_url, self._spark)(wanted)
@@ -217,49 +224,32 @@ class Recompute:
     def _rebuild_log(self, served: Served, counted: DataFrame, since: datetime | None) -> None:
         in_span = counted.where(_within(F.col("at_ms"), self._span))
         if since is not None:
-            in_span = in_span.where(F.col("counted_us") >= round(since.timestamp() * 1_000_000))
+            in_span = in_span.where(F.col("at_ms") >= round(since.timestamp() * 1000))
         rows = in_span.transform(recipient_log.recipients).transform(recipient_log.compared)
         served.rebuilt(recipient_log.NAME, map(tuple, rows.toLocalIterator()))
 
-    def _topics_differ(self, archived: DataFrame, offsets: Sequence[tuple[str, int, int]]) -> int:
-        """Return the number of positions below the stream's offsets that differ between topics and archive, or are
-        missing in one of them.
-        """
-        if not offsets:
-            return 0
-        options = kafka_options(self._settings)
-        held = self._spark.read.format("kafka").options(**options).option("includeHeaders", True).load()
-        ends = self._spark.createDataFrame(offsets, "topic string, partition int, next_offset long")
-        held = (
-            held.join(F.broadcast(ends), ["topic", "partition"])
-            .where(F.col("offset") < F.col("next_offset"))
-            .withColumn("timestamp_ms", F.unix_millis("timestamp"))
-            .withColumnRenamed("offset", "kafka_offset")
-            .join(archived.select(*PLACE, "source", "counts"), list(PLACE), "left")
-            .coalesce(self._spark.sparkContext.defaultParallelism)
-        )
-        ids = archived.where(F.col("problem").isNull()).select("source", "schema_id").distinct().collect()
-        writers = self._writers([(row["source"], row["schema_id"]) for row in ids])
-        digest = F.xxhash64(*_COMPARED)
-        held = (
-            decoded_again(held, writers)
-            .select(*PLACE, digest.alias("held"))
-            .withColumn("in_topic", F.lit(True))
-            .persist()
-        )
-        first = held.groupBy("topic", "partition").agg(F.min("kafka_offset").alias("first"))
-        stored = (
-            archived.join(F.broadcast(first), ["topic", "partition"])
-            .where(F.col("kafka_offset") >= F.col("first"))
-            # Only the position of an uncounted record is compared.
-            .select(*PLACE, F.when(F.col("problem").isNull(), digest).alias("stored"))
-            .withColumn("in_archive", F.lit(True))
-            .persist()
-        )
-        same = F.col("in_topic") & F.col("in_archive") & F.coalesce(F.col("held") == F.col("stored"), F.lit(True))
-        # The join does not detect a position that the archive contains twice.
-        twice = stored.count() - stored.select(*PLACE).distinct().count()
-        return held.join(stored, list(PLACE), "full").where(~F.coalesce(same, F.lit(False))).count() + twice
+
+def counted_twice(counted: DataFrame, window_s: int) -> DataFrame:
+    """Return the ids (source, record_id) of several counted records that were produced within the redelivery window."""
+    produced = F.array_sort(F.collect_list("timestamp_ms"))
+    least = F.array_min(
+        F.zip_with(F.slice(produced, F.lit(2), F.size(produced)), produced, lambda later, earlier: later - earlier)
+    )
+    return (
+        counted.groupBy("source", "record_id")
+        .agg(F.count("*").alias("records"), least.alias("least_ms"))
+        .where((F.col("records") > 1) & (F.col("least_ms") < window_s * 1000))
+        .select("source", "record_id")
+    )
+
+
+_UNCOUNTED = """
+select topic, partition, kafka_offset from quarantine
+where %(first)s::timestamptz is null or quarantined_at >= %(first)s
+union
+select topic, partition, kafka_offset from redelivered
+where %(first)s::timestamptz is null or refused_at >= %(first)s
+"""
 
 
 def _at(ms: int) -> datetime:
@@ -281,8 +271,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--to", dest="end", type=instant, help="the end of the span, excluded; else open")
     parser.add_argument("--swap", action="store_true", help="serve the recomputed rows")
     parser.add_argument("--check-topics", action="store_true", help="compare the archive with the topics too")
-    parser.add_argument("--compact", action="store_true", help="write each past hour as one file first")
+    parser.add_argument("--day-before", action="store_true", help="the last whole day of UTC")
+    parser.add_argument("--wait-s", type=float, default=600, help="how long the archive may be behind; 600")
     chosen = parser.parse_args(arguments)
+    if chosen.day_before:
+        chosen.end = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        chosen.first = chosen.end - timedelta(days=1)
     if chosen.first and chosen.end and chosen.first >= chosen.end:
         parser.error("--to must be later than --from")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -292,9 +286,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = settings_from()
         spark = spark_session(settings)
         try:
-            differing = Recompute(settings, spark, Span(chosen.first, chosen.end)).run(
-                swap=chosen.swap, check_topics=chosen.check_topics, compact=chosen.compact
-            )
+            with spark_errors():
+                differing = Recompute(settings, spark, Span(chosen.first, chosen.end)).run(
+                    swap=chosen.swap, check_topics=chosen.check_topics, wait_s=chosen.wait_s
+                )
         finally:
             spark.stop()
     except (MasscommError, psycopg.OperationalError) as error:

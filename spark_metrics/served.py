@@ -85,7 +85,7 @@ def tables_of(views: Iterable[View], kept: Mapping[str, datetime]) -> dict[str, 
 
 
 def log_of(since: datetime | None) -> dict[str, Table]:
-    """Return the log of recipients as a compared table, limited to rows that were counted since a time."""
+    """Return the log of recipients as a compared table, limited to events since a time."""
     log = Table(recipient_log.KEY, recipient_log.SUMS, "true", kept_since=since, query=recipient_log.COMPARED)
     return {recipient_log.NAME: log}
 
