@@ -27,7 +27,7 @@ DAYS_A_MONTH = HOURS_A_MONTH / 24
 # The bytes that an invocation logs: Lambda's own lines (start, end, report) in JSON, and one line of the function.
 LOG_BYTES_AN_INVOCATION = 1_500
 # The number of interface endpoints in infra/cdk/resources/network.py; a test compares it with the synthesised template.
-INTERFACE_ENDPOINTS = 11
+INTERFACE_ENDPOINTS = 12
 # The number of MSK Connect units in infra/cdk/resources/connector.py.
 CONNECT_UNITS = 1
 DATABASE_VCPUS = {"t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4}

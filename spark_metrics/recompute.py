@@ -34,6 +34,8 @@ from pyspark.sql import functions as F
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import MasscommError, Retry
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import METRICS_DIFFERENCES
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.archive_mark import check_table
@@ -295,6 +297,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MasscommError, psycopg.OperationalError) as error:
         _log.error("%s", error)
         return 2
+    if chosen.day_before:
+        metrics.add(METRICS_DIFFERENCES, differing)
+        metrics.write("spark_metrics")
     return 1 if differing else 0
 
 

@@ -240,6 +240,12 @@ METRICS_ARCHIVE_AGE = _gauge(
     "how long ago the archive had all records of the topics",
     "spark_metrics",
 )
+METRICS_DIFFERENCES = _gauge(
+    "MetricsDifferences",
+    Unit.COUNT,
+    "served rows of the day before that differ from the archive",
+    "spark_metrics",
+)
 JOB_RUNNING = Metric(
     name="JobRunning",
     unit=Unit.COUNT,
@@ -282,6 +288,7 @@ ALL: Mapping[str, Metric] = {
         CHANGE_DATA_AGE,
         METRICS_AGE,
         METRICS_ARCHIVE_AGE,
+        METRICS_DIFFERENCES,
         JOB_RUNNING,
     )
 }

@@ -35,6 +35,7 @@ class EraseJob(Construct):
     infra.erase completes.
 
     Attributes:
+        application: The EMR application.
         role: The role with which a run executes.
     """
 
@@ -56,7 +57,7 @@ class EraseJob(Construct):
         super().__init__(scope, "erase")
         stack, name = Stack.of(self), f"{environment.prefix}-{ERASURE}"
         log = log_group(self, "log", environment=environment, key=key, name=f"/{environment.prefix}/{ERASURE}")
-        application = spark_application(
+        self.application = application = spark_application(
             self,
             environment=environment,
             name=name,

@@ -51,6 +51,8 @@ _ENDPOINTS = {
     "email": ec2.InterfaceVpcEndpointAwsService.EMAIL,
     # The event pollers, which run in the cluster's subnets, invoke Lambda.
     "lambda": ec2.InterfaceVpcEndpointAwsService.LAMBDA_,
+    # The Spark jobs commit to the archive's table.
+    "glue": ec2.InterfaceVpcEndpointAwsService.GLUE,
     "sts": ec2.InterfaceVpcEndpointAwsService.STS,
     # The registry's container image is pulled from ECR.
     "ecr": ec2.InterfaceVpcEndpointAwsService.ECR,

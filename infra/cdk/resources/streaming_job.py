@@ -19,6 +19,7 @@ from constructs import Construct
 
 from infra.cdk.code import ROOT, job_dependencies, staged_sources
 from infra.cdk.config import Environment
+from infra.cdk.resources.archive_catalog import ICEBERG_JAR, OUR_ICEBERG_JAR
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.logs import log_group
@@ -216,6 +217,7 @@ def spark_jars(scope: Construct) -> list[assets.Asset]:
         assets.Asset(scope, path.name, path=str(path))
         for module in _JARS
         for path in sorted((ROOT / ".devstack" / "jars" / module).glob("*.jar"))
+        if not path.name.startswith(OUR_ICEBERG_JAR)
     ]
 
 
@@ -232,7 +234,7 @@ def spark_parameters(
     spark = environment.spark
     shared = {"PYSPARK_PYTHON": f"/usr/bin/{spark.python}", "PYTHONPATH": "./sources:./dependencies", **variables}
     options = {
-        "spark.jars": ",".join(jar.s3_object_url for jar in jars),
+        "spark.jars": ",".join([ICEBERG_JAR, *(jar.s3_object_url for jar in jars)]),
         "spark.archives": f"{sources.s3_object_url}#sources,{dependencies.s3_object_url}#dependencies",
         "spark.driver.cores": spark.worker_cpu,
         "spark.driver.memory": f"{spark.worker_memory_gb - 2}g",

@@ -28,6 +28,8 @@ from masscomm.observability.metric_names import (
     JOB_RUNNING,
     LEASE_LOSSES,
     METRICS_AGE,
+    METRICS_ARCHIVE_AGE,
+    METRICS_DIFFERENCES,
     NAMESPACE,
     OLDEST_DUE,
     POLLS_UNCOUNTED,
@@ -53,6 +55,8 @@ _BOUNCES, _COMPLAINTS = 0.03, 0.0008
 # The alarm thresholds in seconds for the age of the directory in OpenSearch, the age of the metrics, and the lateness
 # of delayed records.
 _CHANGES_STALE_S, _METRICS_STALE_S, _OVERDUE_S = 120, 300, 300
+# The alarm threshold for the age of the archive in seconds. Kafka keeps its records for three days.
+_ARCHIVE_STALE_S = 3600
 
 
 def of_functions(functions: FunctionsStack) -> Iterator[Watch]:
@@ -91,6 +95,7 @@ def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
     helpers = {"authorizer": api.authorizer.function}
     if metrics is not None:
         helpers["keep-job"] = metrics.job.keeper
+        helpers["start-run"] = metrics.runs.starter
     for name, function in helpers.items():
         errors = metric("AWS/Lambda", "Errors", "Sum", {"FunctionName": function.function_name})
         yield Watch(f"{name}-errors", "function-errors", f"Invocations of {name} end in errors.", errors, 5, most=3)
@@ -205,6 +210,12 @@ def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
         counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
         description = f"The served metrics are more than {_METRICS_STALE_S} s old."
         yield Watch("metrics-stale", "streaming-job", description, counted, _METRICS_STALE_S, missing_data_alarms=True)
+        archived = ours(environment, METRICS_ARCHIVE_AGE, "spark_metrics", "Maximum")
+        description = f"The archive is more than {_ARCHIVE_STALE_S} s behind the topics."
+        yield Watch("archive-stale", "archive", description, archived, _ARCHIVE_STALE_S)
+        differing = ours(environment, METRICS_DIFFERENCES, "spark_metrics", "Maximum")
+        description = "Served metrics of the day before differ from the archive."
+        yield Watch("metrics-differ", "archive", description, differing, 1, minutes=1)
 
 
 def of_servers(data: Data, account: str) -> Iterator[Watch]:

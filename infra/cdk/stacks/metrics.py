@@ -1,10 +1,12 @@
-"""The Spark jobs: the streaming job that counts, and the job that erases one person."""
+"""The Spark jobs: the streaming job that counts, the job that erases one person, and the daily runs on the archive."""
 
 from aws_cdk import Stack
 from constructs import Construct
 
 from infra.cdk.config import Environment
 from infra.cdk.profiles import ERASURE_REQUESTS, LEDGER, METRICS_WRITER, WAITING
+from infra.cdk.resources.archive_catalog import ArchiveCatalog
+from infra.cdk.resources.archive_runs import ArchiveRuns
 from infra.cdk.resources.erase_job import EraseJob
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.streaming_job import RECORDS, StreamingJob
@@ -21,6 +23,7 @@ class MetricsStack(Stack):
     Attributes:
         job: The streaming job.
         erasure: The job that erases one person.
+        runs: The daily runs on the archive.
     """
 
     def __init__(
@@ -35,7 +38,9 @@ class MetricsStack(Stack):
             "vpc": network.vpc,
             "subnets": network.subnets,
         }
+        catalog = ArchiveCatalog(self, environment=environment, archive=archive, folder=RECORDS)
         variables = {
+            **catalog.variables,
             "SPARK_MASTER": "emr",
             "MASSCOMM_ENVIRONMENT": environment.name,
             "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
@@ -55,6 +60,7 @@ class MetricsStack(Stack):
             statements=[
                 *data.kafka.statements(reads=read, groups=[SPARK_GROUP]),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
+                *catalog.statements,
             ],
             **network_properties,
         )
@@ -76,8 +82,18 @@ class MetricsStack(Stack):
             statements=[
                 *data.directory.statements(ERASURE_REQUESTS),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
+                *catalog.statements,
             ],
             **network_properties,
+        )
+        self.runs = ArchiveRuns(
+            self,
+            environment=environment,
+            key=base.key,
+            application=self.erasure.application,
+            archive=archive,
+            variables=variables,
+            statements=[*data.metrics.writer.statements(self, METRICS_WRITER), *catalog.statements],
         )
         domain = f"arn:aws:es:{environment.region}:<AWS::AccountId>:domain/{data.directory.name}"
         paths = dict.fromkeys(request.partition(" ")[2] for request in ERASURE_REQUESTS)

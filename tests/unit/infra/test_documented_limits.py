@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
-from tests.support.cdk.templates import SynthesisedEnvironment, as_list, flat
+from tests.support.cdk.templates import SynthesisedEnvironment, actions, as_list, flat, statements, targets
 
 
 @pytest.fixture(params=[*SYNTHESISED, REPLACING.name])
@@ -254,7 +254,8 @@ def test_emr_serverless_workers_have_a_size_that_exists(environment: Synthesised
     memory = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
     requests = [flat(parameter.properties["Value"]) for parameter in environment.resources("AWS::SSM::Parameter")]
     applications = list(environment.resources("AWS::EMRServerless::Application"))
-    assert len(requests) == len(applications) == 2
+    assert len(requests) == 3
+    assert len(applications) == 2
     for request in requests:
         for place in ("driver", "executor"):
             cores = int(re.findall(rf"spark\.{place}\.cores=(\d+)", request)[0])
@@ -271,7 +272,8 @@ def test_rules_run_at_rates_that_eventbridge_knows(environment: SynthesisedEnvir
     """https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-scheduled-rule-pattern.html"""
     for rule in environment.resources("AWS::Events::Rule"):
         schedule = rule.properties.get("ScheduleExpression")
-        if schedule is not None:
+        # cron(minutes hours day-of-month month day-of-week year): one of the two days is `?`.
+        if schedule is not None and not re.fullmatch(r"cron\([0-5]?\d (1?\d|2[0-3]) \* \* \? \*\)", schedule):
             rate = re.fullmatch(r"rate\((\d+) (minute|minutes|hour|hours|day|days)\)", schedule)
             assert rate, rule
             assert (rate[1] == "1") != rate[2].endswith("s"), rule
@@ -412,3 +414,24 @@ def test_templates_are_no_larger_than_cloudformation_takes(
         assert len(template.get("Outputs", {})) <= 200, stack
         assert len(json.dumps(template)) <= 1_000_000, stack
         assert all(len(each) <= 255 for each in template["Resources"]), stack
+
+
+def test_writers_of_the_archive_commit_to_its_table_only(environment: SynthesisedEnvironment) -> None:
+    """Iceberg's commits are calls of UpdateTable: https://iceberg.apache.org/docs/latest/aws/#glue-catalog
+
+    The actions and their resources: https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsglue.html
+    """
+    granted = [
+        (resource, statement)
+        for resource, statement in statements(environment, "AWS::IAM::Policy")
+        if any(action.startswith("glue:") for action in actions(statement))
+    ]
+    databases = [each.properties["DatabaseInput"]["Name"] for each in environment.resources("AWS::Glue::Database")]
+    assert len(granted) == (3 if databases else 0)
+    for resource, statement in granted:
+        assert set(actions(statement)) == {"glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"}
+        ends = {target.rpartition(":")[2] for target in targets(statement)}
+        assert ends == {"catalog", f"database/{databases[0]}", f"table/{databases[0]}/records"}, resource
+    for name in databases:
+        # Spark's SQL takes such names without quotes.
+        assert re.fullmatch(r"[a-z0-9_]{1,255}", name)

@@ -4,12 +4,13 @@ import hashlib
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 
-from infra.cdk.handlers import authorizer, keep_job
+from infra.cdk.handlers import authorizer, keep_job, start_run
 
 ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
 
@@ -188,3 +189,31 @@ def test_job_keeper_emits_whether_the_job_runs(
     assert [each["JobRunning"] for each in lines] == [0, 1]
     assert lines[0]["application"] == "masscomm-dev-metrics"
     assert lines[0]["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "masscomm"
+
+
+def test_daily_run_is_started_once_in_spite_of_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: dict[str, Any] = {}
+
+    class Client:
+        def get_parameter(self, *, Name: str) -> dict[str, dict[str, str]]:
+            assert Name == "/masscomm-dev/archive-runs"
+            stored = {"name": "masscomm-dev-archive", "jobDriver": {"sparkSubmit": {"sparkSubmitParameters": "--conf"}}}
+            return {"Parameter": {"Value": json.dumps(stored)}}
+
+        def start_job_run(self, *, clientToken: str, **request: Any) -> dict[str, str]:
+            started.setdefault(clientToken, request)
+            return {"jobRunId": "a run"}
+
+    monkeypatch.setenv("RUN_PARAMETER", "/masscomm-dev/archive-runs")
+    monkeypatch.setattr(boto3, "client", lambda _: Client())
+    event = {"name": "recompute", "entryPoint": "s3://b/recompute.py", "arguments": ["--day-before"]}
+    for _ in range(2):
+        assert start_run.handler(event, SimpleNamespace(aws_request_id="one")) == {"run": "a run"}
+    ((token, request),) = started.items()
+    assert 1 <= len(token) <= 64
+    assert request["name"] == "masscomm-dev-archive-recompute"
+    assert request["jobDriver"]["sparkSubmit"] == {
+        "sparkSubmitParameters": "--conf",
+        "entryPoint": "s3://b/recompute.py",
+        "entryPointArguments": ["--day-before"],
+    }

@@ -704,6 +704,9 @@ def test_job_is_a_stream_with_its_jars_and_archive(environment: SynthesisedEnvir
     for setting in ("spark.jars=", "spark.archives=", "KAFKA_AUTHENTICATION=aws_msk_iam", "SPARK_ARCHIVE_DIR=s3://"):
         assert setting in job, setting
     assert job.count(AVRO_OPTIONS) == 2
+    # EMR's own Iceberg, not ours.
+    assert "spark.jars=/usr/share/aws/iceberg/lib/" in job
+    assert "SPARK_ARCHIVE_CATALOG=glue" in job
     for application in environment.resources("AWS::EMRServerless::Application"):
         assert application.properties["ReleaseLabel"] == "emr-spark-8.0.0"
 

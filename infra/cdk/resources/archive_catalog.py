@@ -1,0 +1,50 @@
+"""Creates the Glue database of the archive's Iceberg table, and the permissions of its writers."""
+
+from aws_cdk import Stack
+from aws_cdk import aws_glue as glue
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.cdk.config import Environment
+
+TABLE = "records"
+# EMR's own Iceberg; our jar of devstack/jars/spark lacks AWS' SDK.
+# https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/using-iceberg.html
+ICEBERG_JAR = "/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"
+OUR_ICEBERG_JAR = "iceberg-spark-runtime"
+
+
+class ArchiveCatalog(Construct):
+    """A Glue database; the streaming job creates the table in it.
+
+    Attributes:
+        variables: The settings of the jobs that use the table.
+        statements: The permissions to create, read and commit to the table, none to delete it. A commit is an
+            UpdateTable (https://iceberg.apache.org/docs/latest/aws/#glue-catalog).
+    """
+
+    def __init__(self, scope: Construct, *, environment: Environment, archive: s3.IBucket, folder: str) -> None:
+        super().__init__(scope, "archive")
+        stack = Stack.of(self)
+        # Spark's SQL has no unquoted names with hyphens.
+        name = environment.prefix.replace("-", "_")
+        glue.CfnDatabase(
+            self,
+            "database",
+            catalog_id=stack.account,
+            database_input=glue.CfnDatabase.DatabaseInputProperty(
+                name=name, description="the archive of the metrics", location_uri=archive.s3_url_for_object(folder)
+            ),
+        )
+        self.variables = {"SPARK_ARCHIVE_CATALOG": "glue", "SPARK_ARCHIVE_DATABASE": name}
+        resources = [("catalog", None), ("database", name), ("table", f"{name}/{TABLE}")]
+        self.statements = [
+            iam.PolicyStatement(
+                actions=["glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"],
+                resources=[
+                    stack.format_arn(service="glue", resource=kind, resource_name=resource)
+                    for kind, resource in resources
+                ],
+            )
+        ]
