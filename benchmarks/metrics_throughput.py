@@ -5,7 +5,7 @@ one machine:
 
   ours           the metrics job's own batches: Kafka, decoding, three grains, totals by send, stored record ids,
                  one transaction per batch
-  with archive   the same, and every record is archived
+  with archive   the same, and every record is archived concurrently
   three          the usual design of three stateful streaming queries, one groupBy per grain, upserted by foreachBatch,
                  without protection against redeliveries, totals by send, and views
   row a commit   one upsert and one commit per record, into one table, on one connection, like a consumer that counts
@@ -65,7 +65,7 @@ from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import HttpSchemaRegistry, own_schema
 from masscomm.kafka.offsets import by_topic
 from masscomm.kafka.topics import chain_topics
-from spark_metrics.archive import Archive
+from spark_metrics.archiver import Archiver
 from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
 from spark_metrics.facts import Facts, facts
@@ -174,7 +174,6 @@ def count_all(
     sink: PostgresSink,
     folder: str,
     *,
-    archive: Archive | None = None,
     merged: Callable[[Merged], None] = lambda _: None,
 ) -> None:
     """Count a stream of records to its end, as the metrics job does. `merged` is called after each batch."""
@@ -185,8 +184,7 @@ def count_all(
 
     def count(frame: DataFrame, number: int) -> None:
         frame.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
-        to: dict[str, Any] = {"sink": sink, "archive": archive}
-        counted = count_batch(frame, facts, lanes, batch_id=number, learn=set, **to)
+        counted = count_batch(frame, facts, lanes, batch_id=number, sink=sink, learn=set)
         assert counted is not None
         merged(counted)
         gc.collect()
@@ -219,9 +217,12 @@ class Benchmark:
 
     def last(self, events: int) -> tuple[str, int]:
         """Return the start of the last `events` events as Spark's startingOffsets, and their exact number."""
-        share = max(0.0, 1 - events / sum(self.ends.end.values()))
-        begin = {place: round(end * share) for place, end in self.ends.end.items()}
+        begin = self.begin(events)
         return json.dumps(by_topic(begin)), sum(self.ends.end.values()) - sum(begin.values())
+
+    def begin(self, events: int) -> dict[tuple[str, int], int]:
+        share = max(0.0, 1 - events / sum(self.ends.end.values()))
+        return {place: round(end * share) for place, end in self.ends.end.items()}
 
     def stream(self, starting: str) -> DataFrame:
         return kafka_records(self.spark, self.settings, starting)
@@ -235,7 +236,12 @@ class Benchmark:
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
             sink = PostgresSink(database, views=load_views(self.settings.views))
             sink.take_over()
-            archive = Archive(self.spark, f"{folder}/archive") if archived else None
+            settings = replace(
+                self.settings, database_url=database, archive_dir=f"{folder}/archive", archive_trigger_ms=5_000
+            )
+            archiver = Archiver(settings, self.spark) if archived else None
+            if archiver:
+                archiver.start(self.begin(events))
 
             def merged(batch: Merged) -> None:
                 nonlocal counted, before
@@ -247,7 +253,9 @@ class Benchmark:
                     look(counted)
 
             facts = Facts(writers=self.writers, far_future_ms=FAR_FUTURE_MS)
-            took = timed(lambda: count_all(self.stream(starting), facts, sink, folder, archive=archive, merged=merged))
+            took = timed(lambda: count_all(self.stream(starting), facts, sink, folder, merged=merged))
+            if archiver:
+                archiver.stop()
             self._check(database, remaining)
             sink.close()
             return remaining / took

@@ -40,11 +40,8 @@ from masscomm.directory.bulk_writes import connect_from_environment
 from masscomm.errors import MasscommError, Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import cdc_topics, chain_topics
-from spark_metrics.archive import Archive
-from spark_metrics.archive_mark import check as check_mark
 from spark_metrics.archive_mark import check_table
 from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.archived_records import writers_in
 from spark_metrics.database import connect
 from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings, settings_from
@@ -111,25 +108,12 @@ def _stores(
         "delayed records": tables.erase_delayed,
         "delivery ledger": tables.erase_ledger,
         "log of recipients": partial(metrics_store.erase_log, connection),
-        "archive hours": partial(_erase_archive, settings, connection, resources),
         "archived records": partial(_erase_records, settings, connection, resources),
         "provider messages": indices.erase_messages,
         "device endpoints": indices.erase_endpoints,
         "suppressions": indices.erase_suppressions,
         "changed preferences": indices.erase_preference_changes,
     }
-
-
-def _erase_archive(
-    settings: Settings, connection: psycopg.Connection[Any], resources: ExitStack, person: Person
-) -> int:
-    if not settings.archive_dir:
-        return 0
-    spark = spark_session(settings)
-    resources.callback(spark.stop)
-    check_mark(connection, Archive(spark, settings.archive_dir))
-    writers_of = writers_in(settings.registry_url, spark)
-    return metrics_store.erase_archive(spark, connection, settings.archive_dir, person, writers_of)
 
 
 def _erase_records(
@@ -140,8 +124,6 @@ def _erase_records(
     spark = spark_session(settings)
     resources.callback(spark.stop)
     table = ArchiveTable(spark, settings)
-    if table.archive_id() is None:
-        return 0
     check_table(connection, table)
     return table.replace_user(person.club_id, person.user_id, ERASED_USER)
 

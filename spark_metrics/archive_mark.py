@@ -57,65 +57,15 @@ def check_table(connection: psycopg.Connection[Any], table: Table) -> None:
         raise Stop(f"The table is another archive ({found}) than this database's ({known}).")
 
 
-class Markable(Protocol):
-    """The methods of spark_metrics.archive.Archive that this module needs."""
-
-    @property
-    def folder(self) -> str: ...
-
-    def is_empty(self) -> bool: ...
-
-    def mark(self) -> str | None: ...
-
-    def write_mark(self, text: str) -> None: ...
-
-
-def claim(connection: psycopg.Connection[Any], archive: Markable | None) -> None:
-    """Store the same mark in a new archive and a new database, or check that both have the same mark.
-
-    Args:
-        archive: None if no archive is configured. Then the database must not have a mark either.
-
-    Raises:
-        Stop: The marks differ, or one of the two is not new and has no mark.
-    """
-    known, counted = database_mark(connection)
-    if archive is None:
-        if known is not None:
-            raise Stop(
-                "SPARK_ARCHIVE_DIR is not set, but this database has an archive. Records counted without it could"
-                " never be recomputed. Set it; or end the archive with"
-                " `update stream_status set archive_id = null`."
-            )
-        return
-    found = archive.mark()
-    if known is None:
-        if found is not None or not archive.is_empty():
-            raise Stop(f"{archive.folder} is the archive of another database: name an empty folder, or that database.")
-        if counted:
-            raise Stop(
-                f"This database has counted records that {archive.folder} does not hold: an archive begins with an"
-                " empty metrics database (masscomm clean-state), or leave SPARK_ARCHIVE_DIR unset."
-            )
-        known = str(uuid4())
-        connection.execute("update stream_status set archive_id = %s where stream = %s", [known, STREAM])
-    if found is None and not counted and archive.is_empty():
-        # Both are new, or a previous run was interrupted after it had stored the database's mark.
-        archive.write_mark(known)
-        return
-    check(connection, archive)
-
-
-def check(connection: psycopg.Connection[Any], archive: Markable) -> None:
-    """Check that the database and the archive have the same mark. Raises Stop."""
+def check_archive_dir(connection: psycopg.Connection[Any], archive_dir: str) -> None:
+    """Check that a database with an archive is not counted without one. Raises Stop."""
     known, _ = database_mark(connection)
-    found = archive.mark()
-    if known is None:
-        raise Stop(f"The records of this database are not archived, neither in {archive.folder} nor elsewhere.")
-    if found is None:
-        raise Stop(f"{archive.folder} holds no archive, or has lost its mark: this database's archive is {known}.")
-    if found != known:
-        raise Stop(f"{archive.folder} is another archive ({found}) than this database's ({known}).")
+    if known is not None and not archive_dir:
+        raise Stop(
+            "SPARK_ARCHIVE_DIR is not set, but this database has an archive. Records counted without it could"
+            " never be recomputed. Set it; or end the archive with"
+            " `update stream_status set archive_id = null`."
+        )
 
 
 def in_earlier_form(connection: psycopg.Connection[Any]) -> bool:

@@ -4,15 +4,13 @@ import gc
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.errors import Retry
-from spark_metrics.archive import Archive
 from spark_metrics.facts import Facts
 from spark_metrics.lane_merge import LaneResult, Plan
 from spark_metrics.lanes import Lanes
@@ -25,7 +23,7 @@ from spark_metrics.refusals import (
     refused_places,
 )
 from spark_metrics.settings import Settings
-from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink
+from spark_metrics.sink import Fenced, Merged, PostgresSink
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
 
@@ -50,10 +48,9 @@ class BatchCounter:
         settings: Settings,
         sink: PostgresSink,
         writers: KnownWriters,
-        archive: Archive | None,
         wait: DependencyWaiter,
     ) -> None:
-        self._settings, self._sink, self._writers, self._archive, self._wait = settings, sink, writers, archive, wait
+        self._settings, self._sink, self._writers, self._wait = settings, sink, writers, wait
         self._facts: Facts | None = None
         self._lanes: Lanes | None = None
         # The error that ended the stream: Spark's own error quotes only its text.
@@ -85,7 +82,7 @@ class BatchCounter:
             try:
                 if must_search:
                     unstorable, must_search, searched = self._unstorable(records, number), False, True
-                self._count(records, number, self._archive, unstorable=unstorable)
+                self._count(records, number, unstorable=unstorable)
             except NewWriters:
                 _log.info("reading the batch again with new writer schemas")
                 self._facts = None
@@ -96,7 +93,7 @@ class BatchCounter:
             else:
                 return
 
-    def _count(self, records: DataFrame, number: int, archive: Archive | None, **more: Any) -> None:
+    def _count(self, records: DataFrame, number: int, **more: Any) -> None:
         with postgres_errors():
             count_batch(
                 records,
@@ -104,7 +101,6 @@ class BatchCounter:
                 self._prepared_lanes(records.sparkSession),
                 batch_id=number,
                 sink=self._sink,
-                archive=archive,
                 learn=self._learn,
                 **more,
             )
@@ -114,7 +110,7 @@ class BatchCounter:
 
         def fits(some: DataFrame) -> bool:
             try:
-                self._count(some, number, None, trial=True)
+                self._count(some, number, trial=True)
             except RefusedByPostgres:
                 return False
             return True
@@ -160,12 +156,11 @@ def count_batch(
     *,
     batch_id: int,
     sink: PostgresSink,
-    archive: Archive | None,
     learn: Learn,
     unstorable: Collection[Place] = (),
     trial: bool = False,
 ) -> Merged | None:
-    """Merge a batch of Kafka's records in lanes, archive it, and move the stream's offsets.
+    """Merge a batch of Kafka's records in lanes, and move the stream's offsets.
 
     Raises the errors of `sink`, `learn` and Spark. Then some lanes may be merged; the batch may be counted again.
 
@@ -180,7 +175,6 @@ def count_batch(
     if sink.is_complete(batch_id):
         return None
     timer = _StepTimer()
-    whole = facts(records)
     attempt = sink.begin()
     plan = Plan(
         database_url=sink.database_url,
@@ -193,19 +187,11 @@ def count_batch(
         unstorable=frozenset(unstorable),
         trial=trial,
     )
-    # Merging and archiving read the same facts.
-    with _persisted(whole) if archive else nullcontext():
-        if archive is not None:
-            _make_room(archive, sink, attempt)
-        files = max(1, records.sparkSession.sparkContext.defaultParallelism // 2)
-        with archive.written_beside(whole, attempt, files=files) if archive else nullcontext():
-            results = _merged(lanes, whole, plan, learn)
-            timer.add("merge_ms")
-        # The time by which archiving took longer than merging.
-        timer.add("archive_ms")
+    results = _merged(lanes, facts(records), plan, learn)
+    timer.add("merge_ms")
     if trial:
         return None
-    merged = sink.complete(attempt, results, batch_id=batch_id, batch_ms=timer.all_ms())
+    merged = sink.complete(results, batch_id=batch_id, batch_ms=timer.all_ms())
     _log.info("counted %s", json.dumps({"batch": batch_id} | vars(merged) | timer.ms))
     return merged
 
@@ -223,15 +209,6 @@ def _merged(lanes: Lanes, facts: DataFrame, plan: Plan, learn: Learn) -> list[La
         plan = replace(plan, denied=plan.denied | learn(sorted(unknown)))
 
 
-@contextmanager
-def _persisted(frame: DataFrame) -> Iterator[None]:
-    frame.persist()
-    try:
-        yield
-    finally:
-        frame.unpersist()
-
-
 class _StepTimer:
     """Measures the duration of each step of a batch, in ms."""
 
@@ -246,10 +223,3 @@ class _StepTimer:
 
     def all_ms(self) -> int:
         return round((time.monotonic() - self._began) * 1000)
-
-
-def _make_room(archive: Archive, sink: PostgresSink, attempt: Attempt) -> None:
-    left = sink.archiving(attempt)
-    if left:
-        archive.remove(left)  # guard: archive.uncounted_batch_is_removed
-        sink.archive_removed(left)

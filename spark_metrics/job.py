@@ -25,8 +25,7 @@ from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.untrusted import mask_root_logger
-from spark_metrics.archive import Archive
-from spark_metrics.archive_mark import claim
+from spark_metrics.archive_mark import check_archive_dir
 from spark_metrics.archiver import Archiver
 from spark_metrics.batches import BatchCounter
 from spark_metrics.broker import Broker
@@ -45,7 +44,7 @@ _log = logging.getLogger("spark_metrics")
 _TABLES = (
     *(grain.table for grain in Grain),
     *("sends", "send_totals", "send_states", "stream_status"),
-    *("archive_batches", "stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics"),
+    *("stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics"),
 )
 _PROGRESS_EVERY_S = 0.5
 _FINISH_BATCH_S = 15.0
@@ -91,8 +90,7 @@ class Job:
             self._wait.call("Kafka and its topics", self._check_topics_exist)
             # From now on only this driver can merge, so the stored offsets cannot change before its first merge.
             begin = self._start_offsets()
-            archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
-            self._wait.call("Postgres", lambda: claim(self._sink.connected(), archive))
+            self._wait.call("Postgres", lambda: check_archive_dir(self._sink.connected(), self._settings.archive_dir))
             if archiver is not None:
                 self._wait.call("the catalog of the archive", lambda: archiver.start(begin.offsets))
             writers = self._registered_writers(spark)
@@ -100,7 +98,7 @@ class Job:
                 # Exclude the existing objects from the garbage collection after each batch.
                 gc.collect()
                 gc.freeze()
-                counter = BatchCounter(self._settings, self._sink, writers, archive, self._wait)
+                counter = BatchCounter(self._settings, self._sink, writers, self._wait)
                 query = (
                     kafka_records(spark, self._settings, begin.for_spark())
                     .writeStream.foreachBatch(counter.count)

@@ -25,6 +25,7 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -45,6 +46,7 @@ from spark_metrics.decode import Writers
 from spark_metrics.served import Served, log_of, tables_of
 from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings, settings_from
+from spark_metrics.sink import between_batches
 from spark_metrics.span import Span, instant
 from spark_metrics.states import blocks_of
 from spark_metrics.sums import exploded, states, sums
@@ -79,6 +81,9 @@ class Recompute:
         """
         with connect(self._settings.database_url, "spark_metrics recompute") as connection:
             check_table(connection, self._table)
+            if kept := self._table.kept_since():
+                # Records of later sends may be up to _SLACK before their requests.
+                self._span = self._span.since(kept + _SLACK)
             logged, logged_since = maintained_since(connection, recipient_log.NAME)
             if logged_since is not None:
                 # From then on, each event with a later time was counted while the log was written, and is kept.
@@ -86,10 +91,12 @@ class Recompute:
             tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
             served = Served(connection, self._span, tables)
             # One transaction reads the served rows and the positions that they include.
-            with connection.transaction():
-                connection.execute("set transaction isolation level repeatable read")
+            with ExitStack() as snapshot:
+                with between_batches(connection):
+                    snapshot.enter_context(connection.transaction())
+                    connection.execute("set transaction isolation level repeatable read")
+                    offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
                 served.remember()
-                offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
                 first = self._read_span().first
                 uncounted = connection.execute(_UNCOUNTED, {"first": first and first - _SLACK}).fetchall()
             archived = self._archived(self._await_archive(offsets, wait_s), offsets)

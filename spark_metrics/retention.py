@@ -24,6 +24,7 @@ from masscomm.errors import MasscommError, Stop
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.database import connect
+from spark_metrics.problems import Problem
 from spark_metrics.settings import view_names
 from spark_metrics.views import View, load_views
 
@@ -71,9 +72,13 @@ def delete_buckets(connection: psycopg.Connection[Any], view: View, now: datetim
 
 
 def delete_quarantined(connection: psycopg.Connection[Any], days: int) -> int:
-    """Delete positions that were quarantined more than `days` days ago, and return their number."""
+    """Delete positions that were quarantined more than `days` days ago, and return their number.
+
+    Those whose records the archive may have decoded are kept, because recompute leaves these records out.
+    """
     return connection.execute(
-        "delete from quarantine where quarantined_at < now() - make_interval(days => %s)", [days]
+        "delete from quarantine where quarantined_at < now() - make_interval(days => %s) and reason <> all(%s)",
+        [days, [Problem.UNSTORABLE, Problem.UNKNOWN_SCHEMA]],
     ).rowcount
 
 

@@ -40,11 +40,8 @@ BATCH_LOCK = 4_602_678_820
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to count a batch: a number higher than that of all earlier attempts, Postgres' time at which its
-    records are counted, and the tables of counted ids.
-    """
+    """One attempt to count a batch: Postgres' time at which its records are counted, and the tables of counted ids."""
 
-    number: int
     counted_at: datetime
     tables: IdTables
 
@@ -201,38 +198,15 @@ class PostgresSink:
             self._holds_lock = True
         with connection.transaction():
             self._lock_stream(_SHARED)
-            row = connection.execute("select nextval('staging_attempt_numbers'), now()").fetchone()
+            row = connection.execute("select now()").fetchone()
             assert row is not None  # noqa: S101 - the statement returns one row
-            number, at = row
+            (at,) = row
             tables = counted_ids.current(connection, at, self._window_s)
             if self.recipients:
                 recipient_log.make_partition(connection, at.astimezone(UTC).date())
-        return Attempt(number, at, tables)
+        return Attempt(at, tables)
 
-    def archiving(self, attempt: Attempt) -> list[int]:
-        """Record that the attempt is about to be archived, and return the batches that were archived and never
-        counted.
-        """
-        with self.connected().transaction():
-            self._lock_stream(_SHARED)
-            uncounted = self.connected().execute(
-                "delete from archive_batches where committed_at is null returning batch"
-            )
-            batches = [batch for (batch,) in uncounted]
-            # The uncounted batches stay recorded until their files are removed, because the removal can be interrupted.
-            self.connected().cursor().executemany(
-                "insert into archive_batches (batch, counted_at) values (%s, %s) on conflict do nothing",
-                [(batch, attempt.counted_at) for batch in (*batches, attempt.number)],
-            )
-        return batches
-
-    def archive_removed(self, batches: Collection[int]) -> None:
-        """Delete these uncounted batches from archive_batches, after their files were removed."""
-        self.connected().execute("delete from archive_batches where batch = any(%s)", [list(batches)])
-
-    def complete(
-        self, attempt: Attempt, results: Collection[LaneResult], *, batch_id: int, batch_ms: int = 0
-    ) -> Merged:
+    def complete(self, results: Collection[LaneResult], *, batch_id: int, batch_ms: int = 0) -> Merged:
         """Move the stream's offsets, after all lanes of a batch are merged.
 
         Raises Fenced: another driver has taken over the stream.
@@ -247,8 +221,6 @@ class PostgresSink:
             self.connected().execute(
                 read_sql("merge_offsets"), [[t for t, _ in ends], [p for _, p in ends], list(ends.values())]
             )
-            names = {"since": attempt.tables.since, "number": attempt.number}
-            self.connected().execute(read_sql("mark_archived"), names)
             done = {"stream": STREAM, "batch_id": batch_id, "batch_ms": batch_ms}
             self.connected().execute(read_sql("batch_merged"), done | vars(merged))
         self.connected().execute("select pg_advisory_unlock_shared(%s)", [BATCH_LOCK])

@@ -158,28 +158,6 @@ create table if not exists redelivered (
     primary key (topic, partition, kafka_offset)
 );
 
--- Numbers of the batches of the archive, never used twice, also after a crash: later batches have higher numbers.
-create sequence if not exists staging_attempt_numbers;
-
--- A batch's part of the archive, by its attempt's number. Only parts with committed_at have counted records; the files of others
--- are removed before the next batch is archived. counted_at: as in counted_records.
-create table if not exists archive_batches (
-    batch        bigint      primary key,
-    counted_at   timestamptz not null,
-    committed_at timestamptz
-);
--- remembers_since: an id that was counted before then was counted again by this batch; null in older ones: their window before
-alter table archive_batches add column if not exists remembers_since timestamptz;
-
--- Files of an hour that were compacted. holds: the batches whose files of this hour are no longer read; removed: and are deleted.
-create table if not exists archive_compactions (
-    batch   bigint   primary key,
-    date    date     not null,
-    hour    text     not null,
-    holds   bigint[] not null,
-    removed boolean  not null default false
-);
-
 -- Earlier versions staged the rows of a batch. Such a batch is counted again from stream_offsets.
 drop table if exists
     staging, staging_attempts, staging_tasks, staging_positions, staging_problems, staging_redelivered, staging_ids, staging_counts,

@@ -23,7 +23,7 @@ class Mutant:
     no_cell: str = ""
 
 
-NOT_WHILE_ARCHIVING = "no cell kills a process between the archive of a batch and its merge"
+NO_EARLIER_ARCHIVE = "no cell begins with an archive of an earlier version"
 EXAMPLE_TEMPLATES = "the cells render only the example monolith's templates"
 ONE_PLAN = "no cell changes the columns or the query of a batch"
 NO_ERASURE = "no cell erases a person"
@@ -814,34 +814,10 @@ MUTANTS = (
         no_cell="the cells' platform applications are those of production",
     ),
     Mutant(
-        guard="archive.values_of_earlier_versions",
-        rule="A compaction removes the values that earlier versions archived.",
-        change=Becomes('self.read(paths).drop("date", "hour", "batch")'),
-        no_cell="no cell begins with an archive of an earlier version",
-    ),
-    Mutant(
         guard="archive.uncounted_batch_is_not_read",
         rule="Files of a batch that was never counted are not read.",
         change=Without(1),
-        no_cell=NOT_WHILE_ARCHIVING,
-    ),
-    Mutant(
-        guard="archive.uncounted_batch_is_removed",
-        rule="Files of a batch that was never counted are removed.",
-        change=Removed(),
-        no_cell=NOT_WHILE_ARCHIVING,
-    ),
-    Mutant(
-        guard="archive.concurrent_write",
-        rule="A failed staging waits for the end of the concurrent write of the archive.",
-        change=Replaced("raise"),
-        no_cell=NOT_WHILE_ARCHIVING,
-    ),
-    Mutant(
-        guard="archive.failed_write",
-        rule="A batch that cannot be archived is not counted.",
-        change=Becomes("wait([writing])"),
-        no_cell="no cell makes the archive's disk fail",
+        no_cell=NO_EARLIER_ARCHIVE,
     ),
     Mutant(
         guard="erasure.snapshots",
@@ -850,16 +826,22 @@ MUTANTS = (
         no_cell=NO_ERASURE,
     ),
     Mutant(
+        guard="archive.moved_before_deleted",
+        rule="The files of an earlier archive are deleted only after their records are in the table.",
+        change=Never(),
+        no_cell=NO_EARLIER_ARCHIVE,
+    ),
+    Mutant(
+        guard="metrics.archived_beyond_the_counts",
+        rule="Recompute leaves out the archived records that the stream has not counted yet.",
+        change=Becomes("records"),
+        no_cell="a cell recomputes when everything is counted",
+    ),
+    Mutant(
         guard="archive.one_append",
         rule="Two writers never append the same offsets to the archive.",
         change=Becomes('writer.overwrite(F.col("at") == F.lit(MARK))'),
         no_cell="no cell runs two drivers",
-    ),
-    Mutant(
-        guard="archive.one_writer",
-        rule="One thread at a time writes the archive or removes from it.",
-        change=Becomes("threading.BoundedSemaphore(9)"),
-        no_cell=NOT_WHILE_ARCHIVING,
     ),
     Mutant(
         guard="erasure.other_users_endpoints",
@@ -876,12 +858,6 @@ MUTANTS = (
     Mutant(
         guard="erasure.directory_last",
         rule="The directory's rows are kept until every other store is erased.",
-        change=Never(),
-        no_cell=NO_ERASURE,
-    ),
-    Mutant(
-        guard="erasure.archive",
-        rule="The archive names an erased user as the log does.",
         change=Never(),
         no_cell=NO_ERASURE,
     ),

@@ -1,5 +1,6 @@
 """With a real Postgres as its catalog, the archive's table has each record once, from any number of writers."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
 from spark_metrics.watermark import Ends
 from tests.support.spark.archived import WRITERS, a_send, an_outcome
+from tests.support.spark.metrics_job import wait_until
 from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
@@ -50,6 +52,7 @@ def writing(spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: 
     return Writing(spark, kafka_frame, database, tmp_path / "archive")
 
 
+@pytest.mark.guarantee("archive.no_values_or_headers")
 @pytest.mark.kills(guard="archive.one_append")
 def test_second_writer_of_the_same_offsets_appends_nothing(writing: Writing) -> None:
     """The commit itself decides, so a writer that was replaced meanwhile adds no row."""
@@ -65,6 +68,8 @@ def test_second_writer_of_the_same_offsets_appends_nothing(writing: Writing) -> 
     poison = {"topic": "send.api", "offset": 2, "value": b"739182", "timestamp_ms": -5}
     writing.table.append(writing.rows(poison, recipients=False), writing.table.appended(), {SENDS: 3})
     assert writing.offsets() == [0, 1, 2]
+    # Texts, addresses and one-time passwords must not outlive the retention of the topics.
+    assert "739182" not in str([row.asDict(recursive=True) for row in writing.table.records().collect()])
 
 
 def test_archive_and_database_that_do_not_match_are_refused(
@@ -128,3 +133,25 @@ def test_columns_of_recipients_are_null_without_the_log(writing: Writing) -> Non
     archiver.topic = [an_outcome(0, "send 0")]
     archiver.append_some()
     assert [row["user_ids"] for row in writing.table.records().collect()] == [None]
+
+
+@pytest.mark.guarantee("archive_answer.no_bucket")
+def test_archive_that_fails_is_reported_and_continues(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Counting has no part in it: the archiver tries again until the files can be written."""
+    archiver = ArchiverOfFrames(writing, archive_trigger_ms=50)
+    archiver.topic = [a_send(0)]
+    append, failed = ArchiveTable.append, threading.Event()
+
+    def refuse_once(self: ArchiveTable, *arguments: Any) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise OSError("no such bucket")
+        append(self, *arguments)
+
+    monkeypatch.setattr(ArchiveTable, "append", refuse_once)
+    archiver.start({SENDS: 0})
+    wait_until("the record in the archive", lambda: writing.offsets() == [0] or None)
+    archiver.stop()
+    assert "the archive is behind: no such bucket" in caplog.text

@@ -331,7 +331,6 @@ def assert_is(expected: ExpectedMetrics, database: str) -> None:
         )
         assert Counter(log) == expected.log
         assert set(rows("select topic, partition, kafka_offset from quarantine")) == expected.quarantined
-        assert rows("select count(*) from archive_batches where committed_at is null") == [(0,)]
 
 
 def assert_late_records_are_revised(database: str) -> None:

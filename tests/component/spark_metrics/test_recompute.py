@@ -14,11 +14,11 @@ from spark_metrics.archive_mark import claim_table
 from spark_metrics.archive_table import ArchiveTable, rows_of
 from spark_metrics.batches import count_batch
 from spark_metrics.facts import Facts
+from spark_metrics.lanes import Lanes
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
-from spark_metrics.sink import Merged, PostgresSink
+from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
-from spark_metrics.staging import Staging
 from tests.support.spark.archived import NOW, WRITERS, a_send, an_outcome
 from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
 
@@ -39,16 +39,15 @@ class Stream:
         claim_table(self.sink.connected(), self.table, {("send.api", 0): 0, ("outcome", 0): 0})
         self.batches = 0
 
-    def count(self, *records: Record) -> Merged:
+    def count(self, *records: Record) -> None:
         self.batches += 1
-        return count_batch(
+        lanes = Lanes(self.spark, 2, recipients=True)
+        count_batch(
             self.frame(records),
             self.facts(),
-            Staging(recipients=True),
+            lanes,
             batch_id=self.batches,
             sink=self.sink,
-            database_url=self.settings.database_url,
-            archive=None,
             learn=lambda unknown: set(unknown),
         )
 
@@ -60,9 +59,9 @@ class Stream:
             after[place] = max(after[place], record["offset"] + 1)
         self.table.append(rows_of(self.facts()(self.frame(records))), before, after)
 
-    def both(self, *records: Record) -> Merged:
+    def both(self, *records: Record) -> None:
         self.archive(*records)
-        return self.count(*records)
+        self.count(*records)
 
     def facts(self) -> Facts:
         return Facts(writers=WRITERS, far_future_ms=DAY_MS, recipients=True)

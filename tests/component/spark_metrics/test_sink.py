@@ -170,7 +170,7 @@ def count(sink: PostgresSink, *records: Record, batch_id: int = 0, lanes: int = 
     """Count a batch as spark_metrics.batches does, without Spark."""
     attempt = sink.begin()
     results = merge_lanes(sink, planned(sink, attempt, lanes, **more), records)
-    return sink.complete(attempt, results, batch_id=batch_id)
+    return sink.complete(results, batch_id=batch_id)
 
 
 @pytest.fixture
@@ -388,7 +388,7 @@ def test_a_task_that_runs_again_adds_nothing(sink: PostgresSink) -> None:
     forget_ids(sink)
     (again,) = merge_lanes(sink, plan, [record])
     assert (again.records, again.replayed) == (0, 1)
-    assert sink.complete(attempt, first, batch_id=0).records == 1
+    assert sink.complete(first, batch_id=0).records == 1
     (after,) = merge_lanes(sink, plan, [record])
     assert (after.records, after.replayed) == (0, 1)
     assert totals(sink) == {"sent": 3}
@@ -431,7 +431,7 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
     with pytest.raises(Fenced):
         sink.begin()
     with pytest.raises(Fenced):
-        sink.complete(attempt, [], batch_id=0)
+        sink.complete([], batch_id=0)
     assert totals(sink) == {}
     count(other, Record(0, number=1))
     assert totals(other) == {"sent": 3}
@@ -523,7 +523,7 @@ def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink) -> None:
     assert len(results) == 3
     assert totals(sink) == {}
     results = merge_lanes(sink, planned(sink, attempt, denied=frozenset([("send", 8)])), records)
-    merged = sink.complete(attempt, results, batch_id=0)
+    merged = sink.complete(results, batch_id=0)
     assert (merged.records, merged.quarantined) == (10, 1)
     assert served(sink)["quarantine"] == [("send.api", 0, 0, "unknown_schema")]
 

@@ -65,7 +65,7 @@ def count(sink: PostgresSink, offset: int, *counted: tuple[str, int]) -> None:
         )
         for number, (category, total) in enumerate(counted)
     ]
-    sink.complete(attempt, list(run_lane(plan, rows)), batch_id=offset)
+    sink.complete(list(run_lane(plan, rows)), batch_id=offset)
 
 
 def test_view_sums_every_batch(sink: PostgresSink) -> None:

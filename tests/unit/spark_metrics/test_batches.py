@@ -73,7 +73,7 @@ def counter(registry: InMemorySchemaRegistry, monkeypatch: pytest.MonkeyPatch) -
     wait = DependencyWaiter(wait_s=60)
     monkeypatch.setattr(wait, "pause", lambda: False)
     writers = KnownWriters(registry, lambda _: True)
-    return BatchCounter(SETTINGS, PostgresSink(""), writers, None, wait)
+    return BatchCounter(SETTINGS, PostgresSink(""), writers, wait)
 
 
 @pytest.fixture

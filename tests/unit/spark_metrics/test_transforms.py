@@ -18,9 +18,9 @@ from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from schemas import read_text
-from spark_metrics.archived_records import decoded_again
 from spark_metrics.facts import facts, requested, resolved_channels
 from spark_metrics.sums import exploded
+from spark_metrics.topic_check import decoded_again
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 from tests.support.spark.session import ToFrame
 
