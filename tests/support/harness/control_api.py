@@ -16,6 +16,7 @@ from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.changed_sends import InMemoryChangedSends
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
 
@@ -33,7 +34,8 @@ class ControlApi:
         self.count(sent=40)
         self.audit_log = InMemoryAuditLog()
         self.delay_store = InMemoryDelayStore()
-        control = Control(self.store, self.controls, self.delay_store, self.clock, self.audit_log)
+        self.changed = InMemoryChangedSends()
+        control = Control(self.store, self.controls, self.delay_store, self.clock, self.audit_log, self.changed)
         self.cancel_route = CancelRoute(control)
         self.pause_route = PauseRoute(control)
         self.resume_route = ResumeRoute(control)
