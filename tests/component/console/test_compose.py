@@ -20,7 +20,7 @@ def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
         yield opened
 
 
-def test_numbers_and_preview_follow_what_is_entered(console: Console) -> None:
+def test_numbers_and_preview_follow_the_entries(console: Console) -> None:
     page = console.page
     page.get_by_label("Category").fill("news")
     page.get_by_label("User ids").fill("40-59 999")
@@ -34,7 +34,7 @@ def test_numbers_and_preview_follow_what_is_entered(console: Console) -> None:
     assert console.errors == []
 
 
-def test_the_last_page_says_who_gets_what_and_who_does_not(console: Console) -> None:
+def test_the_last_page_lists_reached_and_other_recipients(console: Console) -> None:
     """Nothing is sent before its button is clicked, and then once."""
     page = console.page
     console.compose("40-59", title="Goal", body="1:0", type="match_reminder")

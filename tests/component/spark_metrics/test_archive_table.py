@@ -10,41 +10,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.errors import Stop
 from spark_metrics.archive_mark import check_table, claim_table
-from spark_metrics.archive_table import ArchiveTable, OtherWriter, rows_of
+from spark_metrics.archive_table import ArchiveTable, OtherWriter
 from spark_metrics.archiver import Archiver
 from spark_metrics.database import connect
-from spark_metrics.facts import facts
-from spark_metrics.settings import Settings
-from spark_metrics.sink import PostgresSink
 from spark_metrics.watermark import Ends
+from tests.support.spark.archive_writing import SENDS, Writing
 from tests.support.spark.archived import WRITERS, a_send, an_outcome
 from tests.support.spark.metrics_job import wait_until
 from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
-
-SENDS = ("send.api", 0)
-
-
-class Writing:
-    """An archive of a new database, and the rows of records."""
-
-    def __init__(self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path) -> None:
-        self.spark, self.frame = spark, kafka_frame
-        self.settings = Settings(bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder))
-        self.table = ArchiveTable(spark, self.settings)
-        sink = PostgresSink(database)
-        sink.take_over()
-        sink.close()
-        with connect(database, "test") as connection:
-            claim_table(connection, self.table, {SENDS: 0})
-
-    def rows(self, *records: Record, recipients: bool = True) -> DataFrame:
-        decoded = facts(self.frame(records), writers=WRITERS, far_future_ms=86_400_000, recipients=recipients)
-        return rows_of(decoded)
-
-    def offsets(self) -> list[int]:
-        return sorted(row["kafka_offset"] for row in self.table.records().select("kafka_offset").collect())
 
 
 @pytest.fixture

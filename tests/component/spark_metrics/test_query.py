@@ -16,7 +16,7 @@ from masscomm.errors import Stop
 from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.maintenance import maintain
 from spark_metrics.query import query
-from tests.component.spark_metrics.test_archive_table import SENDS, Writing
+from tests.support.spark.archive_writing import SENDS, Writing
 from tests.support.spark.archived import NOW, a_send, an_outcome
 from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, ToFrame
 

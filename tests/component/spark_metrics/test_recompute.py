@@ -78,7 +78,7 @@ def stream(spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: P
 
 
 @pytest.mark.kills(guard="metrics.archived_beyond_the_counts")
-def test_recompute_counts_what_the_stream_counted(stream: Stream) -> None:
+def test_recompute_counts_the_records_of_the_stream(stream: Stream) -> None:
     """Left out are redeliveries, quarantined records, and archived records beyond the stream's offsets."""
     poison = {"topic": "send.api", "offset": 3, "value": b"poison"}
     stream.both(a_send(0), a_send(1), a_send(2, send_id="send 0"), poison, an_outcome(0, "send 0"))
@@ -115,9 +115,7 @@ def test_ids_that_were_counted_twice_are_reported(stream: Stream, capsys: pytest
     assert "1 record ids were counted twice within the redelivery window" in capsys.readouterr().out
 
 
-def test_changed_category_and_future_limit_recount_no_earlier_record(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_settings_recount_no_earlier_record(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration at the time of archiving applies to a record."""
     stream.both(a_send(0), a_send(1, channels=["sms"]), a_send(2, timestamp=PRODUCED_MS + 7_200_000))
     known = category_table()

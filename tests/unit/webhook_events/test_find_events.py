@@ -126,7 +126,7 @@ def test_a_cancelled_send_has_one_end(setting: Setting) -> None:
     assert setting.types() == ["send.accepted", "send.cancelled"]
 
 
-def test_a_crash_repeats_no_event_and_loses_none(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_repeats_and_loses_no_event(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     setting.count(counted())
     other = SendKey(7, "other")
     setting.count(counted(other, changed=11))

@@ -1,12 +1,12 @@
 /** The scopes of a role, as the API has them (masscomm/http/scopes.py). The API refuses what a page hides. */
-export type Scope = "send" | "send:critical" | "send:mandatory" | "send:content" | "read" | "users:read" | "users:write" | "operate" | "admin";
+export type Scope = "send" | "send:critical" | "send:mandatory" | "send:content" | "read" | "users:read" | "users:write" | "operate" | "webhooks" | "admin";
 
 const VIEWER: Scope[] = ["read", "users:read"];
 const SENDER: Scope[] = [...VIEWER, "send", "send:content"];
 const SCOPES: ReadonlyMap<unknown, readonly Scope[]> = new Map([
   ["viewer", VIEWER],
   ["sender", SENDER],
-  ["admin", [...SENDER, "send:critical", "send:mandatory", "users:write", "operate", "admin"]],
+  ["admin", [...SENDER, "send:critical", "send:mandatory", "users:write", "operate", "webhooks", "admin"]],
 ]);
 
 /** Return the scopes of the claim `roles`. An unknown role, or another type, has none. */
