@@ -17,6 +17,7 @@ from devstack.demo.directory import next_minute
 from devstack.erase import erase_person
 from devstack.provision import provisioning
 from devstack.recompute import run_recompute
+from devstack.services.spark import run_module
 from emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
@@ -174,6 +175,8 @@ def _upgrade(bench: Bench, _: Send) -> None:
     for task in provisioning(bench.stack.config):
         task.run()
     bench.stack.use(ROOT)
+    # The archive of an earlier version consists of Parquet files.
+    assert run_module(bench.stack.config, "spark_metrics.move_archive") == 0
     bench.stack.sns.clear()
     until("what was put off is due", lambda: time.time() >= due.timestamp(), 2 * LATER_S, every_s=0.5)
 
