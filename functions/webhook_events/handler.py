@@ -27,9 +27,9 @@ def bootstrap() -> "FindEvents":
     from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
 
-    url = database_url(environment.required("METRICS_DATABASE_URL"))
+    counts = connection_pool(database_url(environment.required("METRICS_DATABASE_URL")), "webhook_events")
     return FindEvents(
-        counts=PostgresChangedCounts(connection_pool(url, "webhook_events")),
+        counts=PostgresChangedCounts(counts),
         changed=DynamoDbChangedSends.from_environment(),
         controls=DynamoDbSendControls.from_environment(),
         expansions=DynamoDbExpansions.from_environment(),

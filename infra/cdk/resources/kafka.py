@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Collection, Sequence
+from itertools import batched
 from typing import Any
 
 from aws_cdk import Fn, RemovalPolicy, Stack
@@ -194,9 +195,9 @@ class KafkaCluster(Construct):
             ),
         ]
         return [
-            iam.PolicyStatement(actions=[f"kafka-cluster:{action}" for action in actions], resources=resources)
+            iam.PolicyStatement(actions=[f"kafka-cluster:{action}" for action in actions], resources=list(some))
             for actions, resources in wanted
-            if resources
+            for some in batched(resources, _RESOURCES, strict=False)
         ]
 
     def _named(self, kind: str, name: str) -> str:
@@ -218,6 +219,9 @@ def _halves(arn: str) -> list[str]:
 
 
 _SASL_IAM = "BootstrapBrokerStringSaslIam"
+# The resources of one statement: CDK divides a role's policy between statements, and a managed policy may have 6,144
+# characters.
+_RESOURCES = 30
 
 
 def partitions_of(topic: Topic, environment: Environment) -> int:

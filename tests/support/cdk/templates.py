@@ -7,6 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+# The types of a role's policies: CDK moves the statements that do not fit into the inline policy to managed policies.
+ROLE_POLICIES = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+# The functions outside the VPC: webhook_delivery calls servers in the Internet, and the VPC has no path to it.
+OUTSIDE_THE_VPC = {"webhook_delivery"}
+
 
 @dataclass(frozen=True)
 class Resource:
@@ -88,6 +93,12 @@ def statements(environment: SynthesisedEnvironment, kind: str = "") -> Iterator[
         for document in _documents(resource.properties):
             for statement in as_list(document["Statement"]):
                 yield resource, statement
+
+
+def role_statements(environment: SynthesisedEnvironment) -> Iterator[tuple[Resource, dict[str, Any]]]:
+    """Yield the statements of all policies of roles, inline and managed."""
+    for kind in ROLE_POLICIES:
+        yield from statements(environment, kind)
 
 
 def _documents(value: Any) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ import pytest
 from devstack.config import ROOT
 from devstack.services.connect import PROPERTIES as LOCAL_WORKER
 from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
-from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, statements, targets
+from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements, targets
 
 # --- MSK Connect ------------------------------------------------------------------------------------------------------
 
@@ -103,13 +103,17 @@ def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
     return found
 
 
+_READERS = {"metrics_handler", "metrics_stream", "webhook_events"}
+
+
 def test_functions_connect_through_the_proxy_the_job_directly(environment: SynthesisedEnvironment) -> None:
     """RDS Proxy pins a session that uses COPY or temporary tables to a connection, so the job gains nothing from it.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html
     """
     urls = _urls(environment)
-    assert len(urls) == 3
+    functions = {f"masscomm-{environment.name}-{name}" for name in _READERS}
+    assert urls.keys() == {*functions, "job"}
     for name, url in urls.items():
         user, _, address = url.partition("//")[2].partition("@")
         if name == "job":
@@ -185,7 +189,7 @@ def test_the_proxy_may_sign_in_as_each_of_its_users(environment: SynthesisedEnvi
 
 def _sign_ins(environment: SynthesisedEnvironment) -> dict[tuple[str, str], set[str]]:
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for policy, statement in statements(environment, "AWS::IAM::Policy"):
+    for policy, statement in role_statements(environment):
         if "rds-db:connect" in actions(statement):
             for role in policy.properties["Roles"]:
                 found[policy.stack, flat(role).strip("{}")] |= targets(statement)

@@ -14,7 +14,7 @@ from devstack.config import ROOT
 from infra.cdk.config import PROD
 from infra.cdk.resources.console import _NAME_THE_VIEWER
 from masscomm.http.console_headers import content_security_policy
-from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, statements, targets
+from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements, statements, targets
 
 assert PROD.console is not None
 assert PROD.api.people is not None
@@ -172,7 +172,7 @@ def test_console_json_names_the_issuer_of_the_environment(prod: SynthesisedEnvir
 def test_the_copying_function_reaches_these_files_only(prod: SynthesisedEnvironment) -> None:
     granted = {
         action: targets(statement)
-        for policy, statement in statements(prod, "AWS::IAM::Policy")
+        for policy, statement in role_statements(prod)
         if policy.stack == "console"
         for action in actions(statement)
     }

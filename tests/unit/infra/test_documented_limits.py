@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
-from tests.support.cdk.templates import SynthesisedEnvironment, actions, as_list, flat, statements, targets
+from tests.support.cdk.templates import SynthesisedEnvironment, actions, as_list, flat, role_statements, targets
 
 
 @pytest.fixture(params=[*SYNTHESISED, REPLACING.name])
@@ -423,7 +423,7 @@ def test_writers_of_the_archive_commit_to_its_table_only(environment: Synthesise
     """
     granted = [
         (resource, statement)
-        for resource, statement in statements(environment, "AWS::IAM::Policy")
+        for resource, statement in role_statements(environment)
         if any(action.startswith("glue:") for action in actions(statement))
     ]
     databases = [each.properties["DatabaseInput"]["Name"] for each in environment.resources("AWS::Glue::Database")]

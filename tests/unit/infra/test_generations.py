@@ -12,7 +12,7 @@ from infra.cdk.resources.event_sources import consumer_group
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic
 from masscomm.kafka.topics import cdc_topic, cdc_topics
-from tests.support.cdk.templates import SynthesisedEnvironment, flat, statements, targets
+from tests.support.cdk.templates import SynthesisedEnvironment, flat, role_statements, targets
 
 GENERATIONS = ("g1", "g2")
 
@@ -96,7 +96,7 @@ def test_connectors_may_write_every_generations_topics(replacing: SynthesisedEnv
     allowed = json.dumps(
         sorted(
             target
-            for resource, statement in statements(replacing, "AWS::IAM::Policy")
+            for resource, statement in role_statements(replacing)
             if resource.stack == "cdc" and statement["Effect"] == "Allow"
             for target in targets(statement)
         )

@@ -30,7 +30,16 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
+from tests.support.cdk.templates import (
+    ROLE_POLICIES,
+    SynthesisedEnvironment,
+    actions,
+    as_list,
+    flat,
+    role_statements,
+    statements,
+    targets,
+)
 
 # Type of a policy → (type of its resource, the policy's property that names the resource, action of a writer).
 POLICIES = {
@@ -234,7 +243,7 @@ def test_every_use_of_the_key_is_known(environment: SynthesisedEnvironment) -> N
     """A resource type that uses the KMS key fails the test if KEY_PROPERTIES does not list the key's users."""
     found = set()
     for resource in environment.resources():
-        if resource.type not in ("AWS::IAM::Policy", "AWS::KMS::Key") and _names_the_key(resource.properties):
+        if resource.type not in (*ROLE_POLICIES, "AWS::KMS::Key") and _names_the_key(resource.properties):
             found.add(resource.type)
     assert found == KEY_PROPERTIES.keys()
 
@@ -255,7 +264,7 @@ NEEDED = {
 
 def _by_role(environment: SynthesisedEnvironment) -> dict[tuple[str, str], list[dict[str, Any]]]:
     found: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for policy, statement in statements(environment, "AWS::IAM::Policy"):
+    for policy, statement in role_statements(environment):
         for role in policy.properties["Roles"]:
             found[policy.stack, flat(role)].append(statement)
     return found
@@ -278,18 +287,15 @@ def test_roles_that_use_encrypted_data_may_use_the_key(environment: SynthesisedE
     assert missing == []
 
 
-def _secrets(environment: SynthesisedEnvironment) -> Iterator[tuple[Resource, list[dict[str, Any]]]]:
-    for policy, statement in statements(environment, "AWS::IAM::Policy"):
-        if "secretsmanager:GetSecretValue" in actions(statement):
-            yield policy, as_list(policy.properties["PolicyDocument"]["Statement"])
-
-
 def test_roles_that_read_our_secrets_may_decrypt_them(environment: SynthesisedEnvironment) -> None:
     """The stack `cdc` is excepted: it reads the monolith's secret, whose key docs/deploying.md describes."""
-    readers = [(policy, granted) for policy, granted in _secrets(environment) if policy.stack != "cdc"]
+    allowed = {
+        role: {action for statement in granted for action in actions(statement)}
+        for role, granted in _by_role(environment).items()
+    }
+    readers = {role for role, found in allowed.items() if "secretsmanager:GetSecretValue" in found and role[0] != "cdc"}
     assert len(readers) >= 2
-    for policy, granted in readers:
-        assert any("kms:Decrypt" in actions(statement) for statement in granted), policy
+    assert {role for role in readers if "kms:Decrypt" not in allowed[role]} == set()
 
 
 def test_the_job_is_submitted_without_a_key_of_its_own(environment: SynthesisedEnvironment) -> None:

@@ -19,11 +19,24 @@ from masscomm.http.scopes import PUBLIC_ROUTES
 from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS, cdc_topic, cdc_topics, chain_topics, in_lane
 from masscomm.operations.dead_letter_replays import sources as sources_of_dead_letters
 from spark_metrics.session import AVRO_OPTIONS
-from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
+from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
+from tests.support.cdk.templates import (
+    OUTSIDE_THE_VPC,
+    Resource,
+    SynthesisedEnvironment,
+    actions,
+    as_list,
+    flat,
+    role_statements,
+    statements,
+    targets,
+)
 from tests.support.inputs import receipt_events
 
 KAFKA_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1") if entry.event_source is not None}
 ALL_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1")}
+# The variables that name servers in the VPC.
+SERVERS_IN_THE_VPC = {"KAFKA_BOOTSTRAP_SERVERS", "METRICS_DATABASE_URL", "OPENSEARCH_URL", "SCHEMA_REGISTRY_URL"}
 # Actions that IAM can allow only on "*".
 WITHOUT_RESOURCE = re.compile(
     r"ec2:(Create|Delete|Describe)NetworkInterfaces?|ec2:Describe(SecurityGroups|Subnets|Vpcs)"
@@ -108,10 +121,10 @@ def _functions(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]
 def test_every_function_of_the_catalogue_is_deployed(environment: SynthesisedEnvironment) -> None:
     functions = _functions(environment)
     assert functions.keys() == ALL_FUNCTIONS
+    assert {name for name, properties in functions.items() if not properties.get("VpcConfig")} == OUTSIDE_THE_VPC
     for properties in functions.values():
         assert properties["Runtime"] == "python3.13"
         assert properties["Architectures"] == ["arm64"]
-        assert properties["VpcConfig"]
         assert properties["TracingConfig"] == {"Mode": "Active"}
         assert "log" in flat(properties["LoggingConfig"]["LogGroup"])
 
@@ -335,6 +348,23 @@ def test_inline_policies_of_a_role_fit_into_iams_limit(environment: SynthesisedE
     assert {role: length for role, length in lengths.items() if length > 10_000} == {}
 
 
+@pytest.mark.parametrize("name", [*SYNTHESISED, REPLACING.name])
+def test_managed_policies_fit_into_iams_limits(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
+    """A managed policy has 6,144 characters, and a role 10 of them.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+    """
+    environment = synthesised[name]
+    number: Counter[str] = Counter()
+    for policy in environment.resources("AWS::IAM::ManagedPolicy"):
+        text = json.dumps(_rendered(policy.properties["PolicyDocument"]), separators=(",", ":"))
+        assert len(text) <= 6144, policy
+        number.update(flat(role) for role in policy.properties["Roles"])
+    for role in environment.resources("AWS::IAM::Role"):
+        number[f"{{{role.id}}}"] += len(role.properties.get("ManagedPolicyArns", []))
+    assert {role: count for role, count in number.items() if count > 10} == {}
+
+
 def test_no_variable_holds_a_secret(environment: SynthesisedEnvironment) -> None:
     for name, properties in _functions(environment).items():
         variables = properties["Environment"]["Variables"]
@@ -359,8 +389,12 @@ def test_each_address_in_the_templates_uses_tls(environment: SynthesisedEnvironm
         text = flat(resource.properties)
         assert not re.search(r"http://(?!www\.w3\.org)", text), resource
         assert '"HTTP"' not in text, resource
-    for function in _functions(environment).values():
-        url = flat(function["Environment"]["Variables"]["SCHEMA_REGISTRY_URL"])
+    for name, function in _functions(environment).items():
+        variables = function["Environment"]["Variables"]
+        if name in OUTSIDE_THE_VPC:
+            assert not variables.keys() & SERVERS_IN_THE_VPC, name
+            continue
+        url = flat(variables["SCHEMA_REGISTRY_URL"])
         assert url == f"https://{ENVIRONMENTS[environment.name].registry.domain}/apis/ccompat/v7"
 
 
@@ -414,7 +448,7 @@ def test_statements_name_each_action_and_resource(environment: SynthesisedEnviro
 def test_a_function_reaches_its_own_topics_and_groups_only(environment: SynthesisedEnvironment) -> None:
     entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
     allowed: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for resource, statement in statements(environment, "AWS::IAM::Policy"):
+    for resource, statement in role_statements(environment):
         if resource.stack == "functions":
             for role in resource.properties["Roles"]:
                 for action in actions(statement):
@@ -724,7 +758,7 @@ def test_person_is_erased_by_a_job_of_its_own_application(environment: Synthesis
     parts = [re.findall(r'"applicationId":"([^"]+)"', job) for job in (erase, stream)]
     assert len({part for [part] in parts}) == 2
     may: dict[str, set[str]] = {}
-    for policy, statement in statements(environment, "AWS::IAM::Policy"):
+    for policy, statement in role_statements(environment):
         may.setdefault(str(policy), set()).update(actions(statement))
     wanted = {"sns:DeleteEndpoint", "dynamodb:Scan", "es:ESHttpDelete", "s3:DeleteObject", "rds-db:connect"}
     assert len([policy for policy, allowed in may.items() if wanted <= allowed]) == 1
