@@ -23,8 +23,8 @@ TARGET = "aarch64-manylinux_2_28"
 # Files that functions do not need: other byte code, stubs, sources of extensions, tests, and dist-info except METADATA.
 _EXCLUDED = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
 _NEVER = {"__pycache__", "tests", "test", "testing"}
-# The services that functions call by boto3 (masscomm/aws/sdk.py).
-_MODELS = {"cloudwatch", "sns"}
+# Module → the service that it calls by boto3 (masscomm/aws/sdk.py).
+_MODELS = {"functions.device_registrar.handler": "sns", "masscomm.operations.alarms": "cloudwatch"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # A flag in byte code files (PEP 552, unchecked hash): Python does not compare the byte code with its source. A package
 # is read-only in Lambda.
@@ -92,8 +92,9 @@ def _locked() -> dict[str, str]:
 
 def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path, path: Path) -> Built:
     paths = dict(_ours(contents))
+    models = {service for module, service in _MODELS.items() if module in contents.modules}
     for name in contents.distributions:
-        paths |= dict(_theirs(distributions[name], site))
+        paths |= dict(_theirs(distributions[name], site, models))
     files = {name: path.read_bytes() for name, path in paths.items()}
     # Byte code is included: Lambda cannot store it, so each cold start would compile all imported modules.
     files |= {cache_from_source(name): _compiled(name, data) for name, data in files.items() if name.endswith(".py")}
@@ -129,20 +130,21 @@ def _ours(contents: Contents) -> Iterator[tuple[str, Path]]:
             yield inside.as_posix(), path
 
 
-def _theirs(distribution: Distribution, site: Path) -> Iterator[tuple[str, Path]]:
+def _theirs(distribution: Distribution, site: Path, models: set[str]) -> Iterator[tuple[str, Path]]:
     for file in distribution.files or ():
         path = site / file
-        if path.is_file() and _is_needed(PurePosixPath(file)):
+        if path.is_file() and _is_needed(PurePosixPath(file), models):
             yield PurePosixPath(file).as_posix(), path
 
 
-def _is_needed(file: PurePosixPath) -> bool:
+def _is_needed(file: PurePosixPath, models: set[str]) -> bool:
     parts = file.parts
     if ".." in parts or parts[0] == "bin" or file.suffix in _EXCLUDED or _NEVER & set(parts[:-1]):
         return False
     if parts[0].endswith(".dist-info"):
         return file.name == "METADATA"
-    # boto3's models of resources, and botocore's models of services that functions do not call by boto3, are omitted.
+    # boto3's models of resources, and botocore's models of services that the function does not call by boto3, are
+    # omitted.
     if parts[:2] == ("botocore", "data") and len(parts) > 3:
-        return parts[2] in _MODELS
+        return parts[2] in models
     return parts[:2] not in (("boto3", "data"), ("boto3", "examples"))
