@@ -152,9 +152,8 @@ class Recompute:
         if first is not None:
             records = records.where(F.col("at") >= F.lit(first))
         # guard: metrics.archived_beyond_the_counts
-        return records.join(F.broadcast(ends), ["topic", "partition"]).where(
-            F.col("kafka_offset") < F.col("next_offset")
-        )
+        consumed = records.join(ends, ["topic", "partition"]).where(F.col("kafka_offset") < F.col("next_offset"))
+        return consumed.drop("next_offset")
 
     def _counted(self, archived: DataFrame, uncounted: Sequence[tuple[str, int, int]]) -> DataFrame:
         """Return the facts of the records that the stream has counted."""

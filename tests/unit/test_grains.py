@@ -20,7 +20,7 @@ from functions.metrics_handler.store.buckets import utc_buckets, zone_days
 from functions.metrics_handler.store.port import MetricsQuery
 from functions.metrics_handler.routes import metrics
 from masscomm.domain.grains import Grain
-from spark_metrics import job, served, sink
+from spark_metrics import job, lane_merge, served
 
 new = metrics._granularity("quarter_hour")
 start, end = datetime(2026, 11, 22, tzinfo=UTC), datetime(2026, 11, 23, tzinfo=UTC)
@@ -34,7 +34,7 @@ print(json.dumps({
     "revised": statements.revised(query).as_string(),
     "compared": {name: table.step_s for name, table in served.TABLES.items() if name.startswith("counts_")},
     "required": [name for name in job._TABLES if name.startswith("counts_")],
-    "merged": b"".join(sink._MERGE_COUNTS).decode(),
+    "merged": b"".join(lane_merge._COUNTS).decode(),
 }))
 """
 

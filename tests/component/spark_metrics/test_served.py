@@ -125,10 +125,10 @@ def test_the_log_is_compared_by_its_rows_and_never_swapped(connection: Connectio
     connection.execute(
         "create table a_day partition of recipient_log for values from ('2026-11-20 00:00Z') to ('2026-11-23 00:00Z')"
     )
-    for user_id, counted_at in ((7, NOON), (-(2**63), NOON), (8, NOON - MINUTE)):
+    for user_id, at in ((7, NOON), (-(2**63), NOON), (8, NOON - MINUTE)):
         connection.execute(
             "insert into recipient_log values (%s, %s, 's', 'push', 7, 'news', 'sent', '', %s)",
-            [user_id, NOON, counted_at],
+            [user_id, at, NOON],
         )
     tables = TABLES | log_of(NOON)
     served = compared(connection, status=Status.SENT, tables=tables)
