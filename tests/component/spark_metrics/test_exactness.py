@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -60,6 +61,10 @@ EACH_NIGHT = [
 ]
 # Further points at which the driver dies; they run with --nightly only, because starting a driver takes longest.
 DRIVER_DIES_NIGHTLY = [*POINTS, BETWEEN_LANES, BETWEEN_LANES]
+
+
+# How long the other lanes of a batch merge nothing before the batch is taken for one of a single lane.
+ONE_LANE_S = 15.0
 
 
 def chosen_seeds() -> list[int]:
@@ -174,22 +179,37 @@ class Held:
         # The lock of a lane is spark_metrics.lane_merge's.
         self._key = (460267, lanes * 100_000) if point == BETWEEN_LANES else (0, list(POINTS).index(point) + 1)
         self._lane = point == BETWEEN_LANES
+        self._alone_since: float | None = None
         self._connection = psycopg.connect(database, autocommit=True)
         how = "select pg_advisory_lock(%s, %s)" if self._lane else "select pg_advisory_lock(%s::bigint << 32 | %s)"
         self._connection.execute(how.encode(), self._key)
 
     def waiting(self) -> list[int]:
         """Return the pids of the server processes that wait at the point. Between the lanes, all others have ended."""
+        return [] if self._lane and not self.is_partly_merged() else self._waiting_pids()
+
+    def _waiting_pids(self) -> list[int]:
         rows = self._connection.execute(
             "select l.pid from pg_locks as l join pg_database as d on d.oid = l.database"
             " where d.datname = current_database() and locktype = 'advisory' and classid = %s and objid = %s"
             " and not granted",
             self._key,
         )
-        pids = [pid for (pid,) in rows]
-        if self._lane and not self.is_partly_merged():
-            return []
-        return pids
+        return [pid for (pid,) in rows]
+
+    def passes_batch_of_one_lane(self) -> bool:
+        """Let a batch pass if its other lanes have merged nothing for a while, and return whether it passes.
+
+        The job may begin a batch with the first few records of a step, all of them in the held lane.
+        """
+        alone = self._lane and not self.is_partly_merged() and bool(self._waiting_pids())
+        self._alone_since = (self._alone_since or time.monotonic()) if alone else None
+        if self._alone_since is None or time.monotonic() - self._alone_since < ONE_LANE_S:
+            return False
+        self._alone_since = None
+        self._connection.execute("select pg_advisory_unlock(%s, %s)", self._key)
+        self._connection.execute("select pg_advisory_lock(%s, %s)", self._key)
+        return True
 
     def is_partly_merged(self) -> bool:
         return self._connection.execute(read_sql("unfinished_batch")).fetchone() == (True,)
@@ -204,6 +224,13 @@ class Held:
         with suppress(psycopg.OperationalError):  # a killed server has already released the lock
             self._connection.execute("select pg_advisory_unlock_all()")
         self._connection.close()
+
+
+def batch_at(held: Held, producing: Producing, sends: int) -> list[int]:
+    """Return the pids that wait at the point, and produce again after a batch of one lane."""
+    if held.passes_batch_of_one_lane():
+        producing.step(sends)
+    return held.waiting()
 
 
 @contextmanager
@@ -270,7 +297,7 @@ def test_metrics_equal_a_group_by_after_any_kill(
             print(f"{dies} dies {point}")  # noqa: T201
             with held_up(database, "during the commit" if point == "after the commit" else point, lanes) as held:
                 producing.step(sends)
-                wait_until(f"a batch to come {point}", held.waiting, job)
+                wait_until(f"a batch to come {point}", partial(batch_at, held, producing, sends), job)
                 partly_merged += held.is_partly_merged()
                 if dies == "a worker":
                     kill_workers(job)
