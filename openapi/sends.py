@@ -5,7 +5,8 @@ from dataclasses import replace
 from functions.send_handler.dry_run import DryRunBody
 from functions.send_handler.preview_messages import PreviewBody, PreviewRequest
 from functions.send_handler.request_batch import BatchBody, BatchRequest
-from functions.send_handler.request_send import AcceptedBody, SendRequest
+from functions.send_handler.request_send import AcceptedBody
+from functions.send_handler.send_request import SendRequest
 from masscomm.http.idempotency import KEY, LONGEST_KEY, REPLAYED
 from openapi.operation import Operation, Parameter, Success
 

@@ -11,7 +11,8 @@ from heapq import nsmallest
 from itertools import batched
 from typing import Literal, TypedDict
 
-from functions.send_handler.request_send import SendIdentity, SendRequest, record_of
+from functions.send_handler.send_records import SendIdentity, record_of
+from functions.send_handler.send_request import SendRequest
 from masscomm.clock import Clock
 from masscomm.decisions.dry_run import DryRun, End, Forecast
 from masscomm.directory.port import Directory

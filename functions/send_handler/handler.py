@@ -28,7 +28,9 @@ from masscomm.observability.invocation import ON_KAFKA, observed
 if TYPE_CHECKING:
     from functions.send_handler.dry_run import DryRunSend
     from functions.send_handler.request_once import Answer, RequestOnce
-    from functions.send_handler.request_send import Caller, RequestSend, SendIdentity, SendRequest
+    from functions.send_handler.request_send import Caller, RequestSend
+    from functions.send_handler.send_records import SendIdentity
+    from functions.send_handler.send_request import SendRequest
     from functions.send_handler.send_warnings import SendWarnings
     from masscomm.directory.port import Directory
     from masscomm.rendering.templates import TemplateCache
@@ -108,7 +110,7 @@ def bootstrap() -> UseCases:
 def post_send(request: rest.Request) -> Response:
     """Request a send: 202 with its id once every chunk is on its topic."""
     from functions.send_handler.request_once import KeyedRequest
-    from functions.send_handler.request_send import parse_request, read_document
+    from functions.send_handler.send_request import parse_request, read_document
 
     key = idempotency.key_of(request)
     document = read_document(request)
@@ -166,7 +168,7 @@ def post_batch(request: rest.Request) -> Response:
     """Request up to 1,000 small sends, with a result for each."""
     from functions.send_handler.request_batch import parse_batch, produce_batch
     from functions.send_handler.request_once import KeyedRequest
-    from functions.send_handler.request_send import read_document
+    from functions.send_handler.send_request import read_document
 
     key = idempotency.required_key_of(request)
     document = read_document(request)
@@ -204,7 +206,7 @@ def post_batch(request: rest.Request) -> Response:
 def post_preview(request: rest.Request) -> Response:
     """Render messages without sending them, for a user or for given values."""
     from functions.send_handler.preview_messages import parse_preview, previewed
-    from functions.send_handler.request_send import check_tenant, read_document
+    from functions.send_handler.send_request import check_tenant, read_document
 
     wanted = parse_preview(read_document(request))
     check_tenant(wanted, request.clubs)
@@ -216,7 +218,7 @@ def post_preview(request: rest.Request) -> Response:
 
 def _check(request: rest.Request, send: "SendRequest") -> None:
     """Check that the caller may request a send. Raises Problem with status 403."""
-    from functions.send_handler.request_send import check_simulated, check_tenant, scopes_needed
+    from functions.send_handler.send_request import check_simulated, check_tenant, scopes_needed
 
     check_tenant(send, request.clubs)
     if request.is_test:

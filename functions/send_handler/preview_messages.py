@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from functions.send_handler.request_send import ContentRequest, UserId, invalid_fields
+from functions.send_handler.send_request import ContentRequest, UserId, invalid_fields
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.limits import FIELDS_OF_SEND

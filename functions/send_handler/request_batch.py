@@ -12,18 +12,9 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from functions.send_handler.request_send import (
-    ANONYMOUS,
-    AcceptedBody,
-    Caller,
-    RequestSend,
-    SendIdentity,
-    SendRequest,
-    accepted_of,
-    check_times,
-    invalid_fields,
-    parse_request,
-)
+from functions.send_handler.request_send import ANONYMOUS, AcceptedBody, Caller, RequestSend, accepted_of
+from functions.send_handler.send_records import SendIdentity
+from functions.send_handler.send_request import SendRequest, check_times, invalid_fields, parse_request
 from masscomm.clock import Clock
 from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS

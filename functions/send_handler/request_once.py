@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
-from functions.send_handler.request_send import SendIdentity
+from functions.send_handler.send_records import SendIdentity
 from masscomm.clock import Clock
 from masscomm.errors import MasscommError
 from masscomm.http.idempotency import KEY

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from typing import TYPE_CHECKING
 
-from functions.send_handler.request_send import SendRequest
+from functions.send_handler.send_request import SendRequest
 from masscomm.domain.time_limits import WARNINGS_S
 from masscomm.errors import MasscommError
 from masscomm.http.problem import FieldError

@@ -80,7 +80,7 @@ class LetterChain(ThreeSteps):
 
 def print_facts() -> None:
     """Print, as JSON, the lists that derive from the channels and the results of a send on the new one."""
-    from functions.send_handler.request_send import SendRequest
+    from functions.send_handler.send_request import SendRequest
     from infra.cdk.config import ProviderConfig
     from masscomm.decisions.provider_calls import Caller
     from masscomm.domain.channels import CHANNELS

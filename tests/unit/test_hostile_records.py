@@ -23,7 +23,7 @@ from functions.device_registrar.register_devices import RegisterDevices
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
 from functions.scheduler.reschedule_records import RescheduleRecords
-from functions.send_handler.request_send import parse_request
+from functions.send_handler.send_request import parse_request
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.chain.batch import UseCase

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.send_handler.accepted_sends import AcceptedSends
-from functions.send_handler.request_send import RequestSend, SendRequest, parse_request
+from functions.send_handler.request_send import RequestSend
+from functions.send_handler.send_request import SendRequest, parse_request
 from masscomm.chain.chunks import fault_of_send
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain import limits, records

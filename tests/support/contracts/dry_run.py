@@ -5,7 +5,8 @@ from itertools import product
 from typing import Any
 
 from functions.send_handler.dry_run import DryRunSend
-from functions.send_handler.request_send import SendIdentity, SendRequest, record_of
+from functions.send_handler.send_records import SendIdentity, record_of
+from functions.send_handler.send_request import SendRequest
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.simulator import FIRST_ID, RESULTS

@@ -23,7 +23,7 @@ from functions.metrics_handler.routes import (
     user_notifications,
 )
 from functions.operations_handler.routes import dead_letters, keys, suppressions
-from functions.send_handler.request_send import SendRequest
+from functions.send_handler.send_request import SendRequest
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, Scope
 from openapi.document import OPERATIONS, document
 from tests.support.harness import rest_api

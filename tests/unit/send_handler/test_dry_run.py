@@ -9,7 +9,8 @@ import pytest
 
 from functions.send_handler import dry_run as module
 from functions.send_handler.dry_run import DryRunBody, DryRunSend
-from functions.send_handler.request_send import SendIdentity, SendRequest
+from functions.send_handler.send_records import SendIdentity
+from functions.send_handler.send_request import SendRequest
 from masscomm.clock import FixedClock
 from masscomm.decisions.dry_run import End
 from masscomm.directory.in_memory import InMemoryDirectory

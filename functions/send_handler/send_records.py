@@ -1,0 +1,79 @@
+"""The records of a send, made from its request. Their ids are the same in every attempt to request it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import batched
+
+from functions.send_handler.send_request import SendRequest, bytes_of
+from masscomm.domain.limits import CHUNK_RECIPIENT_DATA_BYTES, CHUNK_SIZE
+from masscomm.domain.records import SendRequested
+
+# In a record, the position of each recipient is added, with at most four digits.
+_CHUNK_BYTES = CHUNK_RECIPIENT_DATA_BYTES - 4 * CHUNK_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendIdentity:
+    """The parts of a send that stay the same in every attempt to request it, because the ids of its records are
+    derived from them.
+    """
+
+    send_id: str
+    # The time of the send in milliseconds since the epoch.
+    requested_at_ms: int
+    # The number of recipients in each record of the send.
+    chunk_size: int
+
+
+def record_of(
+    send: SendRequest, identity: SendIdentity, principal: str, index: int, count: int, users: Sequence[int]
+) -> SendRequested:
+    """Return a record of a send. It has no recipients if audience_expander adds them."""
+    return SendRequested(
+        type=send.type,
+        club_id=send.club_id,
+        timestamp=identity.requested_at_ms,
+        to_users=list(users),
+        send_id=identity.send_id,
+        chunk_index=index,
+        chunk_count=count,
+        channels=list(send.channels),
+        template=send.template,
+        data=send.data,
+        recipient_data={
+            str(position): own
+            for position, user_id in enumerate(users)
+            if (own := send.recipient_data.get(str(user_id)))
+        }
+        if send.recipient_data
+        else {},
+        locale=send.locale,
+        priority=send.priority,
+        expires_at=send.expires_at_ms,
+        send_at=send.send_at_ms,
+        send_at_local=send.send_at_local,
+        collapse_key=send.collapse_key,
+        reference=send.reference,
+        principal=principal or None,
+    )
+
+
+def chunks_of(
+    users: Sequence[int], recipient_data: Mapping[str, Mapping[str, str]], size: int
+) -> Iterator[Sequence[int]]:
+    """Yield the recipients of each chunk: at most `size`, with at most CHUNK_RECIPIENT_DATA_BYTES of own variables. A
+    repeated request has the same chunks.
+    """
+    if not recipient_data:
+        yield from batched(users, size, strict=False)
+        return
+    chunk: list[int] = []
+    total = 0
+    for user_id in users:
+        own = bytes_of(recipient_data.get(str(user_id), {}))
+        if chunk and (len(chunk) == size or total + own > _CHUNK_BYTES):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(user_id)
+        total += own
+    yield chunk
