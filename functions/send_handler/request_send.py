@@ -159,7 +159,7 @@ class RequestSend:
         `produce`.
         """
         errors: list[Exception] = []
-        recorded = self.accepted_sends.begin([_accepted_send(*each) for each in sends])
+        recorded = self.accepted_sends.begin([_accepted_send(*each, caller) for each in sends])
         recorded_first = any(_is_recorded_first(send) for send, _ in sends)
         if recorded_first:
             recorded()
@@ -247,7 +247,7 @@ def _is_recorded_first(send: SendRequest) -> bool:
     return send.last_send_at_ms is not None or len(send.to_users) > SMALL_SEND or send.audience is not None
 
 
-def _accepted_send(send: SendRequest, identity: SendIdentity) -> AcceptedSend:
+def _accepted_send(send: SendRequest, identity: SendIdentity, caller: Caller) -> AcceptedSend:
     return AcceptedSend(
         send=SendKey(send.club_id, identity.send_id),
         accepted_at_ms=identity.requested_at_ms,
@@ -256,6 +256,8 @@ def _accepted_send(send: SendRequest, identity: SendIdentity) -> AcceptedSend:
         type=send.type,
         users=send.recipients if send.audience is None else None,
         channels=tuple(resolve_channels(send.type, send.channels, send.club_id)),
+        reference=send.reference,
+        is_test=caller.is_test,
     )
 
 

@@ -1,28 +1,29 @@
 """Finds the events of sends whose state changed, and records them and their deliveries.
 
-Two sources name the sends: the counts that changed in the metrics database, and the sends whose control or expansion
-changes. The state is the one that GET /v1/sends/{send_id} returns (masscomm.domain.send_states). An event has a
+Two sources name the sends: the sends whose control or expansion changes, and the counts that changed in the metrics
+database. The state is the one that GET /v1/sends/{send_id} returns (masscomm.domain.send_states). An event has a
 deterministic id and is recorded before its source is left, so that a repeated look records it once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import batched
+from typing import Any, NamedTuple
 
 from functions.webhook_events.send_counts import ChangedCounts, CountedSend
 from masscomm.clock import Clock
 from masscomm.domain.send_states import NO_RECIPIENTS, SendState, send_state
-from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S
+from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S, WEBHOOK_EVENTS_RESERVE_S
 from masscomm.domain.webhooks import Delivery, Endpoint, Event, EventType, event_id, payload
 from masscomm.http.parameters import rfc3339, time_of_ms
-from masscomm.stores.changed_sends import ChangedSends
+from masscomm.stores.changed_sends import ChangedSend, ChangedSends
 from masscomm.stores.expansions import Expansion, Expansions
-from masscomm.stores.send_controls import SendControl, SendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey
 from masscomm.stores.webhook_deliveries import WebhookDeliveries
 from masscomm.stores.webhook_endpoints import WebhookEndpoints
 
-# The sends that one look reads, and the ids of events that an environment remembers as recorded.
+# The sends that are examined together, and the ids of events that an environment remembers as recorded.
 _BATCH = 200
 _THREADS = 16
 _REMEMBERED = 50_000
@@ -32,6 +33,29 @@ _ENDS = {
     SendState.CANCELLED: EventType.CANCELLED,
     SendState.FAILED: EventType.FAILED,
 }
+
+
+class Transition(NamedTuple):
+    """A change of a send's state."""
+
+    type: EventType
+    # Identifies the change among those of the send. One that can occur several times contains its time.
+    name: str
+    # Increases from change to change of a send, with gaps.
+    sequence: int
+    # When it occurred, in milliseconds since the epoch; None: it is found first now.
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """A send as it is now."""
+
+    send: SendKey
+    state: SendState
+    counted: CountedSend | None
+    control: SendControl
+    expansion: Expansion | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,43 +69,66 @@ class FindEvents:
     endpoints: WebhookEndpoints
     deliveries: WebhookDeliveries
     clock: Clock
-    _recorded: dict[str, None] = field(default_factory=dict)
+    # The times of recorded events, by id.
+    _recorded: dict[str, int] = field(default_factory=dict)
 
-    def sweep(self) -> dict[str, int]:
-        """Record the events since the last sweep. Return the number of examined sends and of new deliveries."""
+    def sweep(self, remaining_s: Callable[[], float]) -> dict[str, int]:
+        """Record the events since the last sweep. Return the number of examined sends and of new deliveries.
+
+        Each source has half of the invocation's time, so that neither delays the other; the next sweep continues.
+        """
         endpoints = {club_id: self.endpoints.of_club(club_id) for club_id in self.endpoints.clubs()}
         receiving = {club_id: each for club_id, each in endpoints.items() if any(one.enabled for one in each)}
-        sends, deliveries = self._examine_counted(receiving)
-        for changed in self.changed.first(limit=_BATCH):
-            sends, deliveries = sends + 1, deliveries + self._examine_if_received(changed.send, receiving)
-            # A request that recorded the change may not have stored it yet.
-            if changed.changed_at_ms <= self.clock.now_ms() - CHANGED_SENDS_SETTLE_S * 1000:
-                self.changed.remove(changed)
-        return {"sends": sends, "deliveries": deliveries}
+        half_s = remaining_s() / 2
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="events") as pool:
+            controlled = self._examine_controlled(pool, receiving, lambda: remaining_s() > half_s)
+            counted = self._examine_counted(pool, receiving, lambda: remaining_s() > WEBHOOK_EVENTS_RESERVE_S)
+        return {"sends": controlled[0] + counted[0], "deliveries": controlled[1] + counted[1]}
 
-    def _examine_counted(self, receiving: Mapping[int, Sequence[Endpoint]]) -> tuple[int, int]:
+    def _examine_controlled(
+        self, pool: ThreadPoolExecutor, receiving: Mapping[int, Sequence[Endpoint]], has_time: Callable[[], bool]
+    ) -> tuple[int, int]:
+        """Record the events of the sends whose control or expansion changes. Returns the numbers of examined sends and
+        of new deliveries.
+        """
+        sends, deliveries = 0, 0
+        for some in batched(self.changed.all(), _BATCH, strict=False):
+            if not has_time():
+                break
+            added = pool.map(lambda each: self._examine_changed(each, receiving), some)
+            sends, deliveries = sends + len(some), deliveries + sum(added)
+        return sends, deliveries
+
+    def _examine_changed(self, changed: ChangedSend, receiving: Mapping[int, Sequence[Endpoint]]) -> int:
+        """Record the events of a send. Return the number of new deliveries."""
+        send, added = changed.send, 0
+        began_ms = self.clock.now_ms()
+        if send.club_id in receiving:
+            added = self._examine(send, self.counts.find(send), self.controls.read([send])[send], receiving)
+        # A request that recorded the change may not have stored it yet.
+        if changed.changed_at_ms <= began_ms - CHANGED_SENDS_SETTLE_S * 1000:  # guard: webhooks.change_may_follow
+            self.changed.remove(changed)
+        return added
+
+    def _examine_counted(
+        self, pool: ThreadPoolExecutor, receiving: Mapping[int, Sequence[Endpoint]], has_time: Callable[[], bool]
+    ) -> tuple[int, int]:
         """Record the events of the sends whose counts changed. The position moves once those of a page are recorded.
         Returns the numbers of examined sends and of new deliveries.
         """
         sends, deliveries = 0, 0
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="events") as pool:
-            while True:
-                position = self.changed.position()
-                found = self.counts.since(position, receiving, limit=_BATCH)
-                controls = self.controls.read([each.send for each in found.sends]) if found.sends else {}
-                added = pool.map(
-                    lambda each, of=controls: self._examine(each.send, each, of[each.send], receiving), found.sends
-                )
-                sends, deliveries = sends + len(found.sends), deliveries + sum(added)
-                if found.position != position:
-                    self.changed.move(found.position)
-                if not found.more:
-                    return sends, deliveries
-
-    def _examine_if_received(self, send: SendKey, receiving: Mapping[int, Sequence[Endpoint]]) -> int:
-        if send.club_id not in receiving:
-            return 0
-        return self._examine(send, self.counts.find(send), self.controls.read([send])[send], receiving)
+        while True:
+            position = self.changed.position()
+            found = self.counts.since(position, receiving, limit=_BATCH)
+            controls = self.controls.read([each.send for each in found.sends]) if found.sends else {}
+            added = pool.map(
+                lambda each, of=controls: self._examine(each.send, each, of[each.send], receiving), found.sends
+            )
+            sends, deliveries = sends + len(found.sends), deliveries + sum(added)
+            if found.position != position:
+                self.changed.move(found.position)
+            if not found.more or not has_time():
+                return sends, deliveries
 
     def _examine(
         self,
@@ -93,12 +140,20 @@ class FindEvents:
         """Record the events of a send. Return the number of new deliveries."""
         expansion = self.expansions.find(send) if counted is None else None
         state = self._state(counted, control, expansion)
-        added = 0
-        for event_type, transition in _transitions(state, control, expansion):
-            receivers = [each for each in receiving[send.club_id] if each.receives(event_type)]
-            id_ = event_id(send.club_id, send.send_id, transition)
-            if receivers and id_ not in self._recorded:
-                added += self._record(id_, event_type, _data(send, state, counted, expansion), receivers)
+        seen = _Seen(send=send, state=state, counted=counted, control=control, expansion=expansion)
+        added, at_ms = 0, 0
+        for transition in _transitions(seen):
+            id_ = event_id(send.club_id, send.send_id, transition.name)
+            if id_ in self._recorded:
+                at_ms = self._recorded[id_]
+                continue
+            # The deliveries of an endpoint are attempted in the order of their times.
+            at_ms = max(self.clock.now_ms(), at_ms + 1)
+            occurred_ms = at_ms if transition.at_ms is None else min(transition.at_ms, at_ms)
+            receivers = [each for each in receiving[send.club_id] if each.receives(transition.type, occurred_ms)]
+            if receivers:
+                at_ms, number = self._record(id_, transition, seen, receivers, at_ms)
+                added += number
         return added
 
     def _state(self, counted: CountedSend | None, control: SendControl, expansion: Expansion | None) -> SendState:
@@ -111,63 +166,78 @@ class FindEvents:
             failed=expansion is not None and expansion.error is not None,
         )
 
-    def _record(self, id_: str, event_type: EventType, data: Mapping[str, Any], receivers: Sequence[Endpoint]) -> int:
-        now_ms = self.clock.now_ms()
+    def _record(
+        self, id_: str, transition: Transition, seen: _Seen, receivers: Sequence[Endpoint], at_ms: int
+    ) -> tuple[int, int]:
+        """Record an event and its deliveries. Return the time of the recorded event and the number of new
+        deliveries.
+        """
+        body = payload(id_, transition.type, time_of_ms(at_ms), _data(seen, transition, self._accepted(seen.send)))
         event = self.deliveries.record(
-            Event(
-                id=id_,
-                type=event_type,
-                club_id=receivers[0].key.club_id,
-                at_ms=now_ms,
-                body=payload(event_type, time_of_ms(now_ms), data),
-            )
+            Event(id=id_, type=transition.type, club_id=seen.send.club_id, at_ms=at_ms, body=body)
         )
         for endpoint in receivers:
-            self.deliveries.add(
-                Delivery(
-                    endpoint=endpoint.key,
-                    event_id=event.id,
-                    event_type=event.type,
-                    at_ms=event.at_ms,
-                    due_ms=event.at_ms,
+            # An event that an earlier sweep recorded is older than an endpoint that was created since then.
+            if endpoint.receives(event.type, event.at_ms):
+                self.deliveries.add(
+                    Delivery(
+                        endpoint=endpoint.key,
+                        event_id=event.id,
+                        event_type=event.type,
+                        at_ms=event.at_ms,
+                        due_ms=event.at_ms,
+                    )
                 )
-            )
-        self._recorded[id_] = None
-        if len(self._recorded) > _REMEMBERED:
+        if len(self._recorded) >= _REMEMBERED:
             self._recorded.clear()
-        return len(receivers) if event.at_ms == now_ms else 0
+        self._recorded[id_] = event.at_ms
+        return event.at_ms, len(receivers) if event.at_ms == at_ms else 0
+
+    def _accepted(self, send: SendKey) -> AcceptedSend | None:
+        """Return what send_handler recorded about a send; None if it came by Kafka, or is older than some days."""
+        accepted = self.controls.accepted(send.send_id)
+        return accepted if accepted is not None and accepted.send == send else None  # guard: tenancy.webhook_reference
 
 
-def _transitions(
-    state: SendState, control: SendControl, expansion: Expansion | None
-) -> Iterator[tuple[EventType, str]]:
-    """Yield (type, transition) of each event that a send in this state has had. A transition that can occur several
-    times contains its time.
-    """
-    yield EventType.ACCEPTED, EventType.ACCEPTED
-    if expansion is not None and expansion.error is None:
-        yield EventType.EXPANDED, EventType.EXPANDED
-    if control.paused_at_ms is not None:
-        yield EventType.PAUSED, f"{EventType.PAUSED}/{control.paused_at_ms}"
-    elif control.resumed_at_ms is not None:
-        yield EventType.RESUMED, f"{EventType.RESUMED}/{control.resumed_at_ms}"
-    if state in _ENDS:
-        yield _ENDS[state], _ENDS[state]
+def _transitions(seen: _Seen) -> Iterator[Transition]:
+    """Yield the transitions that a send in this state has had, in order."""
+    counted, control = seen.counted, seen.control
+    requested_at = None if counted is None else counted.requested_at
+    requested_ms = None if requested_at is None else round(requested_at.timestamp() * 1000)
+    yield Transition(EventType.ACCEPTED, EventType.ACCEPTED, 1, requested_ms)
+    if seen.expansion is not None and seen.expansion.error is None:
+        yield Transition(EventType.EXPANDED, EventType.EXPANDED, 2)
+    # A control has two numbers for each of its changes, so that the end is above a pause that was requested while the
+    # end was not counted yet.
+    number, paused_ms, resumed_ms = 2 * control.revision + 1, control.paused_at_ms, control.resumed_at_ms
+    if paused_ms is not None:
+        yield Transition(EventType.PAUSED, f"{EventType.PAUSED}/{paused_ms}", number, paused_ms)
+    elif resumed_ms is not None:
+        yield Transition(EventType.RESUMED, f"{EventType.RESUMED}/{resumed_ms}", number, resumed_ms)
+    if seen.state in _ENDS:
+        yield Transition(_ENDS[seen.state], _ENDS[seen.state], number + 3)
 
 
-def _data(
-    send: SendKey, state: SendState, counted: CountedSend | None, expansion: Expansion | None
-) -> Mapping[str, Any]:
+def _data(seen: _Seen, transition: Transition, accepted: AcceptedSend | None) -> Mapping[str, Any]:
     """Return the field `data` of an event: the send as it is counted now."""
+    counted, expansion = seen.counted, seen.expansion
     counts = None if counted is None else counted.counts
     requested = counts.requested if counts is not None else None if expansion is None else expansion.requested
+    type_ = counted.type if counted is not None else None if accepted is None else accepted.type
+    requested_at = None if counted is None or counted.requested_at is None else rfc3339(counted.requested_at)
+    if requested_at is None and accepted is not None:
+        requested_at = time_of_ms(accepted.accepted_at_ms)
     return {
-        "send_id": send.send_id,
-        "club_id": send.club_id,
-        "type": None if counted is None else counted.type,
-        "status": state,
-        "requested_at": None if counted is None else rfc3339(counted.requested_at),
+        "send_id": seen.send.send_id,
+        "club_id": seen.send.club_id,
+        "reference": None if accepted is None else accepted.reference,
+        "mode": None if accepted is None else "test" if accepted.is_test else "live",
+        "type": type_,
+        "status": seen.state,
+        "sequence": transition.sequence,
+        "requested_at": requested_at,
         "requested": requested,
         "duplicates": None if counted is None else counted.duplicates,
         "totals": {} if counts is None else dict(sorted(counts.by_status.items())),
+        "links": {"self": f"/v1/sends/{seen.send.send_id}"},
     }

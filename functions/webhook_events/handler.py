@@ -40,6 +40,6 @@ def bootstrap() -> "FindEvents":
 
 
 @observed(logger, ahead=("psycopg", "psycopg_pool", "urllib3"))
-def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process a scheduled event of EventBridge."""
-    return bootstrap().sweep()
+    return bootstrap().sweep(lambda: context.get_remaining_time_in_millis() / 1000)

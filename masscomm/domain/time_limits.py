@@ -155,6 +155,8 @@ WEBHOOK_RETRY_AFTER_LIMIT_S = _DAY_S
 WEBHOOK_SECRET_OVERLAP_S = _DAY_S
 # The time without a successful attempt after which a failed one disables the endpoint.
 WEBHOOK_DISABLED_AFTER_S = 5 * _DAY_S
+# The time that a search for events reserves for its last page.
+WEBHOOK_EVENTS_RESERVE_S = 15.0
 # How long events and deliveries are kept.
 WEBHOOK_DELIVERIES_KEPT_S = 30 * _DAY_S
 
@@ -315,6 +317,9 @@ RULES: Mapping[str, str] = {
     "WEBHOOK_RETRY_AFTER_LIMIT_S < WEBHOOK_DELIVERIES_KEPT_S": "a delivery is kept while it is pending",
     "WEBHOOK_TURN_S + WEBHOOK_ATTEMPT_S + WEBHOOK_RESERVE_S < WEBHOOK_CLAIM_S < timeout_s('webhook_delivery')": (
         "no second sweep works on an endpoint, and a crash holds it for less than an invocation"
+    ),
+    "METRICS_STATEMENT_S < WEBHOOK_EVENTS_RESERVE_S < timeout_s('webhook_events') / 2": (
+        "a page is read, and its events are recorded, within the invocation"
     ),
     "WEBHOOK_ATTEMPT_S + WEBHOOK_RESERVE_S < timeout_s('webhook_delivery')": "an attempt ends within the invocation",
     "QUEUE_CACHED_S * 1000 < QUEUE_RENEW_MS < QUEUE_LEASE_MS / 3": "a lease survives two lost renewals",

@@ -18,6 +18,8 @@ from masscomm.domain.time_limits import (
     WEBHOOK_SECRET_OVERLAP_S,
 )
 
+# The version of the bodies of events. Under the same version fields are added only.
+API_VERSION = "v1"
 MAX_ENDPOINTS = 16
 MAX_DESCRIPTION = 200
 # The attempts of a delivery that are listed.
@@ -87,11 +89,17 @@ class Endpoint:
     previous_until_ms: int | None = None
     # The first failed attempt since the last successful one; None: the last attempt succeeded.
     failing_since_ms: int | None = None
+    # The last time at which a request enabled it again; None: it is as it was created.
+    enabled_at_ms: int | None = None
     # The number of changes.
     revision: int = 1
 
-    def receives(self, event_type: str) -> bool:
-        return self.enabled and (not self.event_types or event_type in self.event_types)
+    def receives(self, event_type: str, at_ms: int) -> bool:
+        """Return whether the endpoint receives events of a type that occurred at a time."""
+        # guard: webhooks.earlier_event
+        if not self.enabled or at_ms < max(self.created_at_ms, self.enabled_at_ms or 0):
+            return False
+        return not self.event_types or event_type in self.event_types
 
     def secret_versions(self, now_ms: int) -> Sequence[tuple[str, int]]:
         """Return (signing key, version) of each secret that signs, the current one first."""
@@ -148,9 +156,9 @@ def event_id(club_id: int, subject: str, transition: str) -> str:
     return f"evt_{uuid5(UUID(str(NAMESPACE)), f'webhook/{club_id}/{subject}/{transition}').hex}"
 
 
-def payload(event_type: str, timestamp: str, data: Mapping[str, Any]) -> str:
+def payload(id_: str, event_type: str, timestamp: str, data: Mapping[str, Any]) -> str:
     """Return the body of an event."""
-    document = {"type": event_type, "timestamp": timestamp, "data": data}
+    document = {"id": id_, "type": event_type, "api_version": API_VERSION, "timestamp": timestamp, "data": data}
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -5,7 +5,7 @@ A function that is about to change a send records it first. After a crash in bet
 whereas a change that is not recorded would cause no event.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -34,8 +34,8 @@ class ChangedSends(Protocol):
         """Record that a send is about to change."""
         ...
 
-    def first(self, *, limit: int) -> Sequence[ChangedSend]:
-        """Return recorded sends."""
+    def all(self) -> Iterator[ChangedSend]:
+        """Yield the recorded sends."""
         ...
 
     def remove(self, changed: ChangedSend) -> None:
@@ -63,10 +63,10 @@ class InMemoryChangedSends:
         with self._lock:
             self.stored[changed.send] = changed.changed_at_ms
 
-    def first(self, *, limit: int) -> Sequence[ChangedSend]:
+    def all(self) -> Iterator[ChangedSend]:
         with self._lock:
-            found = sorted(self.stored.items())[:limit]
-        return [ChangedSend(send=send, changed_at_ms=at_ms) for send, at_ms in found]
+            found = sorted(self.stored.items())
+        yield from (ChangedSend(send=send, changed_at_ms=at_ms) for send, at_ms in found)
 
     def remove(self, changed: ChangedSend) -> None:
         with self._lock:

@@ -1,6 +1,7 @@
 """The changed sends in DynamoDB, in the table of schemas/dynamodb/changed_sends.json."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
@@ -33,22 +34,15 @@ class DynamoDbChangedSends(TableAdapter):
                 },
             )
 
-    def first(self, *, limit: int) -> Sequence[ChangedSend]:
+    def all(self) -> Iterator[ChangedSend]:
         with answering(_WHAT):
-            answer = self._client.query(
+            for page in self._client.get_paginator("query").paginate(
                 TableName=self._table,
                 KeyConditionExpression="part = :part",
                 ExpressionAttributeValues={":part": {"S": _CHANGED}},
-                Limit=limit,
                 ConsistentRead=True,
-            )
-        try:
-            return [
-                ChangedSend(send=SendKey.of_text(item["id"]["S"]), changed_at_ms=int(item["changed_at_ms"]["N"]))
-                for item in answer["Items"]
-            ]
-        except (KeyError, ValueError) as error:
-            raise Retry(f"the item of a changed send is malformed: {error!r}") from error
+            ):
+                yield from map(_changed, page["Items"])
 
     def remove(self, changed: ChangedSend) -> None:
         try:
@@ -74,3 +68,11 @@ class DynamoDbChangedSends(TableAdapter):
         last = f"{position.transaction}/{position.send_id}"
         with answering(_WHAT):
             self._client.put_item(TableName=self._table, Item={**_POSITION, "last": {"S": last}})
+
+
+def _changed(item: Mapping[str, Any]) -> ChangedSend:
+    """Return the changed send in an item. Raises Retry if the item is malformed."""
+    try:
+        return ChangedSend(send=SendKey.of_text(item["id"]["S"]), changed_at_ms=int(item["changed_at_ms"]["N"]))
+    except (KeyError, ValueError) as error:
+        raise Retry(f"the item of a changed send is malformed: {error!r}") from error

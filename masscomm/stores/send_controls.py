@@ -115,6 +115,10 @@ class AcceptedSend:
     # The number of distinct users; None for a send to an audience, whose users are not known yet.
     users: int | None = None
     channels: tuple[str, ...] = ()
+    # The caller's own id of the send.
+    reference: str | None = None
+    # Whether it was requested with a test key, which reaches simulator recipients only.
+    is_test: bool = False
 
     @property
     def is_to_audience(self) -> bool:

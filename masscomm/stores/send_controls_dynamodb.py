@@ -27,7 +27,7 @@ _ATTEMPTS = 3
 _TIMES = ("paused_at_ms", "resumed_at_ms", "send_at_ms")
 _SEND_TIMES = ("send_at_ms", "expires_at_ms")
 # The largest item of an accepted send, its names included.
-_ACCEPTANCE_BYTES = 1_000
+_ACCEPTANCE_BYTES = 2_000
 
 
 class DynamoDbSendControls(TableAdapter):
@@ -147,6 +147,8 @@ class DynamoDbSendControls(TableAdapter):
                 **({} if accepted.type is None else {"type": {"S": accepted.type}}),
                 **({} if accepted.users is None else {"users": {"N": str(accepted.users)}}),
                 **({"channels": {"S": ",".join(accepted.channels)}} if accepted.channels else {}),
+                **({} if accepted.reference is None else {"reference": {"S": accepted.reference}}),
+                **({"is_test": {"BOOL": True}} if accepted.is_test else {}),
                 "expires_at": {"N": str(accepted.expires_at)},
             },
             "ConditionExpression": "attribute_not_exists(id)",
@@ -164,6 +166,8 @@ class DynamoDbSendControls(TableAdapter):
                 type=item["type"]["S"] if "type" in item else None,
                 users=int(item["users"]["N"]) if "users" in item else None,
                 channels=tuple(item["channels"]["S"].split(",")) if "channels" in item else (),
+                reference=item["reference"]["S"] if "reference" in item else None,
+                is_test="is_test" in item,
             )
         except (KeyError, ValueError) as error:
             raise Retry(f"the item of an accepted send is malformed: {error!r}") from error

@@ -12,7 +12,7 @@ from masscomm.errors import Retry
 _WHAT = "webhook endpoints"
 _CLUBS = "clubs"
 _TEXTS = ("url", "description", "disabled_reason", "key_id", "previous_key_id")
-_NUMBERS = ("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "revision")
+_NUMBERS = ("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision")
 
 
 class DynamoDbWebhookEndpoints(TableAdapter):

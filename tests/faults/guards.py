@@ -1518,6 +1518,24 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.earlier_event",
+        rule="An endpoint receives no events of before its creation, or while it was disabled.",
+        change=Becomes("not self.enabled"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.change_may_follow",
+        rule="A send whose change may not be stored yet is examined again.",
+        change=Always(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="tenancy.webhook_reference",
+        rule="An event has no reference of another tenant's send with the same id.",
+        change=Becomes("accepted"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.changed_again",
         rule="A send that changed again while it was examined is examined again.",
         change=Becomes('"changed_at_ms >= :examined"'),

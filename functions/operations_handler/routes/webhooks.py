@@ -240,6 +240,7 @@ class WebhooksRoute:
             )
             if "enabled" in fields and fields["enabled"] != endpoint.enabled:
                 new = replace(new, enabled=fields["enabled"], disabled_reason="", failing_since_ms=None)
+                new = replace(new, enabled_at_ms=self.clock.now_ms()) if new.enabled else new
             return new
 
         endpoint = self._changed(endpoint_id, clubs, changed)
@@ -271,13 +272,14 @@ class WebhooksRoute:
         endpoint = self._enabled(endpoint_id, clubs)
         club_id, now_ms = endpoint.key.club_id, self.clock.now_ms()
         data = {"club_id": club_id, "endpoint_id": endpoint_id}
+        id_ = event_id(club_id, endpoint_id, f"{EventType.TEST}/{uuid4()}")
         event = self.deliveries.record(
             Event(
-                id=event_id(club_id, endpoint_id, f"{EventType.TEST}/{uuid4()}"),
+                id=id_,
                 type=EventType.TEST,
                 club_id=club_id,
                 at_ms=now_ms,
-                body=payload(EventType.TEST, time_of_ms(now_ms), data),
+                body=payload(id_, EventType.TEST, time_of_ms(now_ms), data),
             )
         )
         delivery = self.deliveries.add(

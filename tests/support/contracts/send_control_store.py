@@ -87,7 +87,9 @@ class SendControlsContract:
 
     def test_an_accepted_send_is_found_by_its_id(self, controls: SendControls) -> None:
         """Another tenant's send with the same id does not replace it."""
-        accepted = AcceptedSend(send=SEND, accepted_at_ms=NOW, send_at_ms=NOW + 5, expires_at_ms=NOW + 9)
+        accepted = AcceptedSend(
+            send=SEND, accepted_at_ms=NOW, send_at_ms=NOW + 5, expires_at_ms=NOW + 9, reference="order-1", is_test=True
+        )
         controls.accept([accepted])
         of_audience = AcceptedSend(send=SendKey(7, "audience"), accepted_at_ms=NOW, type="news")
         controls.accept([of_audience])

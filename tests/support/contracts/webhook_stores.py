@@ -40,6 +40,7 @@ class WebhookEndpointsContract:
             previous_key_id="0",
             previous_until_ms=NOW + 1,
             failing_since_ms=NOW - 1,
+            enabled_at_ms=NOW + 2,
             secret_version=3,
         )
         endpoints.create(full)

@@ -57,6 +57,7 @@ def test_a_body_is_posted_with_its_headers(serving: Callable[..., TlsServer], au
     assert body == '{"a":1}'
 
 
+@pytest.mark.guarantee("webhooks.public_servers_only")
 def test_redirects_are_not_followed(serving: Callable[..., TlsServer], authority: Authority) -> None:
     other = serving(answer=replying(OK))
     location = f"HTTP/1.1 307 Moved\r\nlocation: https://localhost:{other.port}/\r\nretry-after: 7\r\n\r\n".encode()
@@ -64,6 +65,7 @@ def test_redirects_are_not_followed(serving: Callable[..., TlsServer], authority
     assert other.handshakes == 0
 
 
+@pytest.mark.guarantee("webhooks.public_servers_only")
 def test_the_host_is_resolved_once(serving: Callable[..., TlsServer], authority: Authority) -> None:
     """DNS rebinding: a second resolution would have another address."""
     server, asked = serving(answer=replying(OK)), []

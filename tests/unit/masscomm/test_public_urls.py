@@ -24,6 +24,7 @@ NOT_PUBLIC = [
 ]
 
 
+@pytest.mark.guarantee("webhooks.public_servers_only")
 @pytest.mark.kills(guard="public_urls.addresses")
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_an_address_that_is_not_public_is_refused(address: str) -> None:

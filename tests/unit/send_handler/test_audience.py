@@ -61,6 +61,7 @@ def test_send_to_an_audience_is_expanding(api: SendApi) -> None:
         expires_at_ms=None,
         type="news",
         channels=("push",),
+        reference="r",
     )
     assert api.controls.sends == {send_id: accepted}
 

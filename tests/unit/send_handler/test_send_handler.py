@@ -385,9 +385,10 @@ def test_log_keys_of_a_request_end_with_it(api: SendApi, capsys: pytest.CaptureF
     ],
 )
 def test_each_send_is_recorded_when_it_is_accepted(api: SendApi, values: dict[str, Any]) -> None:
-    _, body, _ = api.post(**values)
+    _, body, _ = api.post(**values, reference="order-1")
     accepted = api.controls.accepted(body["send_id"])
     assert accepted is not None
+    assert (accepted.reference, accepted.is_test) == ("order-1", False)
     assert (accepted.send.club_id, accepted.type, accepted.accepted_at_ms) == (7, "news", NOW)
     assert (accepted.users or 0) * len(accepted.channels) == body["requested"]
     if "send_at" in values:

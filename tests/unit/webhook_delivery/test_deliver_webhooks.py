@@ -46,6 +46,7 @@ def test_an_accepted_webhook_is_not_repeated(webhooks: Webhooks) -> None:
     assert headers["webhook-signature"] == sign(secret, message_id="evt_1", at_s=at_s, body=b"{}")
 
 
+@pytest.mark.guarantee("webhooks.failed_attempt_is_repeated")
 @pytest.mark.parametrize(
     "failure", [answer(500), answer(302), answer(404), NoAnswer("the connection failed"), UrlRefused("must be public")]
 )
@@ -99,6 +100,7 @@ def test_a_malformed_retry_after_is_ignored(header: str | None) -> None:
     assert retry_after_s(header, 0) is None
 
 
+@pytest.mark.guarantee("webhooks.failing_endpoint_is_disabled")
 @pytest.mark.kills(guard="webhooks.gone")
 def test_a_gone_endpoint_is_disabled_and_audited(webhooks: Webhooks) -> None:
     webhooks.http.answers[url_of(KEY)] = [answer(410)]
@@ -119,6 +121,7 @@ def test_a_gone_endpoint_is_disabled_and_audited(webhooks: Webhooks) -> None:
     assert len(webhooks.http.requests) == 1
 
 
+@pytest.mark.guarantee("webhooks.failing_endpoint_is_disabled")
 @pytest.mark.kills(guard="webhooks.failing_for_days")
 def test_an_endpoint_that_fails_for_days_is_disabled(webhooks: Webhooks) -> None:
     webhooks.http.answers[url_of(KEY)] = [answer(500), answer(200), answer(500)]
@@ -188,6 +191,7 @@ def test_a_delivery_that_was_requested_again_is_attempted(webhooks: Webhooks) ->
     assert (webhooks.now(delivery).status, webhooks.now(delivery).attempts) == (DeliveryStatus.SUCCEEDED, 2)
 
 
+@pytest.mark.guarantee("webhooks.deleted_endpoint_receives_nothing")
 @pytest.mark.parametrize("state", ["disabled", "deleted"])
 def test_deliveries_of_an_absent_endpoint_fail(webhooks: Webhooks, state: str) -> None:
     delivery = webhooks.deliver()
@@ -201,6 +205,7 @@ def test_deliveries_of_an_absent_endpoint_fail(webhooks: Webhooks, state: str) -
     assert webhooks.http.requests == []
 
 
+@pytest.mark.guarantee("webhooks.slow_endpoint_delays_no_other")
 @pytest.mark.kills(guard="webhooks.fair_turns")
 def test_slow_endpoints_do_not_delay_another_tenant(webhooks: Webhooks) -> None:
     """More endpoints of one club hang than there are turns; another club's webhook arrives meanwhile."""

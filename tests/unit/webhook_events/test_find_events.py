@@ -14,9 +14,10 @@ from masscomm.domain.send_states import SendCounts
 from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S
 from masscomm.stores.changed_sends import ChangedSend, InMemoryChangedSends, Position
 from masscomm.stores.expansions import Expansion, InMemoryExpansions
-from masscomm.stores.send_controls import Cancellation, InMemorySendControls, SendControl, SendKey
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, InMemorySendControls, SendControl, SendKey
 from tests.support.harness.webhooks import KEY, Webhooks, key
 
+NOW_MS = 1_700_000_000_000
 SEND = SendKey(7, "8a6e0804-2bd0-4672-b79d-d97027f9071a")
 
 
@@ -24,7 +25,7 @@ def counted(send: SendKey = SEND, *, changed: int = 10, requested: int = 4, **by
     return CountedSend(
         send=send,
         type="news",
-        requested_at=datetime(2023, 11, 14, 22, tzinfo=UTC),
+        requested_at=datetime(2023, 11, 14, 22, 13, 21, tzinfo=UTC),
         duplicates=1,
         counts=SendCounts(chunk_count=1, chunks=1, requested=requested, queued=requested, by_status=by_status),
         changed=changed,
@@ -63,7 +64,7 @@ class Setting:
         self.counts, self.changed = Counts(), InMemoryChangedSends()
         self.controls, self.expansions = InMemorySendControls(), InMemoryExpansions()
         self.use_case = self.restarted()
-        self.use_case.sweep()
+        self.sweep()
 
     def restarted(self) -> FindEvents:
         return FindEvents(
@@ -76,12 +77,15 @@ class Setting:
             clock=self.clock,
         )
 
+    def sweep(self, use_case: FindEvents | None = None) -> dict[str, int]:
+        return (use_case or self.use_case).sweep(lambda: 60)
+
     def count(self, each: CountedSend) -> None:
         self.counts.sends[each.send] = each
 
     def control(self, **fields: Any) -> None:
         self.changed.put(ChangedSend(send=SEND, changed_at_ms=self.clock.now_ms()))
-        self.controls.controls[SEND] = SendControl(send=SEND, revision=1, **fields)
+        self.controls.controls[SEND] = SendControl(send=SEND, **{"revision": 1} | fields)
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(event.body) for event in self.webhooks.deliveries.events.values()]
@@ -97,32 +101,39 @@ def setting() -> Setting:
 
 def test_a_send_is_accepted_and_completed_once(setting: Setting) -> None:
     setting.count(counted())
-    assert setting.use_case.sweep() == {"sends": 1, "deliveries": 1}
+    assert setting.sweep() == {"sends": 1, "deliveries": 1}
     setting.count(counted(changed=11, sent=2))
-    setting.use_case.sweep()
+    setting.sweep()
     assert setting.types() == ["send.accepted"]
     setting.count(counted(changed=12, sent=3, failed=1))
-    setting.use_case.sweep()
+    setting.sweep()
     setting.count(counted(changed=13, sent=1, delivered=2, failed=1))
-    setting.use_case.sweep()
+    setting.sweep()
     assert setting.types() == ["send.accepted", "send.completed"]
     assert setting.events()[1]["data"] == {
         "send_id": SEND.send_id,
         "club_id": 7,
         "type": "news",
+        "reference": None,
+        "mode": None,
         "status": "ended",
-        "requested_at": "2023-11-14T22:00:00Z",
+        "sequence": 4,
+        "requested_at": "2023-11-14T22:13:21Z",
         "requested": 4,
         "duplicates": 1,
         "totals": {"failed": 1, "sent": 3},
+        "links": {"self": f"/v1/sends/{SEND.send_id}"},
     }
     setting.webhooks.sweep()
-    assert len(setting.webhooks.http.requests) == 2
+    assert [json.loads(body) for _, _, body in setting.webhooks.http.requests] == setting.events()
+    assert [headers["webhook-id"] for _, headers, _ in setting.webhooks.http.requests] == [
+        event["id"] for event in setting.events()
+    ]
 
 
 def test_a_cancelled_send_has_one_end(setting: Setting) -> None:
     setting.count(counted(sent=1, cancelled=3))
-    setting.use_case.sweep()
+    setting.sweep()
     assert setting.types() == ["send.accepted", "send.cancelled"]
 
 
@@ -142,39 +153,40 @@ def test_a_crash_repeats_and_loses_no_event(setting: Setting, monkeypatch: pytes
     with monkeypatch.context() as patched:
         patched.setattr(setting.webhooks.deliveries, "add", killed)
         with pytest.raises(KeyboardInterrupt):
-            setting.use_case.sweep()
+            setting.sweep()
     setting.clock.advance(5)
-    setting.restarted().sweep()
+    setting.sweep(setting.restarted())
     assert sorted(event["data"]["send_id"] for event in setting.events()) == sorted([SEND.send_id, "other"])
     assert len(setting.webhooks.deliveries.stored) == 2
-    setting.restarted().sweep()
+    setting.sweep(setting.restarted())
     assert len(setting.webhooks.deliveries.stored) == 2
 
 
+@pytest.mark.guarantee("webhooks.own_tenant_only")
 def test_events_of_a_send_reach_its_club_alone(setting: Setting) -> None:
     setting.webhooks.endpoint(key(8))
     setting.webhooks.endpoint(key(7, "b"), event_types=("send.completed",))
     setting.webhooks.endpoint(key(7, "c"), enabled=False)
     setting.count(counted(sent=4))
-    setting.use_case.sweep()
+    setting.sweep()
     reached = [(each.endpoint, each.event_type) for each in setting.webhooks.deliveries.stored.values()]
     assert sorted(reached) == sorted([(KEY, "send.accepted"), (KEY, "send.completed"), (key(7, "b"), "send.completed")])
 
 
 def test_sends_of_clubs_without_endpoints_are_not_examined(setting: Setting) -> None:
     setting.count(counted(SendKey(9, "s"), sent=4))
-    assert setting.use_case.sweep() == {"sends": 0, "deliveries": 0}
+    assert setting.sweep() == {"sends": 0, "deliveries": 0}
     assert setting.events() == []
 
 
 def test_pauses_are_events_of_their_own(setting: Setting) -> None:
     setting.count(counted())
-    setting.control(paused_at_ms=1_700_000_000_000)
-    setting.use_case.sweep()
+    setting.control(paused_at_ms=1_700_000_000_500)
+    setting.sweep()
     setting.control(resumed_at_ms=1_700_000_060_000)
-    setting.use_case.sweep()
+    setting.sweep()
     setting.control(paused_at_ms=1_700_000_120_000, resumed_at_ms=1_700_000_060_000)
-    setting.use_case.sweep()
+    setting.sweep()
     assert setting.types() == ["send.accepted", "send.paused", "send.resumed", "send.paused"]
     assert [event["data"]["status"] for event in setting.events()[1:]] == ["paused", "in_progress", "paused"]
 
@@ -183,10 +195,10 @@ def test_a_control_that_is_stored_late_is_an_event(setting: Setting) -> None:
     """The request has recorded that it will change the send, and stores the control later."""
     setting.count(counted())
     setting.changed.put(ChangedSend(send=SEND, changed_at_ms=setting.clock.now_ms()))
-    setting.use_case.sweep()
-    setting.controls.controls[SEND] = SendControl(send=SEND, revision=1, paused_at_ms=1_700_000_000_000)
+    setting.sweep()
+    setting.controls.controls[SEND] = SendControl(send=SEND, revision=1, paused_at_ms=1_700_000_000_500)
     setting.clock.advance(CHANGED_SENDS_SETTLE_S + 1)
-    setting.use_case.sweep()
+    setting.sweep()
     assert setting.types() == ["send.accepted", "send.paused"]
     assert setting.changed.stored == {}
 
@@ -194,7 +206,7 @@ def test_a_control_that_is_stored_late_is_an_event(setting: Setting) -> None:
 def test_a_cancelled_send_that_is_not_counted_is_cancelling(setting: Setting) -> None:
     setting.controls.record(Cancellation(send=SEND, requested_at_ms=1, published_before=0))
     setting.changed.put(ChangedSend(send=SEND, changed_at_ms=setting.clock.now_ms()))
-    setting.use_case.sweep()
+    setting.sweep()
     assert [event["data"]["status"] for event in setting.events()] == ["cancelling"]
 
 
@@ -209,7 +221,7 @@ def test_a_cancelled_send_that_is_not_counted_is_cancelling(setting: Setting) ->
 def test_an_expansion_is_an_event(setting: Setting, expansion: Expansion, types: list[str]) -> None:
     setting.expansions.end(expansion, now_ms=1)
     setting.changed.put(ChangedSend(send=SEND, changed_at_ms=setting.clock.now_ms()))
-    setting.use_case.sweep()
+    setting.sweep()
     assert setting.types() == types
     assert setting.events()[1]["data"]["requested"] == expansion.requested
 
@@ -217,15 +229,125 @@ def test_an_expansion_is_an_event(setting: Setting, expansion: Expansion, types:
 def test_many_changes_are_read_in_pages(setting: Setting) -> None:
     for number in range(450):
         setting.count(counted(SendKey(7, f"s-{number:03d}"), changed=10 + number // 300))
-    assert setting.use_case.sweep() == {"sends": 450, "deliveries": 450}
-    assert setting.use_case.sweep()["sends"] <= 1
+    assert setting.sweep() == {"sends": 450, "deliveries": 450}
+    assert setting.sweep()["sends"] <= 1
 
 
 def test_a_new_installation_begins_with_the_present(setting: Setting) -> None:
     setting.count(counted(sent=4))
     setting.changed = InMemoryChangedSends()
-    setting.restarted().sweep()
+    setting.sweep(setting.restarted())
     assert setting.events() == []
     setting.count(replace(counted(sent=4), changed=99))
-    setting.restarted().sweep()
+    setting.sweep(setting.restarted())
     assert setting.types() == ["send.accepted", "send.completed"]
+
+
+def test_an_event_has_reference_and_mode(setting: Setting) -> None:
+    accepted = AcceptedSend(send=SEND, accepted_at_ms=NOW_MS, type="news", reference="order-4711", is_test=True)
+    setting.controls.accept([accepted])
+    setting.control(cancelled=False)
+    setting.sweep()
+    (event,) = setting.events()
+    assert (event["type"], event["api_version"]) == ("send.accepted", "v1")
+    data = event["data"]
+    assert (data["reference"], data["mode"], data["type"]) == ("order-4711", "test", "news")
+    assert data["requested_at"] == "2023-11-14T22:13:20Z"
+
+
+@pytest.mark.kills(guard="tenancy.webhook_reference")
+def test_another_tenants_reference_is_not_in_an_event(setting: Setting) -> None:
+    setting.controls.accept([AcceptedSend(send=SendKey(8, SEND.send_id), accepted_at_ms=1, reference="theirs")])
+    setting.count(counted())
+    setting.sweep()
+    assert [event["data"]["reference"] for event in setting.events()] == [None]
+
+
+@pytest.mark.guarantee("webhooks.sequence_follows_states")
+def test_sequences_follow_the_states_of_a_send(setting: Setting) -> None:
+    """Also those of events that one sweep finds, and which are delivered in this order."""
+    setting.expansions.end(Expansion(send=SEND, chunks=1, users=3, requested=4), now_ms=1)
+    setting.control(paused_at_ms=NOW_MS + 1)
+    setting.sweep()
+    setting.clock.advance(60)
+    setting.control(resumed_at_ms=NOW_MS + 2, revision=2)
+    setting.count(counted(sent=4))
+    setting.sweep()
+    events = setting.events()
+    assert [event["type"] for event in events] == [
+        *("send.accepted", "send.expanded", "send.paused", "send.resumed", "send.completed")
+    ]
+    sequences = [event["data"]["sequence"] for event in events]
+    assert sequences == sorted(set(sequences))
+    setting.clock.advance(1)
+    setting.webhooks.sweep()
+    received = [json.loads(body)["data"]["sequence"] for _, _, body in setting.webhooks.http.requests]
+    assert received == sequences
+
+
+def test_a_pause_during_the_end_is_below_the_end(setting: Setting) -> None:
+    """The pause was requested while the end was not counted, and is found after the end."""
+    setting.count(counted(sent=4))
+    setting.sweep()
+    setting.control(paused_at_ms=NOW_MS + 1)
+    setting.sweep()
+    by_type = {event["type"]: event["data"]["sequence"] for event in setting.events()}
+    assert by_type["send.paused"] < by_type["send.completed"]
+
+
+@pytest.mark.kills(guard="webhooks.earlier_event")
+@pytest.mark.parametrize("began", ["created", "enabled"])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_events_before_an_endpoint_are_not_its_own(setting: Setting, began: str, *, recorded: bool) -> None:
+    """The send is accepted before an endpoint is created or enabled, and completed afterwards."""
+    if recorded:
+        setting.webhooks.endpoint(key(7, "b"))
+    setting.webhooks.endpoints.delete(KEY)
+    setting.count(counted())
+    setting.clock.advance(5)
+    setting.sweep()
+    setting.clock.advance(5)
+    now_ms = setting.clock.now_ms()
+    if began == "created":
+        setting.webhooks.endpoint()
+    else:
+        setting.webhooks.endpoint(enabled_at_ms=now_ms)
+        setting.webhooks.endpoints.stored[KEY] = replace(setting.webhooks.stored(), created_at_ms=1)
+    setting.count(counted(changed=20, sent=4))
+    setting.sweep(setting.restarted())
+    received = [each.event_type for each in setting.webhooks.deliveries.stored.values() if each.endpoint == KEY]
+    assert received == ["send.completed"]
+
+
+def test_a_flood_of_changes_delays_no_other_tenants_event(setting: Setting) -> None:
+    """One tenant changes more sends than a batch has, all the time."""
+    setting.webhooks.endpoint(key(9))
+    for number in range(1_000):
+        setting.changed.put(ChangedSend(send=SendKey(7, f"s{number}"), changed_at_ms=setting.clock.now_ms()))
+    other = SendKey(9, "z")
+    setting.changed.put(ChangedSend(send=other, changed_at_ms=setting.clock.now_ms()))
+    setting.sweep()
+    assert [each.event_type for each in setting.webhooks.deliveries.stored.values() if each.endpoint == key(9)] == [
+        "send.accepted"
+    ]
+
+
+def test_a_flood_of_controls_leaves_time_for_counts(setting: Setting) -> None:
+    """Controls take the time of half an invocation, and counts are examined then."""
+    setting.counts.sends[SEND] = counted(sent=4)
+    for number in range(400):
+        setting.changed.put(ChangedSend(send=SendKey(7, f"s{number}"), changed_at_ms=1))
+    seconds = iter([60.0, 31.0, 29.0, 28.0])
+    setting.use_case.sweep(lambda: next(seconds, 14.0))
+    assert len(setting.changed.stored) == 200
+    assert "send.completed" in setting.types()
+
+
+@pytest.mark.kills(guard="webhooks.change_may_follow")
+def test_a_change_that_may_follow_is_examined_again(setting: Setting) -> None:
+    setting.changed.put(ChangedSend(send=SEND, changed_at_ms=setting.clock.now_ms()))
+    setting.sweep()
+    assert SEND in setting.changed.stored
+    setting.clock.advance(CHANGED_SENDS_SETTLE_S)
+    setting.sweep()
+    assert setting.changed.stored == {}
