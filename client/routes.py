@@ -148,8 +148,8 @@ def webhooks(filters: Mapping[str, Any]) -> Listing[WebhookBody]:
     return Listing("/v1/webhooks", filters)
 
 
-def create_webhook(fields: Mapping[str, Any]) -> Call[NewWebhookBody]:
-    return Call("POST", "/v1/webhooks", body=dict(fields))
+def create_webhook(fields: Mapping[str, Any], key: str | None) -> Call[NewWebhookBody]:
+    return _keyed("/v1/webhooks", fields, key)
 
 
 def webhook(endpoint_id: str) -> Call[WebhookBody]:
@@ -181,7 +181,7 @@ def resend_webhook(endpoint_id: str, delivery_id: str) -> Call[DeliveryBody]:
 
 
 def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:
-    """Return the call of a send or a batch, with an idempotency key of its own unless one is given."""
+    """Return a call with an idempotency key of its own unless one is given."""
     return Call("POST", path, body=dict(body), headers={KEY: key or str(uuid4())})
 
 

@@ -194,9 +194,13 @@ class Client:
         """Yield the webhook endpoints of the caller's clubs. An operator, who sees every club, names them."""
         return self._rows(routes.webhooks(filters))
 
-    def create_webhook(self, **fields: Unpack[CreateWebhookRequest]) -> NewWebhookBody:
-        """Create a webhook endpoint. Only this response has its secret."""
-        return self._execute(routes.create_webhook(fields))
+    def create_webhook(
+        self, *, idempotency_key: str | None = None, **fields: Unpack[CreateWebhookRequest]
+    ) -> NewWebhookBody:
+        """Create a webhook endpoint. Only this response has its secret. Without a key, one is made for the attempts of
+        this call.
+        """
+        return self._execute(routes.create_webhook(fields, idempotency_key))
 
     def webhook(self, endpoint_id: str) -> WebhookBody:
         """Return a webhook endpoint."""

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from masscomm.http.idempotency import KEY, LONGEST_KEY
+
 type Schema = Mapping[str, Any]
 
 TEXT: Schema = {"type": "string"}
@@ -44,6 +46,21 @@ class Parameter:
             "schema": self.schema,
         }
         return found if self.example is None else found | {"example": self.example}
+
+
+IDEMPOTENCY_KEY = Parameter(
+    name=KEY,
+    location="header",
+    description="Chosen by the caller. The service executes one request for each key of a tenant within 24 hours; a "
+    "repeated request gets the first response.",
+    schema={
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_KEY,
+        "pattern": r"^[\x20-\x7e]*[\x21-\x7e][\x20-\x7e]*$",
+    },
+    example="order-4711",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

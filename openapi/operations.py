@@ -13,8 +13,9 @@ from functions.operations_handler.routes import (
 from functions.operations_handler.routes.suppressions import sha256
 from masscomm.domain.ids import address_id
 from masscomm.http import parameters as parse
+from masscomm.http.idempotency import KEY, REPLAYED
 from masscomm.http.tenant import parse_club_id
-from openapi.operation import DATE_TIME, ID, Operation, Parameter, number, several
+from openapi.operation import DATE_TIME, ID, IDEMPOTENCY_KEY, Operation, Parameter, number, several
 
 _NOON, _ONE = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
 _ADDRESS_ID = address_id("ada@example.org")
@@ -363,6 +364,7 @@ OPERATIONS = {
     ),
     ("POST", "/v1/webhooks"): Operation(
         tag="Webhooks",
+        parameters=(IDEMPOTENCY_KEY,),
         request=webhooks.CreateWebhookRequest,
         requests={
             "shop": {
@@ -376,7 +378,8 @@ OPERATIONS = {
         status=201,
         success="The endpoint is stored. Its secret is in this response only",
         example=_NEW_ENDPOINT,
-        problems={409: "The club has too many endpoints"},
+        headers={REPLAYED: "`true` if an earlier request with the same key has created the endpoint"},
+        problems={409: "The club has too many endpoints", 422: f"The {KEY} belongs to another request"},
     ),
     ("GET", "/v1/webhooks/{endpoint_id}"): Operation(
         tag="Webhooks",

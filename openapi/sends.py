@@ -7,24 +7,11 @@ from functions.send_handler.preview_messages import PreviewBody, PreviewRequest
 from functions.send_handler.request_batch import BatchBody, BatchRequest
 from functions.send_handler.request_send import AcceptedBody
 from functions.send_handler.send_request import SendRequest
-from masscomm.http.idempotency import KEY, LONGEST_KEY, REPLAYED
-from openapi.operation import Operation, Parameter, Success
+from masscomm.http.idempotency import KEY, REPLAYED
+from openapi.operation import IDEMPOTENCY_KEY, Operation, Success
 
 _SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
 
-_KEY = Parameter(
-    name=KEY,
-    location="header",
-    description="Chosen by the caller. The service executes one request for each key of a tenant within 24 hours; a "
-    "repeated request gets the first response.",
-    schema={
-        "type": "string",
-        "minLength": 1,
-        "maxLength": LONGEST_KEY,
-        "pattern": r"^[\x20-\x7e]*[\x21-\x7e][\x20-\x7e]*$",
-    },
-    example="order-4711",
-)
 _ACCEPTED = {
     "send_id": _SEND_ID,
     "status": "accepted",
@@ -68,7 +55,7 @@ OPERATIONS = {
         description="Further scopes: `send:critical` for the priority critical; `send:content` for own texts (`title` "
         "and `body` in `data`), or `send:mandatory` in a mandatory category. A dry run needs `read`; its "
         "samples need `users:read`.",
-        parameters=(_KEY,),
+        parameters=(IDEMPOTENCY_KEY,),
         request=SendRequest,
         requests={
             "text": {"type": "news", "club_id": 1, "to_users": [42], "data": {"title": "Hello", "body": "It works."}},
@@ -119,7 +106,7 @@ OPERATIONS = {
         tag="Sends",
         description="A send that is invalid or not permitted is refused in its result; the others are accepted. The "
         f"{KEY} applies to the whole batch. Scopes are those of single sends.",
-        parameters=(replace(_KEY, required=True),),
+        parameters=(replace(IDEMPOTENCY_KEY, required=True),),
         request=BatchRequest,
         requests={
             "two_sends": {

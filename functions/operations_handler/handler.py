@@ -4,7 +4,7 @@ suppressions, API keys and webhook endpoints.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
 from typing import Any
@@ -19,7 +19,7 @@ from functions.operations_handler.routes.suppressions import SuppressionsRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm import environment
 from masscomm.clock import Clock, SystemClock
-from masscomm.http import rest
+from masscomm.http import idempotency, rest
 from masscomm.http.accept import negotiated
 from masscomm.http.parameters import Reader
 from masscomm.http.rate_limits import RateLimiter
@@ -223,8 +223,10 @@ def get_webhooks(asked: rest.Request) -> Response:
 @api.post("/v1/webhooks")
 def post_webhook(asked: rest.Request) -> Response:
     """Create a webhook endpoint. The response has its secret, which is shown only once."""
-    body = bootstrap().webhooks.create(asked.text(), asked.clubs, _audit(asked))
-    return uncached(body, HTTPStatus.CREATED)
+    key = idempotency.key_of(asked)
+    body, replayed = bootstrap().webhooks.create(asked.text(), asked.clubs, _audit(asked), key)
+    response = uncached(body, HTTPStatus.CREATED)
+    return replace(response, headers={**response.headers, idempotency.REPLAYED: "true"}) if replayed else response
 
 
 @api.get("/v1/webhooks/{endpoint_id}")

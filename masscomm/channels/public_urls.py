@@ -24,6 +24,8 @@ HTTPS = 443
 FIRST_FREE_PORT = 1_024
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+# The last label of a host that is an address: no top-level domain has this form.
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 _VISIBLE = re.compile(r"[!-~]+")
 # IPv6 addresses outside 2000::/3 are not assigned for unicast, or contain an IPv4 address (::/96, ::ffff:0:0/96,
 # 64:ff9b::/96).
@@ -92,6 +94,9 @@ def checked(url: str, *, loopback: bool = False) -> Target:
         raise UrlRefused("must not contain a fragment")
     if not _is_host(host):
         raise UrlRefused("must contain a host name or an IP address")
+    address = _address(host)
+    if address is not None and not is_public(address) and not (loopback and address.is_loopback):
+        raise UrlRefused("must name a public server")  # Earlier than by `public_addresses`, for who gives the URL.
     if port is None:
         port = HTTPS if parts.scheme == "https" else 80
     if port != HTTPS and port < FIRST_FREE_PORT:  # guard: public_urls.port
@@ -137,13 +142,18 @@ def is_public(address: Address) -> bool:
 def _is_host(host: str) -> bool:
     if len(host) > 253:
         return False
-    if ":" in host:
-        try:
-            ip_address(host)
-        except ValueError:
-            return False
-        return "%" not in host
+    if ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]):
+        # Resolvers read 127.1, 2130706433 and 0x7f000001 as addresses, too.
+        return _address(host) is not None and "%" not in host
     return _HOST.fullmatch(host) is not None
+
+
+def _address(host: str) -> Address | None:
+    """Return the address in the usual form that a host is; None if it is a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
 
 
 def _resolved(host: str, port: int) -> Sequence[str]:

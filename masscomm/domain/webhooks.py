@@ -27,6 +27,8 @@ LISTED_ATTEMPTS = 10
 # The part of a delay that is added to it, so that deliveries that failed together are not repeated together.
 _JITTER = 0.1
 _GONE = 410
+_ID_LETTERS = 20
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _KEY = re.compile(r"ep_(?P<club>[0-9]{1,19})_[0-9a-z]{20}", re.ASCII)
 
 
@@ -67,6 +69,11 @@ class EndpointKey(NamedTuple):
             return None
         return cls(int(found["club"]), id_)
 
+    @classmethod
+    def new(cls, club_id: int, seed: bytes) -> "EndpointKey":
+        """Return the key of a new endpoint. The same 20 bytes or more have the same key."""
+        return cls(club_id, f"ep_{club_id}_{''.join(_LETTERS[each % len(_LETTERS)] for each in seed[:_ID_LETTERS])}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
@@ -91,6 +98,8 @@ class Endpoint:
     failing_since_ms: int | None = None
     # The last time at which a request enabled it again; None: it is as it was created.
     enabled_at_ms: int | None = None
+    # The digest of the request that created it; "" without an Idempotency-Key.
+    request_digest: str = ""
     # The number of changes.
     revision: int = 1
 

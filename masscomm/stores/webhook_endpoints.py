@@ -10,8 +10,8 @@ from masscomm.domain.webhooks import Endpoint, EndpointKey
 class WebhookEndpoints(Protocol):
     """Methods raise Retry (down, slow) or Stop (no table, no permission)."""
 
-    def create(self, endpoint: Endpoint) -> None:
-        """Store a new endpoint."""
+    def create(self, endpoint: Endpoint) -> Endpoint:
+        """Store a new endpoint unless one with its key exists. Return the stored one."""
         ...
 
     def find(self, key: EndpointKey) -> Endpoint | None:
@@ -43,10 +43,10 @@ class InMemoryWebhookEndpoints:
         self._clubs: set[int] = set()
         self._lock = Lock()
 
-    def create(self, endpoint: Endpoint) -> None:
+    def create(self, endpoint: Endpoint) -> Endpoint:
         with self._lock:
             self._clubs.add(endpoint.key.club_id)
-            self.stored.setdefault(endpoint.key, endpoint)
+            return self.stored.setdefault(endpoint.key, endpoint)
 
     def find(self, key: EndpointKey) -> Endpoint | None:
         return self.stored.get(key)

@@ -11,7 +11,7 @@ from masscomm.errors import Retry
 
 _WHAT = "webhook endpoints"
 _CLUBS = "clubs"
-_TEXTS = ("url", "description", "disabled_reason", "key_id", "previous_key_id")
+_TEXTS = ("url", "description", "disabled_reason", "key_id", "previous_key_id", "request_digest")
 _NUMBERS = ("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision")
 
 
@@ -21,7 +21,7 @@ class DynamoDbWebhookEndpoints(TableAdapter):
     TABLE, SETTING = "webhook_endpoints", "WEBHOOK_ENDPOINTS_TABLE"
     LIMITS = Limits(connections=4, connect_s=1, read_s=2, attempts=3)
 
-    def create(self, endpoint: Endpoint) -> None:
+    def create(self, endpoint: Endpoint) -> Endpoint:
         # The club is stored first: an endpoint whose club is not listed would receive nothing.
         with answering(_WHAT):
             self._client.put_item(
@@ -30,10 +30,14 @@ class DynamoDbWebhookEndpoints(TableAdapter):
         try:
             with answering(_WHAT):
                 self._client.put_item(
-                    TableName=self._table, Item=_item(endpoint), ConditionExpression="attribute_not_exists(id)"
+                    TableName=self._table,
+                    Item=_item(endpoint),
+                    ConditionExpression="attribute_not_exists(id)",  # guard: webhooks.created_once
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except ConditionFailed:
-            return
+        except ConditionFailed as failed:
+            return _endpoint(failed.item)
+        return endpoint
 
     def find(self, key: EndpointKey) -> Endpoint | None:
         with answering(_WHAT):

@@ -1518,6 +1518,24 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.created_once",
+        rule="Of concurrent creations with one key, one stores the endpoint.",
+        change=Becomes('"attribute_not_exists(id) OR attribute_exists(id)"'),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.other_request",
+        rule="The idempotency key of another creation is refused.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.key_is_free_after_a_day",
+        rule="The idempotency key of a creation is free again after a day.",
+        change=Always(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.earlier_event",
         rule="An endpoint receives no events of before its creation, or while it was disabled.",
         change=Becomes("not self.enabled"),

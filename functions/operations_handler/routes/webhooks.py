@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import (
     MAX_DESCRIPTION,
@@ -40,6 +42,7 @@ from masscomm.errors import Retry
 from masscomm.http import parameters as parse
 from masscomm.http.body import check_empty, read_object
 from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.idempotency import KEY, digest_of
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
@@ -54,7 +57,6 @@ _CLUBS_OF_PAGE = 20
 PARAMETERS = ("club_id", "cursor")
 DELIVERY_PARAMETERS = ("limit", "cursor")
 _DELIVERY_ID = re.compile(r"[0-9]{13}-evt_[0-9a-f]{32}", re.ASCII)
-_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _CHANGE_ATTEMPTS = 5
 
 
@@ -190,8 +192,14 @@ class WebhooksRoute:
         """Return an endpoint. Raises Problem with status 404, or Retry."""
         return _row(self._visible(endpoint_id, clubs))
 
-    def create(self, content: str | None, clubs: Clubs, audit: Audit) -> NewWebhookBody:
-        """Store a new endpoint. Raises Problem (400, 403, 409 if the club has too many), or Retry."""
+    def create(
+        self, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None
+    ) -> tuple[NewWebhookBody, bool]:
+        """Store a new endpoint, under an idempotency key if there is one. Return the response body, and whether an
+        earlier request with the key has created the endpoint.
+
+        Raises Problem (400, 403, 409 if the club has too many, 422 for another request with the key), or Retry.
+        """
         fields = read_object(content)
         errors = self._wrong(fields, CreateWebhookRequest)
         club_id = fields.get("club_id")
@@ -205,22 +213,42 @@ class WebhooksRoute:
             problem = f"{club_id} may not be seen with these credentials"
             raise Problem(403, "These credentials may not see this club.", errors=[FieldError("club_id", problem)])
         club = int(club_id or 0)
-        if len(self.endpoints.of_club(club)) >= MAX_ENDPOINTS:
-            raise Problem(409, f"The club has {MAX_ENDPOINTS} endpoints: delete one.")
-        letters = "".join(secrets.choice(_ID_LETTERS) for _ in range(20))
-        keys = self.keys.now()
-        endpoint = Endpoint(
-            key=EndpointKey(club, f"ep_{club}_{letters}"),
-            url=fields["url"],
-            event_types=_types(fields.get("event_types", [])),
-            description=fields.get("description", ""),
-            created_at_ms=self.clock.now_ms(),
-            key_id=keys.current,
-        )
-        body = self._with_secret(endpoint)
-        self.endpoints.create(endpoint)
-        audit(Action.WEBHOOK_CREATED, subject=endpoint.key.id, clubs=[club], detail=_host(endpoint.url))
-        return body
+        digest = "" if key is None else digest_of("POST", "/v1/webhooks", fields)
+        endpoint_key, stored = self._key_of_new(club, key)
+        if stored is None:
+            if len(self.endpoints.of_club(club)) >= MAX_ENDPOINTS:
+                raise Problem(409, f"The club has {MAX_ENDPOINTS} endpoints: delete one.")
+            endpoint = Endpoint(
+                key=endpoint_key,
+                url=fields["url"],
+                event_types=_types(fields.get("event_types", [])),
+                description=fields.get("description", ""),
+                created_at_ms=self.clock.now_ms(),
+                key_id=self.keys.now().current,
+                request_digest=digest,
+            )
+            body = self._with_secret(endpoint)
+            stored = self.endpoints.create(endpoint)
+            if stored == endpoint:
+                audit(Action.WEBHOOK_CREATED, subject=endpoint.key.id, clubs=[club], detail=_host(endpoint.url))
+                return body, False
+        if stored.request_digest != digest:  # guard: webhooks.other_request
+            raise Problem(422, f"The {KEY} was used for another request.")
+        return self._with_secret(stored), True
+
+    def _key_of_new(self, club_id: int, key: str | None) -> tuple[EndpointKey, Endpoint | None]:
+        """Return the key of a new endpoint, which is derived from the idempotency key if there is one, and the endpoint
+        that a request with it has created in the last 24 hours.
+        """
+        if key is None:
+            return EndpointKey.new(club_id, secrets.token_bytes(32)), None
+        for number in range(MAX_ENDPOINTS):
+            derived = EndpointKey.new(club_id, sha256(f"{club_id}\n{number}\n{key}".encode()).digest())
+            stored = self.endpoints.find(derived)
+            # guard: webhooks.key_is_free_after_a_day
+            if stored is None or self.clock.now_ms() - stored.created_at_ms < IDEMPOTENCY_KEPT_S * 1000:
+                return derived, stored
+        raise Problem(409, f"The club has {MAX_ENDPOINTS} endpoints: delete one.")
 
     def change(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> WebhookBody:
         """Change fields of an endpoint. Raises Problem (400, 404) or Retry."""

@@ -41,15 +41,17 @@ class WebhookEndpointsContract:
             previous_until_ms=NOW + 1,
             failing_since_ms=NOW - 1,
             enabled_at_ms=NOW + 2,
+            request_digest="d",
             secret_version=3,
         )
         endpoints.create(full)
         assert endpoints.find(KEY) == full
         assert endpoints.find(EndpointKey(8, KEY.id)) is None
 
+    @pytest.mark.kills(guard="webhooks.created_once")
     def test_an_endpoint_is_created_once(self, endpoints: WebhookEndpoints) -> None:
-        endpoints.create(endpoint())
-        endpoints.create(endpoint(url="https://other.example.org/"))
+        assert endpoints.create(endpoint()) == endpoint()
+        assert endpoints.create(endpoint(url="https://other.example.org/")) == endpoint()
         assert endpoints.find(KEY) == endpoint()
 
     def test_endpoints_are_those_of_a_club(self, endpoints: WebhookEndpoints) -> None:

@@ -41,11 +41,21 @@ def test_a_public_address_is_returned(address: str) -> None:
     assert public_addresses(target, resolve=lambda *_: [address, address]) == [address]
 
 
-@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f000001", "localhost", "[::1]"])
+@pytest.mark.parametrize(
+    "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"]
+)
 def test_other_spellings_of_loopback_are_refused(host: str) -> None:
-    """The operating system's own resolver reads them."""
+    """The operating system's own resolver reads them, should the text of the URL be accepted."""
+    with pytest.raises(UrlRefused):
+        checked(f"https://{host}/")
+    target = Target(scheme="https", host=host.strip("[]"), port=443, path="/")
     with pytest.raises(UrlRefused, match="public server"):
-        public_addresses(checked(f"https://{host}/"))
+        public_addresses(target)
+
+
+def test_a_name_of_this_machine_is_refused_when_resolved() -> None:
+    with pytest.raises(UrlRefused, match="public server"):
+        public_addresses(checked("https://localhost/"))
 
 
 @pytest.mark.kills(guard="public_urls.https")

@@ -8,6 +8,7 @@ import pytest
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm.clock import FixedClock
+from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ENDPOINTS, DeliveryStatus, EndpointKey
 from masscomm.http.problem import Problem
@@ -36,8 +37,11 @@ class Setting:
         )
 
     def create(self, clubs: Clubs = SEVEN, **fields: Any) -> Any:
+        return self.create_under(None, clubs, **fields)[0]
+
+    def create_under(self, key: str | None, clubs: Clubs = SEVEN, **fields: Any) -> tuple[Any, bool]:
         given = {"club_id": 7, "url": URL} | fields
-        return self.route.create(json.dumps(given), clubs, self.audit)
+        return self.route.create(json.dumps(given), clubs, self.audit, key)
 
     def change(self, id_: str, clubs: Clubs = SEVEN, **fields: Any) -> Any:
         return self.route.change(id_, json.dumps(fields), clubs, self.audit)
@@ -225,3 +229,60 @@ def test_an_unknown_delivery_is_not_sent_again(setting: Setting, delivery: str) 
     with pytest.raises(Problem, match="delivery is unknown") as raised:
         setting.route.resend(id_, delivery, None, SEVEN, setting.audit)
     assert raised.value.status == 404
+
+
+@pytest.mark.kills(guard="webhooks.other_request")
+def test_a_repeated_creation_has_the_same_endpoint(setting: Setting) -> None:
+    first, replayed = setting.create_under("k", event_types=["send.completed"])
+    assert not replayed
+    again = setting.route.create(
+        json.dumps({"event_types": ["send.completed"], "url": URL, "club_id": 7}), SEVEN, setting.audit, "k"
+    )
+    assert again == (first, True)
+    with pytest.raises(Problem, match="another request") as raised:
+        setting.create_under("k", description="other")
+    assert raised.value.status == 422
+    assert setting.create_under("other")[0]["endpoint"]["id"] != first["endpoint"]["id"]
+    assert setting.create_under("k", EIGHT, club_id=8)[1] is False
+    assert setting.actions() == ["webhook.created"] * 3
+
+
+def test_a_repeated_creation_needs_no_room(setting: Setting) -> None:
+    for number in range(MAX_ENDPOINTS):
+        setting.create_under(f"k{number}")
+    assert setting.create_under("k0")[1]
+
+
+@pytest.mark.kills(guard="webhooks.key_is_free_after_a_day")
+def test_a_key_is_free_after_a_day(setting: Setting) -> None:
+    first, _ = setting.create_under("k")
+    setting.clock.advance(IDEMPOTENCY_KEPT_S)
+    second, replayed = setting.create_under("k", description="other")
+    assert not replayed
+    assert second["endpoint"]["id"] != first["endpoint"]["id"]
+    assert setting.create_under("k", description="other") == (second, True)
+
+
+def test_concurrent_creations_have_one_endpoint(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both requests have found no endpoint of their key."""
+    first, _ = setting.create_under("k")
+    with monkeypatch.context() as patched:
+        patched.setattr(setting.webhooks.endpoints, "find", lambda _: None)
+        setting.clock.advance(1)
+        again, replayed = setting.create_under("k")
+    assert (again, replayed) == (first, True)
+    assert len(setting.webhooks.endpoints.stored) == 1
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "10.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]", "[fd00:ec2::254]"),
+        *("127.1", "2130706433", "0x7f000001", "0177.0.0.1", "8.8.8", "example.0x1"),
+    ],
+)
+def test_an_address_that_is_not_public_is_refused(setting: Setting, host: str) -> None:
+    with pytest.raises(Problem, match="url") as raised:
+        setting.create(url=f"https://{host}/hook")
+    assert raised.value.status == 400
+    assert setting.webhooks.endpoints.stored == {}
