@@ -633,8 +633,9 @@ class MetricsBody(TypedDict):
 class NewKeyBody(TypedDict):
     """A new API key. Its text is in no later response."""
 
-    key: str
-    """The secret text of the key, shown only now."""
+    key: str | None
+    """The secret text of the key, shown only now; null in the response to a repeated request with the same
+Idempotency-Key. If the first response is lost, rotate the key."""
     sha256: str
     """The digest of the text, which is the value of the key in API Gateway's usage plan."""
     properties: KeyRow

@@ -1,5 +1,7 @@
 """The routes of operations_handler."""
 
+from dataclasses import replace
+
 from functions.operations_handler.routes import (
     alarms,
     categories,
@@ -29,6 +31,12 @@ _POSITION = Parameter(
     schema={"type": "string", "minLength": 1},
     example="0@17",
 )
+_REPEATABLE = replace(
+    IDEMPOTENCY_KEY,
+    description="Chosen by the caller. A repeated request with the same key within 24 hours makes no second API key; "
+    "its response has `key: null`.",
+)
+_REPEATED = {409: "The key has ended", 422: f"The {KEY} belongs to another request"}
 _LETTER = {
     "position": "0@17",
     "at": _NOON,
@@ -328,6 +336,7 @@ OPERATIONS = {
     ("POST", "/v1/keys"): Operation(
         tag="Operations",
         description="A key gets no more authority than the key of the request has: clubs, scopes, limits and end.",
+        parameters=(_REPEATABLE,),
         request=keys.CreateKeyRequest,
         requests={
             "shop": {"name": "shop", "clubs": [1], "scopes": ["send", "read"], "recipients_a_day": 100_000},
@@ -336,18 +345,21 @@ OPERATIONS = {
         response=keys.NewKeyBody,
         status=201,
         success="The key is stored. Its text is in this response only",
+        headers={REPLAYED: "`true` if an earlier request with this Idempotency-Key made the key"},
         example=_NEW_KEY,
+        problems=_REPEATED,
     ),
     ("POST", "/v1/keys/{key_id}/rotate"): Operation(
         tag="Operations",
-        parameters=(_KEY_IN_PATH,),
+        parameters=(_KEY_IN_PATH, _REPEATABLE),
         request=keys.RotateKeyRequest,
         requests={"tomorrow": {"hours": 24}},
         response=keys.NewKeyBody,
         status=201,
         success="The new key is stored. Its text is in this response only",
+        headers={REPLAYED: "`true` if an earlier request with this Idempotency-Key made the key"},
         example=_NEW_KEY,
-        problems={404: "The key is unknown", 409: "The key has ended"},
+        problems={404: "The key is unknown", **_REPEATED},
     ),
     ("POST", "/v1/keys/{key_id}/revoke"): Operation(
         tag="Operations",

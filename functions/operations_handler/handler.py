@@ -14,7 +14,7 @@ from functions.operations_handler.routes.categories import categories_body
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
-from functions.operations_handler.routes.keys import Caller, KeysRoute
+from functions.operations_handler.routes.keys import Caller, KeysRoute, Made
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm import environment
@@ -196,15 +196,15 @@ def get_keys(asked: rest.Request) -> Response:
 @api.post("/v1/keys")
 def post_key(asked: rest.Request) -> Response:
     """Create an API key. The response has its text, which is shown only once."""
-    body = bootstrap().keys.create(asked.text(), Caller.of(asked), _audit(asked))
-    return uncached(body, HTTPStatus.CREATED)
+    key = idempotency.key_of(asked)
+    return _made(bootstrap().keys.create(asked.text(), Caller.of(asked), _audit(asked), key))
 
 
 @api.post("/v1/keys/{key_id}/rotate")
 def post_key_rotate(asked: rest.Request, key_id: str) -> Response:
     """Create an API key in place of another one, which ends after some hours."""
-    body = bootstrap().keys.rotate(key_id, asked.text(), Caller.of(asked), _audit(asked))
-    return uncached(body, HTTPStatus.CREATED)
+    key = idempotency.key_of(asked)
+    return _made(bootstrap().keys.rotate(key_id, asked.text(), Caller.of(asked), _audit(asked), key))
 
 
 @api.post("/v1/keys/{key_id}/revoke")
@@ -274,6 +274,11 @@ def post_webhook_resend(asked: rest.Request, endpoint_id: str, delivery_id: str)
     """Attempt the delivery of a webhook again."""
     body = bootstrap().webhooks.resend(endpoint_id, delivery_id, asked.text(), asked.clubs, _audit(asked))
     return uncached(body, HTTPStatus.ACCEPTED)
+
+
+def _made(made: Made) -> Response:
+    answered = uncached(made.body, HTTPStatus.CREATED)
+    return replace(answered, headers={**answered.headers, idempotency.REPLAYED: "true"}) if made.replayed else answered
 
 
 def _audit(asked: rest.Request) -> Audit:

@@ -9,8 +9,8 @@ from uuid import uuid4
 from functions.send_handler.send_records import SendIdentity
 from masscomm.clock import Clock
 from masscomm.errors import MasscommError
-from masscomm.http.idempotency import KEY
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.idempotency import KEY, other_request
+from masscomm.http.problem import Problem
 from masscomm.observability import logs
 from masscomm.stores.idempotency_keys import Claim, IdempotencyKeys, claim_id
 
@@ -82,8 +82,7 @@ class RequestOnce:
         until_ms = now_ms + keyed.remaining_ms
         stored = self._stored(keyed, owner, now_ms, until_ms)
         if stored.request != keyed.digest:  # guard: idempotency.other_request
-            message = "belongs to another request of the last 24 hours: choose a new key for a new request"
-            raise Problem(422, f"This {KEY} {message}.", errors=[FieldError(KEY, message)])
+            raise other_request()
         if stored.owner != owner and stored.response is None and stored.until_ms <= now_ms:
             stored = self.keys.take_over(stored, owner=owner, until_ms=until_ms)
         if stored.owner != owner and stored.response is None:  # guard: idempotency.in_progress

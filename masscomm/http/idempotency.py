@@ -45,5 +45,11 @@ def digest_of(method: str, path: str, document: Any) -> str:
     return sha256(f"{method}\n{path}\n{canonical}".encode()).hexdigest()
 
 
+def other_request() -> Problem:
+    """Return the problem of a request whose idempotency key belongs to another request."""
+    message = "belongs to another request of the last 24 hours: choose a new key for a new request"
+    return Problem(422, f"This {KEY} {message}.", errors=[FieldError(KEY, message)])
+
+
 def _invalid(message: str) -> Problem:
     return Problem(400, f"{KEY}: {message}", errors=[FieldError(KEY, message)])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from masscomm.domain.audit import Action
 from masscomm.http.tenant import Clubs, clubs_of
-from masscomm.stores.api_keys import ApiKey, KeyStore, digest_of, new_key
+from masscomm.stores.api_keys import ApiKey, KeyRequest, KeyStore, MadeBefore, digest_of, new_key
 from masscomm.stores.audit_log import Audit
 
 EVERY_CLUB = "*"
@@ -14,6 +14,14 @@ HOUR_S = 3_600
 
 class KeyHasEnded(Exception):
     """The key is expired or revoked, so that it cannot be rotated."""
+
+
+class MadeAlready(Exception):
+    """A request under the same Idempotency-Key has made a key already; its text is known no longer."""
+
+    def __init__(self, before: MadeBefore) -> None:
+        super().__init__(before.digest)
+        self.before = before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,24 +41,43 @@ def key_clubs(key: ApiKey) -> Clubs:
     return clubs_of({"all_clubs": "true"} if key.clubs == EVERY_CLUB else {"club_ids": key.clubs})
 
 
-def create(keys: KeyStore, made: ApiKey, audit: Audit) -> NewKey:
-    """Store a key with a new secret text."""
-    new = _stored(keys, made)
+def create(keys: KeyStore, made: ApiKey, audit: Audit, *, once: KeyRequest | None = None) -> NewKey:
+    """Store a key with a new secret text.
+
+    Args:
+        keys: The store.
+        made: The key, without a digest.
+        audit: Records the action.
+        once: The request, if it has an Idempotency-Key.
+
+    Raises:
+        MadeAlready: The request has made a key before.
+    """
+    new = _stored(keys, made, once)
     _record(audit, Action.KEY_CREATED, new.key)
     return new
 
 
-def rotate(keys: KeyStore, previous: ApiKey, *, now_s: int, hours: int, audit: Audit) -> NewKey:
+def rotate(
+    keys: KeyStore, previous: ApiKey, *, now_s: int, hours: int, audit: Audit, once: KeyRequest | None = None
+) -> NewKey:
     """Create a key with the name, clubs, scopes, limits and end of the previous one, which ends after some hours.
 
     Raises:
         KeyHasEnded: The previous key has ended.
+        MadeAlready: The request has made a key before; the previous key has its end.
     """
+    end = _earlier(now_s + hours * HOUR_S, previous.expires_at)
+    if once is not None and (before := keys.made_before(once)) is not None:
+        # The earlier attempt may have been killed before it stored the end.
+        if before.request == once.request:  # guard: api_keys.repeated_rotation_ends_the_key
+            keys.end(previous.digest, end)
+        raise MadeAlready(before)
     if not previous.is_valid(now_s):
         raise KeyHasEnded(previous.key_id)
-    new = _stored(keys, replace(previous, created_at=now_s, last_used_at=None))
+    new = _stored(keys, replace(previous, created_at=now_s, last_used_at=None), once)
     _record(audit, Action.KEY_ROTATED, new.key, detail=f"in place of {previous.key_id}")
-    keys.end(previous.digest, _earlier(now_s + hours * HOUR_S, previous.expires_at))
+    keys.end(previous.digest, end)
     return new
 
 
@@ -64,10 +91,13 @@ def revoke(keys: KeyStore, key: ApiKey, *, now_s: int, audit: Audit) -> int:
     return end
 
 
-def _stored(keys: KeyStore, made: ApiKey) -> NewKey:
+def _stored(keys: KeyStore, made: ApiKey, once: KeyRequest | None) -> NewKey:
     text = new_key(made.mode)
     stored = replace(made, digest=digest_of(text))
-    keys.put(stored)
+    if once is None:
+        keys.put(stored)
+    elif (before := keys.put_once(stored, once)) is not None:
+        raise MadeAlready(before)
     return NewKey(text=text, key=stored)
 
 

@@ -1,22 +1,29 @@
-"""API keys in DynamoDB: the table of schemas/dynamodb/api_keys.json. Only digests of the keys are stored."""
+"""API keys in DynamoDB: the table of schemas/dynamodb/api_keys.json. Only digests of the keys are stored.
+
+A key that is made by a request with an Idempotency-Key is stored together with the request, in one transaction: a
+repeated request finds the key. The text of the key is in the first response only.
+"""
 
 import os
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from masscomm.aws.client import DynamoDb
-from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.dynamodb import ConditionFailed, answering, transact
 from masscomm.aws.request import Limits
 from masscomm.domain.key_limits import LIMITS
+from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
 from masscomm.errors import Retry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "api_keys"
+# The table of requests with an Idempotency-Key.
+REQUESTS_TABLE = "idempotency_keys"
 # The prefix of the keys in this table; keys of the earlier form, which are in the secret, do not have it.
 PREFIX = "mc_"
 _WHAT = "API keys"
@@ -81,11 +88,56 @@ class ApiKey:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeyRequest:
+    """A request with an Idempotency-Key that makes an API key."""
+
+    # As request_id computes it.
+    id: str
+    # The digest of the request (masscomm.http.idempotency.digest_of).
+    request: str
+    # The time of the request, in seconds since the epoch.
+    at_s: int
+
+    @property
+    def expires_at(self) -> int:
+        """Return the time at which the Idempotency-Key may be used for another request, in seconds since the epoch."""
+        return self.at_s + IDEMPOTENCY_KEPT_S
+
+
+class MadeBefore(NamedTuple):
+    """What an earlier request under the same id has made."""
+
+    # The digest of that request.
+    request: str
+    # The digest of its API key.
+    digest: str
+
+
+def request_id(principal: str, idempotency_key: str) -> str:
+    """Return the id of a principal's request that makes an API key. It does not reveal the idempotency key."""
+    return f"keys#{sha256(f'{principal}#{idempotency_key}'.encode()).hexdigest()}"  # guard: api_keys.principals_request
+
+
 class KeyStore(Protocol):
     """The interface of the store of API keys. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
 
     def put(self, key: ApiKey) -> None:
         """Store a key, in place of a stored one with its digest."""
+        ...
+
+    def put_once(self, key: ApiKey, request: KeyRequest) -> MadeBefore | None:
+        """Store a key together with the request that makes it, unless a request under the same id is stored and has
+        not expired. Return what that request has made; None if this key is stored.
+        """
+        ...
+
+    def made_before(self, request: KeyRequest) -> MadeBefore | None:
+        """Return what a request under the same id has made; None if there was none, or only an expired one."""
+        ...
+
+    def find(self, digest: str) -> ApiKey | None:
+        """Return the key with this digest; None if there is none."""
         ...
 
     def all(self) -> Iterator[ApiKey]:
@@ -100,28 +152,70 @@ class KeyStore(Protocol):
 class ApiKeys:
     """The table of API keys."""
 
-    def __init__(self, client: "DynamoDBClient | DynamoDb", table: str = TABLE) -> None:
+    def __init__(
+        self, client: "DynamoDBClient | DynamoDb", table: str = TABLE, requests_table: str = REQUESTS_TABLE
+    ) -> None:
         self._client: Any = client
         self._table = table
+        self._requests_table = requests_table
 
     @classmethod
     def from_environment(cls) -> Self:
         """Return the store over the table that API_KEYS_TABLE names, for a function."""
         client = DynamoDb(Limits(connections=2, connect_s=0.5, read_s=3, attempts=2))
-        return cls(client, os.environ.get("API_KEYS_TABLE") or TABLE)
+        return cls(
+            client,
+            os.environ.get("API_KEYS_TABLE") or TABLE,
+            os.environ.get("IDEMPOTENCY_KEYS_TABLE") or REQUESTS_TABLE,
+        )
 
     def put(self, key: ApiKey) -> None:
+        with answering(_WHAT):
+            self._client.put_item(**self._put(key))
+
+    def put_once(self, key: ApiKey, request: KeyRequest) -> MadeBefore | None:
+        cancelled = transact(self._client, _WHAT, [self._put_request(key, request), self._put(key)])
+        if not cancelled:
+            return None
+        # Without the stored item, the transaction was cancelled by a conflict with a concurrent request.
+        if not (item := cancelled.get(0)):
+            raise Retry("a request with this Idempotency-Key is in progress")
+        return _made(item)
+
+    def made_before(self, request: KeyRequest) -> MadeBefore | None:
+        with answering(_WHAT):
+            item = self._client.get_item(
+                TableName=self._requests_table, Key={"id": {"S": request.id}}, ConsistentRead=True
+            ).get("Item")
+        return _made(item) if item is not None and int(item["expires_at"]["N"]) > request.at_s else None
+
+    def _put_request(self, key: ApiKey, request: KeyRequest) -> dict[str, Any]:
+        """Return the parameters of the action that stores a request."""
+        return {
+            "TableName": self._requests_table,
+            "Item": {
+                "id": {"S": request.id},
+                "request": {"S": request.request},
+                "api_key": {"S": key.digest},
+                "expires_at": {"N": str(request.expires_at)},
+            },
+            # guard: api_keys.made_once
+            "ConditionExpression": "attribute_not_exists(id) OR expires_at <= :now",
+            "ExpressionAttributeValues": {":now": {"N": str(request.at_s)}},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+
+    def _put(self, key: ApiKey) -> dict[str, Any]:
+        """Return the parameters of the action that stores a key."""
         texts = {"id": key.digest, "name": key.name, "clubs": key.clubs, "scopes": key.scopes}
         numbers = {name: getattr(key, name) for name in _NUMBERS}
         item = {name: {"S": text} for name, text in texts.items()}
         # Items of live keys are as those of earlier versions.
         item |= {} if key.mode == LIVE else {"mode": {"S": key.mode}}
         item |= {name: {"N": str(number)} for name, number in numbers.items() if number is not None}
-        with answering(_WHAT):
-            self._client.put_item(TableName=self._table, Item=item)
+        return {"TableName": self._table, "Item": item}
 
     def find(self, digest: str) -> ApiKey | None:
-        """Return the key with this digest; None if there is none."""
         with answering(_WHAT):
             item = self._client.get_item(TableName=self._table, Key={"id": {"S": digest}}, ConsistentRead=True)
         return _key(item["Item"]) if "Item" in item else None
@@ -166,9 +260,26 @@ class InMemoryApiKeys:
 
     def __init__(self) -> None:
         self._keys: dict[str, ApiKey] = {}
+        self._requests: dict[str, tuple[KeyRequest, str]] = {}
 
     def put(self, key: ApiKey) -> None:
         self._keys[key.digest] = key
+
+    def put_once(self, key: ApiKey, request: KeyRequest) -> MadeBefore | None:
+        if (before := self.made_before(request)) is None:
+            self._requests[request.id] = request, key.digest
+            self.put(key)
+        return before
+
+    def made_before(self, request: KeyRequest) -> MadeBefore | None:
+        stored, digest = self._requests.get(request.id, (None, ""))
+        return MadeBefore(stored.request, digest) if stored is not None and stored.expires_at > request.at_s else None
+
+    def find(self, digest: str) -> ApiKey | None:
+        return self._keys.get(digest)
+
+    def delete(self, digest: str) -> None:
+        del self._keys[digest]
 
     def all(self) -> Iterator[ApiKey]:
         yield from list(self._keys.values())
@@ -178,6 +289,14 @@ class InMemoryApiKeys:
             return False
         self._keys[digest] = replace(self._keys[digest], expires_at=expires_at)
         return True
+
+
+def _made(item: Mapping[str, Any]) -> MadeBefore:
+    """Return what the request in an item has made. Raises Retry if the item is malformed."""
+    try:
+        return MadeBefore(item["request"]["S"], item["api_key"]["S"])
+    except (KeyError, TypeError) as error:
+        raise Retry(f"the item of a request for an API key is malformed: {error!r}") from error
 
 
 def _key(item: Mapping[str, Any]) -> ApiKey:

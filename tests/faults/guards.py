@@ -952,6 +952,30 @@ MUTANTS = (
         no_cell=ONE_CALLER,
     ),
     Mutant(
+        guard="api_keys.principals_request",
+        rule="Callers may use the same Idempotency-Key for API keys.",
+        change=Returns('f"keys#{sha256(idempotency_key.encode()).hexdigest()}"'),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="api_keys.made_once",
+        rule="A repeated request makes no second API key.",
+        change=Becomes('"attribute_not_exists(id) OR expires_at > :now"'),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="api_keys.other_request",
+        rule="Another request for an API key under an Idempotency-Key is refused.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="api_keys.repeated_rotation_ends_the_key",
+        rule="A repeated rotation ends the previous API key.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
         guard="cancellations.before_publishing",
         rule="Nothing of a cancelled send is published.",
         change=Never(),

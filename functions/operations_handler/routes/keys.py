@@ -4,18 +4,22 @@ POST /v1/keys/{key_id}/rotate and POST /v1/keys/{key_id}/revoke: replace or end 
 A caller sees the keys whose clubs it may see, all of them. It creates and rotates keys within its own authority: no
 other club or scope, no higher limit and no later end than its own key has. Otherwise a key with the scope `admin` could
 give itself every other scope.
+
+A repeated request with the same Idempotency-Key makes no second key. Its response has the same key without the text,
+which is stored nowhere.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from masscomm.clock import Clock
 from masscomm.domain.key_limits import LIMITS
 from masscomm.http import parameters as parse
 from masscomm.http.body import check_empty, read_fields
 from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.idempotency import digest_of, other_request
 from masscomm.http.parameters import Reader, rfc3339
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rate_limits import maximum_of
@@ -23,8 +27,8 @@ from masscomm.http.rest import Request
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope
 from masscomm.http.tenant import Clubs
 from masscomm.operations import keys as management
-from masscomm.operations.keys import EVERY_CLUB, KeyHasEnded, NewKey, key_clubs
-from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TEST, ApiKey, KeyStore
+from masscomm.operations.keys import EVERY_CLUB, KeyHasEnded, MadeAlready, NewKey, key_clubs
+from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TEST, ApiKey, KeyRequest, KeyStore, MadeBefore, request_id
 from masscomm.stores.audit_log import Audit
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -81,11 +85,20 @@ class CreateKeyRequest(TypedDict):
 class NewKeyBody(TypedDict):
     """A new API key. Its text is in no later response."""
 
-    key: str
-    """The secret text of the key, shown only now."""
+    key: str | None
+    """The secret text of the key, shown only now; null in the response to a repeated request with the same
+    Idempotency-Key. If the first response is lost, rotate the key."""
     sha256: str
     """The digest of the text, which is the value of the key in API Gateway's usage plan."""
     properties: KeyRow
+
+
+class Made(NamedTuple):
+    """The response to a request that makes a key."""
+
+    body: NewKeyBody
+    # Whether an earlier request with the same Idempotency-Key has made the key.
+    replayed: bool
 
 
 class RotateKeyRequest(TypedDict):
@@ -150,20 +163,33 @@ class KeysRoute:
             "next_cursor": encode_cursor("keys", *_order(shown[-1])) if more else None,
         }
 
-    def create(self, content: str | None, caller: Caller, audit: Audit) -> NewKeyBody:
-        """Store a new key. Raises Problem (400 with each wrong field, 403 beyond the caller's authority) or Retry."""
-        made = _parsed(read_fields(content), self._now_s())
+    def create(self, content: str | None, caller: Caller, audit: Audit, key: str | None = None) -> Made:
+        """Store a new key. `key` is the Idempotency-Key. Raises Problem (400 with each wrong field, 403 beyond the
+        caller's authority, 422 if the Idempotency-Key belongs to another request) or Retry.
+        """
+        fields = read_fields(content)
+        made = _parsed(fields, self._now_s())
         _check_authority(made, caller, self.keys.all())
-        return _new(management.create(self.keys, made, audit))
+        once = self._once("/v1/keys", fields, caller, key)
+        try:
+            return _new(management.create(self.keys, made, audit, once=once))
+        except MadeAlready as already:
+            return self._replayed(already.before, once)
 
-    def rotate(self, key_id: str, content: str | None, caller: Caller, audit: Audit) -> NewKeyBody:
-        """Store a new key in place of another one. Raises Problem (400, 403, 404, 409 for an ended key) or Retry."""
-        hours = _hours(read_fields(content))
+    def rotate(self, key_id: str, content: str | None, caller: Caller, audit: Audit, key: str | None = None) -> Made:
+        """Store a new key in place of another one. `key` is the Idempotency-Key. Raises Problem (400, 403, 404, 409 for
+        an ended key, 422 if the Idempotency-Key belongs to another request) or Retry.
+        """
+        fields = read_fields(content)
+        hours = _hours(fields)
         stored = tuple(self.keys.all())
         previous = _visible(stored, key_id, caller)
         _check_authority(previous, caller, stored)
+        now_s, once = self._now_s(), self._once(f"/v1/keys/{key_id}/rotate", fields, caller, key)
         try:
-            return _new(management.rotate(self.keys, previous, now_s=self._now_s(), hours=hours, audit=audit))
+            return _new(management.rotate(self.keys, previous, now_s=now_s, hours=hours, audit=audit, once=once))
+        except MadeAlready as already:
+            return self._replayed(already.before, once)
         except KeyHasEnded as error:
             raise Problem(409, "The key has ended.") from error
 
@@ -176,6 +202,22 @@ class KeysRoute:
         if end is None or end > now_s:
             end = management.revoke(self.keys, key, now_s=now_s, audit=audit)
         return {"id": key.key_id, "status": "revoked", "expires_at": _time(end)}
+
+    def _once(self, path: str, fields: Any, caller: Caller, key: str | None) -> KeyRequest | None:
+        """Return the request with an Idempotency-Key, which belongs to the caller's principal; None without one."""
+        if key is None:
+            return None
+        digest = digest_of("POST", path, fields)
+        return KeyRequest(id=request_id(caller.principal, key), request=digest, at_s=self._now_s())
+
+    def _replayed(self, before: MadeBefore, once: KeyRequest | None) -> Made:
+        """Return the response to a repeated request: the key as it is now. Raises Problem with status 422 or 409."""
+        if once is None or before.request != once.request:  # guard: api_keys.other_request
+            raise other_request()
+        made = self.keys.find(before.digest)
+        if made is None:
+            raise Problem(409, "The key that this request made has ended.")
+        return Made({"key": None, "sha256": made.digest, "properties": _row(made)}, replayed=True)
 
     def _now_s(self) -> int:
         return self.clock.now_ms() // 1000
@@ -309,8 +351,8 @@ def _position(key: list[Any]) -> tuple[int, str]:
     raise ValueError("not a key")
 
 
-def _new(new: NewKey) -> NewKeyBody:
-    return {"key": new.text, "sha256": new.key.digest, "properties": _row(new.key)}
+def _new(new: NewKey) -> Made:
+    return Made({"key": new.text, "sha256": new.key.digest, "properties": _row(new.key)}, replayed=False)
 
 
 def _row(key: ApiKey) -> KeyRow:

@@ -4,13 +4,14 @@ import pytest
 
 from devstack.config import StackConfig
 from masscomm.stores.api_keys import ApiKeys, KeyStore
-from tests.support.contracts.api_keys import KeyStoreContract
+from tests.support.contracts.api_keys import ConcurrentKeyStoreContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
 
 
-class TestDynamoDbApiKeys(KeyStoreContract):
+class TestDynamoDbApiKeys(ConcurrentKeyStoreContract):
     @pytest.fixture
     def keys(self, localstack: StackConfig, functions_client: Any) -> KeyStore:
-        return ApiKeys(functions_client, new_table(dynamodb(localstack), "api_keys"))
+        client = dynamodb(localstack)
+        return ApiKeys(functions_client, new_table(client, "api_keys"), new_table(client, "idempotency_keys"))

@@ -1,9 +1,16 @@
 """The tests that every store of API keys must pass, in memory and real."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
-from masscomm.stores.api_keys import TEST, ApiKey, KeyStore
+import pytest
 
+from masscomm.errors import Retry
+from masscomm.stores.api_keys import TEST, ApiKey, KeyRequest, KeyStore, MadeBefore, request_id
+
+REQUEST = KeyRequest(id=request_id("k7", "order-1"), request="r" * 64, at_s=1_000)
 KEY = ApiKey(digest="d" * 64, name="shop", clubs="7,8", scopes="read send", created_at=5)
 
 
@@ -32,3 +39,54 @@ class KeyStoreContract:
     def test_an_unknown_key_gets_no_end(self, keys: KeyStore) -> None:
         assert not keys.end(KEY.digest, 77)
         assert list(keys.all()) == []
+
+    @pytest.mark.kills(guard="api_keys.made_once")
+    def test_a_repeated_request_stores_one_key(self, keys: KeyStore) -> None:
+        other = replace(KEY, digest="e" * 64)
+        assert keys.made_before(REQUEST) is None
+        assert keys.put_once(KEY, REQUEST) is None
+        made = MadeBefore(REQUEST.request, KEY.digest)
+        for later in (REQUEST, replace(REQUEST, request="s" * 64, at_s=1_001)):
+            assert keys.put_once(other, later) == keys.made_before(later) == made
+        assert list(keys.all()) == [KEY] == [keys.find(KEY.digest)]
+        assert keys.find(other.digest) is None
+
+    def test_another_request_stores_another_key(self, keys: KeyStore) -> None:
+        other = replace(KEY, digest="e" * 64)
+        ids = [request_id("k7", "order-1"), request_id("k7", "order-2"), request_id("k8", "order-1")]
+        assert len(set(ids)) == 3
+        assert keys.put_once(KEY, REQUEST) is None
+        assert keys.put_once(other, replace(REQUEST, id=ids[1])) is None
+        assert len(list(keys.all())) == 2
+
+    def test_a_request_a_day_later_stores_a_key(self, keys: KeyStore) -> None:
+        other = replace(KEY, digest="e" * 64)
+        assert keys.put_once(KEY, REQUEST) is None
+        a_day_later = replace(REQUEST, at_s=REQUEST.at_s + 86_400)
+        assert keys.made_before(a_day_later) is None
+        assert keys.put_once(other, a_day_later) is None
+        assert keys.made_before(a_day_later) == MadeBefore(REQUEST.request, other.digest)
+
+
+class ConcurrentKeyStoreContract(KeyStoreContract):
+    """The tests of stores whose writes are atomic across threads."""
+
+    def test_concurrent_requests_store_one_key(self, keys: KeyStore) -> None:
+        """A request that conflicts with another one is refused, and repeated by its caller."""
+
+        def put(number: int) -> MadeBefore | None:
+            made = replace(KEY, digest=f"{number}" * 64)
+            return until_answered(lambda: keys.put_once(made, REQUEST))
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(put, range(8)))
+        (stored,) = keys.all()
+        assert answers.count(None) == 1
+        assert {each for each in answers if each is not None} == {MadeBefore(REQUEST.request, stored.digest)}
+
+
+def until_answered[T](call: Callable[[], T]) -> T:
+    """Return the result of a call, which is repeated while it raises Retry."""
+    while True:
+        with suppress(Retry):
+            return call()

@@ -26,4 +26,4 @@ class TestMotoApiKeys(KeyStoreContract):
             monkeypatch.setenv(name, value)
         with mock_aws():
             client = boto3.client("dynamodb", region_name=REGION)
-            yield ApiKeys(client, new_table(client, "api_keys"))
+            yield ApiKeys(client, new_table(client, "api_keys"), new_table(client, "idempotency_keys"))

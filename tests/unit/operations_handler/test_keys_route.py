@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from functions.operations_handler import handler as operations_handler
-from functions.operations_handler.routes.keys import Caller, KeysRoute
+from functions.operations_handler.routes.keys import Caller, KeysRoute, Made
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.scopes import ALL_SCOPES, Scope
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys, digest_of
 from masscomm.stores.audit_log import Audit, InMemoryAuditLog
+from tests.support.harness import operations_api
 from tests.support.harness.operations_api import KEY_ID, key
+from tests.support.inputs.api_gateway_events import get, lambda_context
 
 CLOCK = FixedClock(1_795_262_400_000)  # 2026-11-21T12:00:00Z
 NOW_S = CLOCK.now_ms() // 1000
@@ -31,7 +33,12 @@ class Setting:
         return operations_handler.audits(self.audit_log, CLOCK)(principal)
 
     def create(self, caller: Caller = OPERATOR, **fields: Any) -> Any:
-        return self.route.create(json.dumps({"name": "shop", "clubs": [7]} | fields), caller, self.audit())
+        return self.route.create(json.dumps({"name": "shop", "clubs": [7]} | fields), caller, self.audit()).body
+
+    def repeatable(self, key: str, caller: Caller = SEVEN, **fields: Any) -> Made:
+        """Create a key by a request with an Idempotency-Key."""
+        content = json.dumps({"name": "shop", "clubs": [7]} | fields)
+        return self.route.create(content, caller, self.audit(caller.principal), key)
 
     def refusal(self, caller: Caller = OPERATOR, **fields: Any) -> tuple[int, list[str]]:
         with pytest.raises(Problem) as raised:
@@ -113,7 +120,7 @@ def test_a_key_of_another_club_is_unknown(setting: Setting, clubs: str) -> None:
 
 def test_a_rotated_key_ends_after_the_hours(setting: Setting) -> None:
     previous = setting.stored(clubs="7", scopes="read")
-    body = setting.route.rotate(KEY_ID, '{"hours": 2}', SEVEN, setting.audit())
+    body = setting.route.rotate(KEY_ID, '{"hours": 2}', SEVEN, setting.audit()).body
     ends = {each.key_id: each.expires_at for each in setting.keys.all()}
     assert ends == {previous.key_id: NOW_S + 7_200, body["properties"]["id"]: None}
     assert [entry.action for entry in setting.audit_log.entries] == ["key.rotated"]
@@ -182,3 +189,79 @@ def test_wrong_hours_of_a_rotation_are_refused(setting: Setting, content: str) -
     with pytest.raises(Problem) as raised:
         setting.route.rotate(KEY_ID, content, SEVEN, setting.audit())
     assert raised.value.status == 400
+
+
+@pytest.mark.guarantee("api_keys.repeated_request_makes_no_second_key")
+def test_a_repeated_creation_makes_no_second_key(setting: Setting) -> None:
+    first = setting.repeatable("order-1")
+    for again in (setting.repeatable("order-1"), setting.repeatable("order-1")):
+        assert (first.replayed, again.replayed) == (False, True)
+        assert again.body == {**first.body, "key": None}
+    (stored,) = setting.keys.all()
+    assert first.body["key"] is not None
+    assert digest_of(first.body["key"]) == stored.digest
+    assert len(setting.audit_log.entries) == 1
+
+
+@pytest.mark.kills(guard="api_keys.other_request")
+def test_another_creation_under_the_key_is_refused(setting: Setting) -> None:
+    first = setting.repeatable("order-1")
+    for fields in ({"name": "other"}, {"scopes": ["admin"]}):
+        with pytest.raises(Problem) as raised:
+            setting.repeatable("order-1", **fields)
+        assert (raised.value.status, [error.field for error in raised.value.errors]) == (422, ["Idempotency-Key"])
+    assert [each.key_id for each in setting.keys.all()] == [first.body["properties"]["id"]]
+
+
+@pytest.mark.kills(guard="api_keys.principals_request")
+def test_callers_may_choose_the_same_idempotency_key(setting: Setting) -> None:
+    """The response names another caller's key otherwise."""
+    first, other = setting.repeatable("order-1"), setting.repeatable("order-1", replace(SEVEN, principal="k8"))
+    assert not other.replayed
+    assert first.body["sha256"] != other.body["sha256"]
+
+
+def test_an_idempotency_key_is_free_after_a_day(setting: Setting) -> None:
+    first = setting.repeatable("order-1")
+    setting.route = KeysRoute(setting.keys, FixedClock(CLOCK.now_ms() + 86_400_000))
+    assert setting.repeatable("order-1").body["sha256"] != first.body["sha256"]
+
+
+def test_a_repeated_creation_whose_key_is_gone_is_refused(setting: Setting) -> None:
+    """DynamoDB deletes a key after its end."""
+    first = setting.repeatable("order-1")
+    setting.keys.delete(first.body["sha256"])
+    with pytest.raises(Problem) as raised:
+        setting.repeatable("order-1")
+    assert raised.value.status == 409
+
+
+@pytest.mark.kills(guard="api_keys.repeated_rotation_ends_the_key")
+@pytest.mark.parametrize("hours", [0, 2])
+def test_a_repeated_rotation_makes_no_second_key(setting: Setting, hours: int) -> None:
+    """The first attempt is killed before it stores the end of the previous key."""
+    previous = setting.stored(clubs="7", scopes="read")
+
+    def rotate() -> Made:
+        return setting.route.rotate(KEY_ID, json.dumps({"hours": hours}), SEVEN, setting.audit(), "order-1")
+
+    first = rotate()
+    setting.keys.put(previous)
+    again = rotate()
+    assert again == Made({**first.body, "key": None}, replayed=True) == rotate()
+    ends = {each.key_id: each.expires_at for each in setting.keys.all()}
+    assert ends == {previous.key_id: NOW_S + hours * 3_600, first.body["properties"]["id"]: None}
+
+
+def test_a_replayed_creation_has_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations_api.build(monkeypatch, clock=CLOCK, audit_log=InMemoryAuditLog())
+    event = get("/v1/keys") | {
+        "httpMethod": "POST",
+        "multiValueHeaders": {"Idempotency-Key": ["order-1"]},
+        "body": json.dumps({"name": "shop", "clubs": [1]}),
+    }
+    first, again = (operations_handler.handler(event, lambda_context()) for _ in range(2))
+    assert (first["statusCode"], again["statusCode"]) == (201, 201)
+    assert "Idempotency-Replayed" not in first["multiValueHeaders"]
+    assert again["multiValueHeaders"]["Idempotency-Replayed"] == ["true"]
+    assert json.loads(again["body"])["key"] is None
