@@ -25,8 +25,11 @@ from .types import (
     DeadLetterRow,
     DeletedWebhookBody,
     DeliveryBody,
+    DisabledCountsBody,
+    DisabledDeviceRow,
     DiscardedBody,
     DryRunBody,
+    EnabledDeviceBody,
     HealthBody,
     ListedSend,
     MetricsBody,
@@ -190,6 +193,18 @@ class AsyncClient:
     async def remove_suppression(self, suppression: str) -> RemovedSuppressionBody:
         """Remove a suppression by its id, so that the address gets e-mail again."""
         return await self._execute(routes.remove_suppression(suppression))
+
+    def devices(self, **filters: Any) -> AsyncIterator[DisabledDeviceRow]:
+        """Yield the devices to which nothing is pushed, those disabled last first, from all pages."""
+        return self._rows(routes.devices(filters))
+
+    async def device_counts(self, **filters: Any) -> DisabledCountsBody:
+        """Return the numbers of disabled devices by club and reason."""
+        return await self._execute(routes.device_counts(filters))
+
+    async def enable_device(self, device_id: int) -> EnabledDeviceBody:
+        """Let a disabled device's token be registered again."""
+        return await self._execute(routes.enable_device(device_id))
 
     def webhooks(self, **filters: Any) -> AsyncIterator[WebhookBody]:
         """Yield the webhook endpoints of the caller's clubs. An operator, who sees every club, names them."""

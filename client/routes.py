@@ -20,8 +20,11 @@ if TYPE_CHECKING:
         DeadLetterRow,
         DeletedWebhookBody,
         DeliveryBody,
+        DisabledCountsBody,
+        DisabledDeviceRow,
         DiscardedBody,
         DryRunBody,
+        EnabledDeviceBody,
         HealthBody,
         ListedSend,
         MetricsBody,
@@ -142,6 +145,18 @@ def suppressions(filters: Mapping[str, Any]) -> Listing[SuppressionRow]:
 
 def remove_suppression(suppression: str) -> Call[RemovedSuppressionBody]:
     return Call("DELETE", f"/v1/suppressions/{quote(suppression, safe='')}")
+
+
+def devices(filters: Mapping[str, Any]) -> Listing[DisabledDeviceRow]:
+    return Listing("/v1/devices", filters)
+
+
+def device_counts(filters: Mapping[str, Any]) -> Call[DisabledCountsBody]:
+    return Call("GET", "/v1/devices/counts", filters)
+
+
+def enable_device(device_id: int) -> Call[EnabledDeviceBody]:
+    return Call("POST", f"/v1/devices/{device_id}/enable")
 
 
 def webhooks(filters: Mapping[str, Any]) -> Listing[WebhookBody]:

@@ -24,8 +24,11 @@ from .types import (
     DeadLetterRow,
     DeletedWebhookBody,
     DeliveryBody,
+    DisabledCountsBody,
+    DisabledDeviceRow,
     DiscardedBody,
     DryRunBody,
+    EnabledDeviceBody,
     HealthBody,
     ListedSend,
     MetricsBody,
@@ -189,6 +192,18 @@ class Client:
     def remove_suppression(self, suppression: str) -> RemovedSuppressionBody:
         """Remove a suppression by its id, so that the address gets e-mail again."""
         return self._execute(routes.remove_suppression(suppression))
+
+    def devices(self, **filters: Any) -> Iterator[DisabledDeviceRow]:
+        """Yield the devices to which nothing is pushed, those disabled last first, from all pages."""
+        return self._rows(routes.devices(filters))
+
+    def device_counts(self, **filters: Any) -> DisabledCountsBody:
+        """Return the numbers of disabled devices by club and reason."""
+        return self._execute(routes.device_counts(filters))
+
+    def enable_device(self, device_id: int) -> EnabledDeviceBody:
+        """Let a disabled device's token be registered again."""
+        return self._execute(routes.enable_device(device_id))
 
     def webhooks(self, **filters: Any) -> Iterator[WebhookBody]:
         """Yield the webhook endpoints of the caller's clubs. An operator, who sees every club, names them."""

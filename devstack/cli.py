@@ -21,6 +21,7 @@ from devstack.audit import audit
 from devstack.client_log import clients_log_to
 from devstack.config import ConfigError, StackConfig
 from devstack.dead_letters import app as dead_letters_app
+from devstack.devices import app as devices_app
 from devstack.handle import RunningStack
 from devstack.installation import Installation, installation
 from devstack.keys import app as keys_app
@@ -51,6 +52,7 @@ app = typer.Typer(
 app.command()(audit)
 app.add_typer(audiences_app, name="audience")
 app.add_typer(dead_letters_app, name="dead-letters")
+app.add_typer(devices_app, name="devices")
 app.add_typer(keys_app, name="keys")
 app.add_typer(preferences_app, name="preferences")
 app.add_typer(sends_app, name="sends")

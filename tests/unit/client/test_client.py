@@ -119,6 +119,10 @@ def test_operations_work_against_the_api(call: Caller, chain: Chain) -> None:
         (suppression,) = call("suppressions", limit=1)
         assert call("remove_suppression", suppression["id"])["status"] == "removed"
         assert list(call("suppressions")) == []
+        (device,) = call("devices", reason="takes_nothing")
+        (counted,) = call("device_counts")["rows"]
+        assert (counted["club_id"], counted["reason"], counted["devices"]) == (device["club_id"], device["reason"], 1)
+        assert call("enable_device", device["device_id"])["status"] == "requested"
     assert chain.producer.produced == []
 
 
