@@ -501,7 +501,7 @@ def _refusal(status: int, message: str, error_type: str) -> web.Response:
     responses.
     """
     return web.Response(
-        text=json.dumps(Problem(status, message).body()),
+        body=json.dumps(Problem(status, message).body()).encode(),
         content_type=CONTENT_TYPE,
         status=status,
         headers={"x-amzn-RequestId": str(uuid.uuid4()), "x-amzn-ErrorType": error_type},

@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -43,6 +44,8 @@ from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
 
 _LONGEST_PATH = 200
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # The errors in a response for one field; the names of unknown fields count as one field.
 _ERRORS_A_FIELD = 10
 _TIMES = ("expires_at", "send_at")
@@ -233,7 +236,30 @@ def check_media_type(content_type: str | None) -> None:
 def read_document(request: Request) -> dict[str, Any]:
     """Return the JSON object in the body of a request. Raises Problem with status 400 or 415."""
     check_media_type(request.header("content-type"))
-    return read_object(request.text(), bounded=False)
+    content = request.text()
+    document = read_object(content, bounded=False)
+    if content and _ESCAPED_SURROGATE.search(content):  # guard: sends.half_surrogates
+        fields = dict.fromkeys(_path(location) for location in _half_surrogates(document, ()))
+        if fields:
+            message = "a text holds half of a surrogate pair"
+            raise invalid([FieldError(field, message) for field in islice(fields, _ERRORS_A_FIELD)])
+    return document
+
+
+def _half_surrogates(value: Any, location: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
+    """Yield the location of each text that UTF-8 cannot encode. Half of a pair in a name is written as an escape."""
+    match value:
+        case str() if _SURROGATE.search(value):
+            yield location
+        case list():
+            for index, each in enumerate(value):
+                yield from _half_surrogates(each, (*location, index))
+        case dict():
+            for name, each in value.items():
+                if _SURROGATE.search(name):
+                    yield (*location, name.encode("ascii", "backslashreplace").decode())
+                else:
+                    yield from _half_surrogates(each, (*location, name))
 
 
 def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = SendRequest) -> SendRequest:
@@ -284,7 +310,7 @@ def _field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldE
         field = field if field in model.model_fields else ""
         reported[field] += 1
         if reported[field] <= _ERRORS_A_FIELD:
-            errors.append(FieldError(_path(entry["loc"]) or field, entry["msg"]))
+            errors.append(FieldError(_path(entry["loc"]) or field, entry["msg"].removeprefix("Value error, ")))
     return errors
 
 

@@ -952,6 +952,12 @@ MUTANTS = (
         no_cell=ONE_CALLER,
     ),
     Mutant(
+        guard="sends.half_surrogates",
+        rule="A text that UTF-8 cannot encode is refused by its field.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
         guard="api_keys.principals_request",
         rule="Callers may use the same Idempotency-Key for API keys.",
         change=Returns('f"keys#{sha256(idempotency_key.encode()).hexdigest()}"'),

@@ -16,7 +16,7 @@ from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
 from masscomm.http import parameters as parse
 from masscomm.http.body import read_fields
 from masscomm.http.parameters import time_of_ms
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
 from masscomm.stores.delayed_records import SEND_AT, DelayedRecord
@@ -100,13 +100,15 @@ def _send_at(content: str | None) -> datetime:
     fields = read_fields(content)
     if not isinstance(fields, dict):
         raise Problem(400, "The body is no JSON object.", errors=[FieldError("", "must be a JSON object")])
-    if unknown := fields.keys() - {"send_at"}:
-        errors = [FieldError(name[:100], "is not a field; allowed is send_at") for name in sorted(unknown)]
-        raise Problem(400, "The request has unknown fields.", errors=errors)
+    unknown = sorted(fields.keys() - {"send_at"})
+    errors = [FieldError(name[:100], "is not a field; allowed is send_at") for name in unknown]
     try:
-        return parse.time(fields["send_at"])
+        send_at = parse.time(fields["send_at"])
     except (KeyError, TypeError, ValueError) as error:
-        raise _invalid(f"must be {parse.time.__doc__}") from error
+        raise invalid([FieldError("send_at", f"must be {parse.time.__doc__}"), *errors]) from error
+    if errors:
+        raise invalid(errors)
+    return send_at
 
 
 def _invalid(problem: str) -> Problem:

@@ -138,7 +138,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"data": {"x": 1}}, "data.x"),
     ({"data": {"x": "y" * 100_001}}, "data"),
     ({"data": {str(place): "" for place in range(201)}}, "data"),
-    ({"data": {"x": "\ud800"}}, "data"),
+    ({"data": {"x": "\ud800"}}, "data.x"),
     ({"reference": "\ud800"}, "reference"),
     ({"locale": "not a locale"}, "locale"),
     ({"priority": "express"}, "priority"),
@@ -189,6 +189,23 @@ def test_one_answer_names_every_invalid_field(api: SendApi) -> None:
     }
     status, body, _ = api.post(**wrong)
     assert (status, {error["field"].partition("[")[0] for error in body["errors"]}) == (400, set(wrong))
+
+
+@pytest.mark.kills(guard="sends.half_surrogates")
+@pytest.mark.parametrize("path", ["/v1/sends", "/v1/sends/batch", "/v1/previews"])
+def test_each_half_of_a_surrogate_pair_is_named(api: SendApi, path: str) -> None:
+    """Neither Avro nor a log line can hold it."""
+    half = "\ud800"
+    body = {"reference": half, "data": {"title": half, half: "x"}, "recipient_data": {half: {}}, "to_users": [1, half]}
+    status, problem, _ = api.call(json.dumps(body), path=path, headers={"Idempotency-Key": "k"})
+    fields = ["reference", "data.title", "data.\\ud800", "recipient_data.\\ud800", "to_users[1]"]
+    assert (status, [each["field"] for each in problem["errors"]]) == (400, fields)
+    assert api.sends() == []
+
+
+def test_a_whole_surrogate_pair_is_accepted(api: SendApi) -> None:
+    assert '"\\ud83d\\ude00"' in json.dumps({"title": "\U0001f600"})
+    assert api.post(data={"title": "\U0001f600"})[0] == 202
 
 
 def test_both_passed_times_are_named(api: SendApi) -> None:
