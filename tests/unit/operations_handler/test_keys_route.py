@@ -227,7 +227,7 @@ def test_an_idempotency_key_is_free_after_a_day(setting: Setting) -> None:
     assert setting.repeatable("order-1").body["sha256"] != first.body["sha256"]
 
 
-def test_a_repeated_creation_whose_key_is_gone_is_refused(setting: Setting) -> None:
+def test_a_repeated_creation_after_the_keys_end_is_refused(setting: Setting) -> None:
     """DynamoDB deletes a key after its end."""
     first = setting.repeatable("order-1")
     setting.keys.delete(first.body["sha256"])
