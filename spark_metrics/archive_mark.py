@@ -36,7 +36,7 @@ def claim_table(connection: psycopg.Connection[Any], table: Table, begin: Offset
         return
     found = table.archive_id()
     if found is not None and found != known:
-        raise Stop(f"The archive's table belongs to another database ({found}): name another SPARK_ARCHIVE_DIR.")
+        raise Stop(f"The archive's table belongs to another database ({found}): name another SPARK_ARCHIVE_DATABASE.")
     if known is None:
         known = str(uuid4())
         connection.execute("update stream_status set archive_id = %s where stream = %s", [known, STREAM])
@@ -52,7 +52,9 @@ def check_table(connection: psycopg.Connection[Any], table: Table) -> None:
     if found is None and in_earlier_form(connection):
         raise Stop("The archive consists of files of an earlier version: run `python -m spark_metrics.move_archive`.")
     if found is None:
-        raise Stop(f"The archive {known} of this database has no table: it was lost, or SPARK_ARCHIVE_DIR is another.")
+        raise Stop(
+            f"The archive {known} of this database has no table: it was lost, or SPARK_ARCHIVE_DATABASE is another."
+        )
     if found != known:
         raise Stop(f"The table is another archive ({found}) than this database's ({known}).")
 

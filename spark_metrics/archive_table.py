@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from zlib import crc32
 
 from psycopg.conninfo import conninfo_to_dict
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -44,8 +43,12 @@ OF_RECIPIENTS = ("user_ids", "result_index")
 # The time of the rows with the next offsets. No record has a time before FIRST.
 MARK = datetime(1900, 1, 1, tzinfo=UTC)
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+# The name of the catalog. Iceberg's JDBC catalog stores it with each table, so another name finds no table.
+CATALOG = "archive"
 # The schema of the metrics database (schemas/tables/06_archive.sql) with the tables of Iceberg's JDBC catalog.
 _CATALOG_SCHEMA = "archive_catalog"
+# The parameters of libpq that have the same name and values in PostgreSQL's JDBC driver.
+_OF_DRIVER = ("user", "password", "sslmode", "sslrootcert")
 _ARCHIVE_ID = "masscomm.archive-id"
 _KEPT_SINCE = "masscomm.kept-since"
 
@@ -97,18 +100,17 @@ class ArchiveTable:
     """Every method may raise Spark's errors."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        """Configure the catalog in Spark's session. Nothing connects before the first call of a method."""
+        """Configure the catalog in Spark's session. Nothing connects before the first call of a method.
+
+        A session opens the catalog once, so it can read the archive of one database only.
+        """
         if not settings.archive_dir:
             raise Stop("SPARK_ARCHIVE_DIR is not set: there is no archive")
         self._spark, self._settings = spark, settings
-        options = catalog_options(settings)
-        # A session keeps a catalog that it has opened under a name, so other options need another name.
-        catalog = f"archive_{crc32(repr(sorted(options.items())).encode()):08x}"
-        self._namespace = f"{catalog}.{settings.archive_database}"
-        self.catalog, self.name = catalog, f"{self._namespace}.records"
-        if spark.conf.get(f"spark.sql.catalog.{catalog}", None) is None:
-            for option, value in options.items():
-                spark.conf.set(f"spark.sql.catalog.{catalog}{option}", value)
+        self._namespace = f"{CATALOG}.{settings.archive_database}"
+        self.name = f"{self._namespace}.records"
+        for option, value in catalog_options(settings).items():
+            spark.conf.set(f"spark.sql.catalog.{CATALOG}{option}", value)
 
     def exists(self) -> bool:
         return self._spark.catalog.tableExists(self.name)
@@ -244,9 +246,7 @@ class ArchiveTable:
 
     def _procedure(self, procedure: str, *arguments: str) -> DataFrame:
         table = self.name.partition(".")[2]
-        return self._spark.sql(
-            f"call {self.catalog}.system.{procedure}({', '.join((f"table => '{table}'", *arguments))})"
-        )
+        return self._spark.sql(f"call {CATALOG}.system.{procedure}({', '.join((f"table => '{table}'", *arguments))})")
 
     def _properties(self) -> dict[str, str]:
         rows = self._spark.sql(f"show tblproperties {self.name}").collect()
@@ -296,6 +296,6 @@ def catalog_options(settings: Settings) -> dict[str, str]:
         ".type": "jdbc",
         ".jdbc.schema-version": "V1",
         ".uri": f"{url}?currentSchema={_CATALOG_SCHEMA}",
-        ".jdbc.user": str(server.get("user", "")),
-        ".jdbc.password": str(server.get("password", "")),
+        # Without sslmode, the driver would accept any server's certificate.
+        **{f".jdbc.{name}": str(server[name]) for name in _OF_DRIVER if name in server},
     }

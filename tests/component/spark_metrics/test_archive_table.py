@@ -4,20 +4,26 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
+from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
+from devstack.config import StackConfig
 from masscomm.errors import Stop
+from provisioning.database import TABLES, apply_sql
 from spark_metrics.archive_mark import check_table, claim_table
 from spark_metrics.archive_table import ArchiveTable, OtherWriter
 from spark_metrics.archiver import Archiver
 from spark_metrics.database import connect
 from spark_metrics.watermark import Ends
+from tests.support.fault_stack.proxy import Loop, TcpProxy
 from tests.support.spark.archive_writing import SENDS, Writing
 from tests.support.spark.archived import WRITERS, a_send, an_outcome
 from tests.support.spark.metrics_job import wait_until
-from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
+from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame, new_session
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 
@@ -45,6 +51,51 @@ def test_second_writer_of_the_same_offsets_appends_nothing(writing: Writing) -> 
     assert writing.offsets() == [0, 1, 2]
     # Texts, addresses and one-time passwords must not outlive the retention of the topics.
     assert "739182" not in str([row.asDict(recursive=True) for row in writing.table.records().collect()])
+
+
+def test_table_is_found_through_another_address(writing: Writing, postgres: StackConfig) -> None:
+    """Neither the server's address nor the user's name or password is part of the table's name."""
+    user = f"other_{uuid4().hex}"
+    names = {"user": sql.Identifier(user), "owner": sql.Identifier("masscomm"), "password": sql.Literal(user)}
+    with (
+        psycopg.connect(writing.settings.database_url, autocommit=True) as connection,
+        Loop() as loop,
+    ):
+        connection.execute(sql.SQL("create role {user} login password {password} in role {owner}").format(**names))
+        try:
+            through = TcpProxy(loop, postgres.ports.postgres)
+            url = f"postgresql://{user}:{user}@localhost:{through.port}/{connection.info.dbname}"
+            other = ArchiveTable(new_session(writing.spark), replace(writing.settings, database_url=url))
+            end = other.appended()
+            assert end.offsets == {SENDS: 0}
+            other.append(writing.rows(a_send(0)), end, {SENDS: 1})
+        finally:
+            connection.execute(sql.SQL("drop role {user}").format(**names))
+    writing.table.append(writing.rows(a_send(1)), writing.table.appended(), {SENDS: 2})
+    assert writing.offsets() == [0, 1]
+
+
+def test_table_of_an_earlier_catalog_name_is_found(writing: Writing) -> None:
+    """A server whose address had changed has the table of each address; the longest used one is the archive."""
+    url = writing.settings.database_url
+    with connect(url, "test") as connection:
+        [(created,)] = connection.execute("select previous_metadata_location from archive_catalog.iceberg_tables")
+        writing.table.append(writing.rows(a_send(0), a_send(1)), writing.table.appended(), {SENDS: 2})
+        connection.execute("update archive_catalog.iceberg_tables set catalog_name = 'archive_0a1b2c3d'")
+        connection.execute(
+            "insert into archive_catalog.iceberg_tables (catalog_name, table_namespace, table_name, metadata_location)"
+            " select 'archive_ffffffff', table_namespace, table_name, %s from archive_catalog.iceberg_tables",
+            [created],
+        )
+        with pytest.raises(Stop, match="has no table"):
+            check_table(connection, writing.table)
+        for _ in range(2):
+            apply_sql(url, TABLES)
+            check_table(connection, writing.table)
+        stored = connection.execute("select catalog_name from archive_catalog.iceberg_tables order by 1").fetchall()
+    assert stored == [("archive",), ("archive_ffffffff",)]
+    writing.table.append(writing.rows(a_send(2)), writing.table.appended(), {SENDS: 3})
+    assert writing.offsets() == [0, 1, 2]
 
 
 def test_archive_and_database_that_do_not_match_are_refused(

@@ -51,9 +51,15 @@ type ToFrame = Callable[[Sequence[Record]], DataFrame]
 PRODUCED_MS = 1_700_000_000_000
 
 
-@pytest.fixture(scope="session")
-def kafka_frame(spark: SparkSession) -> ToFrame:
-    """Return the frame that Spark's Kafka source would return for these records; missing offsets are numbered."""
+def new_session(spark: SparkSession) -> SparkSession:
+    """Return another session of the same process, with the same options, and without views and open catalogs."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
+    return session
+
+
+def frames_of(spark: SparkSession) -> ToFrame:
+    """Return a function that returns the frame of Spark's Kafka source for records; missing offsets are numbered."""
 
     def frame(records: Sequence[Record]) -> DataFrame:
         rows = [
@@ -70,3 +76,8 @@ def kafka_frame(spark: SparkSession) -> ToFrame:
         return spark.createDataFrame(rows, _KAFKA)
 
     return frame
+
+
+@pytest.fixture(scope="session")
+def kafka_frame(spark: SparkSession) -> ToFrame:
+    return frames_of(spark)
