@@ -1,15 +1,16 @@
 """A Lambda function that keeps exactly one run of the streaming job active: a run of the deployed version.
 
-It is invoked every minute by a schedule, and by EventBridge whenever a run changes its state. The name of a run
-contains a digest of its code. Runs of another name are cancelled; once none is active, the deployed version is started
-and resumes from the committed offsets. EMR Serverless retries a failed run until its retry limit; this function then
-starts a new run.
+It is invoked every minute by a schedule, and by EventBridge whenever a run changes its state. The name of a run ends
+with a digest of its whole request: code, jars, settings and sizes. Runs of another name are cancelled; once none is
+active, the deployed version is started and resumes from the committed offsets. EMR Serverless retries a failed run
+until its retry limit; this function then starts a new run.
 
 Environment variables: JOB_PARAMETER names the Systems Manager parameter with the StartJobRun request as JSON, without
 its client token; the request is too long for an environment variable. APPLICATION is the name of the EMR application,
 which is the dimension of the metric JobRunning: 1 while a run of the deployed version is active, else 0.
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -29,9 +30,15 @@ def handler(_event: object, _context: object) -> dict[str, str]:
     `running`.
     """
     job = boto3.client("ssm").get_parameter(Name=os.environ["JOB_PARAMETER"])["Parameter"]["Value"]
-    action = keep(boto3.client("emr-serverless"), json.loads(job))
+    action = keep(boto3.client("emr-serverless"), named(json.loads(job)))
     print(_metric(running=action == "running"))  # noqa: T201 - CloudWatch reads the metric from the log
     return {"action": action}
+
+
+def named(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a StartJobRun request whose name ends with a digest of all its parameters."""
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:12]
+    return request | {"name": f"{request['name']}-{digest}"}
 
 
 def _metric(*, running: bool) -> str:
@@ -51,13 +58,14 @@ def keep(emr: Any, job: dict[str, Any]) -> str:
 
     Args:
         emr: A boto3 client of emr-serverless.
-        job: The StartJobRun request.
+        job: The StartJobRun request, as `named` returns it.
 
     Returns:
         The name of the step: `started`, `cancelled`, `waiting` or `running`.
     """
-    pages = emr.get_paginator("list_job_runs").paginate(applicationId=job["applicationId"], states=list(ACTIVE))
-    active = [run for page in pages for run in page["jobRuns"]]
+    pages = emr.get_paginator("list_job_runs").paginate(applicationId=job["applicationId"])
+    runs = [run for page in pages for run in page["jobRuns"]]
+    active = [run for run in runs if run["state"] in ACTIVE]
     wanted = [run for run in active if run["name"] == job["name"] and run["state"] != "CANCELLING"]
     # The oldest run is kept; a second run exists only if an operator started it.
     keeping = min(wanted, key=lambda run: run["createdAt"], default=None)
@@ -71,6 +79,9 @@ def keep(emr: Any, job: dict[str, Any]) -> str:
         return "running"
     if active:
         return "waiting"
-    started = emr.start_job_run(clientToken=str(uuid.uuid4()), **job)
+    # Two invocations at the same time know the same runs and so use the same token, for which EMR starts one run.
+    known = sorted(run["id"] for run in runs if run["name"] == job["name"])
+    token = str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join([job["name"], *known])))
+    started = emr.start_job_run(clientToken=token, **job)
     _log.warning("started %s (%s)", started["jobRunId"], job["name"])
     return "started"

@@ -2,7 +2,6 @@
 active.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -80,10 +79,10 @@ class StreamingJob(Construct):
         jars = spark_jars(self)
         made_of = [entry, sources, dependencies, *jars]
         self.role = self._role(archive, key, made_of, log.log_group_arn, statements)
-        digest = hashlib.sha256("".join(each.asset_hash for each in made_of).encode()).hexdigest()[:12]
         request = {
             "applicationId": self.application.attr_application_id,
-            "name": f"{environment.prefix}-{digest}",
+            # keep_job appends a digest of this request.
+            "name": environment.prefix,
             "executionRoleArn": self.role.role_arn,
             "mode": "STREAMING",
             # After five failed attempts in an hour the run ends, and keep_job starts another one.

@@ -122,18 +122,18 @@ JOB = {"applicationId": "application", "name": "masscomm-new"}
 class Emr:
     def __init__(self, **runs: tuple[str, str]) -> None:
         self.runs = dict(runs)
+        self.tokens: dict[str, str] = {}
 
     def get_paginator(self, name: str) -> "Emr":
         assert name == "list_job_runs"
         return self
 
-    def paginate(self, *, applicationId: str, states: list[str]) -> list[dict[str, Any]]:
+    def paginate(self, *, applicationId: str) -> list[dict[str, Any]]:
         assert applicationId == "application"
         at = datetime(2026, 11, 21, tzinfo=UTC)
         found = [
             {"id": id, "name": name, "state": state, "createdAt": at.replace(minute=number)}
             for number, (id, (name, state)) in enumerate(self.runs.items())
-            if state in states
         ]
         return [{"jobRuns": found[:1]}, {"jobRuns": found[1:]}]
 
@@ -141,9 +141,10 @@ class Emr:
         self.runs[jobRunId] = (self.runs[jobRunId][0], "CANCELLING")
 
     def start_job_run(self, *, clientToken: str, applicationId: str, name: str) -> dict[str, str]:
-        assert clientToken
-        self.runs["started"] = (name, "SUBMITTED")
-        return {"jobRunId": "started"}
+        """A token starts one run: https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_StartJobRun.html"""
+        id = self.tokens.setdefault(clientToken, f"started {len(self.tokens)}")
+        self.runs.setdefault(id, (name, "SUBMITTED"))
+        return {"jobRunId": id}
 
 
 @pytest.mark.parametrize("over", ["FAILED", "CANCELLED", "SUCCESS"])
@@ -157,7 +158,7 @@ def test_new_job_starts_once_the_old_run_has_ended() -> None:
     emr = Emr(old=("masscomm-old", "RUNNING"))
     assert keep_job.keep(emr, JOB) == "cancelled"
     assert keep_job.keep(emr, JOB) == "waiting"
-    assert "started" not in emr.runs
+    assert not emr.tokens
     emr.runs["old"] = ("masscomm-old", "CANCELLED")
     assert keep_job.keep(emr, JOB) == "started"
 
@@ -167,6 +168,46 @@ def test_younger_of_two_runs_is_cancelled() -> None:
     assert keep_job.keep(emr, JOB) == "cancelled"
     assert emr.runs == {"first": ("masscomm-new", "RUNNING"), "second": ("masscomm-new", "CANCELLING")}
     assert keep_job.keep(emr, JOB) == "running"
+
+
+def test_two_keepers_at_once_start_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have listed the runs before the other starts one."""
+    emr = Emr(old=("masscomm-new", "FAILED"))
+    listed = emr.paginate(applicationId="application")
+    monkeypatch.setattr(emr, "paginate", lambda **_: listed)
+    assert [keep_job.keep(emr, JOB), keep_job.keep(emr, JOB)] == ["started", "started"]
+    assert len(emr.tokens) == 1
+    monkeypatch.undo()
+    (id,) = emr.tokens.values()
+    emr.runs[id] = ("masscomm-new", "FAILED")
+    assert keep_job.keep(emr, JOB) == "started"
+    assert len(emr.tokens) == 2
+
+
+REQUEST: dict[str, Any] = {
+    "applicationId": "application",
+    "name": "masscomm-dev",
+    "executionRoleArn": "a role",
+    "retryPolicy": {"maxFailedAttemptsPerHour": 5},
+    "jobDriver": {"sparkSubmit": {"entryPoint": "s3://code", "sparkSubmitParameters": "--conf a=1 --conf b=2"}},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"executionRoleArn": "another role"},
+        {"retryPolicy": {"maxFailedAttemptsPerHour": 6}},
+        {"jobDriver": {"sparkSubmit": {"entryPoint": "s3://code", "sparkSubmitParameters": "--conf a=1 --conf b=3"}}},
+        {"mode": "STREAMING"},
+    ],
+)
+def test_each_change_of_the_request_is_another_run(change: dict[str, Any]) -> None:
+    """The order of a JSON object's members is no change."""
+    name = keep_job.named(REQUEST)["name"]
+    assert name.startswith("masscomm-dev-")
+    assert keep_job.named(dict(reversed(REQUEST.items())))["name"] == name
+    assert keep_job.named(REQUEST | change)["name"] != name
 
 
 def test_job_keeper_emits_whether_the_job_runs(
