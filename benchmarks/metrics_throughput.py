@@ -184,7 +184,7 @@ def count_all(
 
     def count(frame: DataFrame, number: int) -> None:
         frame.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
-        counted = count_batch(frame, facts, lanes, batch_id=number, sink=sink, learn=set)
+        counted = count_batch(frame, facts, lanes, attempt=sink.begin(), batch_id=number, sink=sink, learn=set)
         assert counted is not None
         merged(counted)
         gc.collect()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.errors import Retry
@@ -17,13 +18,14 @@ from spark_metrics.lanes import Lanes
 from spark_metrics.refusals import (
     Place,
     RefusedByPostgres,
+    first_line,
     first_of,
     places_of,
     postgres_errors,
     refused_places,
 )
 from spark_metrics.settings import Settings
-from spark_metrics.sink import Fenced, Merged, PostgresSink
+from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
 
@@ -66,7 +68,8 @@ class BatchCounter:
         # Spark disables adaptive execution in the session of a stream.
         records.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
         try:
-            self._wait.call("Postgres", lambda: self._count_storable(records, number))
+            while not self._is_counted(records, number):
+                self._wait.pause()
         except Exception as error:
             self.failure = error
             raise
@@ -75,14 +78,30 @@ class BatchCounter:
         # in the JVM.
         gc.collect()
 
-    def _count_storable(self, records: DataFrame, number: int) -> None:
+    def _is_counted(self, records: DataFrame, number: int) -> bool:
+        """Make one attempt, and return whether it succeeded. An attempt may take longer than Postgres may be down, so
+        only its beginning is limited.
+        """
+        if self._wait.call("Postgres", lambda: self._sink.is_complete(number)):
+            return True
+        attempt = self._wait.call("Postgres", self._sink.begin)
+        try:
+            self._count_storable(records, number, attempt)
+        except psycopg.OperationalError as error:
+            if self._wait.stopped.is_set():
+                raise Retry(f"the job stops before its last batch is merged: {first_line(error)}") from error
+            _log.warning("merging the batch again: %s", first_line(error))
+            return False
+        return True
+
+    def _count_storable(self, records: DataFrame, number: int, attempt: Attempt) -> None:
         unstorable: list[Place] = []
         must_search = searched = False
         while True:
             try:
                 if must_search:
-                    unstorable, must_search, searched = self._unstorable(records, number), False, True
-                self._count(records, number, unstorable=unstorable)
+                    unstorable, must_search, searched = self._unstorable(records, attempt), False, True
+                self._count(records, attempt, batch_id=number, unstorable=unstorable)
             except NewWriters:
                 _log.info("reading the batch again with new writer schemas")
                 self._facts = None
@@ -93,24 +112,24 @@ class BatchCounter:
             else:
                 return
 
-    def _count(self, records: DataFrame, number: int, **more: Any) -> None:
+    def _count(self, records: DataFrame, attempt: Attempt, **more: Any) -> None:
         with postgres_errors():
             count_batch(
                 records,
                 self._known_facts(),
                 self._prepared_lanes(records.sparkSession),
-                batch_id=number,
+                attempt=attempt,
                 sink=self._sink,
                 learn=self._learn,
                 **more,
             )
 
-    def _unstorable(self, records: DataFrame, number: int) -> list[Place]:
+    def _unstorable(self, records: DataFrame, attempt: Attempt) -> list[Place]:
         """Return the positions of the records that Postgres rejects."""
 
         def fits(some: DataFrame) -> bool:
             try:
-                self._count(some, number, trial=True)
+                self._count(some, attempt, trial=True)
             except RefusedByPostgres:
                 return False
             return True
@@ -154,9 +173,10 @@ def count_batch(
     facts: Facts,
     lanes: Lanes,
     *,
-    batch_id: int,
+    attempt: Attempt,
     sink: PostgresSink,
     learn: Learn,
+    batch_id: int = 0,
     unstorable: Collection[Place] = (),
     trial: bool = False,
 ) -> Merged | None:
@@ -166,16 +186,15 @@ def count_batch(
 
     Args:
         facts: Decodes the records.
+        attempt: What `sink.begin` returned.
+        batch_id: The number that Spark gave the batch.
         unstorable: The positions of records to quarantine.
         trial: Whether to roll each lane back.
 
     Returns:
-        None for a trial, and if the batch was complete.
+        None for a trial.
     """
-    if sink.is_complete(batch_id):
-        return None
     timer = _StepTimer()
-    attempt = sink.begin()
     plan = Plan(
         database_url=sink.database_url,
         epoch=sink.epoch,

@@ -2,6 +2,7 @@
 whole.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from masscomm.errors import Retry
+from masscomm.errors import Stop
 
 # Topic, partition and offset of a record.
 type Place = tuple[str, int, int]
@@ -77,18 +78,23 @@ def without_places(records: DataFrame, places: Collection[Place]) -> DataFrame:
 
 @contextmanager
 def postgres_errors() -> Iterator[None]:
-    """Convert Spark's errors that quote an error of Postgres to Retry: the executors return permanent errors."""
+    """Raise psycopg's OperationalError, or Stop for a wrong installation, instead of Spark's errors that quote an error
+    of Postgres. Executors return the errors of rows (is_permanent) as results.
+    """
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        if "psycopg." in str(error):
-            raise Retry(f"Postgres cannot merge a lane: {_psycopg_line(error)}") from error
-        raise
+        quoted = _QUOTED.search(str(error))
+        if quoted is None:
+            raise
+        text = f"Postgres cannot merge a lane: {first_line(quoted[0])}"
+        kind: type[Exception] = getattr(psycopg.errors, quoted[1], psycopg.Error)
+        if issubclass(kind, (psycopg.OperationalError, psycopg.InterfaceError)):
+            raise psycopg.OperationalError(text) from error
+        raise Stop(text) from error
 
 
-def _psycopg_line(error: Exception) -> str:
-    """Return the line with psycopg's error, without the stack traces of Java and Python."""
-    return next(line for line in str(error).splitlines() if "psycopg." in line).strip()[:300]
+_QUOTED = re.compile(r"psycopg\.(?:errors\.)?(\w+): .*")
 
 
 def first_line(error: object) -> str:

@@ -46,6 +46,7 @@ class Stream:
             self.frame(records),
             self.facts(),
             lanes,
+            attempt=self.sink.begin(),
             batch_id=self.batches,
             sink=self.sink,
             learn=lambda unknown: set(unknown),

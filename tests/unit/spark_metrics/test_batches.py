@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -13,14 +14,16 @@ from masscomm.errors import Retry, Stop
 from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
 from spark_metrics import batches
 from spark_metrics.batches import BatchCounter
+from spark_metrics.counted_ids import IdTables
 from spark_metrics.refusals import Place, RefusedByPostgres, places_of
 from spark_metrics.settings import Settings
-from spark_metrics.sink import Merged, PostgresSink
+from spark_metrics.sink import Attempt, Merged, PostgresSink
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
 from tests.support.spark.session import ToFrame
 
 MERGED = Merged(records=1, refused=0, quarantined=0, replayed=0)
+ATTEMPT = Attempt(datetime(2026, 11, 21, tzinfo=UTC), IdTables((), datetime(2026, 11, 20, tzinfo=UTC)))
 SETTINGS = Settings(bootstrap_servers="", registry_url="", database_url="")
 
 type Step = Callable[..., Merged]
@@ -73,7 +76,10 @@ def counter(registry: InMemorySchemaRegistry, monkeypatch: pytest.MonkeyPatch) -
     wait = DependencyWaiter(wait_s=60)
     monkeypatch.setattr(wait, "pause", lambda: False)
     writers = KnownWriters(registry, lambda _: True)
-    return BatchCounter(SETTINGS, PostgresSink(""), writers, wait)
+    sink = PostgresSink("")
+    monkeypatch.setattr(sink, "is_complete", lambda _: False)
+    monkeypatch.setattr(sink, "begin", lambda: ATTEMPT)
+    return BatchCounter(SETTINGS, sink, writers, wait)
 
 
 @pytest.fixture
@@ -89,6 +95,24 @@ def test_batch_is_counted_again_after_a_temporary_error(
     counter.count(records, 7)
     assert [call["batch_id"] for call in steps.calls] == [7, 7]
     assert counter.failure is None
+
+
+def test_long_batch_that_postgres_interrupts_is_repeated(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of SPARK_WAIT_S is for a server that is down, not for a batch that takes longer."""
+    monkeypatch.setattr(counter._wait, "_wait_s", -1)
+    steps = Steps(failing(psycopg.OperationalError("restarted")), failing(psycopg.OperationalError("again")), succeed)
+    monkeypatch.setattr(batches, "count_batch", steps)
+    counter.count(records, 7)
+    assert len(steps.calls) == 3
+
+    def begin() -> Attempt:
+        raise psycopg.OperationalError("refused")
+
+    monkeypatch.setattr(counter._sink, "begin", begin)
+    with pytest.raises(Retry, match=r"Postgres stayed down for .*: refused"):
+        counter.count(records, 8)
 
 
 @pytest.mark.parametrize("error", [Stop("another driver"), ValueError("a mistake")])

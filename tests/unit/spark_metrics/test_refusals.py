@@ -1,11 +1,15 @@
 """The records that Postgres rejects in a batch are found, and no others."""
 
+import re
+
 import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 
-from spark_metrics.refusals import Place, RefusedByPostgres, is_permanent, refused_places
+from masscomm.errors import Stop
+from spark_metrics.refusals import Place, RefusedByPostgres, is_permanent, postgres_errors, refused_places
 
 PLACES: list[Place] = [("outcome", n % 3, n) for n in range(100)]
 
@@ -57,3 +61,24 @@ def test_batch_refused_without_a_bad_record_is_an_error() -> None:
 )
 def test_error_that_a_retry_cannot_cure_is_permanent(error: Exception, permanent: bool) -> None:
     assert is_permanent(error) == permanent
+
+
+@pytest.mark.parametrize(
+    ("quoted", "kind"),
+    [
+        ("psycopg.OperationalError: connection refused", psycopg.OperationalError),
+        ("psycopg.errors.AdminShutdown: terminating connection", psycopg.OperationalError),
+        ("psycopg.errors.DiskFull: could not extend file", psycopg.OperationalError),
+        ("psycopg.InterfaceError: the connection is closed", psycopg.OperationalError),
+        ('psycopg.errors.UndefinedTable: relation "sends" does not exist', Stop),
+        ("psycopg.errors.InsufficientPrivilege: permission denied for table sends", Stop),
+        ("OSError: no space left on device", PySparkException),
+    ],
+)
+def test_error_of_a_lane_is_retried_or_ends_the_job(quoted: str, kind: type[Exception]) -> None:
+    """An executor's error reaches the driver as text."""
+    trace = (
+        f"Job aborted:\nTraceback (most recent call last):\n  File psycopg/connection.py\n{quoted}\n\n\tat org.apache"
+    )
+    with pytest.raises(kind, match=re.escape(quoted)), postgres_errors():
+        raise PySparkException(trace)
