@@ -97,8 +97,9 @@ def key_headers(key: str | None) -> dict[str, str]:
 
 
 def _may_pass(call: Call[Any], response: httpx.Response) -> bool:
-    """Return whether the same request may succeed later. Without a key a conflict (409) is final."""
-    return response.status_code in _PASSING and (response.status_code != 409 or KEY in call.headers)
+    """Return whether the same request may succeed later. A conflict (409) passes if it says when."""
+    is_final = response.status_code == 409 and (KEY not in call.headers or "Retry-After" not in response.headers)
+    return response.status_code in _PASSING and not is_final
 
 
 def _pause_s(attempt: int, answer: object) -> float:

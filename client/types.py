@@ -999,6 +999,12 @@ class SendRequest(TypedDict):
     """A later push with the same key replaces the earlier one on the device."""
     reference: NotRequired[str | None]
     """The producer's own id of the send; it is copied into derived records."""
+    send_id: NotRequired[str | None]
+    """The id of the send, chosen by the caller; without it, the service makes one."""
+    part_index: NotRequired[int]
+    """Which of the requests of the send this one is, from 0."""
+    part_count: NotRequired[int]
+    """The number of requests under this send_id, in any order."""
     dry_run: NotRequired[bool]
     """Whether nothing is sent, and the response is what would become of the send."""
 
@@ -1029,6 +1035,12 @@ class SmallSend(TypedDict):
     send_at_local: NotRequired[str | None]
     collapse_key: NotRequired[str | None]
     reference: NotRequired[str | None]
+    send_id: NotRequired[None]
+    """The id of a send of a batch follows from the batch's."""
+    part_index: NotRequired[Literal[0]]
+    """A send of a batch has one part."""
+    part_count: NotRequired[Literal[1]]
+    """A send of a batch has one part."""
     dry_run: NotRequired[Literal[False]]
     """A send of a batch has no dry run."""
 

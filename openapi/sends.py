@@ -43,7 +43,7 @@ _DRY_RUN = {
     "warnings": [],
 }
 _PROBLEMS = {
-    409: f"A request with this {KEY} is in progress",
+    409: f"A request with this {KEY} is in progress (with Retry-After), or the send_id belongs to another send",
     413: "The send is larger than Kafka accepts, or the body is larger than 10 MB",
     415: "The Content-Type is not JSON",
     422: f"The {KEY} belongs to another request",

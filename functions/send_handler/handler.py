@@ -124,8 +124,9 @@ def post_send(request: rest.Request) -> Response:
     caller, limits = _caller(request), dict[str, str]()
 
     def execute(identity: "SendIdentity") -> str:
-        # Only a request with an Idempotency-Key may have been counted before.
-        counted_as = None if key is None else identity.send_id
+        identity = requests.placed(send, identity, caller)
+        # Only a request with an Idempotency-Key or a send_id may have been counted before.
+        counted_as = None if key is None and send.send_id is None else f"{identity.send_id}{send.part_suffix}"
         # guard: limits.recipients_of_a_send
         if send.audience is None:  # The recipients of an audience are counted when they are known.
             limits.update(api.take(request, RECIPIENTS, send.recipients, send_id=counted_as))

@@ -33,6 +33,9 @@ class SmallSend(SendRequest):
 
     audience: Annotated[None, Field(description="A send of a batch names its users.")] = None
     dry_run: Annotated[Literal[False], Field(description="A send of a batch has no dry run.")] = False
+    send_id: Annotated[None, Field(description="The id of a send of a batch follows from the batch's.")] = None
+    part_index: Annotated[Literal[0], Field(description="A send of a batch has one part.")] = 0
+    part_count: Annotated[Literal[1], Field(description="A send of a batch has one part.")] = 1
     to_users: Annotated[
         list[Annotated[int, Field(ge=1, le=2**63 - 1)]], Field(min_length=1, max_length=BATCH_RECIPIENTS)
     ]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
@@ -30,7 +30,7 @@ from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS
 from masscomm.stores.audit_log import AuditLog, record_or_log
-from masscomm.stores.send_controls import AcceptedSend, SendKey
+from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, SendKey, place_part
 
 logger = logs.logger("send_handler")
 
@@ -103,10 +103,49 @@ class RequestSend:
     chunk_size: int = CHUNK_SIZE
 
     def identify(self, send: SendRequest) -> SendIdentity:
-        """Return the identity of a new send. Raises the errors of check_times."""
-        identity = self.new_identity()
-        check_times(send, identity.requested_at_ms)
+        """Return the identity of a new send. Raises the errors of check_times, and for a send whose id the caller
+        chose those of the store.
+        """
+        identity = self.new_identity() if send.send_id is None else replace(self.new_identity(), send_id=send.send_id)
+        try:
+            check_times(send, identity.requested_at_ms)
+        except Problem:
+            # The times of a send that was accepted before were valid then, and may have passed since.
+            stored = None if send.send_id is None else self.accepted_sends.controls.accepted(send.send_id)
+            if stored is None or stored.send.club_id != send.club_id:
+                raise
         return identity
+
+    def placed(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> SendIdentity:
+        """Return the identity of a part of a send whose id the caller chose, which is the same for each repetition; of
+        another send the given one.
+
+        Raises Problem with status 409 if the id belongs to another send, and Retry or Stop from the store.
+        """
+        if send.send_id is None:
+            return identity
+        users = list(dict.fromkeys(send.to_users))
+        named = NamedSend(
+            content=send.content_digest(), chunk_size=identity.chunk_size, part_count=send.part_count, parts={}
+        )
+        try:
+            stored, part = place_part(
+                self.accepted_sends.controls,
+                replace(_accepted_send(send, identity, caller), named=named),
+                send.part_index,
+                send.recipients_digest(),
+                lambda size: sum(1 for _ in chunks_of(users, send.recipient_data, size)),
+            )
+        except OtherSend as error:
+            message = "belongs to another send, or this part of it to other recipients"
+            raise Problem(409, f"send_id: {message}", errors=[FieldError("send_id", message)]) from error
+        return replace(
+            identity,
+            requested_at_ms=stored.accepted_at_ms,
+            chunk_size=identity.chunk_size if stored.named is None else stored.named.chunk_size,
+            first_chunk=part.first_chunk,
+            chunk_count=part.chunk_count,
+        )
 
     def new_identity(self) -> SendIdentity:
         """Return an identity with a new id and the present time."""
@@ -199,10 +238,10 @@ class RequestSend:
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         chunks = list(chunks_of(users, send.recipient_data, identity.chunk_size))
         encoded = [
-            self._encoded(send, identity, caller, topic, index, len(chunks), chunk)
-            for index, chunk in enumerate(chunks)
+            self._encoded(send, identity, caller, topic, index, identity.chunk_count or len(chunks), chunk)
+            for index, chunk in enumerate(chunks, identity.first_chunk)
         ]
-        for index, value in enumerate(encoded):
+        for index, value in enumerate(encoded, identity.first_chunk):
             key = chunk_id(identity.send_id, index).encode()
             self.producer.produce(topic, key, value, headers, _collect(errors))
 

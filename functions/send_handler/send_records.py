@@ -23,6 +23,10 @@ class SendIdentity:
     requested_at_ms: int
     # The number of recipients in each record of the send.
     chunk_size: int
+    # The index of the first record, and the number of the send's records as far as known; of a send with several parts,
+    # the first record of the part.
+    first_chunk: int = 0
+    chunk_count: int | None = None
 
 
 def record_of(

@@ -1,9 +1,11 @@
 """The body of a request to POST /v1/sends: its fields, their limits, and the problem that names each invalid field."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from hashlib import sha256
 from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
@@ -29,6 +31,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import (
     FIELDS_OF_SEND,
+    MAX_PARTS,
     MAX_RECIPIENT_DATA,
     MAX_REQUEST_AHEAD_MS,
     REQUEST_RECIPIENT_DATA_BYTES,
@@ -172,6 +175,19 @@ class SendRequest(ContentRequest):
     send_at_local: LocalTime = None
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
+    send_id: Annotated[
+        str | None,
+        Field(
+            pattern=FIELDS_OF_SEND["send_id"].pattern,
+            description="The id of the send, chosen by the caller; without it, the service makes one.",
+        ),
+    ] = None
+    part_index: Annotated[
+        int, Field(ge=0, lt=MAX_PARTS, description="Which of the requests of the send this one is, from 0.")
+    ] = 0
+    part_count: Annotated[
+        int, Field(ge=1, le=MAX_PARTS, description="The number of requests under this send_id, in any order.")
+    ] = 1
     dry_run: Annotated[
         bool, Field(description="Whether nothing is sent, and the response is what would become of the send.")
     ] = False
@@ -221,9 +237,26 @@ class SendRequest(ContentRequest):
         return self.send_at_ms if self.send_at_local is None else last_ms(self.send_at_local)
 
     @property
+    def part_suffix(self) -> str:
+        """Return what distinguishes this part from the others of the send; "" for the first one."""
+        return f"#{self.part_index}" if self.part_index else ""
+
+    def content_digest(self) -> str:
+        """Return a digest of all that the parts of the send have in common."""
+        return _digest(self.model_dump(mode="json", exclude={"to_users", "recipient_data", "part_index", "dry_run"}))
+
+    def recipients_digest(self) -> str:
+        """Return a digest of the recipients of this part, and of their variables."""
+        return _digest([self.to_users, self.recipient_data])
+
+    @property
     def variable_names(self) -> list[str]:
         """Return the names in the data of the send and of its recipients."""
         return list(dict.fromkeys([*self.data, *(name for own in self.recipient_data.values() for name in own)]))
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def check_media_type(content_type: str | None) -> None:
@@ -275,15 +308,27 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
         if isinstance(document, Mapping):
             errors += _time_errors(_readable_times(document), document.get("send_at_local"), clock.now_ms())
         raise invalid(errors) from error
-    if send.audience is not None and (errors := _audience_errors(send)):
+    errors = _part_errors(send) + (_audience_errors(send) if send.audience is not None else [])
+    if errors:
         raise invalid(errors)
     return send
+
+
+def _part_errors(send: SendRequest) -> list[FieldError]:
+    errors = []
+    if send.part_count > 1 and send.send_id is None:
+        errors.append(FieldError("send_id", "is needed if the send has several parts"))
+    if send.part_index >= send.part_count:
+        errors.append(FieldError("part_index", "must be less than part_count"))
+    return errors
 
 
 def _audience_errors(send: SendRequest) -> list[FieldError]:
     _, errors = audience_of(send.audience)
     if send.priority == Lane.CRITICAL:
         errors.append(FieldError("priority", "must be bulk for an audience"))
+    if send.part_count > 1:
+        errors.append(FieldError("part_count", "must be 1 for an audience"))
     return errors
 
 

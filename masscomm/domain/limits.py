@@ -56,6 +56,8 @@ CHUNK_SIZE = 5_000
 MAX_REQUEST_AHEAD_MS = MAX_AHEAD_MS - FAR_FUTURE_MS
 LARGEST_ID = 2**63 - 1
 _LARGEST_INT = 2**31 - 1
+# The requests by REST that one send may consist of.
+MAX_PARTS = 1_000
 _BYTES_A_CHARACTER = 4
 
 

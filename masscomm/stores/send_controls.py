@@ -8,6 +8,7 @@ requests to cancel a send the first is recorded; it is never withdrawn.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import NamedTuple, Protocol
 
 from masscomm.domain.limits import SEND_ID_PATTERN
@@ -102,6 +103,31 @@ class SendControl:
         return (self.paused_at_ms or 0) + PAUSE_LIMIT_S * 1000
 
 
+class Part(NamedTuple):
+    """A request of a send whose id the caller chose."""
+
+    # The digest of its recipients.
+    digest: str
+    # Its first record, and the number of its records.
+    first_chunk: int
+    chunks: int
+    # The number of the send's records: exact in the part that was accepted last. In an earlier one it is more than were
+    # known then, so that the send does not count as whole.
+    chunk_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedSend:
+    """What identifies a send whose id the caller chose, and its parts."""
+
+    # The digest of its content.
+    content: str
+    # The number of recipients in each of its records.
+    chunk_size: int
+    part_count: int
+    parts: Mapping[int, Part]
+
+
 @dataclass(frozen=True, kw_only=True)
 class AcceptedSend:
     """A send that send_handler has accepted, for requests about it before metrics have counted it."""
@@ -119,6 +145,8 @@ class AcceptedSend:
     reference: str | None = None
     # Whether it was requested with a test key, which reaches simulator recipients only.
     is_test: bool = False
+    # None: the id was made by the service.
+    named: NamedSend | None = None
 
     @property
     def is_to_audience(self) -> bool:
@@ -162,6 +190,56 @@ class SendControls(Protocol):
         """Return the accepted send with this id; None if it is unknown."""
         ...
 
+    def register(self, send: AcceptedSend) -> AcceptedSend:
+        """Record a send unless one is recorded under its id. Return the recorded one."""
+        ...
+
+    def add_part(self, send: AcceptedSend, index: int, part: Part) -> bool:
+        """Record a further part of a registered send. Return False if `send` is not the stored one any more."""
+        ...
+
+
+class OtherSend(Exception):
+    """The id belongs to another send, or the part has other recipients."""
+
+
+def place_part(
+    controls: SendControls, wanted: AcceptedSend, index: int, digest: str, chunks_of: Callable[[int], int]
+) -> tuple[AcceptedSend, Part]:
+    """Register a part of a send whose id the caller chose. Return the send and the part, which are the same for each
+    repetition.
+
+    Args:
+        controls: The store.
+        wanted: The send, with `named` and no parts.
+        index: The index of the part.
+        digest: The digest of the part's recipients.
+        chunks_of: Returns the number of the part's records for a number of recipients in each of them.
+
+    Raises:
+        OtherSend: The id belongs to another send, or the part has other recipients.
+        Retry: Other requests keep registering parts.
+    """
+    for _ in range(_CHANGE_ATTEMPTS):
+        stored = controls.register(wanted)
+        named, own = stored.named, wanted.named
+        # guard: named_sends.other_send
+        if named is None or own is None or (stored.send, stored.is_test) != (wanted.send, wanted.is_test):
+            raise OtherSend(wanted.send.send_id)
+        if (named.content, named.part_count) != (own.content, own.part_count):  # guard: named_sends.other_content
+            raise OtherSend(wanted.send.send_id)
+        if (part := named.parts.get(index)) is not None:
+            if part.digest != digest:  # guard: named_sends.other_recipients
+                raise OtherSend(wanted.send.send_id)
+            return stored, part
+        first, chunks = sum(each.chunks for each in named.parts.values()), chunks_of(named.chunk_size)
+        is_last = len(named.parts) + 1 == named.part_count
+        # guard: named_sends.whole_with_its_last_part
+        part = Part(digest, first, chunks, first + chunks + (0 if is_last else 1))
+        if controls.add_part(stored, index, part):
+            return stored, part
+    raise Retry("other requests keep registering parts of the send")
+
 
 def change(
     controls: SendControls, send: SendKey, make: Callable[[SendControl], SendControl], *, now_ms: int
@@ -191,6 +269,7 @@ class InMemorySendControls:
         self.failing: Exception | None = None
         # The sends of each call of `read`.
         self.reads: list[frozenset[SendKey]] = []
+        self._lock = Lock()
 
     def read(self, sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
         asked = frozenset(sends)
@@ -225,6 +304,19 @@ class InMemorySendControls:
     def accepted(self, send_id: str) -> AcceptedSend | None:
         self._answer()
         return self.sends.get(send_id)
+
+    def register(self, send: AcceptedSend) -> AcceptedSend:
+        self._answer()
+        return self.sends.setdefault(send.send.send_id, send)
+
+    def add_part(self, send: AcceptedSend, index: int, part: Part) -> bool:
+        self._answer()
+        with self._lock:
+            if send.named is None or self.sends.get(send.send.send_id) != send:
+                return False
+            named = replace(send.named, parts={**send.named.parts, index: part})
+            self.sends[send.send.send_id] = replace(send, named=named)
+        return True
 
     def _answer(self) -> None:
         if self.failing is not None:

@@ -4,6 +4,7 @@ A cancellation is an item of its own, in the form that earlier versions of the f
 the key of a send for a cancellation. The other controls of a send are in a second item.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,7 +16,7 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import CANCELLATIONS_KEPT_S
 from masscomm.errors import MasscommError, Retry
-from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControl, SendKey
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, NamedSend, Part, SendControl, SendKey
 from masscomm.stores.transactions import write_all
 
 _WHAT = "controls of sends"
@@ -149,6 +150,7 @@ class DynamoDbSendControls(TableAdapter):
                 **({"channels": {"S": ",".join(accepted.channels)}} if accepted.channels else {}),
                 **({} if accepted.reference is None else {"reference": {"S": accepted.reference}}),
                 **({"is_test": {"BOOL": True}} if accepted.is_test else {}),
+                **_named_attributes(accepted.named),
                 "expires_at": {"N": str(accepted.expires_at)},
             },
             "ConditionExpression": "attribute_not_exists(id)",
@@ -158,19 +160,35 @@ class DynamoDbSendControls(TableAdapter):
     def accepted(self, send_id: str) -> AcceptedSend | None:
         if not SendKey(0, send_id).is_valid or (item := self._get(_accepted_id(send_id))) is None:
             return None
+        return _accepted(send_id, item)
+
+    def register(self, send: AcceptedSend) -> AcceptedSend:
         try:
-            return AcceptedSend(
-                send=SendKey(int(item["club_id"]["N"]), send_id),
-                accepted_at_ms=int(item["accepted_at_ms"]["N"]),
-                **{name: int(item[name]["N"]) for name in _SEND_TIMES if name in item},
-                type=item["type"]["S"] if "type" in item else None,
-                users=int(item["users"]["N"]) if "users" in item else None,
-                channels=tuple(item["channels"]["S"].split(",")) if "channels" in item else (),
-                reference=item["reference"]["S"] if "reference" in item else None,
-                is_test="is_test" in item,
-            )
-        except (KeyError, ValueError) as error:
-            raise Retry(f"the item of an accepted send is malformed: {error!r}") from error
+            with answering(_WHAT):
+                self._client.put_item(**self._acceptance(send))
+        except ConditionFailed as failed:
+            return _accepted(send.send.send_id, failed.item)
+        return send
+
+    def add_part(self, send: AcceptedSend, index: int, part: Part) -> bool:
+        if send.named is None:
+            return False
+        parts = {**send.named.parts, index: part}
+        try:
+            with answering(_WHAT):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key={"id": {"S": _accepted_id(send.send.send_id)}},
+                    UpdateExpression="SET parts = :parts",
+                    ConditionExpression="parts = :previous",  # guard: named_sends.concurrent_parts
+                    ExpressionAttributeValues={
+                        ":parts": {"S": _parts_text(parts)},
+                        ":previous": {"S": _parts_text(send.named.parts)},
+                    },
+                )
+        except ConditionFailed:
+            return False
+        return True
 
     def _get(self, id_: str) -> Mapping[str, Any] | None:
         with answering(_WHAT):
@@ -182,6 +200,49 @@ class DynamoDbSendControls(TableAdapter):
 
 def _nothing() -> None:
     """Return the answer about a recorded send."""
+
+
+def _accepted(send_id: str, item: Mapping[str, Any]) -> AcceptedSend:
+    """Return the accepted send in an item. Raises Retry if the item is malformed."""
+    try:
+        return AcceptedSend(
+            send=SendKey(int(item["club_id"]["N"]), send_id),
+            accepted_at_ms=int(item["accepted_at_ms"]["N"]),
+            **{name: int(item[name]["N"]) for name in _SEND_TIMES if name in item},
+            type=item["type"]["S"] if "type" in item else None,
+            users=int(item["users"]["N"]) if "users" in item else None,
+            channels=tuple(item["channels"]["S"].split(",")) if "channels" in item else (),
+            reference=item["reference"]["S"] if "reference" in item else None,
+            is_test="is_test" in item,
+            named=_named(item) if "content" in item else None,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise Retry(f"the item of an accepted send is malformed: {error!r}") from error
+
+
+def _named_attributes(named: NamedSend | None) -> dict[str, Any]:
+    if named is None:
+        return {}
+    return {
+        "content": {"S": named.content},
+        "chunk_size": {"N": str(named.chunk_size)},
+        "part_count": {"N": str(named.part_count)},
+        "parts": {"S": _parts_text(named.parts)},
+    }
+
+
+def _named(item: Mapping[str, Any]) -> NamedSend:
+    return NamedSend(
+        content=item["content"]["S"],
+        chunk_size=int(item["chunk_size"]["N"]),
+        part_count=int(item["part_count"]["N"]),
+        parts={int(index): Part(*part) for index, part in json.loads(item["parts"]["S"]).items()},
+    )
+
+
+def _parts_text(parts: Mapping[int, Part]) -> str:
+    """Return the parts as text: equal parts are equal texts."""
+    return json.dumps({str(index): list(parts[index]) for index in sorted(parts)})
 
 
 def _control_id(send: SendKey) -> str:

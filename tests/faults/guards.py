@@ -952,6 +952,36 @@ MUTANTS = (
         no_cell=ONE_CALLER,
     ),
     Mutant(
+        guard="named_sends.other_send",
+        rule="The id of another tenant's send, or one that the service made, is refused.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="named_sends.other_content",
+        rule="Other content under the id of a send is refused.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="named_sends.other_recipients",
+        rule="Other recipients of a part are refused.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="named_sends.whole_with_its_last_part",
+        rule="A send counts as whole with its last part only.",
+        change=Becomes("Part(digest, first, chunks, first + chunks)"),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="named_sends.concurrent_parts",
+        rule="Concurrent parts of a send have different records.",
+        change=Becomes('"attribute_exists(id) OR parts = :previous"'),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
         guard="sends.half_surrogates",
         rule="A text that UTF-8 cannot encode is refused by its field.",
         change=Never(),

@@ -2,20 +2,33 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from masscomm.stores.send_controls import (
     AcceptedSend,
     Cancellation,
+    NamedSend,
+    OtherSend,
+    Part,
     SendControl,
     SendControls,
     SendKey,
     change,
+    place_part,
 )
 
 NOW = 1_700_000_000_500
 SEND = SendKey(7, "8a6e0804-2bd0-4672-b79d-d97027f9071a")
+NAMED = AcceptedSend(
+    send=SEND,
+    accepted_at_ms=NOW,
+    type="news",
+    users=3,
+    channels=("push",),
+    named=NamedSend(content="c", chunk_size=50, part_count=3, parts={}),
+)
 CANCELLED = Cancellation(send=SEND, requested_at_ms=NOW, published_before=3)
 
 
@@ -116,3 +129,48 @@ class SendControlsContract:
     def test_an_accepted_send_is_no_control(self, controls: SendControls) -> None:
         controls.accept([AcceptedSend(send=SEND, accepted_at_ms=NOW)])
         assert controls.read([SEND]) == {SEND: SendControl(send=SEND)}
+
+    @pytest.mark.kills(guard="named_sends.whole_with_its_last_part")
+    def test_parts_of_a_send_follow_one_another(self, controls: SendControls) -> None:
+        """They may arrive in any order. Until the last one, the send has more records than are known."""
+        placed = [place_part(controls, NAMED, index, f"d{index}", lambda size: size // 10)[1] for index in (2, 0, 1)]
+        assert placed == [Part("d2", 0, 5, 6), Part("d0", 5, 5, 11), Part("d1", 10, 5, 15)]
+        later = replace(NAMED, accepted_at_ms=NOW + 1)
+        stored, again = place_part(controls, later, 2, "d2", lambda _: 9)
+        assert (stored.accepted_at_ms, again) == (NOW, placed[0])
+        assert controls.accepted(SEND.send_id) == stored
+
+    @pytest.mark.kills(guard="named_sends.concurrent_parts")
+    def test_of_concurrent_parts_one_is_stored(self, controls: SendControls) -> None:
+        stored = controls.register(NAMED)
+        assert stored == NAMED == controls.register(replace(NAMED, accepted_at_ms=NOW + 1))
+        assert controls.add_part(stored, 0, Part("d0", 0, 5, 6))
+        assert not controls.add_part(stored, 1, Part("d1", 0, 5, 6))
+        found = controls.register(NAMED)
+        assert controls.add_part(found, 1, Part("d1", 5, 5, 11))
+
+    @pytest.mark.kills(guard="named_sends.other_content")
+    @pytest.mark.parametrize("other", [{"content": "d"}, {"part_count": 2}])
+    def test_other_content_under_a_sends_id_is_refused(self, controls: SendControls, other: dict[str, Any]) -> None:
+        assert NAMED.named is not None
+        place_part(controls, NAMED, 0, "d0", lambda _: 1)
+        with pytest.raises(OtherSend):
+            place_part(controls, replace(NAMED, named=replace(NAMED.named, **other)), 1, "d1", lambda _: 1)
+        assert place_part(controls, NAMED, 1, "d1", lambda _: 1)[1].first_chunk == 1
+
+    @pytest.mark.kills(guard="named_sends.other_recipients")
+    def test_other_recipients_of_a_part_are_refused(self, controls: SendControls) -> None:
+        place_part(controls, NAMED, 0, "d0", lambda _: 1)
+        with pytest.raises(OtherSend):
+            place_part(controls, NAMED, 0, "d1", lambda _: 1)
+
+    @pytest.mark.kills(guard="named_sends.other_send")
+    def test_the_id_of_another_send_is_refused(self, controls: SendControls) -> None:
+        """That of another tenant, and one that the service made: records of both would have the same ids."""
+        place_part(controls, NAMED, 0, "d0", lambda _: 1)
+        with pytest.raises(OtherSend):
+            place_part(controls, replace(NAMED, send=SendKey(8, SEND.send_id)), 0, "d0", lambda _: 1)
+        made = SendKey(7, "made")
+        controls.accept([AcceptedSend(send=made, accepted_at_ms=NOW, type="news", users=1)])
+        with pytest.raises(OtherSend):
+            place_part(controls, replace(NAMED, send=made), 0, "d0", lambda _: 1)

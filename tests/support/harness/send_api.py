@@ -103,9 +103,13 @@ class SendApi(Chain):
         answered = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
         return answer["statusCode"], json.loads(answer["body"]), answered
 
+    def valid(self, **values: Any) -> dict[str, Any]:
+        """Return the body of a valid request, changed by these values."""
+        return VALID | values
+
     def post(self, **values: Any) -> Answered:
         """Send a valid request, changed by these values."""
-        return self.call(json.dumps(VALID | values))
+        return self.call(json.dumps(self.valid(**values)))
 
     def post_with(self, key: str, **values: Any) -> Answered:
         """Send a valid request, changed by these values, with an Idempotency-Key."""

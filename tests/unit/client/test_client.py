@@ -186,6 +186,14 @@ def test_final_status_is_not_repeated(call: Caller, status: int) -> None:
     assert len(script.requests) == 1
 
 
+def test_conflict_of_a_send_without_a_time_is_final(call: Caller) -> None:
+    """Its send_id belongs to another send; a request in progress has Retry-After."""
+    script = Script(call, 409)
+    with pytest.raises(ApiError):
+        call("send", **SEND, send_id="evening-news")
+    assert len(script.requests) == 1
+
+
 def test_rows_come_from_all_pages(call: Caller) -> None:
     def page(rows: list[int], cursor: str | None) -> httpx.Response:
         return httpx.Response(200, json={"rows": rows, "next_cursor": cursor})
