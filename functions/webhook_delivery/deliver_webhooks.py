@@ -7,9 +7,10 @@ failed have at most half of all turns, so that slow endpoints do not delay those
 An attempt is recorded after the response: after a crash in between it is repeated under the same `webhook-id`.
 """
 
+import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -108,11 +109,12 @@ class DeliverWebhooks:
         Raises:
             Retry, Stop: Nothing could be read, or a turn failed in a way that concerns every endpoint.
         """
-        state = _State(waiting=deque(sorted(self.deliveries.queues(), key=lambda each: each.endpoint.id)))
-        queues = len(state.waiting)
-        state.failing = self._failing(state.waiting)
+        # In a fixed order, a sweep without time for all would always leave the same ones.
+        queues = list(self.deliveries.queues())
+        random.shuffle(queues)  # guard: webhooks.random_order
+        failing = self._failing(queues)
         # Endpoints that are not failing come first.
-        state.waiting = deque(sorted(state.waiting, key=lambda each: each.endpoint.text in state.failing))
+        state = _State(waiting=deque(sorted(queues, key=lambda each: each.endpoint.text in failing)), failing=failing)
         with ThreadPoolExecutor(TURNS, thread_name_prefix="turn") as pool:
             while True:
                 while self._has_time(remaining_s) and len(state.running) < TURNS and (queue := state.next()):
@@ -129,9 +131,9 @@ class DeliverWebhooks:
         for error in state.errors:
             if not isinstance(error, Retry):
                 raise error
-        return {"queues": queues, "errors": len(state.errors)}
+        return {"queues": len(queues), "errors": len(state.errors)}
 
-    def _failing(self, queues: deque[Queue]) -> set[str]:
+    def _failing(self, queues: Sequence[Queue]) -> set[str]:
         """Return the queues of endpoints whose last attempt failed."""
         clubs = {queue.endpoint.club_id for queue in queues}
         return {

@@ -1614,6 +1614,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.random_order",
+        rule="No endpoint is the last one in every sweep.",
+        change=Removed(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.changed_again",
         rule="A send that changed again while it was examined is examined again.",
         change=Becomes('"changed_at_ms >= :examined"'),

@@ -75,7 +75,7 @@ def mutated(mutant: Mutant, module: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="masscomm-mutant-") as folder:
         copy = Path(folder)
         for tree in trees():
-            shutil.copytree(tree, copy / tree.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(tree, copy / tree.name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
         shutil.copy(ROOT / "pyproject.toml", copy)
         for name in (".venv", ".devstack"):
             (copy / name).symlink_to(ROOT / name)

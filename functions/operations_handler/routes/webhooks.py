@@ -266,6 +266,8 @@ class WebhooksRoute:
                 event_types=_types(fields["event_types"]) if "event_types" in fields else endpoint.event_types,
                 description=fields.get("description", endpoint.description),
             )
+            if new.url != endpoint.url:
+                new = replace(new, failing_since_ms=None)
             if "enabled" in fields and fields["enabled"] != endpoint.enabled:
                 new = replace(new, enabled=fields["enabled"], disabled_reason="", failing_since_ms=None)
                 new = replace(new, enabled_at_ms=self.clock.now_ms()) if new.enabled else new

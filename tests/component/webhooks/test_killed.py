@@ -75,6 +75,8 @@ DELIVER_STEPS = (
     "deliveries.release:before",
 )
 _STATUS = re.compile(r"-?\d+")
+# The step of a sweep that finds nothing left to deliver; the first sweep's attempts fail.
+ONCE_DELIVERED = ("deliveries.drop:before",)
 COUNTS = """
 insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks, changed_xid)
 values (%(id)s, %(club)s, 'news', now(), 1, 1, pg_current_xact_id());
@@ -237,6 +239,8 @@ def test_killed_functions_lose_no_event(servers: Servers, receiver: Receiver, fi
     sends = Sends(servers)
     servers.run("webhook_events", find)
     servers.run("webhook_events")
+    if deliver in ONCE_DELIVERED:
+        servers.run("webhook_delivery")
     servers.run("webhook_delivery", deliver)
     for _ in range(2):
         servers.run("webhook_delivery")

@@ -1,6 +1,7 @@
 """Webhook endpoints over HTTP: a caller manages those of its clubs."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -175,6 +176,16 @@ def test_an_endpoint_is_changed_and_disabled(setting: Setting) -> None:
     assert setting.actions() == ["webhook.created", *["webhook.changed"] * 3]
     with pytest.raises(Problem, match="enabled"):
         setting.change(id_, enabled="yes")
+
+
+def test_another_url_has_no_earlier_failures(setting: Setting) -> None:
+    """An endpoint that failed for days has as many days for its new server."""
+    id_ = setting.create()["endpoint"]["id"]
+    key = EndpointKey.of_id(id_)
+    assert key is not None
+    setting.webhooks.endpoints.stored[key] = replace(setting.webhooks.endpoints.stored[key], failing_since_ms=1)
+    assert setting.change(id_, description="shop")["failing_since"] is not None
+    assert setting.change(id_, url="https://hooks.example.org/v2")["failing_since"] is None
 
 
 def test_a_rotated_secret_replaces_the_previous_one(setting: Setting) -> None:

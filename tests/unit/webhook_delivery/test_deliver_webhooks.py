@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from functions.webhook_delivery import deliver_webhooks
 from functions.webhook_delivery.deliver_webhooks import CLUB_TURNS, TURNS
 from masscomm.channels.guarded_http import Answer, NoAnswer
 from masscomm.channels.public_urls import UrlRefused
@@ -238,6 +239,21 @@ def test_slow_endpoints_do_not_delay_another_tenant(webhooks: Webhooks) -> None:
     assert all(each.status is DeliveryStatus.SUCCEEDED for each in webhooks.deliveries.stored.values())
 
 
+@pytest.mark.kills(guard="webhooks.random_order")
+def test_no_endpoint_is_last_in_every_sweep(webhooks: Webhooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliver_webhooks, "TURNS", 1)
+    webhooks.endpoints.delete(KEY)
+    for club_id in range(100, 120):
+        webhooks.endpoint(key(club_id))
+    last = set()
+    for number in range(30):
+        for club_id in range(100, 120):
+            webhooks.deliver(f"evt_{number}", key(club_id))
+        webhooks.sweep()
+        last.add(webhooks.http.requests[-1][0])
+    assert len(last) > 1
+
+
 def test_failing_endpoints_have_half_of_the_turns(webhooks: Webhooks) -> None:
     arrived = threading.Event()
 
@@ -307,3 +323,17 @@ def test_missing_keys_stop_the_sweep(webhooks: Webhooks) -> None:
     with pytest.raises(Stop, match="signing key 9"):
         webhooks.sweep()
     assert webhooks.now(delivery).attempts == 0
+
+
+def test_no_secret_is_logged(webhooks: Webhooks, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither secrets and bodies nor paths and queries of URLs, which may contain a credential."""
+    webhooks.endpoints.stored[KEY] = replace(webhooks.stored(), url="https://hooks.example.org/hidden?token=hidden")
+    webhooks.http.answers[webhooks.stored().url] = [NoAnswer("the connection failed"), answer(410, body="hidden")]
+    webhooks.deliver()
+    webhooks.sweep()
+    logged = capsys.readouterr().out + repr(webhooks.audit_log.entries)
+    assert "a webhook was not accepted" in logged
+    assert not webhooks.stored().enabled
+    secret = secret_of(webhooks.keys.now(), key_id="1", endpoint_id=KEY.id, version=1)
+    for hidden in ("hidden", secret, secret.removeprefix("whsec_"), "at least thirty-two"):
+        assert hidden not in logged
