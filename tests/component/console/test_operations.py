@@ -11,7 +11,7 @@ from tests.support.harness.console import Console, open_console
 from tests.support.harness.operations_api import KEY_ID
 
 pytestmark = pytest.mark.nightly
-SECTIONS = ("health", "alarms", "letters", "devices", "suppressions", "keys", "audit")
+SECTIONS = ("health", "alarms", "letters", "devices", "suppressions", "webhooks", "keys", "audit")
 
 
 @pytest.fixture
@@ -111,6 +111,61 @@ def test_a_disabled_device_is_tried_again(console: Console) -> None:
     expect(page.get_by_role("status")).to_contain_text("Device 420 is registered again.")
     section(console, "audit")
     expect(page.get_by_role("row").filter(has_text="device.enabled")).to_contain_text("420")
+    assert console.errors == []
+
+
+def test_a_webhook_endpoint_is_created_and_shown_once(console: Console) -> None:
+    page = console.page
+    section(console, "webhooks")
+    page.get_by_label("URL").fill("https://10.0.0.1/hook")
+    page.get_by_role("button", name="Create an endpoint").click()
+    expect(page.get_by_text("must name a public server")).to_be_visible()
+    page.get_by_label("URL").fill("https://hooks.example.org/shop")
+    page.get_by_label("Description").fill("shop")
+    page.get_by_label("send.completed").check()
+    page.get_by_role("button", name="Create an endpoint").click()
+    secret = page.get_by_role("status").locator("code").inner_text()
+    assert secret.startswith("whsec_")
+    row = page.get_by_role("row").filter(has_text="shop")
+    expect(row).to_contain_text("send.completed")
+    expect(row).to_contain_text("Enabled")
+    row.get_by_role("button", name="New secret").click()
+    page.keyboard.press("Enter")  # The question has the focus.
+    expect(page.get_by_role("status").locator("code")).not_to_have_text(secret)
+    page.reload()
+    expect(row).to_be_visible()
+    assert "whsec_" not in page.content()
+    row.get_by_role("button", name="Disable").click()
+    expect(row).to_contain_text("Disabled")
+    row.get_by_role("button", name="Enable").click()
+    expect(row).to_contain_text("Enabled")
+    row.get_by_role("button", name="Delete").click()
+    page.get_by_role("alert").get_by_role("button", name="Back").click()
+    expect(row).to_be_visible()
+    row.get_by_role("button", name="Delete").click()
+    page.get_by_role("alert").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("status")).to_contain_text("is deleted")
+    expect(row).to_have_count(0)
+    assert console.errors == []
+
+
+def test_a_failed_webhook_is_sent_again(console: Console) -> None:
+    page = console.page
+    section(console, "webhooks")
+    page.get_by_role("button", name="Send a test event").click()
+    expect(page.get_by_role("heading", name="Deliveries")).to_be_focused()
+    expect(page.get_by_role("row").filter(has_text="webhook.test")).to_contain_text("Pending")
+    row = page.get_by_role("row").filter(has_text="send.completed")
+    expect(row).to_contain_text("Failed")
+    row.get_by_text("8 · 503").click()
+    expect(row).to_contain_text("maintenance")
+    assert console.violations() == []
+    row.get_by_role("button", name="Send again").click()
+    expect(row).to_contain_text("Pending")
+    page.get_by_role("button", name="Back").click()
+    expect(page.get_by_role("button", name="Create an endpoint")).to_be_visible()
+    section(console, "audit")
+    expect(page.get_by_role("row").filter(has_text="webhook.resent")).to_be_visible()
     assert console.errors == []
 
 

@@ -30,6 +30,7 @@ from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness import rest_api
 from tests.support.harness.console import Console, open_console
+from tests.support.harness.operations_api import endpoint_id
 
 LIVE = "8c1f0a52-55e1-4d0b-9d6f-0f9b4a7f2c11"
 _ENDED = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
@@ -197,6 +198,21 @@ def _letter(page: Page) -> None:
     page.get_by_role("button", name="Show 0@17").click()
 
 
+def _secret(page: Page) -> None:
+    """An endpoint is created, and another one is about to be deleted."""
+    page.get_by_label("URL").fill("https://shop.example.org/hooks/masscomm")
+    page.get_by_label("send.completed").check()
+    page.get_by_role("button", name="Create an endpoint").click()
+    expect(page.get_by_role("status").locator("code")).to_be_visible()
+    page.get_by_role("button", name="Delete").last.click()
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
+def _deliveries(page: Page) -> None:
+    page.get_by_role("button", name=f"Deliveries {endpoint_id()}").click()
+    page.get_by_text("8 · 503").click()
+
+
 def _nothing(page: Page) -> None:
     page.get_by_role("heading", level=1).wait_for()
 
@@ -247,6 +263,8 @@ PICTURES = (
     *(Picture(f"operations-{name}", f"#/operations/{name}", _table) for name in ("health", "suppressions", "keys")),
     *(Picture(f"operations-{name}", f"#/operations/{name}", _settled) for name in ("alarms", "devices")),
     Picture("operations-audit", "#/operations/audit", _table),
+    Picture("operations-webhooks", "#/operations/webhooks", _secret),
+    Picture("operations-deliveries", "#/operations/webhooks", _deliveries),
     Picture("operations-letters", "#/operations/letters", _letter),
 )
 

@@ -20,7 +20,7 @@ from masscomm.clock import Clock
 from masscomm.directory.disabled_devices import DisabledDevice, InMemoryDisabledDevices
 from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
 from masscomm.domain.ids import address_id
-from masscomm.domain.webhooks import Delivery, Endpoint, EndpointKey, Event
+from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
@@ -93,7 +93,7 @@ def endpoint_id(club_id: int = 1) -> str:
 
 
 def webhooks_route(clock: Clock, club_id: int) -> WebhooksRoute:
-    """Return the routes of webhooks, with an endpoint of a club and a delivery."""
+    """Return the routes of webhooks, with an endpoint of a club and a delivery that failed."""
     endpoints, deliveries = InMemoryWebhookEndpoints(), InMemoryWebhookDeliveries()
     key = EndpointKey(club_id, endpoint_id(club_id))
     endpoints.create(
@@ -101,9 +101,17 @@ def webhooks_route(clock: Clock, club_id: int) -> WebhooksRoute:
     )
     event = Event(id=EVENT_ID, type="send.completed", club_id=club_id, at_ms=EVENT_MS, body="{}")
     deliveries.record(event)
-    deliveries.add(
+    delivery = deliveries.add(
         Delivery(endpoint=key, event_id=event.id, event_type=event.type, at_ms=event.at_ms, due_ms=event.at_ms)
     )
+    attempts = (
+        Attempt(at_ms=EVENT_MS + 300_000, duration_ms=31, status=503, body="down for maintenance"),
+        Attempt(at_ms=EVENT_MS, duration_ms=15_000, error="no answer within 15 s"),
+    )
+    failed = replace(
+        delivery, status=DeliveryStatus.FAILED, due_ms=None, attempts=8, tries=8, last=attempts, revision=2
+    )
+    deliveries.replace(failed, delivery)
     keys = SigningKeys(
         read=lambda: json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"}), clock=clock
     )

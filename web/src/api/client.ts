@@ -12,6 +12,7 @@ import type {
   Health,
   Keys,
   NewKey,
+  NewWebhook,
   Metrics,
   Notification,
   Preview,
@@ -24,6 +25,9 @@ import type {
   Suppressions,
   Trends,
   UserNotifications,
+  WebhookDeliveries,
+  WebhookRequest,
+  Webhooks,
 } from "./types";
 
 const JSON_TYPE = "application/json";
@@ -32,7 +36,7 @@ export const EVENT_STREAM = "text/event-stream";
 const WAIT_S = 20;
 
 interface Options {
-  method?: "GET" | "POST" | "DELETE";
+  method?: "GET" | "POST" | "PATCH" | "DELETE";
   query?: Query;
   body?: unknown;
   headers?: Record<string, string>;
@@ -203,6 +207,43 @@ export function rotateKey(id: string): Promise<NewKey> {
 
 export function revokeKey(id: string): Promise<unknown> {
   return json(`/v1/keys/${encodeURIComponent(id)}/revoke`, { method: "POST", body: {} });
+}
+
+function webhookPath(id: string, action = ""): string {
+  return `/v1/webhooks/${encodeURIComponent(id)}${action}`;
+}
+
+export function listWebhooks(query: Query, signal?: AbortSignal): Promise<Webhooks> {
+  return json("/v1/webhooks", { query, ...(signal && { signal }) });
+}
+
+/** Create an endpoint. A repeated call with the same idempotency key returns the same one. */
+export function createWebhook(body: WebhookRequest, idempotencyKey: string): Promise<NewWebhook> {
+  return json("/v1/webhooks", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
+}
+
+export function changeWebhook(id: string, body: { enabled: boolean }): Promise<unknown> {
+  return json(webhookPath(id), { method: "PATCH", body });
+}
+
+export function deleteWebhook(id: string): Promise<unknown> {
+  return json(webhookPath(id), { method: "DELETE" });
+}
+
+export function rotateWebhook(id: string): Promise<NewWebhook> {
+  return json(webhookPath(id, "/rotate"), { method: "POST", body: {} });
+}
+
+export function testWebhook(id: string): Promise<unknown> {
+  return json(webhookPath(id, "/test"), { method: "POST", body: {} });
+}
+
+export function listWebhookDeliveries(id: string, query: Query, signal?: AbortSignal): Promise<WebhookDeliveries> {
+  return json(webhookPath(id, "/deliveries"), { query, ...(signal && { signal }) });
+}
+
+export function resendWebhook(id: string, deliveryId: string): Promise<unknown> {
+  return json(webhookPath(id, `/deliveries/${encodeURIComponent(deliveryId)}/resend`), { method: "POST", body: {} });
 }
 
 export function listAudit(query: Query, signal?: AbortSignal): Promise<AuditPage> {

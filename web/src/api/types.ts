@@ -35,6 +35,13 @@ export type KeyRow = Schemas["KeyRow"];
 export type NewKey = Schemas["NewKeyBody"];
 export type AuditPage = Schemas["AuditBody"];
 export type AuditRow = Schemas["AuditRow"];
+export type Webhooks = Schemas["WebhooksBody"];
+export type WebhookEndpoint = Schemas["WebhookBody"];
+export type WebhookRequest = Schemas["CreateWebhookRequest"];
+export type NewWebhook = Schemas["NewWebhookBody"];
+export type WebhookDeliveries = Schemas["DeliveriesBody"];
+export type WebhookDelivery = Schemas["DeliveryBody"];
+export type EventType = Schemas["EventType"];
 export type ProblemBody = Schemas["ProblemBody"];
 export type FieldError = Schemas["FieldErrorBody"];
 

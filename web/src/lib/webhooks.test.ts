@@ -1,0 +1,39 @@
+import { expect, test } from "vitest";
+import { creationOf, endpointState, EVENT_TYPES, lastResult, repeatableKeys } from "./webhooks";
+
+const DRAFT = { club: "7", url: " https://hooks.example.org/a ", description: " shop ", types: [] as string[] };
+const ATTEMPT = { at: "2026-11-21T12:00:00Z", duration_ms: 5, status: null, error: null, body: "" };
+
+test("an endpoint is enabled, failing or disabled", () => {
+  expect(endpointState({ enabled: true, failing_since: null })).toBe("enabled");
+  expect(endpointState({ enabled: true, failing_since: "2026-11-21T12:00:00Z" })).toBe("failing");
+  expect(endpointState({ enabled: false, failing_since: "2026-11-21T12:00:00Z" })).toBe("disabled");
+});
+
+test("the last result is the status, else the reason", () => {
+  expect(lastResult({ last_attempts: [] })).toBeNull();
+  expect(lastResult({ last_attempts: [{ ...ATTEMPT, status: 503 }, { ...ATTEMPT, status: 200 }] })).toBe("503");
+  expect(lastResult({ last_attempts: [{ ...ATTEMPT, error: "no answer within 15 s" }] })).toBe("no answer within 15 s");
+});
+
+test("a creation has trimmed texts and the chosen types in order", () => {
+  expect(creationOf({ ...DRAFT, types: ["send.failed", "send.accepted", "other"] })).toEqual({
+    club_id: 7,
+    url: "https://hooks.example.org/a",
+    description: "shop",
+    event_types: ["send.accepted", "send.failed"],
+  });
+});
+
+test("every type is the same as none, so that later types are included", () => {
+  expect(creationOf({ ...DRAFT, types: [...EVENT_TYPES] }).event_types).toEqual([]);
+  expect(creationOf(DRAFT).event_types).toEqual([]);
+});
+
+test("a repeated request has the key of the first one", () => {
+  let number = 0;
+  const keys = repeatableKeys(() => `key-${(number += 1)}`);
+  expect([keys.of({ a: 1 }), keys.of({ a: 1 }), keys.of({ a: 2 }), keys.of({ a: 1 })]).toEqual(["key-1", "key-1", "key-2", "key-3"]);
+  keys.forget();
+  expect(keys.of({ a: 1 })).toBe("key-4");
+});
