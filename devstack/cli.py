@@ -142,11 +142,9 @@ def up(
         ok = _run_demo(stack) if demo else True
         if exit_after:
             raise typer.Exit(0 if ok else 1)
-        console.print(f"The API:    {config.gateway_url} (Ctrl-C stops everything)", soft_wrap=True)
-        console.print(f"Its key:    in {config.api_key_file}", soft_wrap=True)
-        console.print(f"Try first:  .venv/bin/{FIRST_COMMAND}", soft_wrap=True)
-        console.print("Read on:    docs/quick-start.md")
-        console.print(f"The console: {config.gateway_url}/", soft_wrap=True)
+        console.print(f"Console and API:  {config.gateway_url}/ (Ctrl-C stops everything)", soft_wrap=True)
+        console.print(f"Try first:        .venv/bin/{FIRST_COMMAND}", soft_wrap=True)
+        console.print("Read on:          docs/quick-start.md")
         _stay(stack)
     except Interrupted as reason:
         console.print(f"\n{reason}: stopping …")
@@ -372,7 +370,14 @@ def send(
 
 @app.command()
 def inbox(
-    user: Annotated[str, typer.Option("--user", help="User ids and ranges with commas between them, as 1,2,10-19.")],
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            help="User ids and ranges with commas between them, as 1,2,10-19. Without it, the latest 20 notifications"
+            " of all users.",
+        ),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")] = False,
 ) -> None:
     """Show the messages of users as their devices and mailboxes received them, since the stack's start, with the times
@@ -381,7 +386,8 @@ def inbox(
     from devstack.inbox import Inbox
     from devstack.send import recipients, show_messages
 
-    with closing(Inbox(RunningStack.of(_config()).config, recipients(user))) as found:
+    user_ids = None if user is None else recipients(user)
+    with closing(Inbox(RunningStack.of(_config()).config, user_ids)) as found:
         if not follow:
             show_messages(found.messages(), console)
             return

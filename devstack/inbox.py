@@ -1,9 +1,9 @@
-"""The command `masscomm inbox`: it shows the messages of a user, as the device or the mailbox received them."""
+"""The command `masscomm inbox`: it shows the messages of users, as the device or the mailbox received them."""
 
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from devstack.config import StackConfig
 from devstack.demo import provider
-from devstack.demo.records import PublishTimes, RecordsError
+from devstack.demo.records import Published, PublishTimes, RecordsError
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.channels.email import mail_domain_in_ascii
 from masscomm.clock import SystemClock
@@ -23,6 +23,8 @@ from masscomm.domain.ids import notification_id
 from masscomm.errors import Retry
 
 POLL_S = 1.0
+# The number of messages that are shown if no user is named.
+LATEST = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +56,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Inbox:
-    """The messages of some users in the local stack.
+    """The messages of some users in the local stack, or the latest of all users.
 
     Every method raises Retry if the directory or Kafka does not answer, and httpx.HTTPError if the provider does not.
     """
 
     config: StackConfig
-    user_ids: Sequence[int]
+    # None: the users of the latest messages.
+    user_ids: Sequence[int] | None
 
     @cached_property
     def _directory(self) -> OpenSearchDirectory:
@@ -78,19 +81,32 @@ class Inbox:
             self._times.close()
 
     def messages(self) -> list[Message]:
-        """Return all messages since the provider was started, in the order of their times."""
-        found = self._received()
-        try:
-            times = self._times.all() if found else {}
-        except RecordsError as error:
-            raise Retry(str(error)) from error
-        timed = [replace(message, at_ms=times.get(message.notification_id)) for message in found]
+        """Return all messages since the provider was started, in the order of their times. If no users are named, only
+        the LATEST notifications that have an outcome.
+        """
+        if self.user_ids is not None:
+            found = self._received(self.user_ids)
+            published = self._published() if found else {}
+        else:
+            latest = sorted(self._published().items(), key=lambda item: item[1].at_ms)[-LATEST:]
+            published = dict(latest)
+            users = {each.user_id for each in published.values()}
+            found = [each for each in self._received(sorted(users)) if each.notification_id in published]
+        timed = [
+            replace(each, at_ms=at.at_ms) if (at := published.get(each.notification_id)) else each for each in found
+        ]
         return sorted(timed, key=lambda message: math.inf if message.at_ms is None else message.at_ms)
 
-    def _received(self) -> list[Message]:
-        users = self._directory.users(self.user_ids)
+    def _published(self) -> Mapping[str, Published]:
+        try:
+            return self._times.all()
+        except RecordsError as error:
+            raise Retry(str(error)) from error
+
+    def _received(self, user_ids: Sequence[int]) -> list[Message]:
+        users = self._directory.users(user_ids)
         found = []
-        for user_id, devices in self._directory.devices(self.user_ids).items():
+        for user_id, devices in self._directory.devices(user_ids).items():
             for device in devices:
                 if device.endpoint_arn is not None:
                     receiver = f"device {device.device_id} ({device.platform})"
@@ -106,8 +122,9 @@ class Inbox:
         return found
 
     def of_send(self, send_id: str) -> list[Message]:
-        """Return the messages of one send."""
-        wanted = {notification_id(send_id, user_id, channel) for user_id in self.user_ids for channel in CHANNELS}
+        """Return the messages of one send to the named users."""
+        users = self.user_ids or ()
+        wanted = {notification_id(send_id, user_id, channel) for user_id in users for channel in CHANNELS}
         return [message for message in self.messages() if message.notification_id in wanted]
 
     def follow(self) -> Iterator[Message]:

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -149,22 +149,32 @@ class OutcomeTail:
         return len({(user_id, record["channel"]) for record in self.of(send_id) for user_id in record["user_ids"]})
 
 
+class Published(NamedTuple):
+    """The publishing of a notification."""
+
+    # In ms since the epoch.
+    at_ms: int
+    user_id: int
+
+
 class PublishTimes:
-    """Reads from the outcomes when the notifications of some users were published. LocalStack stores no time with a
-    push.
+    """Reads from the outcomes when notifications were published. LocalStack stores no time with a push.
+
+    Args:
+        user_ids: The users whose notifications are read; None for those of all users.
     """
 
-    def __init__(self, bootstrap: str, registry_url: str, user_ids: Iterable[int]) -> None:
+    def __init__(self, bootstrap: str, registry_url: str, user_ids: Iterable[int] | None) -> None:
         self._reader = TopicReader(bootstrap, [topics.OUTCOME], from_beginning=True)
         self._codec = Codec(HttpSchemaRegistry(registry_url))
-        self._user_ids = frozenset(user_ids)
-        self._found: dict[str, int] = {}
+        self._user_ids = None if user_ids is None else frozenset(user_ids)
+        self._found: dict[str, Published] = {}
 
     def close(self) -> None:
         self._reader.close()
 
-    def all(self) -> Mapping[str, int]:
-        """Return the times so far, in ms since the epoch, by notification id. Raises RecordsError."""
+    def all(self) -> Mapping[str, Published]:
+        """Return the notifications that were published so far, by their ids. Raises RecordsError."""
         for message in self._reader.poll():
             try:
                 outcome = self._codec.decode("NotificationOutcome", message.value())
@@ -172,9 +182,10 @@ class PublishTimes:
                 # Any client may write to the topic, so a record that is not a valid outcome is skipped.
                 continue
             for user_id, index in zip(outcome["user_ids"], outcome["result_index"], strict=True):
-                if user_id in self._user_ids and outcome["results"][index]["status"] == Status.SENT:
+                wanted = self._user_ids is None or user_id in self._user_ids
+                if wanted and outcome["results"][index]["status"] == Status.SENT:
                     known = notification_id(outcome["send_id"], user_id, outcome["channel"])
-                    self._found.setdefault(known, outcome["timestamp"])
+                    self._found.setdefault(known, Published(outcome["timestamp"], user_id))
         return self._found
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from devstack import inbox
 from devstack.config import StackConfig
-from devstack.demo.records import PublishTimes
+from devstack.demo.records import Published, PublishTimes
 from devstack.inbox import Inbox, Message
 from masscomm.domain.ids import notification_id
 from masscomm.kafka import topics
@@ -42,7 +42,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[Message]]]:
 
 
 def of_users(tmp_path: Path, *user_ids: int) -> Inbox:
-    return Inbox(StackConfig.on_free_ports(tmp_path), user_ids)
+    """Return the inbox of the users; without any, that of all users."""
+    return Inbox(StackConfig.on_free_ports(tmp_path), user_ids or None)
 
 
 def test_unsubscribe_link_of_an_email_is_shown() -> None:
@@ -65,14 +66,24 @@ def test_following_shows_each_message_once_and_each_duplicate(read: list[list[Me
 def test_messages_are_in_the_order_of_their_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A message whose outcome is not emitted yet is the last one, and has no time."""
     found = [message(1), message(2), message(3)]
-    times = {found[0].notification_id: 2_000, found[2].notification_id: 1_000}
-    monkeypatch.setattr(Inbox, "_received", lambda _: found)
+    times = {found[0].notification_id: Published(2_000, 1), found[2].notification_id: Published(1_000, 3)}
+    monkeypatch.setattr(Inbox, "_received", lambda *_: found)
     monkeypatch.setattr(Inbox, "_times", SimpleNamespace(all=lambda: times))
     assert [(each.user_id, each.at_ms) for each in of_users(tmp_path, 1, 2, 3).messages()] == [
         (3, 1_000),
         (1, 2_000),
         (2, None),
     ]
+
+
+def test_inbox_without_users_has_the_latest_messages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = [message(user_id) for user_id in range(1, inbox.LATEST + 3)]
+    times = {each.notification_id: Published(each.user_id, each.user_id) for each in found}
+    monkeypatch.setattr(Inbox, "_times", SimpleNamespace(all=lambda: times))
+    # The users of the latest messages have an older one, too.
+    older = [message(user_id, send_id="another") for user_id in range(1, inbox.LATEST + 3)]
+    monkeypatch.setattr(Inbox, "_received", lambda _, users: [each for each in found + older if each.user_id in users])
+    assert [each.user_id for each in of_users(tmp_path).messages()] == list(range(3, inbox.LATEST + 3))
 
 
 def test_time_of_a_message_is_that_of_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +98,10 @@ def test_time_of_a_message_is_that_of_its_outcome(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("devstack.demo.records.TopicReader", lambda *_, **__: reader)
     monkeypatch.setattr("devstack.demo.records.HttpSchemaRegistry", lambda _: None)
     monkeypatch.setattr("devstack.demo.records.Codec", lambda _: codec)
-    times = PublishTimes("kafka", "registry", [101, 102])
-    assert times.all() == {notification_id(outcome["send_id"], 101, "push"): outcome["timestamp"]}
+    expected = {notification_id(outcome["send_id"], 101, "push"): Published(outcome["timestamp"], 101)}
+    assert PublishTimes("kafka", "registry", [101, 102]).all() == expected
+    assert PublishTimes("kafka", "registry", [102]).all() == {}
+    assert {each.user_id for each in PublishTimes("kafka", "registry", None).all().values()} == {101, 103}
 
 
 def test_message_is_printed_with_its_receiver_and_words() -> None:
