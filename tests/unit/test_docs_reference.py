@@ -1,4 +1,8 @@
-"""Commands, make targets, routes, topics and settings that the documentation names exist, and all are documented."""
+"""Commands, make targets, routes, topics, settings and metrics that the documentation names exist, and all are
+documented.
+
+tests/unit/infra/test_metric_table.py and tests/unit/prometheus/test_dashboard.py have the other direction of metrics.
+"""
 
 import re
 import shlex
@@ -12,7 +16,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from devstack import cli
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.lanes import Lane
+from masscomm.domain.source_tables import source_tables
 from masscomm.kafka import topics
+from masscomm.observability.metric_names import ALL
 from openapi import route_table
 from openapi.document import APIS
 from tests.support import prose
@@ -24,6 +31,20 @@ PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
 AWS_NAMES = {"AT_TIMESTAMP"}
 _ROUTE = re.compile(r"/v1/(?:[\w-]+|\{\w+\})(?:/(?:[\w-]+|\{\w+\}))*")
 SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+# A name such as `WaitingBacklog` or *RecordsFailed*: a metric, a class or a schema.
+NAME = re.compile(r"(?:`|(?<!\*)\*)([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?:`|\*(?!\*))")
+# Metrics, fields and states of AWS and Kafka that nothing here uses.
+FOREIGN_NAMES = {
+    "BytesInPerSec",
+    "LastProcessingResult",
+    "LogAppendTime",
+    "PlatformCredentialInvalid",
+    "ProvisionedPollers",
+    "RetriesExhausted",
+}
+# "the topic `outcome`", "topics `a`, `b` and `c`", "the `outcome` topic", and names with a section, as `cdc.users`.
+_TOPICS = re.compile(r"\btopics? (`[^`\n]+`(?:(?:, | and |, and )`[^`\n]+`)*)|(`[^`\n]+`) topics?\b")
+_TOPIC_WITH_SECTION = re.compile(r"`((?:send\.(?:monolith|api)|cdc|build|delivery|recheck)\.[\w.*]+)`")
 
 
 def code_of(page: str) -> Iterator[str]:
@@ -122,13 +143,53 @@ def test_every_topic_is_documented() -> None:
     assert {name for name in bases if not re.search(rf"(?<![\w.]){re.escape(name)}\b", all_code())} == set()
 
 
-def test_settings_named_by_a_page_exist() -> None:
-    sources = "\n".join(
+def topics_named_by(text: str) -> set[str]:
+    return {
+        *re.findall(r"`([^`]+)`", " ".join(found for pair in _TOPICS.findall(text) for found in pair)),
+        *_TOPIC_WITH_SECTION.findall(text),
+    }
+
+
+def known_topics() -> set[str]:
+    """The topics in every lane; those of change data capture without the generation in their prefix."""
+    captured = {
+        f"cdc.{name}"
+        for name in ("notification", "heartbeat", "tables", *topics.captured_table_entries(source_tables()))
+    }
+    lanes = {f"NAME.{lane}" for lane in Lane}
+    return {topic.name for topic in topics.chain_topics()} | captured | lanes | {topics.ALL_OF_CDC}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_topics_named_by_a_page_exist(page: str) -> None:
+    assert topics_named_by((ROOT / page).read_text()) - known_topics() == set()
+
+
+def test_unknown_topic_is_found() -> None:
+    text = "on the topic `results`, topics `outcome` and `answers`, `replies` topics, `cdc.people`, `send.completed`"
+    assert topics_named_by(text) - known_topics() == {"results", "answers", "replies", "cdc.people"}
+
+
+def test_names_of_metrics_and_classes_exist() -> None:
+    """A page names no metric, class or schema that the code does not have."""
+    named = {name: page for page in PAGES for name in NAME.findall((ROOT / page).read_text())}
+    assert named.keys() & ALL.keys()
+    others = named.keys() - ALL.keys() - FOREIGN_NAMES
+    assert {name: named[name] for name in others if not re.search(rf"{name}\b", sources())} == {}
+
+
+@cache
+def sources() -> str:
+    """All files of the repository that are no documentation."""
+    return "\n".join(
         (ROOT / name).read_text(errors="replace")
         for name in prose.files_of_repository()
         if not name.endswith((".md", "test_docs_reference.py"))
     )
-    known = set(SETTING.findall(sources)) | {channel.rate_setting for channel in CHANNELS.values()} | AWS_NAMES
+
+
+def test_settings_named_by_a_page_exist() -> None:
+    known = set(SETTING.findall(sources())) | {channel.rate_setting for channel in CHANNELS.values()} | AWS_NAMES
     wrong = {page: absent for page in PAGES if (absent := set(SETTING.findall("\n".join(code_of(page)))) - known)}
     assert wrong == {}
 
@@ -139,8 +200,8 @@ def test_every_setting_is_documented() -> None:
         r"(?:environment\.(?:required|number|numbers|choice)|environ\.get|known\.get)\(\s*\"([A-Z][A-Z0-9_]+)\""
     )
     packages = ("masscomm", "functions", "erasure", "spark_metrics", "devstack")
-    sources = [path.read_text() for package in packages for path in (ROOT / package).rglob("*.py")]
-    settings = {name for source in sources for name in read.findall(source)}
+    files = [path.read_text() for package in packages for path in (ROOT / package).rglob("*.py")]
+    settings = {name for source in files for name in read.findall(source)}
     assert len(settings) > 40
     foreign = {name for name in settings if name.startswith(("AWS_", "POWERTOOLS_")) or name == "JAVA_HOME"}
     assert settings - foreign - set(SETTING.findall(all_code())) == set()

@@ -31,6 +31,7 @@ from tests.support.contracts.dry_run import (
 from tests.support.harness.send_api import SendApi
 
 
+@pytest.mark.guarantee("dry_run.counts_are_the_sends")
 @pytest.mark.parametrize("name", SENDS)
 def test_dry_run_has_the_ends_of_the_chain(name: str) -> None:
     check_dry_run(chain_in_memory(), name)
@@ -56,6 +57,7 @@ def dry_run(api: SendApi, *, authorizer: dict[str, Any] | None = None, key: str 
     return api.call(body, headers=headers, authorizer=authorizer)
 
 
+@pytest.mark.guarantee("dry_run.nothing_is_sent")
 def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
     authorizer = {"club_ids": "7", "recipients_a_day": "1", "principalId": "k"}
     status, body, headers = dry_run(api, to_users=[1, 2, 2], key="k", authorizer=authorizer)
