@@ -167,7 +167,6 @@ class Steps:
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
-        self.failures: list[str] = []
         self.lock = threading.Lock()
 
     def report(self, text: str) -> None:
@@ -190,6 +189,7 @@ class Steps:
 
     def together(self, *steps: "tuple[str, Callable[[], bool]]") -> None:
         """Run the (name, function) steps in parallel. When all have ended, raises SetupError with all failures."""
+        failures: list[str] = []
 
         def guarded(name: str, function: "Callable[[], bool]") -> None:
             try:
@@ -197,15 +197,15 @@ class Steps:
                 if function():
                     self.report(f"{name}: done in {time.monotonic() - began:.1f} s")
             except Exception as error:
-                self.failures.append(f"{name}: {error}" if not isinstance(error, SetupError) else str(error))
+                failures.append(f"{name}: {error}" if not isinstance(error, SetupError) else str(error))
 
         threads = [threading.Thread(target=guarded, args=step) for step in steps]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        if self.failures:
-            raise SetupError("\n".join(self.failures))
+        if failures:
+            raise SetupError("\n".join(failures))
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------

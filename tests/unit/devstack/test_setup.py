@@ -108,6 +108,21 @@ def test_several_problems_are_a_line_each(tools: Tools) -> None:
     assert [line.split()[0] for line in done.stderr.splitlines()] == ["JDK", "Maven"]
 
 
+def test_failures_of_nested_steps_are_reported_once() -> None:
+    steps = setup.Steps()
+
+    def fail() -> bool:
+        raise setup.SetupError("no network")
+
+    def inner() -> bool:
+        steps.together(("uv", fail))
+        return True
+
+    with pytest.raises(setup.SetupError) as raised:
+        steps.together(("environments", inner), ("jars", fail))
+    assert str(raised.value) == "no network\nno network"
+
+
 def test_stamp_of_the_same_files_is_fresh(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("one")
