@@ -329,14 +329,15 @@ class Stack:
             raise StackError("The stack was stopped while it started.")
 
     def _refuse_taken_ports(self, services: list[Service]) -> None:
-        for service in services:
-            for name in service.ports:
-                port = getattr(self.config.ports, name)
-                if not is_free(port):
-                    raise StackError(
-                        f"Port {port}, for {service.name}, is taken: choose another with"
-                        f" `masscomm up --port {name}=NUMBER` or MASSCOMM_PORT_{name.upper()}=NUMBER."
-                    )
+        taken = [
+            f"Port {port}, for {service.name}, is taken: choose another with"
+            f" `masscomm up --port {name}=NUMBER` or MASSCOMM_PORT_{name.upper()}=NUMBER."
+            for service in services
+            for name in service.ports
+            if not is_free(port := getattr(self.config.ports, name))
+        ]
+        if taken:
+            raise StackError("\n".join(taken))
 
     def _run_task(self, task: Task) -> None:
         self.on_change(task.name, "starting", "")

@@ -88,6 +88,18 @@ def test_taken_port_is_reported_before_any_service_starts(config: StackConfig) -
     assert not config.log("back").exists(), "a service was started although a port was taken"
 
 
+def test_each_taken_port_is_reported(config: StackConfig) -> None:
+    ports = config.ports
+    with (
+        socket.create_server(("127.0.0.1", ports.registry)),
+        socket.create_server(("127.0.0.1", ports.kafka)),
+        pytest.raises(StackError) as caught,
+    ):
+        stack_of(config, pair).start()
+    named = [line.split(",")[0] for line in str(caught.value).splitlines()]
+    assert sorted(named) == sorted([f"Port {ports.registry}", f"Port {ports.kafka}"])
+
+
 def test_a_crash_is_noticed_and_shows_the_log(config: StackConfig) -> None:
     with stack_of(config, pair) as stack:
         os.kill(stack.pid("front"), signal.SIGKILL)
