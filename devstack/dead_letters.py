@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
@@ -88,14 +88,11 @@ def list_letters(
         for letter in found:
             print_json(letter.as_dict() | {"status": _status(letter, marks)})
         return
-    table = Table(
-        *("letter", "source topic", "partition", "offset", "timestamp", "reason", "function", "status", "error"),
-        title=f"{len(found)} dead letters",
-    )
+    console.print(f"{len(found)} dead letters")
     for each in found:
-        source = (each.position, each.topic, each.partition, each.offset, each.timestamp)
-        table.add_row(*source, each.reason, each.function, _status(each, marks), each.error)
-    console.print(table)
+        console.print(Text.assemble((each.position, "bold"), f" {_status(each, marks)}, {each.reason}"), soft_wrap=True)
+        source = f"{each.topic}-{each.partition}@{each.offset} of {each.timestamp}"
+        console.print(f"  {source}, by {each.function}: {each.error}", soft_wrap=True)
 
 
 @app.command()
@@ -185,7 +182,10 @@ def _chosen(installation: Installation, wanted: Filter, everything: bool) -> lis
     letters = list(_letters(installation, wanted))
     missing = set(wanted.positions) - {letter.position for letter in letters}
     if missing:
-        raise typer.BadParameter(f"there is no dead letter {', '.join(sorted(missing))} that the filters leave in")
+        names = ", ".join(sorted(missing))
+        raise typer.BadParameter(
+            f"there is no dead letter {names}, or a filter excludes it; `masscomm dead-letters list` names them"
+        )
     return letters
 
 

@@ -1,7 +1,7 @@
 """Implements `masscomm send`: requests one send by REST or, as the monolith does, by Kafka, and shows its progress."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from client import ApiError, Client
-from client.types import DryRunBody, SendBody
+from client.types import DryRunBody, FieldErrorBody, SendBody
 from devstack.client_log import KAFKA_LOGGER
 from devstack.handle import StackHandle
 from devstack.inbox import Inbox, Message
@@ -92,7 +92,9 @@ def send(
             show_dry_run(api.dry_run(**_request(type, club_id, users, channels, variables, critical=critical)), console)
             return None
         if via == "rest":
-            send_id = api.send(**_request(type, club_id, users, channels, variables, critical=critical))["send_id"]
+            accepted = api.send(**_request(type, club_id, users, channels, variables, critical=critical))
+            send_id = accepted["send_id"]
+            show_warnings(accepted.get("warnings", ()), console)
         elif via == "kafka":
             with Emitter(stack.config.kafka_bootstrap, stack.config.registry_url, logger=KAFKA_LOGGER) as emitter:
                 send_id = emitter.send(type, club_id, users, critical=critical, channels=list(channels), data=variables)
@@ -144,8 +146,13 @@ def show_dry_run(body: DryRunBody, console: Terminal) -> None:
         console.print(f"\n{sample['channel']} in {sample['locale']}, as to user {sample['user_id']}:", soft_wrap=True)
         for name, text in sample["fields"].items():
             console.print(f"  {name}: {text}", soft_wrap=True, markup=False)
-    for warning in body["warnings"]:
-        console.print(f"{warning['field']} {warning['message']}", soft_wrap=True, markup=False)
+    show_warnings(body["warnings"], console)
+
+
+def show_warnings(warnings: Iterable[FieldErrorBody], console: Terminal) -> None:
+    """Print the warnings of a send: the parts of its content that have no effect."""
+    for warning in warnings:
+        console.print(f"warning: {warning['field']} {warning['message']}", soft_wrap=True, style="yellow")
 
 
 def show_messages(messages: Sequence[Message], console: Terminal) -> None:

@@ -52,12 +52,9 @@ def test_families_named_by_the_documentation_are_served(tmp_path: Path) -> None:
 
 def test_every_family_is_documented(tmp_path: Path) -> None:
     """A family with the name of a metric is documented by the table of metrics."""
-    metrics = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in ALL}
-    named = named_by_documentation()
-    missing = families(tmp_path) - named
-    assert {
-        name for name in missing if re.fullmatch(r"masscomm_(.*?)(_seconds|_total)?", name)[1] not in metrics
-    } == set()  # type: ignore[index]
+    metrics = {"masscomm_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in ALL}
+    missing = families(tmp_path) - named_by_documentation()
+    assert {name for name in missing if re.sub(r"(_seconds|_total)$", "", name) not in metrics} == set()
 
 
 @pytest.mark.parametrize("query", QUERIES)
