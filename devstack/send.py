@@ -114,17 +114,30 @@ def send(
     return send_id
 
 
-def follow(api: Client, send_id: str, console: Terminal, timeout_s: float = WAIT_S) -> None:
-    """Show the counts of a send until each of its notifications has ended. Raises StackError after timeout_s s."""
+def follow(
+    api: Client, send_id: str, console: Terminal, timeout_s: float = WAIT_S, *, through_quiet_hours: bool = False
+) -> None:
+    """Show the counts of a send until each of its notifications has ended or, unless through_quiet_hours, is held.
+    Raises StackError after timeout_s s.
+    """
     send: SendBody | None = None
+    held = 0
     with Live(_table(send), console=console, transient=not console.is_terminal) as live:
         try:
             for send in api.follow(send_id, timeout_s=timeout_s, poll_s=POLL_S):
                 live.update(_table(send))
+                held = send["totals"]["held"]
+                if held and held == send["totals"]["in_flight"] and not through_quiet_hours:
+                    break
         except TimeoutError as error:
             raise StackError(f"Send {send_id} is still under way after {timeout_s:.0f} s.") from error
     if not console.is_terminal:
         console.print(_table(send))
+    if held:
+        console.print(
+            f"{held:,} held until the end of their users' quiet hours; `masscomm sends recipients {send_id}` names it.",
+            soft_wrap=True,
+        )
 
 
 def show_dry_run(body: DryRunBody, console: Terminal) -> None:

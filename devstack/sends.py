@@ -88,7 +88,7 @@ def watch(
 ) -> None:
     """Show the counts of a send until all of its notifications have ended."""
     with calling(api):
-        follow(api, send_id, console, timeout_s)
+        follow(api, send_id, console, timeout_s, through_quiet_hours=True)
 
 
 @app.command()

@@ -138,17 +138,16 @@ def deliveries(
         for row in rows:
             print_json(row)
         return
-    table = Table(title=f"{len(rows)} deliveries", title_justify="left", box=None)
-    table.add_column("delivery", no_wrap=True)
-    for name in ("event", "status", "attempts", "last attempt", "next attempt"):
-        table.add_column(name, overflow="fold")
+    console.print(f"{len(rows)} deliveries")
     for row in rows:
-        last = row["last_attempts"][0] if row["last_attempts"] else None
-        result = "-" if last is None else str(last["status"] or last["error"])
-        table.add_row(
-            row["id"], row["event_type"], row["status"], str(row["attempts"]), result, row["next_attempt_at"] or "-"
-        )
-    console.print(table)
+        console.print(row["id"], style="bold", soft_wrap=True)
+        text = f"  {row['event_type']} {row['status']}, attempts: {row['attempts']}"
+        if row["last_attempts"]:
+            last = row["last_attempts"][0]
+            text += f", last answer: {last['status'] or last['error']}"
+        if row["next_attempt_at"]:
+            text += f", next attempt: {row['next_attempt_at']}"
+        console.print(text, soft_wrap=True)
 
 
 @app.command()

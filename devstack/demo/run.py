@@ -494,8 +494,8 @@ class Demo:
         ended = f"broadcast to {self.users:,}: every recipient has an outcome"
         seconds = self.await_outcomes(sent, ended, timeout_s=300)
         self.console.print(
-            f"{self.users / seconds:,.0f} recipients/s: every server and LocalStack, the provider here, share this machine."
-            " docs/benchmarks.md has the rates with a fast provider.",
+            f"{self.users / seconds:,.0f} recipients/s: all servers and the provider (LocalStack) share this machine."
+            " docs/benchmarks.md has the rates with a faster provider.",
             style="dim",
         )
 

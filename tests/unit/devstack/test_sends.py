@@ -1,5 +1,6 @@
 """`masscomm sends` calls the routes of the API and prints their answers."""
 
+import io
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from client import Client
+from devstack import send
 from devstack.config import StackConfig
 from devstack.sends import app
 from devstack.stack import StackError
+from devstack.terminal import Terminal
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 KEY = "mc_test"
@@ -113,6 +117,31 @@ def test_recipients_are_read_in_pages(server: AnsweringServer) -> None:
         ("GET", "/v1/sends/a/recipients?status=sent&limit=100", KEY),
         ("GET", "/v1/sends/a/recipients?status=sent&limit=100&cursor=c", KEY),
     ]
+
+
+def counted(*, held: int = 0, sent: int = 0) -> tuple[int, bytes]:
+    totals = {"requested": 2, "suppressed": {}, "sent": sent, "failed": {}, "held": held, "in_flight": 2 - sent}
+    return 200, json.dumps({"totals": totals, "complete": sent == 2}).encode()
+
+
+@pytest.mark.parametrize(("through_quiet_hours", "reads"), [(False, 2), (True, 3)])
+def test_waiting_ends_when_all_others_are_held(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch, through_quiet_hours: bool, reads: int
+) -> None:
+    monkeypatch.setattr(send, "POLL_S", 0)
+    server.answers = [counted(held=1), counted(held=1, sent=1), counted(sent=2)]
+    output = io.StringIO()
+    console = Terminal(file=output, width=100)
+    with Client(server.url, key=KEY) as api:
+        send.follow(api, "a", console, through_quiet_hours=through_quiet_hours)
+    assert len(server.asked) == reads
+    assert ("1 held until the end" in output.getvalue()) == (not through_quiet_hours)
+
+
+def test_warnings_of_a_send_are_printed() -> None:
+    output = io.StringIO()
+    send.show_warnings([{"field": "data.title", "message": "is not used on push"}], Terminal(file=output, width=100))
+    assert output.getvalue() == "warning: data.title is not used on push\n"
 
 
 @pytest.mark.parametrize("command", ["show", "cancel", "watch", "pause", "resume", "recipients"])
