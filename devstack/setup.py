@@ -199,7 +199,8 @@ class Steps:
             except Exception as error:
                 failures.append(f"{name}: {error}" if not isinstance(error, SetupError) else str(error))
 
-        threads = [threading.Thread(target=guarded, args=step) for step in steps]
+        # Daemon threads end with the main thread, so that Ctrl-C does not wait for a download.
+        threads = [threading.Thread(target=guarded, args=step, daemon=True) for step in steps]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -413,7 +414,9 @@ def make_browser(steps: Steps) -> bool:
 
 
 def main() -> int:
-    """Check the prerequisites, then build the missing parts. Return exit status 0, or 1 after printing the problem."""
+    """Check the prerequisites, then build the missing parts. Return exit status 0, 1 after printing the problem, or 130
+    after Ctrl-C.
+    """
     try:
         found = check_prerequisites()
         if sys.version_info[:2] != tuple(int(part) for part in PYTHON.split(".")):
@@ -461,6 +464,9 @@ def main() -> int:
     except SetupError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("Interrupted. Run it again: it continues with the parts that are missing.", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -52,7 +52,8 @@ _log = logging.getLogger("erasure")
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     chosen = _chosen(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for library in ("botocore", "py4j"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     person = Person(user_id=chosen.user, club_id=chosen.club)
     for address in chosen.address:
         person.learn_address(address)

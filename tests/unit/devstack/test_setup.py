@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,6 +122,28 @@ def test_failures_of_nested_steps_are_reported_once() -> None:
     with pytest.raises(setup.SetupError) as raised:
         steps.together(("environments", inner), ("jars", fail))
     assert str(raised.value) == "no network\nno network"
+
+
+def test_interrupted_setup_prints_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> dict[str, str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "check_prerequisites", interrupted)
+    assert setup.main() == 130
+    assert capsys.readouterr().err.splitlines() == [
+        "Interrupted. Run it again: it continues with the parts that are missing."
+    ]
+
+
+def test_a_step_does_not_outlive_an_interrupted_setup() -> None:
+    daemons: list[bool] = []
+
+    def step() -> bool:
+        daemons.append(threading.current_thread().daemon)
+        return False
+
+    setup.Steps().together(("step", step))
+    assert daemons == [True]
 
 
 def test_stamp_of_the_same_files_is_fresh(tmp_path: Path) -> None:
