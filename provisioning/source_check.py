@@ -315,7 +315,9 @@ class _Check:
             )
         if not column.unique:
             yield Finding(
-                text=f"{source.qualified}.{source.key} is not unique, and is the key of {source.name}",
+                text=f"{source.qualified}.{source.key} is not unique, and is the key of {source.name}:"
+                " of several rows with one key, only the latest change would count."
+                " If the table has several rows for a key, map another table",
                 repair=(f"ALTER TABLE {name} ADD UNIQUE ({key});",),
             )
 
