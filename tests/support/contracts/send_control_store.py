@@ -170,6 +170,8 @@ class SendControlsContract:
         place_part(controls, NAMED, 0, "d0", lambda _: 1)
         with pytest.raises(OtherSend):
             place_part(controls, replace(NAMED, send=SendKey(8, SEND.send_id)), 0, "d0", lambda _: 1)
+        with pytest.raises(OtherSend):
+            place_part(controls, replace(NAMED, is_test=True), 0, "d0", lambda _: 1)
         made = SendKey(7, "made")
         controls.accept([AcceptedSend(send=made, accepted_at_ms=NOW, type="news", users=1)])
         with pytest.raises(OtherSend):
