@@ -362,7 +362,9 @@ def set_by(cell: str) -> int:
     return round(value / (UNITS[unit] * (1_000 if name.endswith("_MS") else 1))) if unit else round(value)
 
 
-@pytest.mark.parametrize(("page", "heading"), [("docs/templates.md", "Limits"), ("docs/limits.md", "Numbers")])
+@pytest.mark.parametrize(
+    ("page", "heading"), [("docs/templates.md", "Limits"), ("docs/limits.md", "Numbers"), ("docs/api.md", "Limits")]
+)
 def test_limits_of_a_page_are_those_of_the_code(page: str, heading: str) -> None:
     rows = table(page, heading)
     assert len(rows) >= 8
