@@ -28,7 +28,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
-from masscomm.observability.metric_names import RECIPIENTS
+from masscomm.observability.metric_names import RECIPIENTS, SENDS_ACCEPTED
 from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, SendKey, place_part
 
@@ -225,6 +225,7 @@ class RequestSend:
             raise
         for span in spans:
             traces.end(span)
+        metrics.add(SENDS_ACCEPTED, len(sends))
         metrics.add(RECIPIENTS[Status.ACCEPTED], sum(accepted_of(*each).requested or 0 for each in sends))
 
     def _queue(

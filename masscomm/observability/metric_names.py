@@ -106,6 +106,13 @@ STAGE_LATENCY: Mapping[str, Metric] = {
     )
 }
 
+# --- sends ------------------------------------------------------------------------------------------------------------
+SENDS_ACCEPTED = _counter(
+    "SendsAccepted",
+    "sends accepted over REST, each part of a send by itself; a repeated request that is executed again counts again",
+    "send_handler",
+)
+
 # --- notifications ----------------------------------------------------------------------------------------------------
 _EMITTED_BY: Mapping[Status, tuple[str, ...]] = {
     Status.ACCEPTED: ("send_handler",),
@@ -266,6 +273,7 @@ ALL: Mapping[str, Metric] = {
         DEAD_LETTERS,
         DEAD_LETTER_BURSTS,
         *STAGE_LATENCY.values(),
+        SENDS_ACCEPTED,
         *RECIPIENTS.values(),
         DUPLICATES_REFUSED,
         REPEATED_RECIPIENTS,

@@ -388,7 +388,7 @@ def test_log_keys_of_a_request_end_with_it(api: SendApi, capsys: pytest.CaptureF
     (accepted,) = (line for line in lines if line.get("message") == "send accepted")
     assert (accepted["send_id"], accepted["club_id"]) == (body["send_id"], 7)
     (counted,) = (line for line in lines if "RecipientsAccepted" in line)
-    assert counted["RecipientsAccepted"] == 3
+    assert (counted["RecipientsAccepted"], counted["SendsAccepted"]) == (3, 1)
     assert not {"send_id", "club_id"} & counted.keys()
 
 
