@@ -22,11 +22,6 @@ class Start:
 
     offsets: Mapping[tuple[str, int], int] | None
 
-    def records_up_to(self, ends: Ends) -> int:
-        """Return the number of records between this start and the topics' ends."""
-        begun = self.offsets or {}
-        return sum(max(0, end - begun.get(place, ends.first.get(place, 0))) for place, end in ends.end.items())
-
     def for_spark(self) -> str:
         if self.offsets is None:
             return "earliest"

@@ -70,6 +70,8 @@ class KnownWriters:
                 if isinstance(error, UnknownSchema):
                     denied.add(schema_id)
                 continue
+            except Retry as error:
+                raise Retry(f"schema {schema_id} of {kind} records: {error}") from error
             if not self._usable(schema):
                 refused.add((kind, schema_id))
                 continue

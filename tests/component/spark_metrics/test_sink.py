@@ -409,12 +409,35 @@ def test_second_run_of_a_task_waits_for_the_first(sink: PostgresSink) -> None:
     assert totals(sink) == {"sent": 3}
 
 
-def test_complete_batch_is_known_by_its_number(sink: PostgresSink) -> None:
-    """The answer to the last commit of a batch may be lost, and Spark numbers the batches of each run from 0."""
+def test_lanes_update_counts_in_the_order_of_their_keys(sink: PostgresSink, database: str) -> None:
+    """So no two lanes wait for each other. A lane that waits for a row holds the rows before it, and none behind it."""
+    clubs = random.Random(3).sample(range(100), 100)  # noqa: S311
+    count(sink, *[Record(n, number=n, club_id=club) for n, club in enumerate(clubs)])
+    plan = planned(sink, sink.begin())
+    records = [Record(200 + n, number=200 + n, club_id=club) for n, club in enumerate(reversed(clubs))]
+    with ThreadPoolExecutor() as pool, psycopg.connect(database) as holding:
+        holding.execute("select from counts_minute where club_id = 50 for update")
+        merging = pool.submit(merge_lanes, sink, plan, records)
+        waits = "select from pg_locks where not granted"
+        wait_until("the lane to wait", lambda: holding.execute(waits).fetchone() is not None or None)
+        with psycopg.connect(database) as other:
+            free = other.execute("select club_id from counts_minute for update skip locked").fetchall()
+        assert sorted(club for (club,) in free) == list(range(51, 100))
+        holding.rollback()
+        merging.result()
+
+
+def test_complete_batch_is_known_by_its_number(sink: PostgresSink, database: str) -> None:
+    """The answer to the last commit of a batch may be lost, and each driver numbers its batches from 0."""
     assert not sink.is_complete(0)
     count(sink, Record(0, number=1), batch_id=0)
     assert sink.is_complete(0)
     assert not sink.is_complete(1)
+    other = PostgresSink(database)
+    other.take_over()
+    count(other, Record(1, number=2), batch_id=0)
+    other.close()
+    assert not sink.is_complete(0)
     sink.take_over()
     assert not sink.is_complete(0)
 
@@ -432,6 +455,8 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
         sink.begin()
     with pytest.raises(Fenced):
         sink.complete([], batch_id=0)
+    with pytest.raises(Fenced):
+        sink.store_topic_ids({"outcome": "another id"})
     assert totals(sink) == {}
     count(other, Record(0, number=1))
     assert totals(other) == {"sent": 3}

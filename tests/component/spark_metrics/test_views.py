@@ -1,6 +1,8 @@
 """Views on a real Postgres: updated with each batch, and refused if their table differs."""
 
+import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import psycopg
@@ -10,6 +12,7 @@ from masscomm.errors import Stop
 from spark_metrics.lane_merge import LaneRow, Plan, run_lane
 from spark_metrics.sink import PostgresSink
 from spark_metrics.views import View, complete, kept_since
+from tests.support.spark.metrics_job import wait_until
 
 type Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -73,6 +76,25 @@ def test_view_sums_every_batch(sink: PostgresSink) -> None:
     count(sink, 10, ("a", 5))
     rows = sink.connected().execute('select "club\'s", records, total from by_club order by 1').fetchall()
     assert rows == [("a", 3, 12), ("b", 1, 2**40)]
+
+
+def test_lanes_update_views_in_the_order_of_their_keys(sink: PostgresSink, database: str) -> None:
+    """So no two lanes wait for each other. A lane that waits for a row holds the rows before it, and none behind it."""
+    with psycopg.connect(database) as connection:
+        # So the plan groups by hashes, and its rows come in any order unless they are sorted.
+        connection.execute(f"alter database {connection.info.dbname} set enable_sort = off".encode())
+    types = [f"{number:02}" for number in random.Random(3).sample(range(100), 100)]  # noqa: S311
+    count(sink, 0, *[(each, 1) for each in types])
+    with ThreadPoolExecutor() as pool, psycopg.connect(database) as holding:
+        holding.execute("select from by_club where \"club's\" = '50' for update")
+        merging = pool.submit(count, sink, 200, *[(each, 1) for each in reversed(types)])
+        waits = "select from pg_locks where not granted"
+        wait_until("the lane to wait", lambda: holding.execute(waits).fetchone() is not None or None)
+        with psycopg.connect(database) as other:
+            free = other.execute('select "club\'s" from by_club for update skip locked').fetchall()
+        assert sorted(each for (each,) in free) == [f"{number}" for number in range(51, 100)]
+        holding.rollback()
+        merging.result()
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,12 @@ def jobs_on(config: StackConfig, database: str, folder: Path) -> Iterator[StartJ
         jobs.append(launch(config, database, folder, folder / f"job-{len(jobs)}.log", **(here | environment)))
         return jobs[-1]
 
-    yield start
-    for job in jobs:
-        if job.process.poll() is None:
-            job.kill()
+    try:
+        yield start
+    finally:
+        for job in jobs:
+            if job.process.poll() is None:
+                job.kill()
 
 
 def query_value(database: str, query: str) -> Any:

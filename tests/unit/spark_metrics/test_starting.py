@@ -54,11 +54,6 @@ def test_uncounted_deleted_records_stop_the_job() -> None:
     assert begin.offsets["outcome", 0] == 5
 
 
-def test_lag_counts_from_the_start_offsets() -> None:
-    assert Start(None).records_up_to(ENDS) == 4 + 4 + 5
-    assert start_of({("outcome", 0): 7}, ENDS, may_be_lost=False).records_up_to(ENDS) == 2 + 4 + 5
-
-
 def test_offsets_are_passed_once_their_batch_is_finished() -> None:
     source = {"startOffset": {"outcome": {"0": 7}}, "endOffset": {"outcome": {"0": 10}}}
     assert passed({"batchId": 4, "sources": [source]}) == {"outcome": {0: 10}}

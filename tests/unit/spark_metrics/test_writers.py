@@ -49,7 +49,7 @@ def test_denied_schemas_are_refused_when_their_time_is_over() -> None:
 
 def test_a_registry_without_our_schemas_refuses_nothing() -> None:
     writers = KnownWriters(InMemorySchemaRegistry(), lambda _: True)
-    with pytest.raises(Retry):
+    with pytest.raises(Retry, match="schema 1 of send records"):
         writers.learn([("send", 1)])
 
 
