@@ -49,7 +49,8 @@ class Service:
     # The files and folders that the process must own, if the service refuses to run as root.
     drop_root: tuple[Path, ...] = ()
     stop_signal: signal.Signals = signal.SIGTERM
-    start_timeout_s: float = 90
+    # A service that ends is reported at once. On a busy machine with two processors, Spark was ready after 90 s.
+    start_timeout_s: float = 240
     stop_timeout_s: float = 15
 
 

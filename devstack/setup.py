@@ -36,6 +36,8 @@ CONSOLE = os.path.join(WEB, "dist")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 NODE_MAJOR = 20
+# What the parts of a first setup take in the project's folder, in bytes; caches of uv, npm and Maven are elsewhere.
+DISK_BYTES = 3_000_000_000
 
 
 class SetupError(Exception):
@@ -125,6 +127,10 @@ def check_prerequisites() -> "dict[str, str]":
             found[tool] = path
         else:
             problems.append(f"{title} is needed and {tool} is not on PATH: install it.")
+    free = shutil.disk_usage(ROOT).free
+    if not os.path.isdir(VENV) and free < DISK_BYTES:
+        needed = f"{DISK_BYTES / 1e9:.0f} GB of free disk are needed in {ROOT}"
+        problems.append(f"{needed} and {free / 1e9:.1f} GB are free: delete something, or clone into another folder.")
     if problems:
         raise SetupError("\n".join(problems))
     return found

@@ -466,7 +466,8 @@ class Stack:
                     return
             if time.monotonic() > deadline:
                 raise StackError(
-                    f"{service.name} did not serve within {service.start_timeout_s:.0f} s.{self._tail(service)}"
+                    f"{service.name} did not serve within {service.start_timeout_s:.0f} s. If other programs keep the"
+                    f" machine busy, end them and start again.{self._tail(service)}"
                 )
             running.exited.wait(PROBE_INTERVAL_S)
 

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -144,6 +145,19 @@ def test_a_step_does_not_outlive_an_interrupted_setup() -> None:
 
     setup.Steps().together(("step", step))
     assert daemons == [True]
+
+
+def test_full_disk_is_reported_before_a_first_setup(
+    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tools()))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(sys, "executable", "python3")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=200_000_000))
+    setup.check_prerequisites()
+    monkeypatch.setattr(setup, "VENV", str(tmp_path / "absent"))
+    with pytest.raises(setup.SetupError, match=r"3 GB of free disk are needed in .* 0\.2 GB are free"):
+        setup.check_prerequisites()
 
 
 def test_stamp_of_the_same_files_is_fresh(tmp_path: Path) -> None:
