@@ -17,7 +17,7 @@ from masscomm.domain.send_states import NO_RECIPIENTS, SendState, send_state
 from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S, WEBHOOK_EVENTS_RESERVE_S
 from masscomm.domain.webhooks import Delivery, Endpoint, Event, EventType, event_id, payload
 from masscomm.http.parameters import rfc3339, time_of_ms
-from masscomm.stores.changed_sends import ChangedSend, ChangedSends
+from masscomm.stores.changed_sends import ChangedSend, ChangedSends, Position
 from masscomm.stores.expansions import Expansion, Expansions
 from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey
 from masscomm.stores.webhook_deliveries import WebhookDeliveries
@@ -77,13 +77,20 @@ class FindEvents:
 
         Each source has half of the invocation's time, so that neither delays the other; the next sweep continues.
         """
-        endpoints = {club_id: self.endpoints.of_club(club_id) for club_id in self.endpoints.clubs()}
-        receiving = {club_id: each for club_id, each in endpoints.items() if any(one.enabled for one in each)}
         half_s = remaining_s() / 2
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="events") as pool:
-            controlled = self._examine_controlled(pool, receiving, lambda: remaining_s() > half_s)
-            counted = self._examine_counted(pool, receiving, lambda: remaining_s() > WEBHOOK_EVENTS_RESERVE_S)
+            controlled = self._examine_controlled(pool, self._receiving(pool), lambda: remaining_s() > half_s)
+            # The end is read before the endpoints: the changes up to it have no endpoint that is not read.
+            end = self.counts.end()
+            receiving = self._receiving(pool)
+            counted = self._examine_counted(pool, receiving, end, lambda: remaining_s() > WEBHOOK_EVENTS_RESERVE_S)
         return {"sends": controlled[0] + counted[0], "deliveries": controlled[1] + counted[1]}
+
+    def _receiving(self, pool: ThreadPoolExecutor) -> Mapping[int, Sequence[Endpoint]]:
+        """Return the endpoints of each club that has an enabled one."""
+        clubs = list(self.endpoints.clubs())
+        found = zip(clubs, pool.map(self.endpoints.of_club, clubs), strict=True)
+        return {club_id: each for club_id, each in found if any(one.enabled for one in each)}
 
     def _examine_controlled(
         self, pool: ThreadPoolExecutor, receiving: Mapping[int, Sequence[Endpoint]], has_time: Callable[[], bool]
@@ -104,25 +111,30 @@ class FindEvents:
         send, added = changed.send, 0
         began_ms = self.clock.now_ms()
         if send.club_id in receiving:
-            added = self._examine(send, self.counts.find(send), self.controls.read([send])[send], receiving)
+            counted, control = self.counts.find(send), self.controls.read([send])[send]
+            added = self._examine(send, counted, control, self.expansions.find(send), receiving)
         # A request that recorded the change may not have stored it yet.
         if changed.changed_at_ms <= began_ms - CHANGED_SENDS_SETTLE_S * 1000:  # guard: webhooks.change_may_follow
             self.changed.remove(changed)
         return added
 
     def _examine_counted(
-        self, pool: ThreadPoolExecutor, receiving: Mapping[int, Sequence[Endpoint]], has_time: Callable[[], bool]
+        self,
+        pool: ThreadPoolExecutor,
+        receiving: Mapping[int, Sequence[Endpoint]],
+        end: Position,
+        has_time: Callable[[], bool],
     ) -> tuple[int, int]:
-        """Record the events of the sends whose counts changed. The position moves once those of a page are recorded.
-        Returns the numbers of examined sends and of new deliveries.
+        """Record the events of the sends whose counts changed before `end`. The position moves once those of a page are
+        recorded. Returns the numbers of examined sends and of new deliveries.
         """
         sends, deliveries = 0, 0
         while True:
             position = self.changed.position()
-            found = self.counts.since(position, receiving, limit=_BATCH)
+            found = self.counts.since(position, end, receiving, limit=_BATCH)
             controls = self.controls.read([each.send for each in found.sends]) if found.sends else {}
             added = pool.map(
-                lambda each, of=controls: self._examine(each.send, each, of[each.send], receiving), found.sends
+                lambda each, of=controls: self._examine(each.send, each, of[each.send], None, receiving), found.sends
             )
             sends, deliveries = sends + len(found.sends), deliveries + sum(added)
             if found.position != position:
@@ -135,10 +147,10 @@ class FindEvents:
         send: SendKey,
         counted: CountedSend | None,
         control: SendControl,
+        expansion: Expansion | None,
         receiving: Mapping[int, Sequence[Endpoint]],
     ) -> int:
         """Record the events of a send. Return the number of new deliveries."""
-        expansion = self.expansions.find(send) if counted is None else None
         state = self._state(counted, control, expansion)
         seen = _Seen(send=send, state=state, counted=counted, control=control, expansion=expansion)
         added, at_ms = 0, 0

@@ -38,9 +38,13 @@ class Changes:
 class ChangedCounts(Protocol):
     """Methods raise Retry if the database is down."""
 
-    def since(self, position: Position | None, clubs: Collection[int], *, limit: int) -> Changes:
-        """Return the sends of clubs that changed after a position, the earliest first. Without a position, return none
-        and the present position.
+    def end(self) -> Position:
+        """Return the position before which no change is added any more."""
+        ...
+
+    def since(self, position: Position | None, end: Position, clubs: Collection[int], *, limit: int) -> Changes:
+        """Return the sends of clubs that changed after a position and before an end, the earliest first. Without a
+        position, return none, and the end as the position.
         """
         ...
 
@@ -55,23 +59,26 @@ class PostgresChangedCounts:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def since(self, position: Position | None, clubs: Collection[int], *, limit: int) -> Changes:
+    def end(self) -> Position:
         with connected(self._pool) as connection:
-            row = connection.execute(_SNAPSHOT).fetchone()
-            oldest, next_ = (int(row[0]), int(row[1])) if row else (0, 0)
-            if position is None or position.transaction > next_:
-                # The first look, or another database.
-                return Changes(sends=[], position=Position(oldest, ""), more=False)
-            values = {
-                "clubs": list(clubs),
-                "transaction": str(position.transaction),
-                "send_id": position.send_id,
-                "oldest": str(oldest),
-                "limit": limit + 1,
-            }
+            row = connection.execute(_OLDEST).fetchone()
+        return Position(int(row[0]) if row else 0, "")
+
+    def since(self, position: Position | None, end: Position, clubs: Collection[int], *, limit: int) -> Changes:
+        if position is None or position > end:
+            # The first look, or another database.
+            return Changes(sends=[], position=end, more=False)
+        values = {
+            "clubs": list(clubs),
+            "transaction": str(position.transaction),
+            "send_id": position.send_id,
+            "oldest": str(end.transaction),
+            "limit": limit + 1,
+        }
+        with connected(self._pool) as connection:
             found = [_counted(each) for each in connection.execute(_CHANGED, values)]
         if len(found) <= limit:
-            return Changes(sends=found, position=max(position, Position(oldest, "")), more=False)
+            return Changes(sends=found, position=end, more=False)
         last = found[limit - 1]
         return Changes(sends=found[:limit], position=Position(last.changed, last.send.send_id), more=True)
 
@@ -100,9 +107,7 @@ def _counted(row: Sequence[object]) -> CountedSend:
     )
 
 
-_SNAPSHOT = """
-select pg_snapshot_xmin(pg_current_snapshot())::text, pg_snapshot_xmax(pg_current_snapshot())::text
-"""
+_OLDEST = "select pg_snapshot_xmin(pg_current_snapshot())::text"
 _COLUMNS = """
 select s.send_id, s.club_id, s.type, s.requested_at, s.chunk_count, s.chunks,
     coalesce(c.requested, 0), coalesce(c.duplicates, 0), coalesce(c.queued, 0), t.by_status,

@@ -31,7 +31,7 @@ def ids(counts: PostgresChangedCounts, position: Position, *, limit: int = 9) ->
     """Return the sends after a position from all pages, and the position after them."""
     found: list[str] = []
     while True:
-        page = counts.since(position, [1, 2], limit=limit)
+        page = counts.since(position, counts.end(), [1, 2], limit=limit)
         found, position = [*found, *(each.send.send_id for each in page.sends)], page.position
         if not page.more:
             return found, position
@@ -41,7 +41,7 @@ def test_each_change_is_read_once(url: str) -> None:
     with connection_pool(url) as pool, psycopg.connect(url, autocommit=True) as writer:
         counts = PostgresChangedCounts(pool)
         writer.execute(INSERT, ["before", 1])
-        position = counts.since(None, [1], limit=9).position
+        position = counts.since(None, counts.end(), [1], limit=9).position
         with writer.transaction():
             for number in range(5):
                 writer.execute(INSERT, [f"s{number}", 1])
@@ -57,7 +57,7 @@ def test_each_change_is_read_once(url: str) -> None:
             assert found == []
             slow.commit()
         assert ids(counts, position)[0] == ["slow", "s1"]
-        assert counts.since(Position(2**60, ""), [1], limit=9).sends == []
+        assert counts.since(Position(2**60, ""), counts.end(), [1], limit=9).sends == []
 
 
 def test_counts_are_those_of_the_send(url: str) -> None:

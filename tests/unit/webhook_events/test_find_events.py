@@ -42,12 +42,15 @@ class Counts:
     def __init__(self) -> None:
         self.sends: dict[SendKey, CountedSend] = {}
 
-    def since(self, position: Position | None, clubs: Collection[int], *, limit: int) -> Changes:
-        end = Position(max((each.changed for each in self.sends.values()), default=0) + 1, "")
+    def end(self) -> Position:
+        return Position(max((each.changed for each in self.sends.values()), default=0) + 1, "")
+
+    def since(self, position: Position | None, end: Position, clubs: Collection[int], *, limit: int) -> Changes:
         if position is None:
             return Changes(sends=[], position=end, more=False)
         found = sorted(
-            (each for each in self.sends.values() if place(each) > position and each.send.club_id in clubs), key=place
+            (each for each in self.sends.values() if position < place(each) < end and each.send.club_id in clubs),
+            key=place,
         )
         if len(found) > limit:
             return Changes(sends=found[:limit], position=place(found[limit - 1]), more=True)
@@ -351,3 +354,28 @@ def test_a_change_that_may_follow_is_examined_again(setting: Setting) -> None:
     setting.clock.advance(CHANGED_SENDS_SETTLE_S)
     setting.sweep()
     assert setting.changed.stored == {}
+
+
+def test_an_expansion_of_a_counted_send_is_an_event(setting: Setting) -> None:
+    """Its chunks are counted before the send is examined."""
+    setting.expansions.end(Expansion(send=SEND, chunks=1, users=3, requested=4), now_ms=1)
+    setting.changed.put(ChangedSend(send=SEND, changed_at_ms=setting.clock.now_ms()))
+    setting.count(counted(sent=4))
+    setting.sweep()
+    assert setting.types() == ["send.accepted", "send.expanded", "send.completed"]
+
+
+def test_an_endpoint_created_during_a_sweep_misses_nothing(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send is counted as ended just after its club's first endpoint was created, while a sweep runs."""
+    end = setting.counts.end
+
+    def created_meanwhile() -> Position:
+        setting.webhooks.endpoint(key(9))
+        setting.count(counted(SendKey(9, "new"), changed=50, sent=4))
+        return end()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(setting.counts, "end", created_meanwhile)
+        setting.sweep()
+    setting.sweep()
+    assert [event["data"]["send_id"] for event in setting.events()] == ["new", "new"]
