@@ -19,7 +19,7 @@ from devstack import process
 from devstack.audiences import app as audiences_app
 from devstack.audit import audit
 from devstack.client_log import clients_log_to
-from devstack.config import ConfigError, StackConfig
+from devstack.config import EXAMPLE, ConfigError, StackConfig, example
 from devstack.dead_letters import app as dead_letters_app
 from devstack.devices import app as devices_app
 from devstack.handle import RunningStack
@@ -172,10 +172,12 @@ def _run_demo(stack: Stack | RunningStack) -> bool:
     """Run the demo against a stack. If a service of the stack crashes, report it at once and end the demo.
 
     Raises:
-        StackError: The monolith is a database of its own.
+        StackError: The monolith is a database of its own, or another example.
     """
     if StackConfig.from_environment().monolith_url is not None:
         raise StackError("The demo writes to the example's tables only: unset MASSCOMM_MONOLITH.")
+    if example() != EXAMPLE:
+        raise StackError("The demo writes to the tables of examples/monolith only: restore schemas/source.yaml.")
     from devstack.demo import run_demo
 
     over = threading.Event()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from devstack import cli
-from devstack.config import StackConfig
+from devstack.config import ROOT, StackConfig
 from devstack.stack import Crash, Stack, StackError
 
 
@@ -33,6 +33,10 @@ def test_a_service_that_ends_during_the_demo_ends_the_command(crashed: Stack, si
 def test_demo_never_writes_to_a_database_of_ones_own(crashed: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASSCOMM_MONOLITH", "postgresql://shop@db.example.org/shop")
     with pytest.raises(StackError, match="unset MASSCOMM_MONOLITH"):
+        cli._run_demo(crashed)
+    monkeypatch.delenv("MASSCOMM_MONOLITH")
+    monkeypatch.setattr(cli, "example", lambda: ROOT / "examples" / "crm")
+    with pytest.raises(StackError, match=r"restore schemas/source\.yaml"):
         cli._run_demo(crashed)
 
 
