@@ -36,6 +36,7 @@ _OF_EVERY_RECORD = (*PLACE, "timestamp_ms", "source", "schema_id", "problem")
 ARCHIVED = (
     *_OF_EVERY_RECORD,
     *("record_id", "send_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed"),
+    "labels",
 )
 # The columns that only the log of recipients needs.
 OF_RECIPIENTS = ("user_ids", "result_index")
@@ -56,7 +57,7 @@ _COLUMNS = """
 at timestamp, topic string, partition int, kafka_offset bigint, timestamp_ms bigint, source string, schema_id bigint,
 problem string, record_id string, send_id string, club_id bigint, type string, at_ms bigint, chunk_index int,
 chunk_count int, counts array<struct<channel: string, measure: string, reason: string, count_total: bigint>>,
-run binary, listed string, user_ids array<bigint>, result_index array<int>
+run binary, listed string, user_ids array<bigint>, result_index array<int>, labels string
 """
 _PROPERTIES = {
     "format-version": "2",
@@ -163,6 +164,9 @@ class ArchiveTable:
         Raises:
             OtherWriter: The archive does not end there any more; nothing is appended.
         """
+        if "labels" not in self._spark.table(self.name).columns:
+            # An earlier version has created the table.
+            self._spark.sql(f"alter table {self.name} add column labels string")
         marks = self._spark.createDataFrame(
             [(MARK, topic, partition, offset) for (topic, partition), offset in end.items()],
             "at timestamp, topic string, partition int, kafka_offset bigint",
@@ -185,7 +189,8 @@ class ArchiveTable:
     def records(self, snapshot: int | None = None) -> DataFrame:
         """Return the archived records with the columns `at`, ARCHIVED and OF_RECIPIENTS, by default of this moment."""
         reader = self._spark.read if snapshot is None else self._spark.read.option("snapshot-id", snapshot)
-        return reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
+        found = reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
+        return found if "labels" in found.columns else found.withColumn("labels", F.lit(None).cast("string"))
 
     def snapshot_at(self, moment: datetime) -> int:
         """Return the snapshot of a time. Raises Stop if the archive did not exist then, or the snapshot was removed."""

@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from masscomm.kafka.avro import LAST_SCHEMA_ID
-from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
-from spark_metrics.sources import SOURCES, Source, sources
+from spark_metrics.sources import Source, all_sources, sources
 
 # The wire format's header: a zero byte and the schema id.
 HEADER = struct.Struct("!BI")
@@ -48,7 +47,7 @@ def wire_header(writers: Writers, kept: Sequence[str] = ()) -> list[Column]:
 
 def kind_of(topic: Column) -> Column:
     """Return the kind of the records in a topic."""
-    kinds = F.create_map(*[F.lit(text) for s in SOURCES for name in s.topics() for text in (name, s.kind)])
+    kinds = F.create_map(*[F.lit(text) for s in all_sources() for name in s.topics() for text in (name, s.kind)])
     return kinds[topic]
 
 
@@ -63,30 +62,6 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
     # guard: metrics.schema_id_range
     is_id = (F.substring(value, 1, 1) == F.lit(bytearray(1))) & spelt.between(1, LAST_SCHEMA_ID)
     return found.when(is_id, spelt)
-
-
-def origin() -> Column:
-    """Return topic/partition/offset/timestamp of the record when it was first produced, as
-    masscomm.kafka.dead_letters.original_position does. The id of a send without send_id is the hash of this text.
-
-    For a replayed record the position is in its headers; the result is null if these are invalid.
-    """
-    # spark.sql.mapKeyDedupPolicy is LAST_WIN: the last header of a name counts, as with Kafka's lastHeader.
-    headers = F.map_from_entries("headers")
-
-    def header(name: str) -> Column:
-        return F.try_element_at(headers, F.lit(name))
-
-    def whole(name: str) -> Column:
-        # The text is converted to a number and back, because " 07" and "7" are the same position.
-        return F.trim(header(name).cast("string")).try_cast("long").cast("string")
-
-    original = [whole(name) for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)]
-    # F.decode would raise an error for the whole batch if the bytes are not UTF-8.
-    topic = F.try_validate_utf8(header(SOURCE_TOPIC).cast("string"))  # guard: metrics.position_header
-    replayed = F.concat(topic, *[part for text in original for part in (F.lit("/"), text)])
-    here = F.concat_ws("/", "topic", "partition", "kafka_offset", "timestamp_ms")
-    return F.when(header(SOURCE_TOPIC).isNotNull(), replayed).otherwise(here)
 
 
 def decoded(

@@ -143,13 +143,13 @@ class Job:
     def _check_tables(self) -> None:
         rows = self._sink.connected().execute(
             "select name from unnest(%s::text[]) as name where to_regclass(name) is null",
-            [[*_TABLES, *(view.table for view in self._sink.views)]],
+            [list(_TABLES)],
         )
         missing = [name for (name,) in rows]
         if missing:
             raise Retry(f"tables are missing: {', '.join(missing)}")
         for view in self._sink.views:
-            view.check_table(self._sink.connected())
+            view.prepare_table(self._sink.connected())
 
     def _check_topics_exist(self) -> None:
         missing = self._broker.missing(topic_names())

@@ -25,12 +25,11 @@ from spark_metrics.counted_ids import IdTables, store_new
 from spark_metrics.database import STREAM, connect
 from spark_metrics.problems import Problem
 from spark_metrics.refusals import Place, first_line, is_permanent
-from spark_metrics.sources import SOURCES
+from spark_metrics.sources import all_sources
 from spark_metrics.sql import read_sql
 from spark_metrics.states import StateEntry
 from spark_metrics.views import View
 
-_KINDS = {topic: source.kind for source in SOURCES for topic in source.topics()}
 _SLICE = 2_000
 # Sums, chunks of states and bytes of recipients that a task holds before it sends them to Postgres.
 _MOST_SUMS = 20_000
@@ -47,6 +46,7 @@ class LaneRow(NamedTuple):
         record_id: 16 bytes.
         channels: Channel of each count; `measures`, `reasons` and `totals` have the same length.
         run, listed: The results by position (spark_metrics.states).
+        labels: JSON with further texts for views.
         users: The users of an outcome with one result as numbers separated by commas; `only` is the index of its count.
         user_ids, result_index: The users of all other outcomes, each with the index of its count.
     """
@@ -71,6 +71,7 @@ class LaneRow(NamedTuple):
     totals: Sequence[int] | None = None
     run: bytes | None = None
     listed: str | None = None
+    labels: str | None = None
     users: str | None = None
     only: int | None = None
     user_ids: Sequence[int | None] | None = None
@@ -222,6 +223,7 @@ class _Lane:
         self._chunks: defaultdict[send_states.Chunk, list[StateEntry]] = defaultdict(list)
         self._recipients: list[str] = []
         self._bytes = 0
+        self._kinds = {topic: source.kind for source in all_sources() for topic in source.topics()}
         self._quarantined: list[tuple[str, int, int, str, int | None]] = []
 
     def begin(self) -> bool:
@@ -247,7 +249,7 @@ class _Lane:
                 raise RuntimeError(f"a task has records of the lanes {self._lane} and {lane}")
             if offset >= ends.get((topic, partition), 0):
                 ends[topic, partition] = offset + 1
-            kind = _KINDS[topic]
+            kind = self._kinds[topic]
             merged = self._merged.has(hashed, topic, partition, offset)
             if problem == Problem.NOT_LEARNED and not merged:
                 if (kind, schema_id) not in self._plan.denied:
@@ -295,7 +297,7 @@ class _Lane:
     def _count(self, source: str, r: LaneRow) -> None:
         assert r.at_ms is not None  # noqa: S101 - a record without a problem has a timestamp
         counts = list(zip(r.channels or (), r.measures or (), r.reasons or (), r.totals or (), strict=True))
-        shared = source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60
+        shared = source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60, r.labels
         begins = 1
         none: list[tuple[Any, ...]] = [(None, None, None, None)]
         for channel, measure, reason, total in counts or none:
@@ -309,7 +311,7 @@ class _Lane:
                 known[2] = min(known[2], r.at_ms)
                 known[3] = max(known[3], r.chunk_count) if known[3] and r.chunk_count else known[3] or r.chunk_count
             begins = 0
-        if source == "outcome" and counts:
+        if r.run is not None or r.listed is not None:
             channel, measure, reason, _ = counts[0]
             run = None if r.run is None else bytes(r.run)
             self._chunks[r.send_id or "", r.chunk_index or 0, channel].append((measure, reason, run, r.listed))

@@ -38,7 +38,7 @@ _SCHEMA = (
     " headers array<struct<key: string, value: binary>>, source string, schema_id long, problem string,"
     " record_id string, send_id string, club_id long, type string, at_ms long, chunk_index int, chunk_count int,"
     " counts array<struct<channel: string, measure: string, reason: string, count_total: long>>,"
-    " run binary, listed string, user_ids array<long>, result_index array<int>,"
+    " run binary, listed string, labels string, user_ids array<long>, result_index array<int>,"
     " attempt long, counted_us long, date string, hour string, batch long"
 )
 

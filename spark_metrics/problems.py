@@ -8,6 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from masscomm.domain.limits import END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.domain.measures import MEASURES
 
 # Matches texts joined by NUL if one of them is empty or too long.
 _EMPTY_OR_LONG = rf"\x00\x00|\A\x00|\x00\z|[^\x00]{{{LONGEST_TEXT + 1}}}"
@@ -23,6 +24,7 @@ class Problem(StrEnum):
     BAD_TEXT = "bad_text"  # a text that is empty, longer than 200 characters, or contains a NUL
     TOO_MANY_CHANNELS = "too_many_channels"  # a send with more than 16 channels
     BAD_COUNT = "bad_count"  # a count below 0
+    UNKNOWN_MEASURE = "unknown_measure"  # an outcome with a status that does not exist
     BAD_TIMESTAMP = "bad_timestamp"  # a timestamp before 1970
     FAR_FUTURE = "far_future"  # a timestamp long after the record's production, or after the last supported date
     UNSTORABLE = "unstorable"  # Postgres rejects the record's counts (a constraint, a range)
@@ -44,24 +46,29 @@ def problem_of(far_future_ms: int) -> Column:
         ]
         return reduce(Column.__and__, found)
 
-    storable = _storable(F.col("type")) & _storable(F.col("send_id")) & each(_all_storable, _storable)
+    fits = storable(F.col("type")) & storable(F.col("send_id")) & each(_all_storable, storable)
     # Avro's decoder does not check that texts are UTF-8.
     utf8 = (
         F.is_valid_utf8(F.col("type"))
         & F.is_valid_utf8(F.col("send_id"))
         & each(lambda texts: F.is_valid_utf8(_joined(texts)), F.is_valid_utf8)
     )
+    measures = F.array(*map(F.lit, MEASURES))
+    known_measures = F.when(several, F.size(F.array_except(counts["measure"], measures)) == 0).otherwise(
+        F.coalesce(first["measure"].isin(*MEASURES), F.lit(True))
+    )
     least = F.when(several, F.array_min(counts["count_total"])).otherwise(first["count_total"])
     return (
         F.when(F.col("schema_id").isNull(), Problem.UNDECODABLE)
         .when(~F.col("known"), Problem.NOT_LEARNED)
-        .when(F.col("type").isNull(), Problem.UNDECODABLE)
+        .when(F.col("at_ms").isNull(), Problem.UNDECODABLE)
         .when(F.col("send_id").isNull(), Problem.BAD_POSITION)
         .when(~utf8, Problem.UNDECODABLE)
         .when(F.col("record_id").isNotNull() & F.col("id").isNull(), Problem.BAD_ID)
-        .when(~storable, Problem.BAD_TEXT)
+        .when(~fits, Problem.BAD_TEXT)
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
         .when(least < 0, Problem.BAD_COUNT)
+        .when((F.col("source") == "outcome") & ~known_measures, Problem.UNKNOWN_MEASURE)
         .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
         # A subtraction from at_ms could overflow, because at_ms may be any 64-bit integer.
         .when(F.col("at_ms") > F.col("timestamp_ms") + far_future_ms, Problem.FAR_FUTURE)
@@ -69,7 +76,7 @@ def problem_of(far_future_ms: int) -> Column:
     )
 
 
-def _storable(text: Column) -> Column:
+def storable(text: Column) -> Column:
     """Return whether Postgres can store the text, also in an index: it contains no NUL and is not too long."""
     # The length in bytes costs nothing and is never below the number of characters, which is counted only if the former
     # is too large.

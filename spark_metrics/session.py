@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from masscomm.aws.authentication import spark_kafka_options
 from masscomm.kafka import topics
 from spark_metrics.settings import EMR, Settings
-from spark_metrics.sources import SOURCES
+from spark_metrics.sources import all_sources
 
 _FETCH_WAIT_MS = 10
 _POLL_RECORDS = 5_000
@@ -31,7 +31,7 @@ AVRO_OPTIONS = (
 
 def topic_names() -> list[str]:
     """Return the names of all topics that the job consumes."""
-    return [topic for source in SOURCES for topic in source.topics()]
+    return [topic for source in all_sources() for topic in source.topics()]
 
 
 def spark_session(settings: Settings) -> SparkSession:

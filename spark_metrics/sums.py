@@ -8,13 +8,13 @@ def exploded(facts: DataFrame) -> DataFrame:
     """Return facts as one row per count, and at least one row per record, so that no source position is lost.
 
     The columns are topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem,
-    record_id, send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a
-    problem has one row, in which all columns after `problem` are null. A record without recipients has one row without
-    a measure.
+    record_id, send_id, club_id, type, at_ms, chunk_count, labels, channel, measure, reason, count_total. A record with
+    a problem has one row, in which all columns after `problem` are null. A record without recipients has one row
+    without a measure.
     """
     counted = F.when(F.col("problem").isNull() & (F.size("counts") > 0), F.col("counts"))
     position, of_record = ("topic", "partition", "kafka_offset"), ("source", "schema_id", "problem")
-    values = ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count")
+    values = ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count", "labels")
     return facts.select(
         *map(F.col, (*position, *of_record)),
         *[F.when(F.col("problem").isNull(), F.col(name)).alias(name) for name in values],
@@ -34,15 +34,15 @@ def minute_s() -> Column:
     return F.expr("at_ms div 60000 * 60")
 
 
-_SUM_KEYS = ("source", "send_id", "club_id", "type", "minute_s", "channel", "measure", "reason")
+_SUM_KEYS = ("source", "send_id", "club_id", "type", "minute_s", "labels", "channel", "measure", "reason")
 
 
 def sums(rows: DataFrame) -> DataFrame:
     """Sum the rows of `exploded` for countable records, to one row per send, minute, channel, measure and reason.
 
-    The columns are source, send_id, club_id, type, minute_s (seconds since the epoch), channel, measure, reason,
-    count_total, records (the number of records whose first row is in this sum), first_ms (the earliest timestamp),
-    chunk_count.
+    The columns are source, send_id, club_id, type, minute_s (seconds since the epoch), labels (JSON), channel, measure,
+    reason, count_total, records (the number of records whose first row is in this sum), first_ms (the earliest
+    timestamp), chunk_count.
     """
     return (
         rows.withColumn("minute_s", minute_s())

@@ -18,8 +18,9 @@ from spark_metrics.writers import KnownWriters
 # Returns the writers' schemas of (kind, schema id) pairs.
 type WritersOf = Callable[[Sequence[tuple[str, int]]], Writers]
 
-# The columns of a counted record that must be equal in the archive and the topic.
-_COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem"))
+# The columns of a counted record that must be equal in the archive and the topic. Records of earlier versions have no
+# labels.
+_COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem", "labels"))
 
 
 def topics_differ(

@@ -32,6 +32,7 @@ class View:
         table: The name of the table and of the view.
         dimensions: {column: expression} of the primary key, which also has `bucket` (timestamptz).
         measures: {column: expression}; the column, bigint, is the sum of the expression.
+        labels: Labels of the sources (spark_metrics.sources) that the expressions use as columns: texts or null.
         where: Which sums are included.
         step_s: Every bucket begins at a multiple of this number of seconds.
         keep: The age at which spark_metrics.retention deletes a bucket; None: never.
@@ -40,6 +41,7 @@ class View:
     table: str
     dimensions: Mapping[str, str]
     measures: Mapping[str, str]
+    labels: tuple[str, ...] = ()
     where: str = "true"
     step_s: int = 60
     keep: timedelta | None = None
@@ -57,8 +59,9 @@ class View:
     def transform(self, sums: DataFrame) -> DataFrame:
         """Return the rows of the view for the rows of spark_metrics.sums.sums."""
         bucket = F.timestamp_seconds(F.expr(f"minute_s div {self.step_s} * {self.step_s}"))
+        labelled = sums.select("*", *[F.get_json_object("labels", f"$.{name}").alias(name) for name in self.labels])
         return (
-            sums.where(F.expr(self.where))
+            labelled.where(F.expr(self.where))
             .groupBy(bucket.alias("bucket"), *[F.expr(text).alias(name) for name, text in self.dimensions.items()])
             .agg(*[F.sum(F.expr(text)).alias(name) for name, text in self.measures.items()])
         )
@@ -81,36 +84,49 @@ class View:
 
     def merge(self, connection: psycopg.Connection[Any]) -> None:
         """Add the sums of a lane, which are in the temporary table batch_counts."""
-        connection.execute(self._merge_statement())
+        connection.execute(read_sql("merge_view", **self._names()))
 
-    def check_table(self, connection: psycopg.Connection[Any]) -> None:
-        """Compare the table in Postgres with the view's definition. Raises Stop if they differ."""
+    def prepare_table(self, connection: psycopg.Connection[Any]) -> None:
+        """Create the table in Postgres if it does not exist, and compare it with the view's definition. Raises Stop if
+        they differ.
+        """
         connection.execute(read_sql("lane_tables"))
         try:
-            connection.execute(b"explain " + self._merge_statement())
+            if connection.execute("select to_regclass(%s) is null", [self._identifier]).fetchone() == (True,):
+                connection.execute(read_sql("create_view", **self._names()))
+            connection.execute(b"explain " + read_sql("merge_view", **self._names()))
         except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
             raise Stop(f"the table {self.table} differs from its view: {error}") from error
 
-    def _merge_statement(self) -> bytes:
+    @property
+    def _identifier(self) -> str:
+        return sql.Identifier(self.table).as_string()
+
+    def _names(self) -> dict[str, str]:
+        """Return the placeholders of the statements."""
+
         def listed(pattern: str, names: Sequence[str]) -> str:
             return ", ".join(pattern.format(sql.Identifier(name).as_string()) for name in names)
 
-        values = [
-            f"to_timestamp(minute_s / {self.step_s} * {self.step_s})",
-            *self.dimensions.values(),
-            *[f"sum({text})" for text in self.measures.values()],
-        ]
-        # A sum of bigint is numeric, and Postgres checks its range when it is stored.
-        return read_sql(
-            "merge_view",
-            table=sql.Identifier(self.table).as_string(),
-            columns=listed("{}", (*self.keys, *self.sums)),
-            values=", ".join(values),
-            where=self.where,
-            keys=", ".join(str(number + 1) for number in range(len(self.keys))),
-            names=listed("{}", self.keys),
-            added=listed("{0} = t.{0} + excluded.{0}", self.sums),
-        )
+        values = {
+            "bucket": f"to_timestamp(minute_s / {self.step_s} * {self.step_s})",
+            **self.dimensions,
+            # A sum of bigint is numeric; the cast checks its range.
+            **{column: f"sum({text})::bigint" for column, text in self.measures.items()},
+        }
+        return {
+            "table": self._identifier,
+            "columns": listed("{}", tuple(values)),
+            "values": ", ".join(f"{text} as {sql.Identifier(column).as_string()}" for column, text in values.items()),
+            "labels": "".join(
+                f", labels ->> {sql.Literal(name).as_string()} as {sql.Identifier(name).as_string()}"
+                for name in self.labels
+            ),
+            "where": self.where,
+            "keys": ", ".join(str(number + 1) for number in range(len(self.keys))),
+            "names": listed("{}", self.keys),
+            "added": listed("{0} = t.{0} + excluded.{0}", self.sums),
+        }
 
 
 # Functions whose results depend on the time, the user, the partition or chance.
@@ -122,8 +138,8 @@ _NOT_REPEATABLE = re.compile(
 
 # The columns of spark_metrics.sums.sums.
 _SUMS = (
-    "source string, send_id string, club_id long, type string, minute_s long, channel string, measure string,"
-    " reason string, count_total long, records long, first_ms long, chunk_count int"
+    "source string, send_id string, club_id long, type string, minute_s long, labels string, channel string,"
+    " measure string, reason string, count_total long, records long, first_ms long, chunk_count int"
 )
 
 

@@ -11,7 +11,7 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka.avro import SchemaRegistry, UnknownSchema
 from masscomm.kafka.denied_ids import DeniedIds
 from spark_metrics.decode import Writers
-from spark_metrics.sources import SOURCES
+from spark_metrics.sources import all_sources
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class KnownWriters:
         self._registry = registry
         self._usable = usable
         self._denied_ids = denied_ids or DeniedIds()
-        self._known: dict[str, dict[int, str]] = {source.kind: {} for source in SOURCES}
+        self._known: dict[str, dict[int, str]] = {source.kind: {} for source in all_sources()}
 
     @property
     def known(self) -> Writers:
@@ -99,7 +99,7 @@ def registered_ids(registry_url: str) -> list[tuple[str, int]]:
             raise Retry(f"the schema registry does not answer: {type(error).__name__}") from error
 
     found: dict[tuple[str, int], None] = {}
-    for source in SOURCES:
+    for source in all_sources():
         for topic in source.topics():
             status, versions = get(f"/subjects/{topic}-value/versions")
             if status not in (200, 404):

@@ -92,6 +92,9 @@ class SendFields(AvroRecord):
     type: str
     # The time at which the send was requested.
     timestamp: int
+    # The template's type, if it differs from the category; delivery and outcomes have it for the metrics.
+    template: str | None = None
+    locale: str | None = None
     expires_at: int | None = None
     collapse_key: str | None = None
     reference: str | None = None
@@ -103,11 +106,9 @@ class ContentFields(SendFields):
     have the rendered messages instead.
     """
 
-    template: str | None = None
     data: dict[str, str] = field(default_factory=dict)
     # Position as text → the variables of this recipient, which replace those of data.
     recipient_data: dict[str, dict[str, str]] = field(default_factory=dict)
-    locale: str | None = None
 
     def data_of(self, position: int) -> dict[str, str]:
         """Return the variables of one recipient alone."""
@@ -449,6 +450,8 @@ class NotificationOutcome(OutcomeFields, ChannelRecord):
 
     club_id: int
     type: str
+    template: str | None = None
+    locale: str | None = None
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:

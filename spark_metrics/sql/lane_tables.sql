@@ -6,6 +6,7 @@ create temporary table if not exists batch_counts (
     club_id     bigint  not null,
     type        text    not null,
     minute_s    bigint  not null,
+    labels      jsonb,
     channel     text,
     measure     text,
     reason      text,

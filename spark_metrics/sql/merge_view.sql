@@ -1,6 +1,6 @@
 insert into {table} as t ({columns})
 select {values}
-from batch_counts
+from (select *{labels} from batch_counts) as counts
 where {where}
 group by {keys}
 order by {keys}

@@ -1,9 +1,7 @@
 """After every fault of a real broker, registry or database, the job's metrics equal a plain count."""
 
 import json
-import os
 import random
-import re
 import signal
 import time
 from collections import Counter
@@ -19,7 +17,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
-from devstack.config import ROOT, StackConfig
+from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
 from devstack.stack import Stack
 from masscomm.domain import ids
@@ -27,6 +25,7 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
+from tests.support.spark.documented import as_the_pages_say
 from tests.support.spark.metrics_job import (
     WAIT_S,
     StartJob,
@@ -224,16 +223,6 @@ def assert_is_a_plain_count(database: str, counted: CountedTopics) -> None:
         assert places == counted.quarantined
 
 
-def as_the_page_says(database: str, folder: Path) -> dict[str, str]:
-    """Add the view of docs/metrics-views.md with its table and module. Returns the variables that enable it."""
-    blocks = dict(re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "metrics-views.md").read_text(), re.DOTALL))
-    with psycopg.connect(database) as connection:
-        connection.execute(blocks["sql"].encode())
-    (folder / "not_sent.py").write_text(blocks["python"])
-    name, _, value = blocks["sh"].strip().partition("=")
-    return {name: value, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
-
-
 def assert_views_are_sums_of_the_counts(database: str) -> None:
     with psycopg.connect(database) as connection:
         rows = connection.execute(
@@ -265,7 +254,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     start_job: StartJob, counted: CountedTopics, stack: Stack, database: str, tmp_path: Path
 ) -> None:
     retry_s = {"SPARK_DENIED_SCHEMA_RETRY_S": "8"}
-    job = start_job(**as_the_page_says(database, tmp_path), **retry_s)
+    job = start_job(**as_the_pages_say(tmp_path), **retry_s)
     wait_until("the ready file", lambda: query_value(job.database, "select state from stream_status") == "running", job)
     # A producer uses its schema some seconds before the registry has it.
     schema = own_schema("SendRequested")

@@ -123,6 +123,7 @@ def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
         totals,
         run,
         listed,
+        None,
         ",".join(map(str, r.users)) if r.users else None,
         0 if r.users else None,
     )

@@ -1,5 +1,6 @@
 """Views on a real Postgres: updated with each batch, and refused if their table differs."""
 
+import json
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,23 +24,29 @@ BY_CLUB = View(
     measures={"total": "count_total", "records": "records"},
     where="measure = 'sent' and type not like '%x%'",
 )
-TABLE = (
-    'create table by_club ("club\'s" text, bucket timestamptz, total bigint, records bigint,'
-    ' primary key ("club\'s", bucket))'
-)
 
 
 @pytest.fixture
 def sink(database: str) -> Iterator[PostgresSink]:
     with psycopg.connect(database) as connection:
-        connection.execute(TABLE)
+        BY_CLUB.prepare_table(connection)
     sink = PostgresSink(database, views=[BY_CLUB])
     sink.take_over()
     yield sink
     sink.close()
 
 
-def count(sink: PostgresSink, offset: int, *counted: tuple[str, int]) -> None:
+BY_TEMPLATE = View(
+    table="by_template",
+    dimensions={"template": "coalesce(template, type)", "locale": "coalesce(locale, '')"},
+    measures={"total": "count_total"},
+    labels=("template", "locale"),
+    where="measure = 'sent'",
+    step_s=86_400,
+)
+
+
+def count(sink: PostgresSink, offset: int, *counted: tuple[str, int], labels: str | None = None) -> None:
     attempt = sink.begin()
     plan = Plan(
         database_url=sink.database_url,
@@ -65,6 +72,7 @@ def count(sink: PostgresSink, offset: int, *counted: tuple[str, int]) -> None:
             measures=["sent", "failed"],
             reasons=[None, "x"],
             totals=[total, 1],
+            labels=labels,
         )
         for number, (category, total) in enumerate(counted)
     ]
@@ -76,6 +84,19 @@ def test_view_sums_every_batch(sink: PostgresSink) -> None:
     count(sink, 10, ("a", 5))
     rows = sink.connected().execute('select "club\'s", records, total from by_club order by 1').fetchall()
     assert rows == [("a", 3, 12), ("b", 1, 2**40)]
+
+
+def test_view_by_labels_sums_each_label(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        BY_TEMPLATE.prepare_table(connection)
+    sink = PostgresSink(database, views=[BY_TEMPLATE])
+    sink.take_over()
+    count(sink, 0, ("a", 1), ("b", 2))
+    count(sink, 10, ("a", 3), ("b", 4), labels=json.dumps({"template": 'x"\\\t\n', "locale": "de"}))
+    count(sink, 20, ("a", 5), labels=json.dumps({"locale": "de"}))
+    rows = sink.connected().execute("select template, locale, total from by_template order by total").fetchall()
+    assert rows == [("a", "", 1), ("b", "", 2), ("a", "de", 5), ('x"\\\t\n', "de", 7)]
+    sink.close()
 
 
 def test_lanes_update_views_in_the_order_of_their_keys(sink: PostgresSink, database: str) -> None:
@@ -100,7 +121,6 @@ def test_lanes_update_views_in_the_order_of_their_keys(sink: PostgresSink, datab
 @pytest.mark.parametrize(
     "change",
     [
-        "drop table by_club",
         "alter table by_club drop column total",
         "alter table by_club rename column records to others",
         "alter table by_club drop constraint by_club_pkey",
@@ -108,10 +128,10 @@ def test_lanes_update_views_in_the_order_of_their_keys(sink: PostgresSink, datab
     ],
 )
 def test_table_that_differs_from_its_view_is_a_stop(sink: PostgresSink, change: str) -> None:
-    BY_CLUB.check_table(sink.connected())
+    BY_CLUB.prepare_table(sink.connected())
     sink.connected().execute(change.encode())
     with pytest.raises(Stop, match="the table by_club differs from its view"):
-        BY_CLUB.check_table(sink.connected())
+        BY_CLUB.prepare_table(sink.connected())
 
 
 def maintained(connection: Connection) -> list[tuple[object, ...]]:

@@ -3,15 +3,15 @@ import json
 import pytest
 
 from masscomm.kafka.topics import chain_topics
-from spark_metrics.sources import OUTCOME, SEND, SOURCES, Source
+from spark_metrics.sources import OUTCOME, SEND, Source, all_sources
 
 
 def test_sources_are_the_topics_with_the_job_as_consumer() -> None:
-    read = [topic for source in SOURCES for topic in source.topics()]
+    read = [topic for source in all_sources() for topic in source.topics()]
     assert sorted(read) == sorted(topic.name for topic in chain_topics() if "spark_metrics" in topic.consumers)
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.kind)
+@pytest.mark.parametrize("source", all_sources(), ids=lambda source: source.kind)
 def test_a_source_reads_its_topics_by_their_schema(source: Source) -> None:
     schemas = {topic.schema for topic in chain_topics() if topic.name in source.topics()}
     assert schemas == {source.schema}

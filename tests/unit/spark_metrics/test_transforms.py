@@ -18,7 +18,8 @@ from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from schemas import read_text
-from spark_metrics.facts import facts, requested, resolved_channels
+from spark_metrics.facts import facts, resolved_channels
+from spark_metrics.sources import requested
 from spark_metrics.sums import exploded
 from spark_metrics.topic_check import decoded_again
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
@@ -136,6 +137,7 @@ def test_send_of_a_minimal_producer_is_counted(staged: ToRows) -> None:
         "type": "news",
         "at_ms": AT_MS,
         "chunk_count": 1,
+        "labels": None,
         "channel": "push",
         "measure": "requested",
         "reason": None,
@@ -347,6 +349,41 @@ def _no_utf8(value: bytes, text: str) -> bytes:
     return value.replace(text.encode(), b"\xbf" + text.encode()[1:])
 
 
+@pytest.mark.parametrize(
+    ("value", "topic", "labels"),
+    [
+        (a_send(template="a", locale='"\\\n'), "send.api", {"template": "a", "locale": '"\\\n'}),
+        (a_send(MINIMAL_SEND), "send.api", None),
+        (a_delivery(locale="de"), "delivery", {"locale": "de"}),
+        (an_outcome([], template="x" * 201, locale="a\0b"), "outcome", None),
+        (an_outcome([], template="bee", locale="de").replace(b"bee", b"be\xff"), "outcome", {"locale": "de"}),
+    ],
+)
+def test_labels_are_the_texts_that_postgres_can_store(
+    kafka_frame: ToFrame, value: bytes, topic: str, labels: dict[str, str] | None
+) -> None:
+    """A label that it cannot store is left out; its record is counted."""
+    frame = kafka_frame([{"topic": topic, "value": value}]).transform(facts, writers=WRITERS, far_future_ms=2**40)
+    (row,) = frame.select("problem", "labels").collect()
+    assert (row["problem"], row["labels"] and json.loads(row["labels"])) == (None, labels)
+
+
+def test_record_of_an_earlier_schema_has_no_labels(kafka_frame: ToFrame) -> None:
+    """And the schema of earlier versions reads a record that has labels."""
+    fields = [field for field in SCHEMAS[OWN_OUTCOME]["fields"] if field["name"] not in ("template", "locale")]
+    earlier = SCHEMAS[OWN_OUTCOME] | {"fields": fields}
+    value = an_outcome([{"status": "sent", "count": 1}], template="a", locale="de")
+    read = fastavro.schemaless_reader(
+        io.BytesIO(value[5:]), fastavro.parse_schema(SCHEMAS[OWN_OUTCOME]), fastavro.parse_schema(earlier)
+    )
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(earlier), read)
+    writers = WRITERS | {"outcome": {OWN_OUTCOME: json.dumps(earlier)}}
+    frame = kafka_frame([{"topic": "outcome", "value": value[:5] + buffer.getvalue()}])
+    (row,) = frame.transform(facts, writers=writers, far_future_ms=2**40).collect()
+    assert (row["problem"], row["labels"], row["counts"][0]["count_total"]) == (None, None, 1)
+
+
 BAD: list[tuple[str, str, bytes | None, str]] = [
     ("no value", "send.api", None, "undecodable"),
     ("an empty value", "send.api", b"", "undecodable"),
@@ -372,6 +409,21 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
     ("the last time there is", "send.api", a_send(timestamp=2**63 - 1), "far_future"),
     ("a derived record without a UUID", "delivery", a_delivery(record_id="42"), "bad_id"),
     ("less than nobody", "outcome", an_outcome([{"status": "sent", "count": -1}]), "bad_count"),
+    (
+        "less than nobody, of several",
+        "outcome",
+        an_outcome([{"status": "sent", "count": n} for n in (1, -1)]),
+        "bad_count",
+    ),
+    ("an unknown status", "outcome", an_outcome([{"status": "teleported", "count": 1}]), "unknown_measure"),
+    (
+        "an unknown status among others",
+        "outcome",
+        an_outcome([{"status": status, "count": 1} for status in ("sent", "teleported")]),
+        "unknown_measure",
+    ),
+    ("a send id of a megabyte", "outcome", an_outcome([], send_id="x" * 2**20), "bad_text"),
+    ("a NUL in a send id", "outcome", an_outcome([], send_id="a\0b"), "bad_text"),
     ("a type that is no UTF-8", "send.api", _no_utf8(a_send(type="news"), "news"), "undecodable"),
     ("a send id that is no UTF-8", "send.api", _no_utf8(a_send(send_id="a send"), "a send"), "undecodable"),
     ("a channel that is no UTF-8", "send.api", _no_utf8(a_send(channels=["push", "sms"]), "sms"), "undecodable"),
@@ -473,7 +525,7 @@ def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable
     frame = kafka_frame([]).transform(facts, writers={}, far_future_ms=0).transform(exploded)
     assert frame.columns == [
         *("topic", "partition", "kafka_offset", "ordinal", "source", "schema_id", "problem", "record_id", "send_id"),
-        *("club_id", "type", "at_ms", "chunk_count", "channel", "measure", "reason", "count_total"),
+        *("club_id", "type", "at_ms", "chunk_count", "labels", "channel", "measure", "reason", "count_total"),
     ]
 
 
