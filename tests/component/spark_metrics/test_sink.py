@@ -539,8 +539,9 @@ def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> Non
     assert sink.next_offsets() == {"outcome": {0: 1}, "send.api": {0: 4}}
 
 
-def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink) -> None:
-    """No lane is merged before the schemas of all lanes are looked up."""
+def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lane is merged before the schemas of all lanes are looked up, also if it has stored the ids of a slice."""
+    monkeypatch.setattr(lane_merge, "_SLICE", 1)
     attempt = sink.begin()
     unknown: dict[str, Any] = {"source": "send", "topic": "send.api", "problem": Problem.NOT_LEARNED}
     records = [*(Record(n, number=n, send_id=f"send {n}") for n in range(9)), Record(0, schema_id=8, **unknown)]
@@ -550,7 +551,8 @@ def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink) -> None:
     assert totals(sink) == {}
     results = merge_lanes(sink, planned(sink, attempt, denied=frozenset([("send", 8)])), records)
     merged = sink.complete(results, batch_id=0)
-    assert (merged.records, merged.quarantined) == (10, 1)
+    assert (merged.records, merged.refused, merged.quarantined) == (10, 0, 1)
+    assert totals(sink) == {"sent": 27}
     assert served(sink)["quarantine"] == [("send.api", 0, 0, "unknown_schema")]
 
 
