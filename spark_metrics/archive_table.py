@@ -81,8 +81,12 @@ def spark_errors() -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of an error in one line. The text of a Java exception begins in the second line."""
-    return " ".join(str(error).splitlines()[:2])[:300] or type(error).__name__
+    """Return the reason of an error in one line."""
+    lines = str(error).strip().splitlines()
+    if isinstance(error, Py4JJavaError):
+        # The text of a Java exception begins in the second line, and a line for each of its causes follows.
+        lines = [line for line in lines if line.startswith("Caused by: ")][-1:] or lines[1:]
+    return "".join(lines[:1]).removeprefix("Caused by: ").removeprefix(": ")[:300] or type(error).__name__
 
 
 class OtherWriter(Retry):

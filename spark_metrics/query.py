@@ -1,21 +1,29 @@
 """Queries the archive: `python -m spark_metrics.query "select …" [--csv] [--at 2026-11-21T09:30:00Z]`.
 
 The query sees the archive as the table `records`, by default of this moment, or of the snapshot at an earlier time
-(--at). It also sees `redelivered` and `quarantined`, the positions that are not counted, of this moment. The settings
-are the environment variables of the job. The status is 0 after success, and 2 after an error.
+(--at). It also sees `redelivered` and `quarantined`, the positions that are not counted, of this moment. Other
+statements, such as `insert`, `call` and `set`, are rejected. The command is no sandbox, because functions of Spark SQL
+can read the environment of the process: only people who may have the job's settings may choose the query.
+
+The settings are the environment variables of the job. The status is 0 after success, and 2 after an error.
 """
 
 import argparse
 import csv
 import logging
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import chain, islice
 from typing import TextIO
 
 import psycopg
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from masscomm.errors import MasscommError, Stop
 from masscomm.untrusted import mask_root_logger
@@ -47,23 +55,32 @@ def query(
             schema = "topic string, partition int, kafka_offset long"
             spark.createDataFrame(rows, schema).createOrReplaceTempView(name)
     table.records(None if at is None else table.snapshot_at(at)).createOrReplaceTempView("records")
+    # A reference such as ${env:NAME} in a query would be replaced by the setting.
+    spark.conf.set("spark.sql.variable.substitute", "false")
     try:
-        found = spark.sql(text)
-        names, rows = found.columns, [list(map(_text, row)) for row in found.collect()]
-    except PySparkException as error:
-        raise Stop(f"the query failed: {reason_of(error)}") from error
+        # As a subquery, because no statement that changes the archive or prints settings may be one.
+        found = spark.sql(f"select * from (\n{text.strip().removesuffix(';')}\n)")  # noqa: S608 # guard: archive.queries_only
+        # Two columns may have the same name.
+        numbered = [str(number) for number in range(len(found.columns))]
+        texts = found.toDF(*numbered).select([F.col(name).cast("string") for name in numbered])
+        lines = texts.toLocalIterator() if as_csv else iter(texts.collect())
+        _write(out, found.columns, lines, as_csv=as_csv)
+    except (PySparkException, Py4JJavaError) as error:
+        # The text begins in the second line of the statement.
+        reason = re.sub(r"\bline (\d+)(?=,? pos)", lambda found: f"line {int(found[1]) - 1}", reason_of(error))
+        raise Stop(f"the query failed: {reason}") from error
+
+
+def _write(out: TextIO, names: Sequence[str], rows: Iterator[Sequence[str | None]], *, as_csv: bool) -> None:
     if as_csv:
-        csv.writer(out, lineterminator="\n").writerows([names, *rows])
+        # Most wrong queries fail before their first row, and then nothing is written.
+        first = list(islice(rows, 1))
+        csv.writer(out, lineterminator="\n").writerows(chain([names], first, rows))
         return
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    for line in [names, ["-" * width for width in widths], *rows]:
+    lines = [names, *([text or "" for text in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in [names, ["-" * width for width in widths], *lines[1:]]:
         out.write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n")
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,6 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = settings_from()
         spark = spark_session(settings)
+        # Spark logs the errors of a query, too, with stack traces.
+        spark.sparkContext.setLogLevel("OFF")
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         try:
             with spark_errors():
                 query(settings, spark, chosen.query, sys.stdout, at=chosen.at, as_csv=chosen.csv)

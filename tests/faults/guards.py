@@ -856,6 +856,12 @@ MUTANTS = (
         no_cell=NO_ERASURE,
     ),
     Mutant(
+        guard="archive.queries_only",
+        rule="A query of the archive changes nothing and prints no settings.",
+        change=Becomes("spark.sql(text)"),
+        no_cell="no cell queries the archive",
+    ),
+    Mutant(
         guard="erasure.directory_last",
         rule="The directory's rows are kept until every other store is erased.",
         change=Never(),

@@ -3,14 +3,19 @@
 import csv
 import io
 import re
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from devstack.config import ROOT
+from devstack.service import base_environment
+from devstack.services.spark import spark_jars
 from erasure.person import ERASED_USER
 from masscomm.errors import Stop
 from spark_metrics.archive_table import ArchiveTable
@@ -18,6 +23,7 @@ from spark_metrics.maintenance import maintain
 from spark_metrics.query import query
 from tests.support.spark.archive_writing import SENDS, Writing
 from tests.support.spark.archived import NOW, a_send, an_outcome
+from tests.support.spark.metrics_job import WAIT_S
 from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, ToFrame
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
@@ -96,6 +102,110 @@ def test_maintenance_and_erasure_lose_no_record(writing: Writing) -> None:
     assert sorted(row[0] for row in writing.table.records().select("kafka_offset").collect()) == [0, 0, 1, 2]
     append(writing, writing.rows(a_send(3)), 4)
     assert writing.table.appended().offsets == {SENDS: 4}
+
+
+COMMANDS = [
+    "drop table {table}",
+    "drop view records",
+    "truncate table {table}",
+    "insert into {table} select * from records",
+    "from records insert into {table} select *",
+    "with one as (select * from records) insert into {table} select * from one",
+    "delete from {table}",
+    "update {table} set club_id = 1",
+    "call archive.system.expire_snapshots(table => 'masscomm.records', older_than => timestamp '2099-01-01')",
+    "select 1; drop table {table}",
+    "select 1) as one; drop table {table}; select * from (select 1",
+    "create table archive.masscomm.other using iceberg as select * from records",
+    "set",
+    "set spark.sql.catalog.archive.jdbc.password",
+    "show tblproperties {table}",
+    "describe extended {table}",
+    "",
+]
+
+
+@pytest.mark.kills(guard="archive.queries_only")
+def test_statement_that_is_no_query_is_rejected(writing: Writing) -> None:
+    append(writing, writing.rows(a_send(0)), 1)
+    tables = writing.spark.sql("show tables in archive.masscomm").collect()
+    end = writing.table.appended()
+    for command in COMMANDS:
+        with pytest.raises(Stop, match=r"^the query failed: \[") as rejected:
+            answer(writing, command.format(table=writing.table.name))
+        assert "\n" not in str(rejected.value)
+        assert writing.table.appended() == end, command
+        assert writing.spark.sql("show tables in archive.masscomm").collect() == tables, command
+
+
+def test_queries_of_every_form_are_answered(writing: Writing) -> None:
+    append(writing, writing.rows(a_send(0), a_send(1)), 2)
+    assert answer(writing, "select kafka_offset from records order by 1 desc;") == [["kafka_offset"], ["1"], ["0"]]
+    assert answer(writing, "with one as (select 1 as a) select a, a from one -- twice") == [["a", "a"], ["1", "1"]]
+    assert answer(writing, "values (true, null, 'a,\"b')") == [["col1", "col2", "col3"], ["true", "", 'a,"b']]
+    setting = "'${spark.sql.catalog.archive.jdbc.password}'"
+    assert answer(writing, f"select {setting} as a") == [["a"], [setting.strip("'")]]
+    assert answer(writing, "select counts[0] as c, array(1, 2) as a from records limit 1") == [
+        ["c", "a"],
+        ["{push, requested, null, 2}", "[1, 2]"],
+    ]
+
+
+WRONG = [
+    ("select nothing from records", r"`nothing` cannot be resolved.* line 1 pos 7"),
+    ("select\nnothing from records", r"line 2 pos 0"),
+    ("selekt 1", r"Syntax error at or near '1'.*line 1, pos 7"),
+    ("select raise_error('at ' || kafka_offset) from records", r"at 0"),
+]
+
+
+def test_wrong_query_is_reported_in_one_line(writing: Writing) -> None:
+    append(writing, writing.rows(a_send(0)), 1)
+    for wrong, reason in WRONG:
+        with pytest.raises(Stop, match=reason) as reported:
+            answer(writing, wrong)
+        assert "\n" not in str(reported.value)
+
+
+@pytest.mark.nightly
+def test_command_reports_errors_without_secrets(writing: Writing) -> None:
+    """Neither Spark nor Python adds a stack trace, and a database that is down is named without its password."""
+    append(writing, writing.rows(a_send(0)), 1)
+    url = psycopg.conninfo.conninfo_to_dict(writing.settings.database_url)
+    environment = {
+        **base_environment(),
+        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "SCHEMA_REGISTRY_URL": "http://127.0.0.1:1",
+        "METRICS_DATABASE_URL": writing.settings.database_url,
+        "SPARK_ARCHIVE_DIR": writing.settings.archive_dir,
+        "SPARK_JARS": spark_jars(),
+    }
+
+    def run(text: str, **other: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "spark_metrics.query", text, "--csv"]
+        return subprocess.run(
+            command, cwd=ROOT, env=environment | other, capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
+
+    done = run("select count(*) as n from records")
+    assert (done.returncode, done.stdout) == (0, "n\n1\n"), done.stderr
+    for wrong in (
+        "select nothing from records",
+        "select raise_error('boom') from records",
+        "set",
+        "drop table records",
+    ):
+        done = run(wrong)
+        assert (done.returncode, done.stdout) == (2, "")
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: Using incubator")]
+        assert len(lines) == 1, done.stderr
+        assert "ERROR spark_metrics.query: the query failed: " in lines[0]
+    down = run("select 1", METRICS_DATABASE_URL="postgresql://masscomm:a-secret@127.0.0.1:1/metrics")
+    assert down.returncode == 2
+    assert "Connection refused" in down.stderr
+    assert "a-secret" not in down.stderr + down.stdout
+    assert "Traceback" not in down.stderr
+    assert str(url["password"]) not in down.stderr
 
 
 @pytest.mark.nightly
