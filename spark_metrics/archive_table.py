@@ -214,11 +214,14 @@ class ArchiveTable:
         return None if kept is None else datetime.fromisoformat(kept)
 
     def delete_before(self, moment: datetime) -> None:
-        """Delete the records of the hours before a time, and store the time first, so that they do not seem lost."""
-        if (kept := self.kept_since()) is not None and kept >= moment:
-            return
-        self._spark.sql(f"alter table {self.name} set tblproperties ('{_KEPT_SINCE}' = '{moment.isoformat()}')")
-        old = f"at >= {_literal(FIRST)} and at < {_literal(moment)}"
+        """Delete the records with a time and a production before `moment`, and store it first, so that they do not seem
+        lost.
+        """
+        if (kept := self.kept_since()) is None or kept < moment:
+            self._spark.sql(f"alter table {self.name} set tblproperties ('{_KEPT_SINCE}' = '{moment.isoformat()}')")
+        # A wrong clock may have dated a new record before this time.
+        produced = f"timestamp_ms < {round(moment.timestamp() * 1000)}"
+        old = f"at >= {_literal(FIRST)} and at < {_literal(moment)} and {produced}"
         self._spark.sql(f"delete from {self.name} where {old}")  # noqa: S608 - our own names
 
     def rewrite(self, before: datetime) -> int:

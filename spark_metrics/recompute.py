@@ -8,10 +8,10 @@ any chunk are included only if the span is open on both sides.
 
 The command computes all three grains and the totals of the sends from the archived records, with the same sums as the
 stream. It counts the records that the stream has counted: those below its offsets that are neither in `quarantine` nor
-in `redelivered`. It reads the hours of the span's days, and for the sends of the span the hours since _SLACK before it.
-It compares the results with the served tables; the stream may run concurrently. The command prints the rows that
-differ, and the ids that were counted twice within the redelivery window. Its status is 0 if there are none, 1 if rows
-differ, and 2 after an error.
+in `redelivered`. It reads the records of the span's days and, for the sends of the span, all later ones and those up to
+two days earlier, by their own time or by the time of their production. It compares the results with the served tables;
+the stream may run concurrently. The command prints the rows that differ, and the ids that were counted twice within the
+redelivery window. Its status is 0 if there are none, 1 if rows differ, and 2 after an error.
 
 --swap replaces the served rows by the recomputed ones in one transaction. --check-topics also decodes the records that
 are still in the topics, and compares each counted column with the archive. --day-before compares the last whole day of
@@ -34,7 +34,7 @@ from pyspark.sql import functions as F
 
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
-from masscomm.errors import MasscommError, Retry
+from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import METRICS_DIFFERENCES
 from masscomm.untrusted import mask_root_logger
@@ -55,9 +55,8 @@ from spark_metrics.views import complete, kept_since, load_views, maintained_sin
 
 _log = logging.getLogger("spark_metrics.recompute")
 
-# A record of a send may be this much earlier than the send's request: timestamps may be a day ahead of their production
-# (SPARK_FAR_FUTURE_S), and clocks differ.
-_SLACK = timedelta(days=2)
+# The clocks of producers may differ by this much.
+_CLOCKS = timedelta(days=1)
 _POLL_S = 1.0
 
 
@@ -68,6 +67,8 @@ class Recompute:
         self._span = span
         self._views = load_views(settings.views)
         self._table = ArchiveTable(spark, settings)
+        # A record of a send may be this much earlier than the send's request, whose time may be after its production.
+        self._slack = timedelta(seconds=settings.far_future_s) + _CLOCKS
 
     def run(self, *, swap: bool = False, check_topics: bool = False, wait_s: float = 600) -> int:
         """Compare the served rows with the recomputed ones, print the rows that differ, and return their number.
@@ -76,14 +77,13 @@ class Recompute:
             wait_s: How long the archive may be behind the counts.
 
         Raises:
-            Retry: The archive, the database or the stream is not ready.
-            Stop: The archive is not this database's.
+            Retry: The archive, the database or the stream is not ready, or compared rows changed meanwhile.
+            Stop: The archive is not this database's, or has no records of the span any more.
         """
         with connect(self._settings.database_url, "spark_metrics recompute") as connection:
             check_table(connection, self._table)
-            if kept := self._table.kept_since():
-                # Records of later sends may be up to _SLACK before their requests.
-                self._span = self._span.since(kept + _SLACK)
+            kept = self._table.kept_since()
+            self._leave_out_deleted(kept)
             logged, logged_since = maintained_since(connection, recipient_log.NAME)
             if logged_since is not None:
                 # From then on, each event with a later time was counted while the log was written, and is kept.
@@ -98,8 +98,12 @@ class Recompute:
                     offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
                 served.remember()
                 first = self._read_span().first
-                uncounted = connection.execute(_UNCOUNTED, {"first": first and first - _SLACK}).fetchall()
-            archived = self._archived(self._await_archive(offsets, wait_s), offsets)
+                uncounted = connection.execute(_UNCOUNTED, {"first": first and first - self._slack}).fetchall()
+            end = self._await_archive(offsets, wait_s)
+            # Retention stores this time before it deletes records.
+            if self._table.kept_since() != kept:  # guard: recompute.deleted_records
+                raise Retry("records were deleted from the archive meanwhile: run it again")
+            archived = self._archived(end, offsets)
             counted = self._counted(archived, uncounted)
             self._rebuild(served, counted)
             if logged:
@@ -121,10 +125,23 @@ class Recompute:
                 differing += wrong
             return differing + twice
 
+    def _leave_out_deleted(self, kept: datetime | None) -> None:
+        """Limit the span to sends and buckets whose records the archive still has. Raises Stop if there are none."""
+        if kept is None:
+            return
+        first = kept + self._slack
+        if self._span.end is not None and self._span.end <= first:
+            raise Stop(
+                f"The archive has no records before {kept.isoformat()} any more, so it can compare from {first} on."
+            )
+        if self._span.first is None or self._span.first < first:
+            print(f"compared from {first} on: the archive has no records before {kept}")  # noqa: T201
+            self._span = self._span.since(first)
+
     def _read_span(self) -> Span:
         """Return the span of the archive that is read."""
         first = self._span.whole(Grain.DAY.seconds).first
-        return Span(first and min(first, self._span.first - _SLACK) if self._span.first else None)
+        return Span(first and min(first, self._span.first - self._slack) if self._span.first else None)
 
     def _await_archive(self, offsets: Sequence[tuple[str, int, int]], wait_s: float) -> Appended:
         """Return the end of the archive when it has all records below these offsets. Raises Retry after wait_s."""
@@ -150,7 +167,9 @@ class Recompute:
         records = self._table.records(end.snapshot)
         first = self._read_span().first
         if first is not None:
-            records = records.where(F.col("at") >= F.lit(first))
+            # A wrong clock may have dated a record of a send long before its request.
+            produced = F.col("timestamp_ms") >= round(first.timestamp() * 1000)  # guard: recompute.wrong_clock
+            records = records.where((F.col("at") >= F.lit(first)) | produced)
         # guard: metrics.archived_beyond_the_counts
         consumed = records.join(ends, ["topic", "partition"]).where(F.col("kafka_offset") < F.col("next_offset"))
         return consumed.drop("next_offset")
@@ -283,6 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--wait-s", type=float, default=600, help="how long the archive may be behind; 600")
     chosen = parser.parse_args(arguments)
     if chosen.day_before:
+        if chosen.first or chosen.end:
+            parser.error("--day-before has no --from or --to")
         chosen.end = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         chosen.first = chosen.end - timedelta(days=1)
     if chosen.first and chosen.end and chosen.first >= chosen.end:

@@ -72,6 +72,7 @@ TABLES = {
 }
 
 _SHOWN = 20
+_MINUTES = Grain.MINUTE.table
 
 
 def tables_of(views: Iterable[View], kept: Mapping[str, datetime]) -> dict[str, Table]:
@@ -145,18 +146,20 @@ class Served:
         """Replace the served rows by the recomputed ones, in one transaction. Counts that the stream has added since
         remember() are kept.
 
-        Raises Retry if the stream has changed a differing block since then; then no row is replaced.
+        Raises Retry if the stream has changed a differing send or block since then; then no row is replaced.
         """
         connection = self._connection
+        swapped = {name: table for name, table in self.tables.items() if not table.query}
         with connection.transaction():
             # The stream cannot merge a batch while this lock is held.
             connection.execute("select 1 from stream_status where stream = %s for update", [STREAM])
-            changed = self._run(_CHANGED, "send_states").fetchone()
-            if changed and changed[0]:
-                raise Retry("the stream has changed a differing block meanwhile: run it again")
-            for name, table in self.tables.items():
-                if table.query:
-                    continue
+            for name in (name for name, table in swapped.items() if table.other):
+                changed = self._run(_CHANGED, name).fetchone()
+                if changed and changed[0]:
+                    raise Retry(f"the stream has changed a differing row of {name} meanwhile: run it again")
+            if _MINUTES in swapped:
+                self._run(_REVISED, _MINUTES)
+            for name, table in swapped.items():
                 self._run(_ADD if table.sums else _SET, name)
                 self._run(_DROP, name)
 
@@ -195,6 +198,8 @@ class Served:
             same=sql.SQL(" and ").join(
                 sql.SQL("{s}.{c} = d.{c}").format(s=names["served"], c=sql.Identifier(c)) for c in table.key
             ),
+            served_other=listed("{c}", table.other),
+            was_other=listed("(d.was).{c}", table.other),
             was_values=listed("was.{c}", values),
             now_values=listed("now.{c}", values),
             inserted=comma.join(
@@ -230,9 +235,18 @@ select {key}, was, now from {was} as was full join {now} as now using ({key})
 where ({was_values}) is distinct from ({now_values})
 """
 
+# The values that are replaced, not added: the stream may have changed them since they were remembered.
 _CHANGED = """
 select count(*) from {diff} as d left join {served} on {same}
-where {served}.codes is distinct from (d.was).codes
+where ({served_other}) is distinct from ({was_other})
+"""
+
+# Readers look for changes of complete minutes in this table.
+_REVISED = """
+insert into revised_minutes as r (minute, club_id, revised_at, late_records, late_total)
+select distinct bucket, club_id, now(), 0, 0 from {diff}, stream_watermark as w
+where bucket + interval '1 minute' + make_interval(secs => w.grace_ms / 1000.0) <= w.watermark
+on conflict (minute, club_id) do update set revised_at = excluded.revised_at
 """
 
 # Only the difference between recomputed and remembered rows is added, so that later counts of the stream are kept.

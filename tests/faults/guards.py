@@ -838,10 +838,28 @@ MUTANTS = (
         no_cell="a cell recomputes when everything is counted",
     ),
     Mutant(
+        guard="recompute.deleted_records",
+        rule="Records that retention deletes during a recompute are not taken for records that were never counted.",
+        change=Never(),
+        no_cell="no cell deletes archived records",
+    ),
+    Mutant(
+        guard="recompute.wrong_clock",
+        rule="A record belongs to its send, also if a wrong clock dated it long before the send.",
+        change=Becomes("F.lit(False)"),
+        no_cell="no cell recomputes a span",
+    ),
+    Mutant(
         guard="archive.one_append",
         rule="Two writers never append the same offsets to the archive.",
         change=Becomes('writer.overwrite(F.col("at") == F.lit(MARK))'),
         no_cell="no cell runs two drivers",
+    ),
+    Mutant(
+        guard="archive.queries_only",
+        rule="A query of the archive changes nothing and prints no settings.",
+        change=Becomes("spark.sql(text)"),
+        no_cell="no cell queries the archive",
     ),
     Mutant(
         guard="erasure.other_users_endpoints",
@@ -854,12 +872,6 @@ MUTANTS = (
         rule="Only the data of that tenant's user is erased.",
         change=Without(1),
         no_cell=NO_ERASURE,
-    ),
-    Mutant(
-        guard="archive.queries_only",
-        rule="A query of the archive changes nothing and prints no settings.",
-        change=Becomes("spark.sql(text)"),
-        no_cell="no cell queries the archive",
     ),
     Mutant(
         guard="erasure.directory_last",

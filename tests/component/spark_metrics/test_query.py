@@ -80,7 +80,8 @@ def test_documented_queries_and_time_travel(writing: Writing) -> None:
 def test_maintenance_and_erasure_lose_no_record(writing: Writing) -> None:
     """Files are merged, hours deleted and a person erased; the next append continues at the same offsets."""
     for number in range(3):
-        append(writing, writing.rows(a_send(number, timestamp=PRODUCED_MS - number * 86_400_000)), number + 1)
+        at_ms = PRODUCED_MS - number * 86_400_000
+        append(writing, writing.rows(a_send(number, timestamp=at_ms) | {"timestamp_ms": at_ms}), number + 1)
     append(writing, writing.rows(an_outcome(0, "send 0"), an_outcome(1, "send 1", club_id=8)), 3)
     append(writing, writing.rows(an_outcome(2, "send 2")), 3)
     everything = sorted(map(tuple, writing.table.records().select("topic", "kafka_offset").collect()))

@@ -95,6 +95,31 @@ def test_swap_keeps_counts_made_by_the_stream_since(connection: Connection) -> N
     assert connection.execute("select codes from send_states").fetchall() == [(stored(block(Status.SENT)),)]
 
 
+def test_swap_revises_complete_minutes(connection: Connection) -> None:
+    connection.execute(
+        "insert into stream_watermark (stream, watermark, updated_at) values (%s, %s, now())", [STREAM, NOON + MINUTE]
+    )
+    served = compared(connection, sent=7)
+    assert served.differing() == 3
+    connection.execute("update stream_watermark set grace_ms = 1")
+    served.swap()
+    assert connection.execute("select * from revised_minutes").fetchall() == []
+    connection.execute("update stream_watermark set grace_ms = 0")
+    served.swap()
+    assert connection.execute("select minute, club_id from revised_minutes").fetchall() == [(NOON, 7)]
+
+
+def test_swap_of_a_send_that_changed_is_refused(connection: Connection) -> None:
+    """The stream has counted an earlier chunk of the send meanwhile."""
+    connection.execute("update sends set chunks = 4")
+    served = compared(connection)
+    assert served.differing() == 1
+    connection.execute("update sends set chunks = 5, requested_at = %s", [NOON - MINUTE])
+    with pytest.raises(Retry, match="row of sends"):
+        served.swap()
+    assert connection.execute("select chunks, requested_at from sends").fetchall() == [(5, NOON - MINUTE)]
+
+
 def test_swap_waits_for_a_running_merge_and_keeps_its_blocks(connection: Connection, database: str) -> None:
     """The lock on stream_status makes the swap wait."""
     served = compared(connection, status=Status.SENT)

@@ -39,7 +39,7 @@ def a_send(number: int, schema_id: int = OLD, **changes: Any) -> Record:
     return {"topic": "send.api", "offset": number, "value": framed(schema_id, value | changes)}
 
 
-def an_outcome(number: int, send_id: str, club_id: int = 7) -> Record:
+def an_outcome(number: int, send_id: str, club_id: int = 7, timestamp: int = PRODUCED_MS) -> Record:
     parent_id = chunk_id(send_id, 0)
     value = {
         "record_id": derived_id(parent_id, "delivery", "push", 0, 2),
@@ -52,7 +52,7 @@ def an_outcome(number: int, send_id: str, club_id: int = 7) -> Record:
         "club_id": club_id,
         "type": "news",
         "channel": "push",
-        "timestamp": PRODUCED_MS,
+        "timestamp": timestamp,
         "requested_at": PRODUCED_MS,
         "positions": [0, 1],
         "user_ids": [1, 2],

@@ -1,0 +1,63 @@
+"""A new database that counts and archives records, for tests of recomputing and of the archive."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_metrics.archive_mark import claim_table
+from spark_metrics.archive_table import ArchiveTable, rows_of
+from spark_metrics.batches import count_batch
+from spark_metrics.facts import Facts
+from spark_metrics.lanes import Lanes
+from spark_metrics.recompute import Recompute
+from spark_metrics.settings import Settings
+from spark_metrics.sink import PostgresSink
+from spark_metrics.span import Span
+from tests.support.spark.archived import WRITERS
+from tests.support.spark.session import Record, ToFrame
+
+DAY_MS = 86_400_000
+
+
+class CountedStream:
+    """Counts and archives records as the job does, without Kafka and in this process."""
+
+    def __init__(self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path) -> None:
+        self.spark, self.frame = spark, kafka_frame
+        self.settings = Settings(bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder))
+        self.table = ArchiveTable(spark, self.settings)
+        self.sink = PostgresSink(database, recipients=True)
+        self.sink.take_over()
+        claim_table(self.sink.connected(), self.table, {("send.api", 0): 0, ("outcome", 0): 0})
+        self.batches = 0
+
+    def count(self, *records: Record) -> None:
+        self.batches += 1
+        lanes = Lanes(self.spark, 2, recipients=True)
+        count_batch(
+            self.frame(records),
+            self.facts(),
+            lanes,
+            attempt=self.sink.begin(),
+            batch_id=self.batches,
+            sink=self.sink,
+            learn=lambda unknown: set(unknown),
+        )
+
+    def archive(self, *records: Record) -> None:
+        before = self.table.appended()
+        after = dict(before.offsets)
+        for record in records:
+            place = (record["topic"], 0)
+            after[place] = max(after[place], record["offset"] + 1)
+        self.table.append(rows_of(self.facts()(self.frame(records))), before, after)
+
+    def both(self, *records: Record) -> None:
+        self.archive(*records)
+        self.count(*records)
+
+    def facts(self) -> Facts:
+        return Facts(writers=WRITERS, far_future_ms=DAY_MS, recipients=True)
+
+    def differing(self, span: Span | None = None) -> int:
+        return Recompute(self.settings, self.spark, span or Span()).run(wait_s=0)
