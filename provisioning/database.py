@@ -69,7 +69,7 @@ def create_users(database_url: str, *, owner: str, reader: str, writer: str) -> 
         for text in (
             "GRANT {owner} TO CURRENT_USER",
             "GRANT {owner} TO {writer}",
-            "GRANT USAGE, CREATE ON SCHEMA public TO {owner}",
+            "GRANT USAGE, CREATE ON SCHEMA public, recompute TO {owner}",
             "GRANT USAGE ON SCHEMA public TO {reader}",
         ):
             connection.execute(sql.SQL(text).format(**names))

@@ -27,6 +27,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,7 +49,7 @@ from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.sink import between_batches
 from spark_metrics.span import Span, instant
-from spark_metrics.states import blocks_of
+from spark_metrics.staged import RowsOf, plain_rows, stage, state_rows, timed_rows
 from spark_metrics.sums import exploded, states, sums
 from spark_metrics.topic_check import topics_differ, writers_in
 from spark_metrics.views import complete, kept_since, load_views, maintained_since
@@ -84,18 +85,18 @@ class Recompute:
             check_table(connection, self._table)
             kept = self._table.kept_since()
             self._leave_out_deleted(kept)
-            logged, logged_since = maintained_since(connection, recipient_log.NAME)
-            if logged_since is not None:
-                # From then on, each event with a later time was counted while the log was written, and is kept.
-                logged_since += timedelta(seconds=self._settings.far_future_s)
-            tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
-            served = Served(connection, self._span, tables)
             # One transaction reads the served rows and the positions that they include.
             with ExitStack() as snapshot:
                 with between_batches(connection):
                     snapshot.enter_context(connection.transaction())
                     connection.execute("set transaction isolation level repeatable read")
                     offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
+                logged, logged_since = maintained_since(connection, recipient_log.NAME)
+                if logged_since is not None:
+                    # From then on, each event with a later time was counted while the log was written, and is kept.
+                    logged_since += timedelta(seconds=self._settings.far_future_s)
+                tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
+                served = Served(connection, self._span, tables)
                 served.remember()
                 first = self._read_span().first
                 uncounted = connection.execute(_UNCOUNTED, {"first": first and first - self._slack}).fetchall()
@@ -108,6 +109,7 @@ class Recompute:
             self._rebuild(served, counted)
             if logged:
                 self._rebuild_log(served, counted, logged_since)
+            served.collect()
             differing = served.differing()
             for line in served.report():
                 print(line)  # noqa: T201 - the command's answer
@@ -186,14 +188,13 @@ class Recompute:
         summed = counted.transform(exploded).transform(sums).persist()
         for grain in Grain:
             step = grain.seconds
+            bucket_ms = F.expr(f"minute_s div {step} * {step} * 1000").alias("bucket_ms")
             rows = (
                 summed.where(_within(F.col("minute_s") * 1000, self._span.whole(step)) & (F.col("count_total") > 0))
-                .groupBy(
-                    F.expr(f"minute_s div {step} * {step}").alias("bucket_s"), "club_id", "type", "channel", "measure"
-                )
+                .groupBy(bucket_ms, "club_id", "type", "channel", "measure")
                 .agg(F.sum("count_total").alias("count_total"))
             )
-            served.rebuilt(grain.table, ((datetime.fromtimestamp(r[0], UTC), *r[1:]) for r in rows.toLocalIterator()))
+            self._stage(served, rows, partial(timed_rows, grain.table, 0), grain.table)
         sent = F.col("source") == "send"
         sends = (
             summed.groupBy("send_id")
@@ -202,17 +203,11 @@ class Recompute:
                 F.max("chunk_count").alias("chunk_count"),
                 F.sum(F.when(sent, F.col("records")).otherwise(0)).alias("chunks"),
             )
-            .select("send_id", "chunks", "chunk_count", "first.*")
+            .select("send_id", "chunks", "first.club_id", "first.type", "first.first_ms", "chunk_count")
             .where(F.col("first_ms").isNotNull() & _within(F.col("first_ms"), self._span))
             .persist()
         )
-        served.rebuilt(
-            "sends",
-            (
-                (r["send_id"], r["chunks"], r["club_id"], r["type"], _at(r["first_ms"]), r["chunk_count"])
-                for r in sends.toLocalIterator()
-            ),
-        )
+        self._stage(served, sends, partial(timed_rows, "sends", 4), "sends")
 
         def of_sends(frame: DataFrame) -> DataFrame:
             return frame if self._span == Span() else frame.join(sends.select("send_id"), "send_id", "left_semi")
@@ -226,7 +221,7 @@ class Recompute:
             .groupBy("send_id", "channel")
             .agg(of(REQUESTED), of(DUPLICATE), of(QUEUED))
         )
-        served.rebuilt("send_channels", map(tuple, channels.toLocalIterator()))
+        self._stage(served, channels, partial(plain_rows, "send_channels"), "send_channels")
         known = counted.transform(of_sends).transform(states)
         for view in self._views:
             rebuilt = (
@@ -237,14 +232,8 @@ class Recompute:
                 .agg(*[F.sum(name).alias(name) for name in view.sums])
             )
             place = view.keys.index("bucket")
-            served.rebuilt(
-                view.table, ((*r[:place], _at(r[place]), *r[place + 1 :]) for r in rebuilt.toLocalIterator())
-            )
-        served.rebuilt_states(
-            ((r[0], r[1], r[2], block), codes)
-            for r in known.toLocalIterator()
-            for block, codes in blocks_of(r["entries"]).items()
-        )
+            self._stage(served, rebuilt, partial(timed_rows, view.table, place), view.table)
+        self._stage(served, known, state_rows, "send_states", "send_totals")
         sends.unpersist()
         summed.unpersist()
 
@@ -253,7 +242,10 @@ class Recompute:
         if since is not None:
             in_span = in_span.where(F.col("at_ms") >= round(since.timestamp() * 1000))
         rows = in_span.transform(recipient_log.recipients).transform(recipient_log.compared)
-        served.rebuilt(recipient_log.NAME, map(tuple, rows.toLocalIterator()))
+        self._stage(served, rows, partial(plain_rows, recipient_log.NAME), recipient_log.NAME)
+
+    def _stage(self, served: Served, frame: DataFrame, rows_of: RowsOf, *names: str) -> None:
+        stage(frame, self._settings.database_url, served.staged(*names), rows_of)
 
 
 def counted_twice(counted: DataFrame, window_s: int) -> DataFrame:
@@ -277,10 +269,6 @@ union
 select topic, partition, kafka_offset from redelivered
 where %(first)s::timestamptz is null or refused_at >= %(first)s
 """
-
-
-def _at(ms: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
 
 
 def _within(at_ms: Column, span: Span) -> Column:

@@ -1,7 +1,5 @@
 """Compares served rows with recomputed ones, and replaces them while the stream continues to count."""
 
-from array import array
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +13,7 @@ from masscomm.errors import Retry
 from spark_metrics import recipient_log
 from spark_metrics.database import STREAM
 from spark_metrics.span import Span
-from spark_metrics.states import BlockKey, status_of, stored
+from spark_metrics.staged import SCHEMA, StagedTable
 from spark_metrics.views import View
 
 
@@ -94,7 +92,8 @@ def log_of(since: datetime | None) -> dict[str, Table]:
 class Served:
     """Compares the rows of one span, in temporary tables of the connection.
 
-    For a table T, the table was_T has the served rows and now_T the recomputed ones.
+    For a table T, the table was_T has the served rows and now_T the recomputed ones, which the tasks of executors have
+    stored (spark_metrics.staged).
     """
 
     def __init__(self, connection: psycopg.Connection[Any], span: Span, tables: Mapping[str, Table] = TABLES) -> None:
@@ -103,31 +102,25 @@ class Served:
         self.tables = tables
 
     def remember(self) -> None:
-        """Copy the rows that are served at this time."""
+        """Copy the rows that are served at this time, and create the tables of this run."""
+        for (abandoned,) in self._connection.execute(_ABANDONED, [SCHEMA]).fetchall():
+            self._connection.execute(sql.SQL("drop table if exists {}").format(sql.Identifier(SCHEMA, abandoned)))
         for name in self.tables:
             self._run("create temp table {was} as select {columns} from {rows} where {scope}", name)
             self._run("create temp table {now} as select {columns} from {was} limit 0", name)
+            self._run("create unlogged table {staged} as select 0 as task, {columns} from {was} limit 0", name)
 
-    def rebuilt(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Store the recomputed rows of a table. Each has the columns key, sums, other."""
-        statement = self._statement("copy {now} ({columns}) from stdin", name)
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(row)
+    def staged(self, *names: str) -> dict[str, StagedTable]:
+        """Return the tables that tasks fill with recomputed rows: each with the columns key, sums, other. Sums that
+        several tasks have stored for one key are added.
+        """
+        return {name: StagedTable(self._staged_name(name), _columns(self.tables[name])) for name in names}
 
-    def rebuilt_states(self, blocks: Iterable[tuple[BlockKey, array[int]]]) -> None:
-        """Store the recomputed blocks (spark_metrics.states) and the totals of sends, which are computed from them."""
-        totals: Counter[tuple[str, str, str, str]] = Counter()
-
-        def rows() -> Iterator[tuple[Any, ...]]:
-            for (send_id, chunk_index, channel, block), codes in blocks:
-                for code, n in Counter(codes).items():
-                    if code:
-                        totals[send_id, channel, *status_of(code)] += n
-                yield send_id, chunk_index, channel, block, stored(codes)
-
-        self.rebuilt("send_states", rows())
-        self.rebuilt("send_totals", ((*key, n) for key, n in totals.items()))
+    def collect(self) -> None:
+        """Take the recomputed rows out of the tables that the tasks have filled."""
+        for name, table in self.tables.items():
+            self._run(_COLLECT if table.other else _COLLECT_SUMS, name)
+            self._run("drop table {staged}", name)
 
     def differing(self) -> int:
         """Compare all tables, and return the number of rows that differ."""
@@ -163,6 +156,9 @@ class Served:
                 self._run(_ADD if table.sums else _SET, name)
                 self._run(_DROP, name)
 
+    def _staged_name(self, name: str) -> str:
+        return f"{name}_{self._connection.info.backend_pid}"
+
     def _run(self, text: LiteralString, name: str) -> psycopg.Cursor[Any]:
         return self._connection.execute(self._statement(text, name))
 
@@ -173,6 +169,7 @@ class Served:
             "was": sql.Identifier(f"was_{name}"),
             "now": sql.Identifier(f"now_{name}"),
             "diff": sql.Identifier(f"diff_{name}"),
+            "staged": sql.Identifier(SCHEMA, self._staged_name(name)),
         }
         comma = sql.SQL(", ")
 
@@ -193,7 +190,8 @@ class Served:
             rows=sql.SQL("({}) as rows").format(sql.SQL(table.query).format(**span))
             if table.query
             else names["served"],
-            columns=listed("{c}", (*table.key, *values)),
+            columns=listed("{c}", _columns(table)),
+            added=listed("sum({c})", table.sums),
             key=listed("{c}", table.key),
             same=sql.SQL(" and ").join(
                 sql.SQL("{s}.{c} = d.{c}").format(s=names["served"], c=sql.Identifier(c)) for c in table.key
@@ -228,6 +226,21 @@ class Served:
             shown=sql.Literal(_SHOWN),
         )
 
+
+def _columns(table: Table) -> tuple[str, ...]:
+    return (*table.key, *table.sums, *table.other)
+
+
+# The tables of runs that have ended, whose names end with the process id of their connection.
+_ABANDONED = """
+select relname from pg_class
+where relnamespace = to_regnamespace(%s) and relkind = 'r'
+    and substring(relname from '[0-9]+$')::bigint <> all (select pid from pg_stat_activity)
+"""
+
+_COLLECT = "insert into {now} ({columns}) select {columns} from {staged}"
+
+_COLLECT_SUMS = "insert into {now} ({columns}) select {key}, {added} from {staged} group by {key}"
 
 _DIFFERING = """
 create temp table {diff} as

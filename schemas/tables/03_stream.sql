@@ -162,3 +162,6 @@ create table if not exists redelivered (
 drop table if exists
     staging, staging_attempts, staging_tasks, staging_positions, staging_problems, staging_redelivered, staging_ids, staging_counts,
     staging_states, staging_views, staging_recipients;
+
+-- The tables with recomputed rows of each run of spark_metrics.recompute, which creates and drops them.
+create schema if not exists recompute;

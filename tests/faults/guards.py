@@ -844,6 +844,12 @@ MUTANTS = (
         no_cell="no cell deletes archived records",
     ),
     Mutant(
+        guard="recompute.one_attempt_a_task",
+        rule="A task of a recompute that runs twice stores its rows once.",
+        change=Removed(),
+        no_cell="no cell kills an executor of a recompute",
+    ),
+    Mutant(
         guard="recompute.wrong_clock",
         rule="A record belongs to its send, also if a wrong clock dated it long before the send.",
         change=Becomes("F.lit(False)"),

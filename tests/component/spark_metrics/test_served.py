@@ -3,7 +3,7 @@
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +16,7 @@ from spark_metrics.database import STREAM
 from spark_metrics.served import TABLES, Served, Table, log_of
 from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
+from spark_metrics.staged import Rows, store
 from spark_metrics.states import BLOCK, stored
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -47,7 +48,12 @@ def connection(database: str) -> Iterator[Connection]:
 
 
 def compared(
-    connection: Connection, *, sent: int = 5, status: Status = Status.HELD, tables: Mapping[str, Table] = TABLES
+    connection: Connection,
+    *,
+    sent: int = 5,
+    status: Status = Status.HELD,
+    tables: Mapping[str, Table] = TABLES,
+    log: Sequence[tuple[object, ...]] = (),
 ) -> Served:
     served = Served(connection, Span(), tables)
     with connection.transaction():
@@ -55,15 +61,47 @@ def compared(
         served.remember()
     for grain in ("minute", "hour", "day"):
         bucket = NOON.replace(hour=0) if grain == "day" else NOON
-        served.rebuilt(f"counts_{grain}", [(bucket, 7, "news", "push", "sent", sent)])
-    served.rebuilt("sends", [("s", 1, 7, "news", NOON, 1)])
-    served.rebuilt_states([(("s", 0, "push", 0), block(status))])
+        table = f"counts_{grain}"
+        # Two tasks have a part of each sum, and each of them has run twice.
+        for task, part in ((0, 1), (1, sent - 1)) * 2:
+            stored_rows(connection, served, task, {table: [(bucket, 7, "news", "push", "sent", part)]})
+    stored_rows(connection, served, 0, {"sends": [("s", 1, 7, "news", NOON, 1)]})
+    stored_rows(
+        connection,
+        served,
+        0,
+        {"send_states": [("s", 0, "push", 0, stored(block(status)))], "send_totals": [("s", "push", status, "", 1)]},
+    )
+    if log:
+        stored_rows(connection, served, 0, {"recipient_log": log})
+    served.collect()
     return served
 
 
+def stored_rows(connection: Connection, served: Served, task: int, rows: Rows) -> None:
+    store(connection, served.staged(*rows), task, [rows])
+
+
+@pytest.mark.kills(guard="recompute.one_attempt_a_task")
 def test_equal_counts_do_not_differ(connection: Connection) -> None:
     served = compared(connection)
     assert (served.differing(), list(served.report())) == (0, [])
+
+
+def test_tables_of_an_ended_run_are_dropped(connection: Connection, database: str) -> None:
+    tables = "select count(*) from pg_class where relnamespace = 'recompute'::regnamespace and relkind = 'r'"
+    with psycopg.connect(database, autocommit=True) as killed:
+        Served(killed, Span()).remember()
+        other = Served(connection, Span())
+        other.remember()
+        assert connection.execute(tables).fetchone() == (2 * len(TABLES),)
+        pid = killed.info.backend_pid
+    gone = "select pid from pg_stat_activity where pid = %s"
+    _await(lambda: connection.execute(gone, [pid]).fetchone() is None)
+    other.collect()
+    with psycopg.connect(database, autocommit=True) as later:
+        Served(later, Span()).remember()
+        assert connection.execute(tables).fetchone() == (len(TABLES),)
 
 
 def test_a_span_takes_whole_buckets_of_each_grain(connection: Connection) -> None:
@@ -156,11 +194,10 @@ def test_the_log_is_compared_by_its_rows_and_never_swapped(connection: Connectio
             [user_id, at, NOON],
         )
     tables = TABLES | log_of(NOON)
-    served = compared(connection, status=Status.SENT, tables=tables)
     at_ms = round(NOON.timestamp() * 1000)
     checksum = sum(_remainder(_remainder(user) * at_ms) for user in (7, -(2**63)))
-    served.rebuilt("recipient_log", [("s", "push", "sent", "", 2, 7 - 2**63, checksum)])
-    served.rebuilt("recipient_log", [("t", "push", "sent", "", 1, 8, 0)])
+    log = [("s", "push", "sent", "", 2, 7 - 2**63, checksum), ("t", "push", "sent", "", 1, 8, 0)]
+    served = compared(connection, status=Status.SENT, tables=tables, log=log)
     assert served.differing() == 3 + 1
     assert [line for line in served.report() if line.startswith("recipient_log")] == [
         'recipient_log: served None, recomputed (t,push,sent,"",1,8,0)'
