@@ -31,6 +31,7 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.kafka.topics import chain_topics
 from spark_metrics.sql import read_sql
 from tests.support.servers.metrics_database import metrics_database
+from tests.support.spark.documented import as_the_pages_say
 from tests.support.spark.metrics_by_hand import ExpectedMetrics, expected_metrics
 from tests.support.spark.metrics_job import Job, await_watermark, jobs_on, recompute, wait_until
 from tests.support.spark.metrics_topics import Topics
@@ -96,7 +97,7 @@ class Producing:
         self.later += kept
         for topic, value in records[len(kept) :]:
             self.topics.put(topic, value)
-        for topic in ("send.api", "outcome", "delivery"):
+        for topic in ("send.api", "outcome", "delivery", "device_status"):
             self.topics.put(topic, self.rng.choice(self.topics.poison(topic)))
         return self.topics.flush()
 
@@ -113,7 +114,8 @@ class Producing:
             rng.choice(["news", "newsletter", "security_alert", "unheard of"]),
         )
         send_id, club_id = str(UUID(int=rng.getrandbits(128))), rng.randrange(3)
-        shared = {"send_id": send_id, "club_id": club_id, "type": category}
+        shared: dict[str, Any] = {"send_id": send_id, "club_id": club_id, "type": category}
+        shared |= {"template": rng.choice([None, 'a "quoted\\ one']), "locale": rng.choice([None, "de", "fr-CH"])}
         chunks = rng.randrange(1, 3)
         for index in range(chunks):
             users = [rng.randrange(200) for _ in range(rng.randrange(40))]
@@ -170,6 +172,19 @@ class Producing:
                 ("suppressed", "no_device"),
             ]
             yield outcome("delivery", {place: rng.choice(endings) for place in queued}, at_ms + 1000)
+            device = {
+                "record_id": ids.derived_id(parent, "device_status", shared["channel"], 0, 1),
+                "device_id": 1,
+                "user_id": users[queued[0]],
+                "platform": "gcm",
+                "endpoint_arn": "arn:one",
+                "status": rng.choice(["inactive", "active"]),
+                "reason": None,
+                "timestamp": at_ms,
+                "club_id": shared["club_id"],
+                "send_id": rng.choice([shared["send_id"], ""]),
+            }
+            yield "device_status", self.topics.own("device_status", "DeviceStatusChanged", device)
 
 
 class Held:
@@ -290,7 +305,8 @@ def test_metrics_equal_a_group_by_after_any_kill(
         def start_with_other_lanes(before: int) -> tuple[Job, int]:
             lanes = rng.choice([n for n in range(2, 6) if n != before])
             # Small batches make it likely that the killed batch is not the first of its topic.
-            return start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400", SPARK_LANES=str(lanes)), lanes
+            settings = as_the_pages_say(tmp_path) | {"SPARK_GRACE_S": "1", "SPARK_MAX_OFFSETS_PER_TRIGGER": "400"}
+            return start(**settings, SPARK_LANES=str(lanes)), lanes
 
         job, lanes = start_with_other_lanes(0)
         for point, dies in faults:
@@ -348,6 +364,11 @@ def assert_is(expected: ExpectedMetrics, database: str) -> None:
                 f" from counts_{grain}"
             )
             assert {row[:5]: row[5] for row in served} == expected.buckets(step_ms), grain
+        templates = rows(
+            "select extract(epoch from bucket)::bigint * 1000, club_id, template, locale, measure, total"
+            " from template_days"
+        )
+        assert {row[:5]: row[5] for row in templates} == +expected.by_template
         totals = rows("select send_id, channel, status, reason, count_total from send_totals")
         assert {row[:4]: row[4] for row in totals} == expected.totals()
         requested = rows("select send_id, channel, requested from send_channels where requested > 0")

@@ -20,7 +20,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.statuses import RANK, Status
 from masscomm.kafka.topics import in_lane
 
-FAR_FUTURE_MS = 86_400_000
+DAY_MS = FAR_FUTURE_MS = 86_400_000
 KINDS = {
     in_lane(name, lane): kind
     for name, kind in {
@@ -28,6 +28,7 @@ KINDS = {
         "send.api": "send",
         "delivery": "delivery",
         "outcome": "outcome",
+        "device_status": "device_status",
     }.items()
     for lane in Lane
 }
@@ -42,6 +43,7 @@ class ExpectedMetrics:
 
     Attributes:
         counts: by (at_ms, club_id, type, channel, measure).
+        by_template: by (day in ms, club_id, template, locale, measure).
         log: (user_id, at_ms, send_id, channel, club_id, type, status, reason).
         sent: the final status of each notification.
         repeated: number of repeated records in the topics.
@@ -52,6 +54,7 @@ class ExpectedMetrics:
     final_results: dict[Notification, tuple[Status, str]] = field(default_factory=dict)
     log: Counter[tuple[int, int, str, str, int, str, str, str]] = field(default_factory=Counter)
     quarantined: set[tuple[str, int, int]] = field(default_factory=set)
+    by_template: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
     repeated: int = 0
 
     def buckets(self, step_ms: int) -> dict[tuple[int, int, str, str, str], int]:
@@ -69,13 +72,17 @@ class ExpectedMetrics:
         if kind == "send":
             self._send(value, send_id_of(message, value))
             return
+        if kind == "device_status":
+            labels = {"type": "devices", "template": None, "locale": None}
+            self._count(value | labels, value["timestamp"], "push", f"device_{value['status']}", 1)
+            return
         club_id, category, channel = value["club_id"], value["type"], value["channel"]
         if kind == "delivery":
-            self.counts[value["built_at"], club_id, category, channel, "queued"] += len(value["positions"])
+            self._count(value, value["built_at"], channel, "queued", len(value["positions"]))
             return
         at_ms, send_id = value["timestamp"], value["send_id"]
         for result in value["results"]:
-            self.counts[at_ms, club_id, category, channel, result["status"]] += result["count"]
+            self._count(value, at_ms, channel, result["status"], result["count"])
         for position, user_id, index in zip(value["positions"], value["user_ids"], value["result_index"], strict=True):
             status, reason = Status(value["results"][index]["status"]), value["results"][index]["reason"] or ""
             self.log[user_id, at_ms, send_id, channel, club_id, category, status, reason] += 1
@@ -86,10 +93,14 @@ class ExpectedMetrics:
     def _send(self, value: dict[str, Any], send_id: str) -> None:
         users = value["to_users"]
         for channel in resolve_channels(value["type"], value["channels"], value["club_id"]):
-            known = value["timestamp"], value["club_id"], value["type"], channel
-            self.counts[*known, "requested"] += len(set(users))
-            self.counts[*known, "duplicate"] += len(users) - len(set(users))
+            self._count(value, value["timestamp"], channel, "requested", len(set(users)))
+            self._count(value, value["timestamp"], channel, "duplicate", len(users) - len(set(users)))
             self.requested[send_id, channel] += len(set(users))
+
+    def _count(self, value: dict[str, Any], at_ms: int, channel: str, measure: str, n: int) -> None:
+        self.counts[at_ms, value["club_id"], value["type"], channel, measure] += n
+        template, locale = value.get("template") or value["type"], value.get("locale") or ""
+        self.by_template[at_ms // DAY_MS * DAY_MS, value["club_id"], template, locale, measure] += n
 
 
 def send_id_of(message: Message, value: dict[str, Any]) -> str:
