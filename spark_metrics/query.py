@@ -59,7 +59,8 @@ def query(
     spark.conf.set("spark.sql.variable.substitute", "false")
     try:
         # As a subquery, because no statement that changes the archive or prints settings may be one.
-        found = spark.sql(f"select * from (\n{text.strip().removesuffix(';')}\n)")  # noqa: S608 # guard: archive.queries_only
+        # guard: archive.queries_only
+        found = spark.sql(f"select * from (\n{text.strip().removesuffix(';')}\n)")  # noqa: S608
         # Two columns may have the same name.
         numbered = [str(number) for number in range(len(found.columns))]
         texts = found.toDF(*numbered).select([F.col(name).cast("string") for name in numbered])

@@ -4,6 +4,7 @@ tests/support/spark/earlier_archive has the files and the rows of a database, wr
 writers, whole records of a version before it, an uncountable record, two redeliveries and two hours.
 """
 
+import json
 import shutil
 from pathlib import Path
 
@@ -19,13 +20,17 @@ from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
-from tests.support.spark.archived import WRITERS
+from tests.support.spark.archived import OUTCOME, WRITERS
 from tests.support.spark.session import PY4J_SOCKETS
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 
 EARLIER = Path(__file__).parents[2] / "support" / "spark" / "earlier_archive"
 HOUR_US = 3_600_000_000
+# The schema of the earlier version's outcomes had no fields for labels.
+_OUTCOME = json.loads(WRITERS["outcome"][OUTCOME])
+_OUTCOME["fields"] = [field for field in _OUTCOME["fields"] if field["name"] not in ("template", "locale")]
+EARLIER_WRITERS = {**WRITERS, "outcome": {OUTCOME: json.dumps(_OUTCOME)}}
 
 
 def restore(database: str) -> None:
@@ -66,7 +71,7 @@ def test_archive_of_an_earlier_version_is_moved_once(
     shutil.copytree(folder / "date=2023-11-14/hour=22/batch=2", folder / "date=2023-11-14/hour=22/batch=99")
     restore(database)
     settings = Settings(bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder))
-    move = Move(settings, spark, lambda _: WRITERS)
+    move = Move(settings, spark, lambda _: EARLIER_WRITERS)
     with psycopg.connect(database, autocommit=True) as connection:
         with pytest.raises(Stop, match=r"run `python -m spark_metrics\.move_archive`"):
             check_table(connection, move.table)
