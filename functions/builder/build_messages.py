@@ -58,9 +58,8 @@ class BuildMessages:
         confirmation = Confirmation(directory=self.directory, remaining_s=batch.remaining_s)
         drafts: list[Draft] = []
         for item in items:
-            # A cancelled notification of a single recipient continues: the decision log has no entry for it, so only
-            # the delivery function can end it.
-            if controls[send_of(item.value)].is_cancelled(now_ms) and len(item.value.positions) > 1:
+            control = controls.get(send_of(item.value))
+            if control is not None and control.is_cancelled(now_ms) and _is_ended_here(item.value):
                 written = Written(decisions=dict.fromkeys(item.value.positions, CANCELLED))
                 drafts.append(Draft(item=item, written=written, parts=[]))
                 continue
@@ -75,7 +74,7 @@ class BuildMessages:
 
         Raises Retry.
         """
-        controls = self.pool.submit(self.controls.read, {send_of(build) for build in builds})
+        controls = self.pool.submit(self.controls.read, {send_of(build) for build in builds if _is_ended_here(build)})
         templates = self.pool.submit(self.templates.load, [_key(build) for build in builds])
         users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
         return users, templates.result(), controls.result()
@@ -165,6 +164,13 @@ class BuildMessages:
         ]
         emitter = OutcomeEmitter(step="build", clock=self.clock, directory=self.directory)
         emitter.emit(batch, item, build, build.channel, (build.range_start, build.range_end), outcomes)
+
+
+def _is_ended_here(build: BuildRequested) -> bool:
+    """Return whether this function ends the record of a cancelled send. A single recipient continues: the decision log
+    has no entry for it, so only the delivery function can end it.
+    """
+    return len(build.positions) > 1
 
 
 def _key(build: BuildRequested) -> tuple[int, str, str]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Self, TypedDict, Unpack
 from urllib.parse import quote_plus, urlsplit
 
@@ -178,7 +179,17 @@ def quoted(text: str) -> str:
 
 def element(name: str, answer: str) -> str | None:
     """Return the text of the first XML element with that name in a response, or None if there is none."""
-    from html import unescape
+    found = _element(name).search(answer)
+    if found is None:
+        return None
+    text = found[1]
+    if "&" in text:
+        from html import unescape  # Errors of providers have it; the import takes a millisecond of a cold start.
 
-    found = re.search(rf"<{name}>([^<]*)</{name}>", answer)
-    return None if found is None else unescape(found[1]).strip()
+        text = unescape(text)
+    return text.strip()
+
+
+@cache
+def _element(name: str) -> re.Pattern[str]:
+    return re.compile(rf"<{name}>([^<]*)</{name}>")

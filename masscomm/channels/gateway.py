@@ -87,7 +87,10 @@ def event_loop() -> Callable[[Coroutine[Any, Any, Any]], Any]:
         import asyncio
 
         if not made:
-            made.append(asyncio.new_event_loop())
+            loop = asyncio.new_event_loop()
+            # A call is sent when its task is created, without a turn of the loop.
+            loop.set_task_factory(asyncio.eager_task_factory)
+            made.append(loop)
         return made[0].run_until_complete(work)
 
     return run

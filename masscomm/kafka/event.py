@@ -57,13 +57,23 @@ def _record(entry: Mapping[str, Any]) -> KafkaRecord:
         key=_bytes(entry.get("key")),
         value=_bytes(entry.get("value")),
         headers=tuple(
-            # Java's bytes are signed. A header may have no value, because any producer of the topic can send such a
-            # header.
-            (name, bytes(byte & 0xFF for byte in value or ()))
-            for header in entry.get("headers") or ()
-            for name, value in header.items()
+            (name, _header_value(value)) for header in entry.get("headers") or () for name, value in header.items()
         ),
     )
+
+
+def _header_value(value: list[int] | None) -> bytes:
+    """Return the value of a header, which the event has as Java's signed bytes. It is empty if the header has no value:
+    any producer of the topic can send such a header.
+    """
+    if value is None:
+        return b""
+    if type(value) is not list:
+        raise TypeError("a header's value is not a list")
+    try:
+        return bytes(value)  # A `traceparent` has only characters of ASCII, whose bytes are not negative.
+    except ValueError:
+        return bytes([byte & 0xFF for byte in value])
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -106,7 +106,6 @@ class KafkaProducer:
                 continue
             except KafkaException as error:
                 self._settle(ticket, error.args[0])
-            self._producer.poll(0)
             return
 
     def flush(self, timeout_s: float) -> None:
