@@ -1,8 +1,9 @@
 """Looks up the users of all records in a batch with few requests."""
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from itertools import batched
 from typing import NamedTuple
 
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S, quiet_decisions, users_to_recheck
@@ -15,6 +16,10 @@ from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import User
 from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import SendControls, send_of
+
+
+# The number of users that one thread looks up: two requests of the directory's size.
+_USERS_A_LOOK_UP = 500
 
 
 class Question(NamedTuple):
@@ -40,7 +45,7 @@ class LookUp:
     controls: SendControls
     clock: Clock
     retry_schedule: RetrySchedule
-    # The threads in which up to three requests are sent concurrently.
+    # The threads in which requests are sent concurrently.
     pool: Executor
     # The age of a send in seconds from which quiet hours are checked again.
     quiet_after_s: float = RECHECK_AFTER_S
@@ -59,11 +64,11 @@ class LookUp:
         delayed = _user_ids(each for each in questions if each.is_delayed)
         sends_controlled = self.pool.submit(self.controls.read, {send_of(each.delivery) for each in questions})
         # The requests run concurrently, because round trips add to the latency of one-time passwords.
-        direct_settings = self.pool.submit(self.directory.user_settings, direct) if direct else None
         of_delayed = self.pool.submit(self.directory.users_and_settings, delayed) if delayed else None
-        devices = self.directory.devices(pushed) if pushed else {}
+        direct_settings = self._begin(self.directory.user_settings, direct)
+        devices = _merged(self._begin(self.directory.devices, pushed))
         users, settings = of_delayed.result() if of_delayed is not None else ({}, {})
-        settings = settings | (direct_settings.result() if direct_settings is not None else {})
+        settings = settings | _merged(direct_settings)
         suppressed = self._suppressed(questions, users, now_ms)
         to_recheck = [
             users_to_recheck(each.delivery, each.lane, settings, now_ms=now_ms, after_s=self.quiet_after_s)
@@ -96,6 +101,12 @@ class LookUp:
             )
         return views
 
+    def _begin[V](
+        self, look_up: Callable[[Sequence[int]], dict[int, V]], user_ids: Sequence[int]
+    ) -> list[Future[dict[int, V]]]:
+        """Begin to look up users, many users in several concurrent parts: nothing is published meanwhile."""
+        return [self.pool.submit(look_up, some) for some in batched(user_ids, _USERS_A_LOOK_UP, strict=False)]
+
     def _suppressed(self, questions: Iterable[Question], users: dict[int, User], now_ms: int) -> dict[int, set[str]]:
         addresses: dict[int, dict[str, None]] = {}
         for each in questions:
@@ -104,6 +115,13 @@ class LookUp:
                 found = (address_of(each.delivery, present, row) for row in each.rows)
                 addresses.setdefault(each.delivery.club_id, {}).update(dict.fromkeys(filter(None, found)))
         return {club_id: self.directory.suppressed(club_id, list(some), now_ms) for club_id, some in addresses.items()}
+
+
+def _merged[V](parts: Iterable[Future[dict[int, V]]]) -> dict[int, V]:
+    found: dict[int, V] = {}
+    for part in parts:
+        found |= part.result()
+    return found
 
 
 def _user_ids(questions: Iterable[Question]) -> list[int]:

@@ -3,7 +3,8 @@
 import email
 import email.policy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -450,6 +451,24 @@ def test_look_ups_do_not_grow_with_recipients(size: int) -> None:
     parts = [delivery(users[place * size : (place + 1) * size], record_id=str(place)) for place in range(4)]
     assert chain.deliver(*parts) == []
     assert chain.directory.calls == {"user_settings": 1, "devices": 1}
+
+
+def test_many_users_are_looked_up_concurrently(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Delivery()
+    users = range(100, 1_300)
+    for user_id in users:
+        chain.put_device(user_id, user_id)
+    parts = Barrier(3, timeout=10)
+    devices = chain.directory.devices
+
+    def with_the_other_parts(user_ids: Sequence[int]) -> dict[int, list[Device]]:
+        parts.wait()
+        return devices(user_ids)
+
+    monkeypatch.setattr(chain.directory, "devices", with_the_other_parts)
+    records = [delivery(users[start : start + 400], record_id=str(start)) for start in (0, 400, 800)]
+    assert chain.deliver(*records) == []
+    assert len(chain.published_arns()) == len(users)
 
 
 FATES = st.sampled_from(
