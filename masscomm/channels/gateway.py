@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 logger = logs.logger("delivery")
 
-# The largest number of concurrent provider calls.
-WORKERS = 40
+# The largest number of concurrent provider calls: three devices of each of the recipients that may be unrecorded.
+WORKERS = 120
 
 
 class CallScope(Protocol):

@@ -186,8 +186,13 @@ def write(service: str) -> None:
 
 
 def _masked(span: Span) -> Span:
-    """Mask personal data in the span's attributes and error, because errors quote untrusted text."""
-    span.attributes, span.error = masked(span.attributes), span.error and mask(span.error)
+    """Mask personal data in the span's attributes and error, because errors quote untrusted text. The names of the
+    attributes are our own.
+    """
+    for name, value in span.attributes.items():
+        if type(value) is not int:
+            span.attributes[name] = masked(value)
+    span.error = span.error and mask(span.error)
     return span
 
 
