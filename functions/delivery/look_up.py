@@ -17,7 +17,6 @@ from masscomm.domain.users import User
 from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import SendControls, send_of
 
-
 # The number of users that one thread looks up: two requests of the directory's size.
 _USERS_A_LOOK_UP = 500
 
