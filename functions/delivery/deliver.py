@@ -20,6 +20,7 @@ from functions.delivery.publish import UNRECORDED, Addressed, Publishing
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from functions.delivery.record_delivery import RecordDelivery
 from functions.delivery.retry_scheduler import RetryScheduler, carried_headers
+from functions.delivery.time_budget import TimeBudget
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
 from masscomm.chain.delayer import Delayer
@@ -297,10 +298,12 @@ class Deliver:
         return RecordDelivery(
             item=item,
             question=_question(item)._replace(rows=rows),
-            lease=RenewingLease(self.ledger, self.clock, item.value.record_id, lease),
+            time_budget=TimeBudget(
+                lease=RenewingLease(self.ledger, self.clock, item.value.record_id, lease),
+                invocation_s=batch.remaining_s,
+                pool=self.pool,
+            ),
             done=done,
-            invocation_s=batch.remaining_s,
-            pool=self.pool,
         )
 
     def _decided(self, record: RecordDelivery, view: DirectoryView) -> list[Addressed]:
@@ -378,7 +381,7 @@ class Deliver:
         while pending := [
             user_id for user_id, owned in devices.items() if endpoint_due_s(owned, self.clock.now_ms()) > 0
         ]:
-            if min(record.waiting_s() for record in records) < REGISTRAR_POLL_S:
+            if min(record.time_budget.waiting_s() for record in records) < REGISTRAR_POLL_S:
                 break
             self.clock.sleep(REGISTRAR_POLL_S)
             devices |= self.directory.devices(pending)

@@ -49,7 +49,7 @@ class CallScope(Protocol):
         """The keys of log lines about the record."""
         ...
 
-    async def remaining_s(self) -> float:
+    def remaining_s(self) -> Awaitable[float]:
         """Return the seconds that remain until every call of the record must have ended."""
         ...
 
