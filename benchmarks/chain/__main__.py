@@ -161,7 +161,7 @@ def parser() -> argparse.ArgumentParser:
     add("--pushes", type=int, default=40, help="at idle, in each lane (default: %(default)s)")
     add("--emails", type=int, default=10_000, help="(default: %(default)s)")
     add("--latencies", type=float, nargs="+", default=[0, 25, 100], metavar="MS", help="of the provider")
-    add("--slow-recipients", type=int, default=5_000, help="of these broadcasts (default: %(default)s)")
+    add("--slow-recipients", type=int, default=20_000, help="of these broadcasts (default: %(default)s)")
     add("--naive-recipients", type=int, default=2_000, help="(default: %(default)s)")
     add("--hop-messages", type=int, default=100_000, help="(default: %(default)s)")
     add("--flames", type=int, metavar="N", help="only flame graphs, of a broadcast of N recipients")

@@ -1,10 +1,14 @@
 """Delivery: reachable recipients get each message once; all others are suppressed, delayed or redelivered."""
 
+import asyncio
 import email
 import email.policy
 import json
 from collections.abc import Callable, Sequence
-from threading import Barrier
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
@@ -24,7 +28,7 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of
-from tests.support.harness.delivery import Delivery, by_email
+from tests.support.harness.delivery import Delivery, by_email, gateway
 
 SENT = ("sent", None)
 DELAYED = ("sending", None)
@@ -469,6 +473,21 @@ def test_many_users_are_looked_up_concurrently(monkeypatch: pytest.MonkeyPatch) 
     records = [delivery(users[start : start + 400], record_id=str(start)) for start in (0, 400, 800)]
     assert chain.deliver(*records) == []
     assert len(chain.published_arns()) == len(users)
+
+
+def test_later_batches_start_no_thread_and_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Delivery()
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(2) as pool, closing(loop):
+        both = Barrier(2, timeout=10)
+        list(pool.map(lambda _: both.wait(), range(2)))  # Now the pool has its threads.
+        provider_gateway = gateway(chain.clock, run=loop.run_until_complete)
+        environment = replace(chain.use_case, pool=pool, gateway=provider_gateway, unrecorded=1)
+        made: list[object] = []
+        monkeypatch.setattr(Thread, "start", made.append)
+        monkeypatch.setattr(asyncio, "new_event_loop", lambda: made.append("a loop"))
+        assert chain.deliver(delivery([1, 2, 3]), environment=environment) == []
+    assert (len(chain.push.published), made) == (3, [])
 
 
 FATES = st.sampled_from(
