@@ -20,10 +20,10 @@ from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
+from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions, unpack_decisions
 from masscomm.stores.delayed_records import SEND_AT, DelayStore
 from masscomm.stores.retry_schedule import RetrySchedule
-from masscomm.stores.send_controls import SendControl, SendControls, send_of
+from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, send_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,13 @@ class CheckPreferences:
         items = sorted(batch.active(), key=_priority)
         # A send that is due at this time cannot be moved to another time any more by a later request.
         read_ms = self.clock.now_ms()
-        controls = self.controls.read({send_of(item.value.request) for item in items})
+        sends = {send_of(item.value.request) for item in items}
+        named = {item.value.request.send_id for item in items if item.value.is_named and item.value.fault is None}
+        controls, registered = self.controls.read_with_registered(sends, named)
+        accepted = dict(registered)
         for item in items:
             item.value = item.value.under(controls[send_of(item.value.request)], read_ms)
-            batch.attempt(item, partial(self._admit, batch, item, pending, read_ms))
+            batch.attempt(item, partial(self._admit, batch, item, pending, read_ms, accepted))
         for item, view in LookUp(directory=self.directory, clock=self.clock).views(pending, batch.remaining_s):
             batch.attempt(item, partial(self._check, batch, item, view))
 
@@ -65,10 +68,21 @@ class CheckPreferences:
             item.value = item.value.with_others_id()
         self._emit(batch, item, plan.Plan(outcomes=plan.outcomes_for_all(item.value.request, DEAD_LETTERED)))
 
-    def _admit(self, batch: Batch[Chunk], item: Item[Chunk], pending: list[Item[Chunk]], read_ms: int) -> None:
-        """Finish a request that needs no look-up, or append it to `pending`. The controls were read at `read_ms`."""
+    def _admit(
+        self,
+        batch: Batch[Chunk],
+        item: Item[Chunk],
+        pending: list[Item[Chunk]],
+        read_ms: int,
+        accepted: dict[str, AcceptedSend],
+    ) -> None:
+        """Finish a request that needs no look-up, or append it to `pending`. The controls, and the accepted sends by
+        id, were read at `read_ms`.
+        """
         if item.value.fault is not None:
             raise item.value.fault
+        if item.value.is_named:
+            self._check_send(item.value, accepted)
         now_ms = self.clock.now_ms()
         item.value = plan.continue_at_send_at(item.value, read_ms)
         if (planned := plan.plan_without_look_up(item.value, read_ms)) is not None:
@@ -79,6 +93,33 @@ class CheckPreferences:
             self._record(batch, item, decisions)
         else:
             pending.append(item)
+
+    def _check_send(self, chunk: Chunk, accepted: dict[str, AcceptedSend]) -> None:
+        """Check that the send under the id in a new chunk by Kafka has its content; register the send if the chunk is
+        one of several, or not decided at once.
+
+        Raises:
+            DeadLetter: The id belongs to another send. OtherRecipients or OtherContent if a chunk with this index was
+                decided about.
+        """
+        request = chunk.request
+        send = AcceptedSend(
+            send=send_of(request),
+            accepted_at_ms=request.timestamp,
+            send_at_ms=chunk.send_at,
+            content=chunk.content,
+            by_kafka=True,
+        )
+        stored = accepted.get(request.send_id)
+        if stored is None and chunk.is_registered:
+            # One write for each batch and send: later batches read the stored send together with the controls.
+            stored = accepted[request.send_id] = self.controls.register(send)
+        if stored is None or stored.is_same(send):  # guard: named_sends.chunk_of_another_send
+            return
+        if (packed := self.decision_log.find(request.record_id)) is not None:  # guard: named_sends.decided_chunk
+            unpack_decisions(packed, positions=request.positions, user_ids=request.user_ids)
+            raise OtherContent
+        raise DeadLetter("invalid", "the send_id belongs to a send with another content, or of another tenant")
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], control: SendControl) -> None:
         """Put the request of a paused send, or of one that was moved to another time, into the delay store."""
@@ -114,7 +155,9 @@ class CheckPreferences:
             positions=request.positions,
             user_ids=request.user_ids,
             by_channel=decisions,
-            content=content_of(request) if len(request.positions) > 1 else "",  # A single decision is not recorded.
+            # A single decision is not recorded.
+            content=content_of(request) if len(request.positions) > 1 else "",
+            send=item.value.content,
         )
         first = record_decisions(self.decision_log, request.record_id, now)  # guard: decisions.held_stays_held
         now_ms = self.clock.now_ms()

@@ -87,6 +87,7 @@ def bootstrap() -> UseCases:
     from functions.send_handler.request_send import RequestSend
     from functions.send_handler.send_warnings import SendWarnings
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+    from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
 
     traces.check_config()
@@ -98,6 +99,7 @@ def bootstrap() -> UseCases:
             clock=clock,
             audit_log=DynamoDbAuditLog.from_environment(),
             accepted_sends=AcceptedSends(controls=DynamoDbAcceptedSends.from_environment()),
+            decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
             chunk_size=int(environment.number("SEND_CHUNK_SIZE", CHUNK_SIZE)),
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
@@ -124,12 +126,13 @@ def post_send(request: rest.Request) -> Response:
     caller, limits = _caller(request), dict[str, str]()
 
     def execute(identity: "SendIdentity") -> str:
-        identity = requests.placed(send, identity, caller)
+        requests.check_id(send, identity, caller)
         # Only a request with an Idempotency-Key or a send_id may have been counted before.
         counted_as = None if key is None and send.send_id is None else f"{identity.send_id}{send.part_suffix}"
         # guard: limits.recipients_of_a_send
         if send.audience is None:  # The recipients of an audience are counted when they are known.
             limits.update(api.take(request, RECIPIENTS, send.recipients, send_id=counted_as))
+        identity = requests.placed(send, identity, caller)
         warnings = use_cases.warnings.begin(send)
         return json.dumps(requests.produce(send, identity, caller).body(warnings()))
 
@@ -266,6 +269,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         "masscomm.directory.opensearch",
         "masscomm.rendering.unused_content",
         "masscomm.stores.audit_log_dynamodb",
+        "masscomm.stores.decision_log_dynamodb",
         "masscomm.stores.idempotency_keys_dynamodb",
     ),
 )

@@ -17,6 +17,10 @@ from masscomm.stores.idempotency_keys import Claim, IdempotencyKeys, claim_id
 logger = logs.logger("send_handler")
 
 
+class PartlyExecuted(Problem):
+    """A part of the request may have had an effect. Its repetition completes the same send."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeyedRequest:
     club_id: int
@@ -53,7 +57,7 @@ class RequestOnce:
         Raises Problem with status 422 (the key belongs to another request) or 409 (an attempt is in progress), the
         errors of the request, and Retry or Stop from the store before the request is executed.
         """
-        claim = self._claim(keyed, str(uuid4()))
+        claim, is_first = self._claim(keyed, str(uuid4()))
         logs.note(send_id=claim.send_id, idempotency_claim=claim.id)
         # guard: idempotency.claimed_send
         identity = SendIdentity(
@@ -64,7 +68,11 @@ class RequestOnce:
             return Answer(identity=identity, body=claim.response, replayed=True)
         try:
             body = keyed.execute(identity)
-        except Exception:
+        except Exception as error:
+            # Nothing of a refused request has had an effect, unless an earlier attempt was interrupted.
+            if _is_refusal(error) and is_first:  # guard: idempotency.refused_request
+                self._try("freed", lambda: self.keys.free(claim))
+                raise
             # The claim is released, so that the next attempt does not have to wait for the function's time limit; it
             # completes the same send.
             self._try("released", lambda: self.keys.release(claim))  # guard: idempotency.released
@@ -74,15 +82,16 @@ class RequestOnce:
         self._try("completed", lambda: self.keys.complete(claim, body))  # guard: idempotency.stored_response
         return Answer(identity=identity, body=body, replayed=False)
 
-    def _claim(self, keyed: KeyedRequest, owner: str) -> Claim:
-        """Return the claim of the key: it has a response, or this attempt executes it. Raises Problem with status
-        422 or 409.
+    def _claim(self, keyed: KeyedRequest, owner: str) -> tuple[Claim, bool]:
+        """Return the claim of the key: it has a response, or this attempt executes it. Also return whether this is the
+        first attempt. Raises Problem with status 422 or 409.
         """
         now_ms = self.clock.now_ms()
         until_ms = now_ms + keyed.remaining_ms
         stored = self._stored(keyed, owner, now_ms, until_ms)
         if stored.request != keyed.digest:  # guard: idempotency.other_request
             raise other_request()
+        is_first = stored.owner == owner
         if stored.owner != owner and stored.response is None and stored.until_ms <= now_ms:
             stored = self.keys.take_over(stored, owner=owner, until_ms=until_ms)
         if stored.owner != owner and stored.response is None:  # guard: idempotency.in_progress
@@ -92,7 +101,7 @@ class RequestOnce:
                 f"A request with this {KEY} is in progress. Repeat the request after {wait_s} s to get its response.",
                 retry_after_s=wait_s,
             )
-        return stored
+        return stored, is_first
 
     def _stored(self, keyed: KeyedRequest, owner: str, now_ms: int, until_ms: int) -> Claim:
         """Return the claim of the key: a new one of this attempt, or that of an earlier request."""
@@ -126,3 +135,7 @@ class RequestOnce:
             logger.warning(
                 f"the idempotency key was not {what}: it lapses with the function's time-out", error=str(error)
             )
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, Problem) and not isinstance(error, PartlyExecuted) and error.status < 500

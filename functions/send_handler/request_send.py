@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
 from functions.send_handler.accepted_sends import AcceptedSends
+from functions.send_handler.request_once import PartlyExecuted
 from functions.send_handler.send_records import SendIdentity, chunks_of, record_of
 from functions.send_handler.send_request import SendRequest, check_times
 from masscomm.chain.chunks import SMALL_SEND
@@ -18,10 +20,11 @@ from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.records import AudienceRequested
+from masscomm.domain.send_content import content_of_send
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
-from masscomm.errors import DeadLetter
+from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.http.problem import FieldError, FieldErrorBody, Problem
 from masscomm.http.rest import Links
 from masscomm.kafka import topics
@@ -30,7 +33,8 @@ from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS, SENDS_ACCEPTED
 from masscomm.stores.audit_log import AuditLog, record_or_log
-from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, SendKey, place_part
+from masscomm.stores.decision_log import DecisionLog, unpack_decisions
+from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, SendKey, check_part, place_part
 
 logger = logs.logger("send_handler")
 
@@ -99,6 +103,7 @@ class RequestSend:
     clock: Clock
     audit_log: AuditLog
     accepted_sends: AcceptedSends
+    decision_log: DecisionLog
     # The number of recipients in each chunk of a new send.
     chunk_size: int = CHUNK_SIZE
 
@@ -116,29 +121,43 @@ class RequestSend:
                 raise
         return identity
 
-    def placed(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> SendIdentity:
-        """Return the identity of a part of a send whose id the caller chose, which is the same for each repetition; of
-        another send the given one.
+    def check_id(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> None:
+        """Check that a send may have the id that its caller chose. Nothing is stored, so that a request which is refused
+        afterwards leaves the id free.
 
         Raises Problem with status 409 if the id belongs to another send, and Retry or Stop from the store.
         """
         if send.send_id is None:
+            return
+        with _other_send():
+            stored = self.accepted_sends.controls.accepted(send.send_id)
+            if stored is not None:
+                check_part(stored, self._named(send, identity, caller), send.part_index, send.part_digest())
+                return
+            # A small send by Kafka is not registered: its first chunk has the first decisions.
+            packed = self.decision_log.find(chunk_id(send.send_id, 0))
+            if packed is not None:  # guard: named_sends.decided_send
+                chunk = list(islice(chunks_of(_users(send), send.recipient_data, identity.chunk_size), 1))
+                users = list(chunk[0]) if chunk else []
+                content = _content(send, identity)
+                unpack_decisions(packed, positions=list(range(len(users))), user_ids=users, send=content)
+
+    def placed(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> SendIdentity:
+        """Return the identity of a part of a send whose id the caller chose, which is the same for each repetition; of
+        another send the given one.
+
+        Raises the errors of `check_id`.
+        """
+        if send.send_id is None:
             return identity
-        users = list(dict.fromkeys(send.to_users))
-        named = NamedSend(
-            content=send.content_digest(), chunk_size=identity.chunk_size, part_count=send.part_count, parts={}
-        )
-        try:
+        with _other_send():
             stored, part = place_part(
                 self.accepted_sends.controls,
-                replace(_accepted_send(send, identity, caller), named=named),
+                self._named(send, identity, caller),
                 send.part_index,
-                send.recipients_digest(),
-                lambda size: sum(1 for _ in chunks_of(users, send.recipient_data, size)),
+                send.part_digest(),
+                lambda size: sum(1 for _ in chunks_of(_users(send), send.recipient_data, size)),
             )
-        except OtherSend as error:
-            message = "belongs to another send, or this part of it to other recipients"
-            raise Problem(409, f"send_id: {message}", errors=[FieldError("send_id", message)]) from error
         return replace(
             identity,
             requested_at_ms=stored.accepted_at_ms,
@@ -146,6 +165,11 @@ class RequestSend:
             first_chunk=part.first_chunk,
             chunk_count=part.chunk_count,
         )
+
+    def _named(self, send: SendRequest, identity: SendIdentity, caller: Caller) -> AcceptedSend:
+        """Return the send of a part, without parts."""
+        named = NamedSend(chunk_size=identity.chunk_size, part_count=send.part_count, parts={})
+        return replace(_accepted_send(send, identity, caller), named=named)
 
     def new_identity(self) -> SendIdentity:
         """Return an identity with a new id and the present time."""
@@ -212,13 +236,15 @@ class RequestSend:
             for send, identity in sends
         ]
         try:
-            for (send, identity), span in zip(sends, spans, strict=True):
+            records = sum(
                 self._queue(send, identity, caller, span.trace.headers, errors)
+                for (send, identity), span in zip(sends, spans, strict=True)
+            )
             self.producer.flush(SEND_FLUSH_S)
             if not recorded_first:
                 recorded()
             if errors:
-                _refuse(errors, sends[0][1].send_id)
+                _refuse(errors, records, sends[0][1].send_id)
         except Exception as error:
             for span in spans:
                 traces.end(span, str(error))
@@ -230,12 +256,14 @@ class RequestSend:
 
     def _queue(
         self, send: SendRequest, identity: SendIdentity, caller: Caller, headers: Headers, errors: list[Exception]
-    ) -> None:
-        """Queue the chunks of a send to be produced. Errors of their delivery are added to `errors`."""
+    ) -> int:
+        """Queue the chunks of a send to be produced, and return the number of records. Errors of their delivery are
+        added to `errors`.
+        """
         if send.audience is not None:
             self._queue_audience(send, send.audience, identity, caller, headers, errors)
-            return
-        users = list(dict.fromkeys(send.to_users))
+            return 1
+        users = _users(send)
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         chunks = list(chunks_of(users, send.recipient_data, identity.chunk_size))
         encoded = [
@@ -245,6 +273,7 @@ class RequestSend:
         for index, value in enumerate(encoded, identity.first_chunk):
             key = chunk_id(identity.send_id, index).encode()
             self.producer.produce(topic, key, value, headers, _collect(errors))
+        return len(chunks)
 
     def _queue_audience(
         self,
@@ -298,7 +327,29 @@ def _accepted_send(send: SendRequest, identity: SendIdentity, caller: Caller) ->
         channels=tuple(resolve_channels(send.type, send.channels, send.club_id)),
         reference=send.reference,
         is_test=caller.is_test,
+        content=_content(send, identity),
     )
+
+
+def _users(send: SendRequest) -> list[int]:
+    return list(dict.fromkeys(send.to_users))
+
+
+def _content(send: SendRequest, identity: SendIdentity) -> str:
+    """Return the digest of the content of the send's records."""
+    return content_of_send(record_of(send, identity, "", 0, 1, []))
+
+
+@contextmanager
+def _other_send() -> Iterator[None]:
+    """Convert the error about an id that belongs to another send to Problem with status 409. It does not say to which:
+    the answer is the same for a send of another tenant.
+    """
+    try:
+        yield
+    except (OtherSend, OtherRecipients, OtherContent) as error:
+        message = "belongs to another send, or this part of it to other recipients"
+        raise Problem(409, f"send_id: {message}", errors=[FieldError("send_id", message)]) from error
 
 
 def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:
@@ -321,7 +372,10 @@ def _collect(errors: list[Exception]) -> Any:
     return report
 
 
-def _refuse(errors: Sequence[Exception], send_id: str) -> None:
-    if all(isinstance(error, DeadLetter) for error in errors):
-        raise Problem(413, f"the send is larger than Kafka accepts: {errors[0]}")
-    raise Problem(503, f"Kafka has not taken the whole of send {send_id}: {errors[0]}", retry_after_s=5) from errors[0]
+def _refuse(errors: Sequence[Exception], records: int, send_id: str) -> None:
+    """Raise the problem of a request of which Kafka did not accept each record."""
+    if not all(isinstance(error, DeadLetter) for error in errors):
+        message = f"Kafka has not taken the whole of send {send_id}: {errors[0]}"
+        raise PartlyExecuted(503, message, retry_after_s=5) from errors[0]
+    problem = Problem if len(errors) == records else PartlyExecuted  # guard: idempotency.partly_refused
+    raise problem(413, f"the send is larger than Kafka accepts: {errors[0]}")

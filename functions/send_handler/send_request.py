@@ -179,7 +179,8 @@ class SendRequest(ContentRequest):
         str | None,
         Field(
             pattern=FIELDS_OF_SEND["send_id"].pattern,
-            description="The id of the send, chosen by the caller; without it, the service makes one.",
+            description="The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service "
+            "makes one. A name of the caller's own belongs into `reference`.",
         ),
     ] = None
     part_index: Annotated[
@@ -241,13 +242,13 @@ class SendRequest(ContentRequest):
         """Return what distinguishes this part from the others of the send; "" for the first one."""
         return f"#{self.part_index}" if self.part_index else ""
 
-    def content_digest(self) -> str:
-        """Return a digest of all that the parts of the send have in common."""
-        return _digest(self.model_dump(mode="json", exclude={"to_users", "recipient_data", "part_index", "dry_run"}))
-
-    def recipients_digest(self) -> str:
-        """Return a digest of the recipients of this part, and of their variables."""
-        return _digest([self.to_users, self.recipient_data])
+    def part_digest(self) -> str:
+        """Return a digest of what this part has in addition to the content of its send: recipients, their variables and
+        the lane. A value that most parts have is omitted.
+        """
+        of_some = {} if self.audience is None else {"audience": self.audience}
+        of_some |= {} if self.priority == Lane.BULK else {"priority": self.priority}
+        return _digest([self.to_users, self.recipient_data, *([of_some] if of_some else [])])
 
     @property
     def variable_names(self) -> list[str]:

@@ -172,8 +172,7 @@ PROFILES = {
         warmth=Warmth.SNAPSTART,
         indices=DIRECTORY,
         requests=_LOOK_UPS,
-        tables=(WAITING, DECISIONS, QUEUES),
-        tables_read=(CONTROLS,),
+        tables=(WAITING, DECISIONS, QUEUES, CONTROLS),
         asks_cdc=True,
     ),
     "builder": Profile(
@@ -233,6 +232,7 @@ PROFILES = {
             *_USERS_OF_CLUB,
         ),
         tables=(KEYS, CONTROLS, USAGE, AUDIT),
+        tables_read=(DECISIONS,),
     ),
     "preferences_handler": Profile(
         warmth=Warmth.SNAPSTART,

@@ -1,16 +1,15 @@
 """Reads the request (recipients to decide about) in a consumed record."""
 
-import json
 from dataclasses import replace
-from hashlib import blake2b
 from typing import NamedTuple
 
-from masscomm.chain.chunks import chunk_of, fault_of_send, lane_of_send, recheck_of, send_at_of
+from masscomm.chain.chunks import SMALL_SEND, chunk_of, fault_of_send, lane_of_send, recheck_of, send_at_of
 from masscomm.chain.pausing import since_resumed
 from masscomm.domain.ids import others_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import DELAY_REASON as QUIET_HOURS
 from masscomm.domain.records import CARRIED, RecheckRequested, SendRequested
+from masscomm.domain.send_content import content_of_send, digest_of_fields
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -36,6 +35,12 @@ class Chunk(NamedTuple):
     # Whether the lane is already the broadcast queue to which derived records are produced.
     queued: bool = True
     send_at: int | None = None
+    # The digest of the content of a new send; "" for a recheck record, whose chunk was compared before.
+    content: str = ""
+    # Whether a producer of Kafka chose the id of the new send.
+    is_named: bool = False
+    # Whether the content of the send is registered, because it is compared with that of other records.
+    is_registered: bool = False
     # Whether the send of these recipients is cancelled.
     cancelled: bool = False
     # The control of the send if the send is paused.
@@ -88,21 +93,24 @@ def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
     send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
     request = chunk_of(send, record)
     metrics.add(REPEATED_RECIPIENTS, len(send.to_users) - len(request.positions))
+    send_at = send_at_of(send)
+    is_named = bool(send.send_id) and topics.base_of(record.topic) == topics.SEND_MONOLITH
     return Chunk(
         request=request,
         lane=lane_of_send(send, record.topic),
         is_new=True,
         queued=False,
-        send_at=send_at_of(send),
+        send_at=send_at,
+        content=content_of_send(send),
+        is_named=is_named,
+        # A small send that is decided at once is compared by the decision log, without another request to the store.
+        is_registered=is_named and (send.chunk_count > 1 or len(send.to_users) > SMALL_SEND or send_at is not None),
         fault=fault_of_send(send, record, now_ms),
     )
 
 
 def content_of(request: RecheckRequested) -> str:
-    """Return a digest of the request's content.
-
-    Fields without a value are omitted, so that a field that is added to sends does not change recorded digests.
-    Channels are omitted, because the channels of a category may change before a redelivery.
+    """Return a digest of the request's content. Channels are omitted, because the channels of a category may change
+    before a redelivery; those that a new send names are in `Chunk.content`.
     """
-    content = {name: value for name in _CONTENT if (value := getattr(request, name))}
-    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return digest_of_fields(request, _CONTENT)

@@ -26,6 +26,9 @@ MAX_CHANNELS = 16
 # A send_at further ahead than this is taken for an error in the unit of time.
 MAX_AHEAD_MS = 366 * 86_400_000
 SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
+# The id of a send that a caller of the REST API chooses: a UUID in its canonical form. Ids of records and rows of
+# metrics follow from it without the tenant, so another tenant must not be able to guess it.
+CHOSEN_SEND_ID_PATTERN = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 # A regular expression for the name of a category or of a template.
 NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}$"
 # A date and time without a time zone.
@@ -96,7 +99,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "club_id": FieldLimit(highest=LARGEST_ID),
         "timestamp": FieldLimit(highest=END_OF_TIME_MS - 1),
         "to_users": FieldLimit(entries=MAX_RECIPIENTS, highest=LARGEST_ID),
-        "send_id": FieldLimit(characters=64, pattern=SEND_ID_PATTERN),
+        "send_id": FieldLimit(characters=36, pattern=CHOSEN_SEND_ID_PATTERN),
         "chunk_index": FieldLimit(highest=_LARGEST_INT),
         "chunk_count": FieldLimit(highest=_LARGEST_INT),
         "channels": FieldLimit(entries=MAX_CHANNELS, characters=LONGEST_TEXT),

@@ -34,8 +34,13 @@ class Decisions(NamedTuple):
     # The range [start, end) of positions of each derived record, in which recipients without a final decision continue.
     # Only the builder records these ranges.
     parts: tuple[tuple[int, int], ...] = ()
-    # The digest of the record's content; an empty digest is not compared.
+    # The digest of the record's content, and of a new send's content with its channels and times. An empty digest is
+    # not compared.
     content: str = ""
+    send: str = ""
+
+
+_DIGESTS = ("content", "send")
 
 
 class DecisionLog(Protocol):
@@ -45,6 +50,10 @@ class DecisionLog(Protocol):
 
     def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
         """Record the decisions, of any size, if none are recorded for the record; return the recorded ones."""
+        ...
+
+    def find(self, record_id: str) -> bytes | None:
+        """Return the recorded decisions about a record; None if there are none."""
         ...
 
 
@@ -60,11 +69,13 @@ def record_decisions(log: DecisionLog, record_id: str, decisions: Decisions) -> 
     return decisions if recorded == packed else _unpack(recorded, decisions)  # guard: decisions.first_write_wins
 
 
-def unpack_decisions(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
-    """Return the recorded decisions about a record with these recipients. Raises OtherRecipients if they are about
-    others.
+def unpack_decisions(
+    packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int], send: str = ""
+) -> Decisions:
+    """Return the recorded decisions about a record with these recipients, and with this content of its send if it is
+    given. Raises OtherRecipients or OtherContent if they are about others.
     """
-    return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, by_channel={}))
+    return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, by_channel={}, send=send))
 
 
 def _pack(decisions: Decisions) -> bytes:
@@ -89,7 +100,7 @@ def _pack(decisions: Decisions) -> bytes:
         "decisions": list(places),
         "channels": channels,
         "parts": decisions.parts,
-        **({"content": decisions.content} if decisions.content else {}),
+        **{name: value for name in _DIGESTS if (value := getattr(decisions, name))},
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
 
@@ -99,7 +110,8 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
     if document["of"] != _recipients(now):
         raise OtherRecipients
     # Records of earlier versions have no digest of their content.
-    if now.content and document.get("content", now.content) != now.content:  # guard: decisions.other_content
+    digests = ((getattr(now, name), document.get(name)) for name in _DIGESTS)
+    if any(own and recorded and own != recorded for own, recorded in digests):  # guard: decisions.other_content
         raise OtherContent
     by_channel: dict[str, dict[int, Decision]] = {}
     for channel, (index, versions) in document["channels"].items():
@@ -143,3 +155,9 @@ class InMemoryDecisionLog:
         if not is_record_id(record_id):
             raise DeadLetter("invalid", "the record's id is not a valid key")
         return self.recorded.setdefault(record_id, packed)
+
+    def find(self, record_id: str) -> bytes | None:
+        self.calls += 1
+        if self.failing is not None:
+            raise self.failing
+        return self.recorded.get(record_id)

@@ -66,6 +66,13 @@ class DynamoDbDecisionLog:
             return whole(self._client, self._table, failed.item)
         return packed
 
+    def find(self, record_id: str) -> bytes | None:
+        with answering("the decision log"):
+            item = self._client.get_item(
+                TableName=self._table, Key={"record_id": {"S": record_id}}, ConsistentRead=True
+            ).get("Item")
+        return None if item is None else whole(self._client, self._table, item)
+
 
 def whole(client: Any, table: str, item: Mapping[str, Any]) -> bytes:
     """Return the packed decisions of a record, joined from its item and the further items. Raises Retry or Stop."""

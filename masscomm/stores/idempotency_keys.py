@@ -83,6 +83,12 @@ class IdempotencyKeys(Protocol):
         """End the attempt without a response. The call has no effect if another attempt has taken over the claim."""
         ...
 
+    def free(self, claim: Claim) -> None:
+        """End the claim, so that its key may be used for another request. The call has no effect if another attempt
+        has taken over the claim.
+        """
+        ...
+
 
 class InMemoryIdempotencyKeys:
     """A store of claims in a dictionary, for unit tests. Thread-safe."""
@@ -129,6 +135,12 @@ class InMemoryIdempotencyKeys:
             stored = self.claims.get(claim.id)
             if stored is not None and stored.owner == claim.owner:
                 self.claims[claim.id] = replace(stored, until_ms=0)
+
+    def free(self, claim: Claim) -> None:
+        with self._answer("free", claim.id):
+            stored = self.claims.get(claim.id)
+            if stored is not None and stored.owner == claim.owner:
+                del self.claims[claim.id]
 
     def _answer(self, call: str, id_: str) -> threading.Lock:
         self.calls += 1

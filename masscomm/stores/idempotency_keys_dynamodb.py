@@ -78,6 +78,11 @@ class DynamoDbIdempotencyKeys(TableAdapter):
     def release(self, claim: Claim) -> None:
         self._update(claim, "until_ms", {"N": "0"})
 
+    def free(self, claim: Claim) -> None:
+        # An expired claim is ignored. DynamoDB deletes no item whose time lies more than five years back (AWS
+        # documentation, "Using time to live").
+        self._update(claim, "expires_at", {"N": str(claim.requested_at_ms // 1000)})
+
     def _update(self, claim: Claim, name: str, value: Mapping[str, str]) -> None:
         """Set an attribute of a claim, if the claim still has this owner."""
         try:

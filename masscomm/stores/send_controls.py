@@ -118,11 +118,9 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NamedSend:
-    """What identifies a send whose id the caller chose, and its parts."""
+    """The requests of a send over REST whose id the caller chose."""
 
-    # The digest of its content.
-    content: str
-    # The number of recipients in each of its records.
+    # The number of recipients in each of the send's records.
     chunk_size: int
     part_count: int
     parts: Mapping[int, Part]
@@ -130,7 +128,9 @@ class NamedSend:
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptedSend:
-    """A send that send_handler has accepted, for requests about it before metrics have counted it."""
+    """A send that send_handler has accepted, for requests about it before metrics have counted it; or a send by Kafka,
+    of which only the content is known.
+    """
 
     send: SendKey
     accepted_at_ms: int
@@ -145,12 +145,21 @@ class AcceptedSend:
     reference: str | None = None
     # Whether it was requested with a test key, which reaches simulator recipients only.
     is_test: bool = False
-    # None: the id was made by the service.
+    # The digest of the content of the send (masscomm.domain.send_content); None if an earlier version recorded it.
+    content: str | None = None
+    # Whether the send came by Kafka, under an id that its producer chose.
+    by_kafka: bool = False
+    # None: no caller of the REST API chose the id.
     named: NamedSend | None = None
 
     @property
     def is_to_audience(self) -> bool:
         return self.type is not None and self.users is None
+
+    def is_same(self, other: "AcceptedSend") -> bool:
+        """Return whether this stored send can be the other one: the same tenant, source, mode and content."""
+        own, others = ((each.send, each.by_kafka, each.is_test) for each in (self, other))
+        return own == others and self.content in (None, other.content)  # guard: named_sends.content_of_chunks
 
     @property
     def expires_at(self) -> int:
@@ -163,6 +172,14 @@ class SendControls(Protocol):
 
     def read(self, sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
         """Return the control of each of the given sends, in one consistent read for up to 50 sends."""
+        ...
+
+    def read_with_registered(
+        self, sends: Iterable[SendKey], send_ids: Iterable[str]
+    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend]]:
+        """Return the control of each of the given sends, and those of the accepted sends with the given ids that exist,
+        in one consistent read for up to 100 keys: a send has two, an id one.
+        """
         ...
 
     def find(self, send: SendKey) -> Cancellation | None:
@@ -194,8 +211,10 @@ class SendControls(Protocol):
         """Record a send unless one is recorded under its id. Return the recorded one."""
         ...
 
-    def add_part(self, send: AcceptedSend, index: int, part: Part) -> bool:
-        """Record a further part of a registered send. Return False if `send` is not the stored one any more."""
+    def add_part(self, send: AcceptedSend, index: int, part: Part, *, users: int | None) -> bool:
+        """Record a further part of a registered send, and the users of all its parts. Return False if `send` is not
+        the stored one any more.
+        """
         ...
 
 
@@ -207,7 +226,7 @@ def place_part(
     controls: SendControls, wanted: AcceptedSend, index: int, digest: str, chunks_of: Callable[[int], int]
 ) -> tuple[AcceptedSend, Part]:
     """Register a part of a send whose id the caller chose. Return the send and the part, which are the same for each
-    repetition.
+    repetition. A send of which only some parts are registered has the users of these parts.
 
     Args:
         controls: The store.
@@ -222,23 +241,32 @@ def place_part(
     """
     for _ in range(_CHANGE_ATTEMPTS):
         stored = controls.register(wanted)
-        named, own = stored.named, wanted.named
-        # guard: named_sends.other_send
-        if named is None or own is None or (stored.send, stored.is_test) != (wanted.send, wanted.is_test):
-            raise OtherSend(wanted.send.send_id)
-        if (named.content, named.part_count) != (own.content, own.part_count):  # guard: named_sends.other_content
-            raise OtherSend(wanted.send.send_id)
+        named = check_part(stored, wanted, index, digest)
         if (part := named.parts.get(index)) is not None:
-            if part.digest != digest:  # guard: named_sends.other_recipients
-                raise OtherSend(wanted.send.send_id)
             return stored, part
         first, chunks = sum(each.chunks for each in named.parts.values()), chunks_of(named.chunk_size)
         is_last = len(named.parts) + 1 == named.part_count
         # guard: named_sends.whole_with_its_last_part
         part = Part(digest, first, chunks, first + chunks + (0 if is_last else 1))
-        if controls.add_part(stored, index, part):
+        before = stored.users if named.parts else 0
+        users = None if wanted.users is None else (before or 0) + wanted.users
+        if controls.add_part(stored, index, part, users=users):
             return stored, part
     raise Retry("other requests keep registering parts of the send")
+
+
+def check_part(stored: AcceptedSend, wanted: AcceptedSend, index: int, digest: str) -> NamedSend:
+    """Return the parts of the send that is stored under the id of a part. Raises OtherSend as `place_part`."""
+    named, own = stored.named, wanted.named
+    if named is None or own is None or not stored.is_same(wanted):  # guard: named_sends.other_send
+        raise OtherSend(wanted.send.send_id)
+    # guard: named_sends.other_content
+    if (named.part_count, stored.expires_at_ms) != (own.part_count, wanted.expires_at_ms):
+        raise OtherSend(wanted.send.send_id)
+    part = named.parts.get(index)
+    if part is not None and part.digest != digest:  # guard: named_sends.other_recipients
+        raise OtherSend(wanted.send.send_id)
+    return named
 
 
 def change(
@@ -272,13 +300,19 @@ class InMemorySendControls:
         self._lock = Lock()
 
     def read(self, sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
+        return self.read_with_registered(sends, ())[0]
+
+    def read_with_registered(
+        self, sends: Iterable[SendKey], send_ids: Iterable[str]
+    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend]]:
         asked = frozenset(sends)
         self.reads.append(asked)
         self._answer()
-        return {
+        controls = {
             send: replace(self.controls.get(send, SendControl(send=send)), cancelled=send in self.recorded)
             for send in asked
         }
+        return controls, {send_id: self.sends[send_id] for send_id in send_ids if send_id in self.sends}
 
     def find(self, send: SendKey) -> Cancellation | None:
         self._answer()
@@ -309,13 +343,13 @@ class InMemorySendControls:
         self._answer()
         return self.sends.setdefault(send.send.send_id, send)
 
-    def add_part(self, send: AcceptedSend, index: int, part: Part) -> bool:
+    def add_part(self, send: AcceptedSend, index: int, part: Part, *, users: int | None) -> bool:
         self._answer()
         with self._lock:
             if send.named is None or self.sends.get(send.send.send_id) != send:
                 return False
             named = replace(send.named, parts={**send.named.parts, index: part})
-            self.sends[send.send.send_id] = replace(send, named=named)
+            self.sends[send.send.send_id] = replace(send, named=named, users=users)
         return True
 
     def _answer(self) -> None:

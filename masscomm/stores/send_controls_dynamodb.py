@@ -20,9 +20,8 @@ from masscomm.stores.send_controls import AcceptedSend, Cancellation, NamedSend,
 from masscomm.stores.transactions import write_all
 
 _WHAT = "controls of sends"
-# DynamoDB's limit of keys in one BatchGetItem is 100, and a send has two keys. Our attempts to read the keys that it
-# leaves unprocessed.
-_SENDS_A_READ = 50
+# DynamoDB's limit of keys in one BatchGetItem, and our attempts to read the keys that it leaves unprocessed.
+_KEYS_A_READ = 100
 _ATTEMPTS = 3
 # The attributes of SendControl, and of AcceptedSend, that an item may lack.
 _TIMES = ("paused_at_ms", "resumed_at_ms", "send_at_ms")
@@ -38,17 +37,26 @@ class DynamoDbSendControls(TableAdapter):
     LIMITS = Limits(connections=2, connect_s=1, read_s=2, attempts=2)
 
     def read(self, sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
+        return self.read_with_registered(sends, ())[0]
+
+    def read_with_registered(
+        self, sends: Iterable[SendKey], send_ids: Iterable[str]
+    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend]]:
         asked = set(sends)
         valid = [send for send in asked if send.is_valid]  # guard: cancellations.hostile_send_id
+        of_sends = {_accepted_id(send_id): send_id for send_id in send_ids}
+        keys = chain(chain.from_iterable((send.text, _control_id(send)) for send in valid), of_sends)
         items: dict[str, Mapping[str, Any]] = {}
-        for some in batched(valid, _SENDS_A_READ, strict=False):
-            ids = chain.from_iterable((send.text, _control_id(send)) for send in some)
-            items |= {item["id"]["S"]: item for item in self._existing(ids)}
-        return {
+        for some in batched(keys, _KEYS_A_READ, strict=False):
+            items |= {item["id"]["S"]: item for item in self._existing(some)}
+        controls = {
             send: _control(send, items.get(_control_id(send), {}), cancelled=send.text in items)
             if send.is_valid
             else SendControl(send=send)
             for send in asked
+        }
+        return controls, {
+            send_id: _accepted(send_id, items[id_]) for id_, send_id in of_sends.items() if id_ in items
         }
 
     def _existing(self, ids: Iterable[str]) -> Iterable[Mapping[str, Any]]:
@@ -150,6 +158,8 @@ class DynamoDbSendControls(TableAdapter):
                 **({"channels": {"S": ",".join(accepted.channels)}} if accepted.channels else {}),
                 **({} if accepted.reference is None else {"reference": {"S": accepted.reference}}),
                 **({"is_test": {"BOOL": True}} if accepted.is_test else {}),
+                **({} if accepted.content is None else {"send_content": {"S": accepted.content}}),
+                **({"by_kafka": {"BOOL": True}} if accepted.by_kafka else {}),
                 **_named_attributes(accepted.named),
                 "expires_at": {"N": str(accepted.expires_at)},
             },
@@ -170,21 +180,24 @@ class DynamoDbSendControls(TableAdapter):
             return _accepted(send.send.send_id, failed.item)
         return send
 
-    def add_part(self, send: AcceptedSend, index: int, part: Part) -> bool:
+    def add_part(self, send: AcceptedSend, index: int, part: Part, *, users: int | None) -> bool:
         if send.named is None:
             return False
         parts = {**send.named.parts, index: part}
+        counted = {} if users is None else {":users": {"N": str(users)}}
         try:
             with answering(_WHAT):
                 self._client.update_item(
                     TableName=self._table,
                     Key={"id": {"S": _accepted_id(send.send.send_id)}},
-                    UpdateExpression="SET parts = :parts",
+                    UpdateExpression="SET parts = :parts" + (", #users = :users" if counted else ""),
                     ConditionExpression="parts = :previous",  # guard: named_sends.concurrent_parts
                     ExpressionAttributeValues={
                         ":parts": {"S": _parts_text(parts)},
                         ":previous": {"S": _parts_text(send.named.parts)},
+                        **counted,
                     },
+                    **({"ExpressionAttributeNames": {"#users": "users"}} if counted else {}),
                 )
         except ConditionFailed:
             return False
@@ -214,7 +227,9 @@ def _accepted(send_id: str, item: Mapping[str, Any]) -> AcceptedSend:
             channels=tuple(item["channels"]["S"].split(",")) if "channels" in item else (),
             reference=item["reference"]["S"] if "reference" in item else None,
             is_test="is_test" in item,
-            named=_named(item) if "content" in item else None,
+            content=item["send_content"]["S"] if "send_content" in item else None,
+            by_kafka="by_kafka" in item,
+            named=_named(item) if "parts" in item else None,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise Retry(f"the item of an accepted send is malformed: {error!r}") from error
@@ -224,7 +239,6 @@ def _named_attributes(named: NamedSend | None) -> dict[str, Any]:
     if named is None:
         return {}
     return {
-        "content": {"S": named.content},
         "chunk_size": {"N": str(named.chunk_size)},
         "part_count": {"N": str(named.part_count)},
         "parts": {"S": _parts_text(named.parts)},
@@ -233,7 +247,6 @@ def _named_attributes(named: NamedSend | None) -> dict[str, Any]:
 
 def _named(item: Mapping[str, Any]) -> NamedSend:
     return NamedSend(
-        content=item["content"]["S"],
         chunk_size=int(item["chunk_size"]["N"]),
         part_count=int(item["part_count"]["N"]),
         parts={int(index): Part(*part) for index, part in json.loads(item["parts"]["S"]).items()},

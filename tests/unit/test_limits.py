@@ -23,6 +23,7 @@ from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Chain, entry
 
@@ -115,6 +116,7 @@ class Path(Chain):
             clock=self.clock,
             audit_log=InMemoryAuditLog(),
             accepted_sends=AcceptedSends(controls=InMemorySendControls()),
+            decision_log=InMemoryDecisionLog(),
         )
         self.checker = CheckPreferences(
             directory=InMemoryDirectory(),

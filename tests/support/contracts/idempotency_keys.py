@@ -64,6 +64,15 @@ class IdempotencyKeysContract:
         keys.release(first)
         assert keys.claim(claim("b", send_id="t"), now_ms=NOW) == replace(first, until_ms=0)
 
+    def test_a_freed_key_is_claimed_by_another_request(self, keys: IdempotencyKeys) -> None:
+        first = keys.claim(claim(), now_ms=NOW)
+        keys.free(first)
+        assert keys.find(first.id, now_ms=NOW) is None
+        second = claim("b", request="other", send_id="t")
+        assert keys.claim(second, now_ms=NOW) == second
+        keys.free(first)
+        assert keys.find(first.id, now_ms=NOW) == second
+
     @pytest.mark.kills(guard="idempotency.owner")
     def test_a_previous_owner_changes_nothing(self, keys: IdempotencyKeys) -> None:
         """A frozen environment may continue after its time-out, when another attempt has taken over its claim."""

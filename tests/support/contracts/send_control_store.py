@@ -27,8 +27,11 @@ NAMED = AcceptedSend(
     type="news",
     users=3,
     channels=("push",),
-    named=NamedSend(content="c", chunk_size=50, part_count=3, parts={}),
+    content="c",
+    named=NamedSend(chunk_size=50, part_count=3, parts={}),
 )
+# A send that its producer wrote to Kafka.
+BY_KAFKA = AcceptedSend(send=SEND, accepted_at_ms=NOW, content="c", by_kafka=True)
 CANCELLED = Cancellation(send=SEND, requested_at_ms=NOW, published_before=3)
 
 
@@ -140,23 +143,61 @@ class SendControlsContract:
         assert (stored.accepted_at_ms, again) == (NOW, placed[0])
         assert controls.accepted(SEND.send_id) == stored
 
+    def test_the_parts_of_a_send_add_up_to_its_users(self, controls: SendControls) -> None:
+        """An interrupted request may have registered the send without its part."""
+        controls.register(replace(NAMED, users=8))
+        for index, users in ((1, 8), (0, 2), (0, 2)):
+            place_part(controls, replace(NAMED, users=users), index, f"d{index}", lambda _: 1)
+        found = controls.accepted(SEND.send_id)
+        assert found is not None
+        assert found.users == 10
+
     @pytest.mark.kills(guard="named_sends.concurrent_parts")
     def test_of_concurrent_parts_one_is_stored(self, controls: SendControls) -> None:
         stored = controls.register(NAMED)
         assert stored == NAMED == controls.register(replace(NAMED, accepted_at_ms=NOW + 1))
-        assert controls.add_part(stored, 0, Part("d0", 0, 5, 6))
-        assert not controls.add_part(stored, 1, Part("d1", 0, 5, 6))
+        assert controls.add_part(stored, 0, Part("d0", 0, 5, 6), users=3)
+        assert not controls.add_part(stored, 1, Part("d1", 0, 5, 6), users=3)
         found = controls.register(NAMED)
-        assert controls.add_part(found, 1, Part("d1", 5, 5, 11))
+        assert controls.add_part(found, 1, Part("d1", 5, 5, 11), users=6)
 
     @pytest.mark.kills(guard="named_sends.other_content")
-    @pytest.mark.parametrize("other", [{"content": "d"}, {"part_count": 2}])
+    @pytest.mark.parametrize("other", [{"expires_at_ms": NOW}, {"part_count": 2}])
     def test_other_content_under_a_sends_id_is_refused(self, controls: SendControls, other: dict[str, Any]) -> None:
         assert NAMED.named is not None
         place_part(controls, NAMED, 0, "d0", lambda _: 1)
+        asked: dict[str, Any] = {"named": replace(NAMED.named, **other)} if "part_count" in other else other
         with pytest.raises(OtherSend):
-            place_part(controls, replace(NAMED, named=replace(NAMED.named, **other)), 1, "d1", lambda _: 1)
+            place_part(controls, replace(NAMED, **asked), 1, "d1", lambda _: 1)
         assert place_part(controls, NAMED, 1, "d1", lambda _: 1)[1].first_chunk == 1
+
+    @pytest.mark.kills(guard="named_sends.content_of_chunks")
+    def test_another_content_of_the_records_is_refused(self, controls: SendControls) -> None:
+        """Of the send of an earlier version, the content is not known."""
+        place_part(controls, NAMED, 0, "d0", lambda _: 1)
+        with pytest.raises(OtherSend):
+            place_part(controls, replace(NAMED, content="d"), 1, "d1", lambda _: 1)
+        earlier = replace(NAMED, send=SendKey(7, "earlier"), content=None)
+        place_part(controls, earlier, 0, "d0", lambda _: 1)
+        assert place_part(controls, replace(earlier, content="d"), 1, "d1", lambda _: 1)[1].first_chunk == 1
+
+    def test_a_send_by_kafka_is_read_with_the_controls(self, controls: SendControls) -> None:
+        assert controls.register(BY_KAFKA) == BY_KAFKA
+        assert controls.register(replace(BY_KAFKA, content="d")) == BY_KAFKA
+        controls.record(CANCELLED)
+        found, registered = controls.read_with_registered([SEND], [SEND.send_id, "unknown"])
+        assert found == {SEND: SendControl(send=SEND, cancelled=True)}
+        assert registered == {SEND.send_id: BY_KAFKA}
+        with pytest.raises(OtherSend):
+            place_part(controls, NAMED, 0, "d0", lambda _: 1)
+
+    def test_many_controls_and_sends_are_read(self, controls: SendControls) -> None:
+        """150 sends with two keys each and 150 ids need more than one read of DynamoDB."""
+        sends = [SendKey(7, f"s-{number}") for number in range(150)]
+        for each in sends[::30]:
+            controls.register(replace(BY_KAFKA, send=each))
+        found, registered = controls.read_with_registered(sends, [each.send_id for each in sends])
+        assert (found.keys(), registered.keys()) == (set(sends), {each.send_id for each in sends[::30]})
 
     @pytest.mark.kills(guard="named_sends.other_recipients")
     def test_other_recipients_of_a_part_are_refused(self, controls: SendControls) -> None:

@@ -16,6 +16,7 @@ from masscomm.http.rate_limits import RateLimiter
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.audit_log import AuditLog, InMemoryAuditLog
+from masscomm.stores.decision_log import DecisionLog, InMemoryDecisionLog
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.send_controls import InMemorySendControls
@@ -35,6 +36,7 @@ def use_cases(
     audit_log: AuditLog | None = None,
     controls: InMemorySendControls | None = None,
     directory: Directory | None = None,
+    decision_log: DecisionLog | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
@@ -43,6 +45,7 @@ def use_cases(
         clock=chain.clock,
         accepted_sends=AcceptedSends(controls=controls or InMemorySendControls()),
         audit_log=audit_log or InMemoryAuditLog(),
+        decision_log=decision_log or InMemoryDecisionLog(),
     )
     templates = TemplateCache(directory or InMemoryDirectory(ready=False), chain.clock, keep_empty=True)
     return module.UseCases(
@@ -59,9 +62,10 @@ class SendApi(Chain):
         self.keys = InMemoryIdempotencyKeys()
         self.controls = InMemorySendControls()
         self.audit_log = InMemoryAuditLog()
+        self.decision_log = InMemoryDecisionLog()
         # Without a complete snapshot, responses have no warnings.
         self.directory = InMemoryDirectory(ready=False)
-        self.use_cases = use_cases(self, self.keys, self.audit_log, self.controls, self.directory)
+        self.use_cases = use_cases(self, self.keys, self.audit_log, self.controls, self.directory, self.decision_log)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)

@@ -338,8 +338,9 @@ def test_first_decisions_cost_one_write_a_record_of_several() -> None:
     checker = Checker()
     everybody = range(1, 2_001)
     checker.put_users(everybody)
-    chunks = [send(everybody, channels=["push", "email"]), send([1, 2], chunk_index=1), send([3], chunk_index=2)]
-    assert checker.check(*(replace(chunk, chunk_count=3) for chunk in chunks), topic=CRITICAL) == []
+    chunks = [send(everybody), send([1, 2], chunk_index=1), send([3], chunk_index=2)]
+    both = {"channels": ["push", "email"], "chunk_count": 3}
+    assert checker.check(*(replace(chunk, **both) for chunk in chunks), topic=CRITICAL) == []
     assert checker.log.calls == 2
 
 
@@ -646,7 +647,7 @@ def test_redelivery_of_a_due_send_derives_the_delayed_parts(users: int) -> None:
 def test_failed_delay_redelivers_the_send_without_outcomes() -> None:
     checker = Checker()
     checker.delay_store.failing = Retry("DynamoDB is down")
-    assert checker.check(send([1], send_at=NOW + 1), send([2])) == [0]
+    assert checker.check(send([1], send_at=NOW + 1), send([2], send_id="other")) == [0]
     assert checker.outcomes() == []
     assert _passed_on(checker.builds()) == [(2, "push")]
 

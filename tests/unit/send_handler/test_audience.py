@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.send_content import content_of_send
 from masscomm.errors import Retry
 from masscomm.http.audiences import MAX_BYTES
 from masscomm.kafka import topics
@@ -62,6 +63,7 @@ def test_send_to_an_audience_is_expanding(api: SendApi) -> None:
         type="news",
         channels=("push",),
         reference="r",
+        content=content_of_send(send),
     )
     assert api.controls.sends == {send_id: accepted}
 

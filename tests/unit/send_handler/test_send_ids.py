@@ -1,15 +1,21 @@
 """A send whose id the caller chose: one send, in one or several requests."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.records import SendRequested
+from masscomm.domain.send_content import content_of_send
+from masscomm.errors import DeadLetter, Retry
+from masscomm.stores.decision_log import Decisions, record_decisions
+from masscomm.stores.send_controls import AcceptedSend, SendKey
+from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import Answered, SendApi
 
-ID = "evening-news"
+ID = "0b8e2f0e-7a1c-4c1e-9d53-2f3f0f9a6c11"
 
 
 @pytest.fixture
@@ -114,7 +120,7 @@ def test_each_part_counts_once_for_a_limit(api: SendApi) -> None:
         for index, users in enumerate(([1, 2, 3], [4, 5])):
             asked = json.dumps(body | {"part_index": index, "to_users": users})
             assert api.call(asked, authorizer=limited)[0] == 202
-    assert api.call(json.dumps(api.valid(send_id="next")), authorizer=limited)[0] == 429
+    assert api.call(json.dumps(api.valid(send_id=ID.replace("0b", "1b"))), authorizer=limited)[0] == 429
 
 
 def test_a_keyed_request_with_a_send_id_is_replayed(api: SendApi) -> None:
@@ -124,3 +130,104 @@ def test_a_keyed_request_with_a_send_id_is_replayed(api: SendApi) -> None:
     assert api.post_with("other", send_id=ID)[0] == 202
     assert by_chunk(api.sends()) == {0: [1, 2, 3]}
     assert len({json.dumps(send.to_avro(), sort_keys=True) for send in api.sends()}) == 1
+
+
+def test_an_id_that_can_be_guessed_is_refused(api: SendApi) -> None:
+    """Another tenant could use such an id first, so that the tenant's own send by Kafka would be refused."""
+    for guessable in ("match-4711", ID.upper(), "evening-news", ID.replace("-", ""), f"{ID}0"):
+        status, problem, _ = api.post(send_id=guessable)
+        assert (status, [each["field"] for each in problem["errors"]]) == (400, ["send_id"])
+    assert api.producer.produced == []
+
+
+def test_ids_of_other_tenants_and_own_ones_are_refused_alike(api: SendApi) -> None:
+    """The answer says neither that the id belongs to another tenant, nor that the service made it."""
+    others, own, made = ID, ID.replace("0b", "1b"), api.post()[1]["send_id"]
+    api.post(send_id=others, club_id=8)
+    api.post(send_id=own, type="offer")
+    answers = [api.post(send_id=send_id) for send_id in (others, own, made)]
+    assert answers[0][0] == 409
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_spellings_of_one_instant_are_the_same_content(api: SendApi) -> None:
+    times = {"send_at": "2023-11-14T23:00:00Z", "expires_at": "2023-11-15T23:00:00.000Z"}
+    again = {"send_at": "2023-11-15T00:00:00+01:00", "expires_at": "2023-11-16T00:00:00+01:00"}
+    assert [api.post(send_id=ID, **values)[0] for values in (times, again)] == [202, 202]
+    assert api.post(send_id=ID, **again | {"send_at": "2023-11-15T00:00:01+01:00"})[0] == 409
+
+
+def test_a_field_with_its_default_is_the_same_content(api: SendApi) -> None:
+    """A later version may add a field; requests of earlier clients do not have it."""
+    defaults = {"channels": [], "data": {}, "priority": "bulk", "locale": None, "recipient_data": {}}
+    assert [api.post(send_id=ID, **values)[0] for values in ({}, defaults)] == [202, 202]
+    for other in ({"channels": ["email"]}, {"priority": "critical"}):
+        assert api.post(send_id=ID, **other)[0] == 409
+
+
+def test_a_send_of_an_earlier_version_is_continued(api: SendApi) -> None:
+    """Its entry has a digest of another form, so its content is not compared."""
+    assert part(api, 0, [1])[0] == 202
+    api.controls.sends[ID] = replace(api.controls.sends[ID], content=None)
+    assert [part(api, index, users)[0] for index, users in ((0, [1]), (1, [2]))] == [202, 202]
+
+
+@pytest.mark.guarantee("send_ids.refused_request_leaves_the_id")
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_refused_request_leaves_its_id_and_key(api: SendApi, key: str | None) -> None:
+    """Above the limit of recipients, nothing is stored: the corrected request may use both."""
+    limited = {"club_ids": "7", "principalId": "k", "recipients_a_day": "2"}
+    headers = {} if key is None else {"Idempotency-Key": key}
+    answers = []
+    for users in ([1, 2, 3], [1, 2]):
+        body = json.dumps(api.valid(send_id=ID, to_users=users))
+        answers.append(api.call(body, authorizer=limited, headers=headers)[0])
+        assert (ID in api.controls.sends) == (answers[-1] == 202)
+    assert answers == [429, 202]
+
+
+@pytest.mark.kills(guard="idempotency.refused_request")
+def test_a_key_is_free_after_the_409_of_its_send_id(api: SendApi) -> None:
+    api.post(send_id=ID)
+    assert api.post_with("k", send_id=ID, type="offer")[0] == 409
+    assert api.post_with("k", type="offer")[0] == 202
+
+
+@pytest.mark.kills(guard="idempotency.partly_refused")
+def test_a_key_is_free_after_a_413_without_effect(api: SendApi) -> None:
+    """If Kafka has accepted another chunk, the key belongs to the send: the corrected request would be a second one."""
+    large = list(range(1, 5_002))
+    refusals = iter([DeadLetter("too_large", "x"), None, DeadLetter("too_large", "x")])
+    api.producer.fail = lambda _topic, _value: next(refusals, None)
+    assert api.post_with("a")[0] == 413
+    assert api.post_with("a", to_users=[1])[0] == 202
+    assert api.post_with("b", to_users=large)[0] == 413
+    assert api.post_with("b", to_users=[1])[0] == 422
+
+
+def test_a_refused_repetition_keeps_the_key(api: SendApi) -> None:
+    """The first attempt may have notified a part of the recipients."""
+    limited = {"club_ids": "7", "principalId": "k", "recipients_a_day": "3"}
+    headers, body = {"Idempotency-Key": "k"}, json.dumps(api.valid())
+    api.producer.fail = lambda _topic, _value: Retry("no leader")
+    assert api.call(body, headers=headers)[0] == 503
+    api.call(json.dumps(api.valid(to_users=[9])), authorizer=limited)
+    assert api.call(body, headers=headers, authorizer=limited)[0] == 429
+    assert api.call(json.dumps(api.valid(to_users=[1])), headers=headers)[0] == 422
+
+
+@pytest.mark.guarantee("send_ids.kafka_and_rest_are_one_send")
+@pytest.mark.kills(guard="named_sends.decided_send")
+def test_the_id_of_a_send_by_kafka_is_409(api: SendApi) -> None:
+    """Registered with its first chunk if it has several, else known by its first decisions."""
+    several = AcceptedSend(send=SendKey(7, ID), accepted_at_ms=NOW, content="other", by_kafka=True)
+    api.controls.register(several)
+    assert api.post(send_id=ID)[0] == 409
+    small = ID.replace("0b", "1b")
+    asked = SendRequested(type="news", club_id=7, timestamp=NOW, to_users=[1, 2, 3], send_id=small)
+    decisions = Decisions(positions=[0, 1, 2], user_ids=[1, 2, 3], by_channel={}, send=content_of_send(asked))
+    record_decisions(api.decision_log, chunk_id(small, 0), decisions)
+    for other in ({"type": "offer"}, {"to_users": [1, 2]}, {"channels": ["email"]}):
+        assert api.post(send_id=small, **other)[0] == 409
+    assert api.producer.produced == []
+    assert api.post(send_id=small)[0] == 202

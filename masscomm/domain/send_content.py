@@ -1,0 +1,28 @@
+"""The content of a send: what all its chunks have in common, by Kafka and over REST."""
+
+import json
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from masscomm.domain.records import SendRequested
+
+# The fields that differ between the chunks or the requests of one send. A producer that repeats a chunk may set its
+# times anew, and the topic decides the lane.
+_OF_A_CHUNK = (
+    *("to_users", "recipient_data", "send_id", "chunk_index", "chunk_count"),
+    *("timestamp", "expires_at", "priority", "principal"),
+)
+_CONTENT = tuple(name for name in SendRequested.__dataclass_fields__ if name not in _OF_A_CHUNK)
+
+
+def digest_of_fields(record: object, names: Iterable[str]) -> str:
+    """Return a digest of some fields of a record. Fields without a value are omitted, so that a field that is added
+    to sends does not change recorded digests.
+    """
+    content = {name: value for name in names if (value := getattr(record, name))}
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def content_of_send(send: SendRequested) -> str:
+    """Return a digest of the content of a send, the same for each of its chunks and for each spelling of its times."""
+    return digest_of_fields(send, _CONTENT)
