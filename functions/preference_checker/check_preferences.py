@@ -112,14 +112,25 @@ class CheckPreferences:
         )
         stored = accepted.get(request.send_id)
         if stored is None and chunk.is_registered:
+            # A small send is not registered: its only chunk may have been decided about.
+            self._check_decided(chunk)  # guard: named_sends.unregistered_send
             # One write for each batch and send: later batches read the stored send together with the controls.
             stored = accepted[request.send_id] = self.controls.register(send)
         if stored is None or stored.is_same(send):  # guard: named_sends.chunk_of_another_send
             return
-        if (packed := self.decision_log.find(request.record_id)) is not None:  # guard: named_sends.decided_chunk
-            unpack_decisions(packed, positions=request.positions, user_ids=request.user_ids)
+        if self._check_decided(chunk):  # guard: named_sends.decided_chunk
             raise OtherContent
         raise DeadLetter("invalid", "the send_id belongs to a send with another content, or of another tenant")
+
+    def _check_decided(self, chunk: Chunk) -> bool:
+        """Return whether a chunk with this index was decided about. Raises OtherRecipients or OtherContent if it was
+        another one.
+        """
+        request = chunk.request
+        packed = self.decision_log.find(request.record_id)
+        if packed is not None:
+            unpack_decisions(packed, positions=request.positions, user_ids=request.user_ids, send=chunk.content)
+        return packed is not None
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], control: SendControl) -> None:
         """Put the request of a paused send, or of one that was moved to another time, into the delay store."""

@@ -140,7 +140,7 @@ class InMemoryDecisionLog:
 
     Attributes:
         failing: An error that every call raises.
-        calls: The number of calls.
+        calls: The number of calls that record decisions.
     """
 
     def __init__(self) -> None:
@@ -157,7 +157,6 @@ class InMemoryDecisionLog:
         return self.recorded.setdefault(record_id, packed)
 
     def find(self, record_id: str) -> bytes | None:
-        self.calls += 1
         if self.failing is not None:
             raise self.failing
         return self.recorded.get(record_id)

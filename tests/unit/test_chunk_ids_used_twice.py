@@ -5,6 +5,7 @@ entry.
 """
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 
 from masscomm.domain.ids import ERASED_USER
 from masscomm.domain.outcomes import DEAD_LETTERED
+from masscomm.domain.records import SendRequested
+from masscomm.domain.send_content import content_of_send
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_decisions
-from tests.support.harness.chain import NOW, delivery, results_of, send
+from masscomm.stores.send_controls import AcceptedSend, SendKey
+from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.whole_chain import WholeChain
 
@@ -105,7 +109,7 @@ def test_chunks_of_other_users_have_their_own_outcomes() -> None:
 
 def _chain() -> WholeChain:
     chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
-    chain.directory.put(*(UserSettings(user_id=user_id) for user_id in (1, 2)))
+    chain.directory.put(*(UserSettings(user_id=user_id) for user_id in (1, 2, 3, 4)))
     return chain
 
 
@@ -148,3 +152,99 @@ def test_decisions_recorded_without_content_count() -> None:
     record_decisions(log, "r", recorded)
     now = Decisions(positions=positions, user_ids=users, by_channel={}, content="c")
     assert record_decisions(log, "r", now).by_channel == recorded.by_channel
+
+
+def _checked(chain: WholeChain, *sends: SendRequested, topic: str = topics.SEND_MONOLITH) -> None:
+    """Process each send in a batch of its own."""
+    for each in sends:
+        assert chain.run(chain.checker, chain.encoded(each, topic)) == []
+
+
+@pytest.mark.guarantee("send_ids.kafka_and_rest_are_one_send")
+@pytest.mark.kills(guard="named_sends.chunk_of_another_send")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"type": "offer"},
+        {"channels": ["email"]},
+        {"send_at": NOW + 60_000},
+        {"send_at_local": "2030-01-01T09:00"},
+        {"reference": "r"},
+        {"club_id": 8},
+    ],
+)
+def test_another_chunk_with_other_content_is_a_dead_letter(other: dict[str, Any]) -> None:
+    """Chunks with different indices have different ids; the send has the content of the chunk that came first."""
+    chain = _chain()
+    first = send([1], chunk_count=3)
+    refused = replace(first, chunk_index=1, to_users=[2], **other)
+    _checked(chain, first, refused, refused, replace(first, chunk_index=2, to_users=[3, 4]))
+    assert [letter["masscomm.reason"] for letter in chain.dead_letters()] == ["invalid"] * 2
+    outcomes = {outcome.record_id: outcome for outcome in chain.outcomes() if outcome.user_ids == [2]}
+    assert results_of(outcomes.values()) == {(2, (refused.channels or ["push"])[0]): FAILED}
+    assert {(outcome.chunk_index, outcome.club_id) for outcome in outcomes.values()} == {(1, refused.club_id)}
+    assert [record.user_ids for record in chain.builds()] == [[1], [3, 4]]
+
+
+@pytest.mark.kills(guard="named_sends.decided_chunk")
+def test_another_content_of_a_decided_chunk_has_no_outcome() -> None:
+    """Its users have the outcomes of the first content; users of another chunk under its id have outcomes of their
+    own.
+    """
+    chain = _chain()
+    first = send([1, 2], chunk_count=2)
+    _checked(chain, first, replace(first, type="offer"))
+    assert (len(chain.dead_letters()), chain.outcomes()) == (1, [])
+    _checked(chain, replace(first, type="offer", to_users=[3, 4]))
+    assert results_of(chain.outcomes()) == {(3, "push"): FAILED, (4, "push"): FAILED}
+
+
+@pytest.mark.kills(guard="named_sends.unregistered_send")
+@pytest.mark.parametrize("users", [[1, 2], range(1, 201)])
+def test_other_channels_or_times_of_a_chunk_are_refused(users: Iterable[int]) -> None:
+    chain = _chain()
+    first = send(users)
+    _checked(chain, first, first, replace(first, timestamp=NOW + 1, expires_at=NOW + 9_000))
+    assert chain.dead_letters() == []
+    _checked(chain, *(replace(first, **other) for other in ({"channels": ["email"]}, {"send_at": NOW + 60_000})))
+    assert len(chain.dead_letters()) == 2
+
+
+def test_a_chunk_by_kafka_under_the_id_of_rest_is_refused() -> None:
+    """A send over REST has the chunks of its requests only."""
+    chain = _chain()
+    by_rest = send([1, 2])
+    chain.controls.accept([AcceptedSend(send=SendKey(7, SEND_ID), accepted_at_ms=NOW, content=content_of_send(by_rest))])
+    _checked(chain, by_rest, topic=topics.SEND_API)
+    _checked(chain, replace(by_rest, chunk_index=1, chunk_count=2, to_users=[3]))
+    assert len(chain.dead_letters()) == 1
+    assert results_of(chain.outcomes()) == {(3, "push"): FAILED}
+
+
+def test_a_replayed_dead_letter_keeps_its_send() -> None:
+    """A chunk that was dead-lettered for another reason is accepted when it is produced again."""
+    chain = _chain()
+    chunks = [send([user], chunk_index=user - 1, chunk_count=3) for user in (1, 2, 3)]
+    _checked(chain, *chunks, *chunks)
+    assert chain.dead_letters() == []
+    assert len({record.record_id for record in chain.builds()}) == 3
+
+
+def test_a_small_send_by_kafka_costs_no_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content is in the decision log, or it has one recipient. Larger sends are registered once for a batch."""
+    chain = _chain()
+    sends = [send([1], send_id=f"s{number}") for number in range(3)] + [send([1, 2], send_id="s3")]
+    assert chain.run(chain.checker, *(chain.encoded(each, topics.SEND_MONOLITH) for each in sends)) == []
+    assert chain.controls.sends == {}
+    assert len(chain.controls.reads) == 1
+    chunks = [send([number + 1], chunk_index=number, chunk_count=9, send_id="s4") for number in range(9)]
+    registered, register = list[str](), chain.controls.register
+
+    def registering(asked: AcceptedSend) -> AcceptedSend:
+        registered.append(asked.send.send_id)
+        return register(asked)
+
+    monkeypatch.setattr(chain.controls, "register", registering)
+    for batch in (chunks[:5], chunks[5:]):
+        assert chain.run(chain.checker, *(chain.encoded(each, topics.SEND_MONOLITH) for each in batch)) == []
+    assert registered == ["s4"]

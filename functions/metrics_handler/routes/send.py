@@ -1,13 +1,14 @@
 """GET /v1/sends/{send_id}: a send's notifications by status, and whether all recipients are accounted for.
 
-requested    requested notifications: the distinct users of each chunk, on each channel
+requested    requested notifications: the distinct users of each chunk, on each channel; of a send over REST all of them
+             from its beginning. The number never falls, and is at least that of the notifications that have ended
 queued       notifications that were written for delivery, whatever their later status is
 held, scheduled   deferred notifications; one that was held and then sent counts as sent only
 suppressed, failed   by reason; like cancelled, expired, sent, delivered and bounced, these statuses are final
 in_flight    requested notifications without a final status
 status       the send's state (masscomm/domain/send_states.py)
 control      of a send that was paused or moved to another time
-expansion    of a send to an audience that is not counted yet: whether its users are still sought
+expansion    of a send to an audience: whether its users are still sought
 
 A send by REST is known when it is accepted, with the notifications that it requests. A send by Kafka is a 404 until a
 record of it is counted.
@@ -17,7 +18,7 @@ cancellation   of a cancelled send: the time, and how many notifications were pu
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
@@ -29,8 +30,8 @@ from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
 from masscomm.errors import Retry
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.tenant import Clubs
-from masscomm.stores.expansions import Expansions
-from masscomm.stores.send_controls import Cancellation, SendControl, SendControls
+from masscomm.stores.expansions import Expansion, Expansions
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControl, SendControls
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -49,6 +50,7 @@ class Totals(TypedDict):
     """Numbers of notifications by status."""
 
     requested: int
+    """0 while the users of an audience are sought."""
     duplicates: int
     """Users that were named more than once in a chunk; they are not counted in `requested`."""
     queued: int
@@ -76,7 +78,8 @@ class Conservation(TypedDict):
     """Notifications with a final status."""
     in_flight: int
     ok: bool
-    """False while the metrics job has counted the end of a notification before its beginning."""
+    """False while the metrics job has counted the end of a notification before its beginning. `requested` then includes
+    it already."""
 
 
 class Chunks(TypedDict):
@@ -130,7 +133,8 @@ class SendBody(TypedDict):
     status: SendState
     requested_at: str | None
     chunks: Chunks
-    requested: int
+    requested: int | None
+    """Null while the users of an audience are sought."""
     duplicates: int
     channels: dict[str, Totals]
     totals: Totals
@@ -141,7 +145,7 @@ class SendBody(TypedDict):
     """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     expansion: ExpansionOfSend | None
-    """Of a send to an audience, until its first chunk is counted."""
+    """Of a send to an audience, for eight days after its request or its `send_at`."""
     cancellation: CancellationOfSend | None
     generated_at: str
 
@@ -164,20 +168,21 @@ class SendRoute:
         if read.errors:
             raise read.problem()
         send = self.known_sends.read(send_id, clubs)
+        accepted = send.accepted or self.known_sends.accepted(send_id)
         control = self.controls.read([send.key])[send.key]
+        ended = None
+        if accepted is not None and accepted.is_to_audience and self.expansions is not None:
+            ended = self.expansions.find(send.key)
         # A pause that has reached its limit has no cancellation of its own.
-        body = self._body(send.totals, control, self.controls.find(send.key) if control.cancelled else None)
-        is_expanded = send.accepted is None or not send.accepted.is_to_audience
-        return body if is_expanded else self._with_expansion(body, control)
+        cancellation = self.controls.find(send.key) if control.cancelled else None
+        body = self._body(_with_requested(send.totals, accepted, ended), control, cancellation)
+        if accepted is None or not accepted.is_to_audience or (ended is None and send.counted is not None):
+            return body
+        body = {**body, "expansion": _expansion(ended)}
+        return body if send.counted is not None else self._uncounted(body, control, ended)
 
-    def _with_expansion(self, body: SendBody, control: SendControl) -> SendBody:
-        ended = None if self.expansions is None else self.expansions.find(control.send)
-        expansion: ExpansionOfSend = {
-            "status": "expanding" if ended is None else "ended" if ended.error is None else "failed",
-            "users": None if ended is None else ended.users,
-            "requested": None if ended is None else ended.requested,
-            "error": None if ended is None else ended.error,
-        }
+    def _uncounted(self, body: SendBody, control: SendControl, ended: Expansion | None) -> SendBody:
+        """Return the body of a send to an audience of which no chunk is counted."""
         now_ms = self.clock.now_ms()
         status = send_state(
             NO_RECIPIENTS if ended is not None and ended.requested == 0 else None,
@@ -186,9 +191,14 @@ class SendRoute:
             expanding=ended is None,
             failed=ended is not None and ended.error is not None,
         )
-        return {**body, "expansion": expansion, "status": status, "complete": status in FINAL}
+        requested = None if ended is None else body["requested"]
+        return {**body, "requested": requested, "status": status, "complete": status in FINAL}
 
     def _body(self, send: SendTotals, control: SendControl, cancellation: Cancellation | None) -> SendBody:
+        # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end of a
+        # notification before its beginning, and ok is false until then.
+        ok = all(_terminal(each) <= each.requested for each in send.channels.values())
+        send = replace(send, channels={name: _not_below_terminal(each) for name, each in send.channels.items()})
         channels = {name: _statuses(totals) for name, totals in send.channels.items()}
         totals = _statuses(send.together)
         requested, terminal = totals["requested"], _terminal(send.together)
@@ -205,13 +215,7 @@ class SendRoute:
             "duplicates": totals["duplicates"],
             "channels": channels,
             "totals": totals,
-            # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end
-            # of a notification before its beginning, and ok is false until then.
-            "conservation": {
-                "terminal": terminal,
-                "in_flight": totals["in_flight"],
-                "ok": all(_terminal(each) <= each.requested for each in send.channels.values()),
-            },
+            "conservation": {"terminal": terminal, "in_flight": totals["in_flight"], "ok": ok},
             "watermark": rfc3339(send.watermark),
             "complete": status in FINAL,
             "control": None if control.revision == 0 else _control(control),
@@ -236,6 +240,40 @@ class SendRoute:
             "published_since": max(0, total - before),
             "exact": since is not None,
         }
+
+
+def _with_requested(send: SendTotals, accepted: AcceptedSend | None, ended: Expansion | None) -> SendTotals:
+    """Return the totals with all notifications that the send requests, also those of chunks that are not counted yet.
+    If all chunks are counted, the counts are complete.
+    """
+    is_whole = send.chunk_count is not None and send.chunks >= send.chunk_count
+    if accepted is None or is_whole:
+        return send
+    found = ended.users if ended is not None and ended.error is None else 0
+    users = found if accepted.is_to_audience else accepted.users or 0
+    channels = {name: send.channels.get(name, ChannelTotals()) for name in (*send.channels, *accepted.channels)}
+    return replace(
+        send,
+        channels={
+            # guard: sends.requested_does_not_fall
+            name: replace(each, requested=max(each.requested, users if name in accepted.channels else 0))
+            for name, each in channels.items()
+        },
+    )
+
+
+def _not_below_terminal(totals: ChannelTotals) -> ChannelTotals:
+    # guard: sends.ended_is_requested
+    return replace(totals, requested=max(totals.requested, _terminal(totals)))
+
+
+def _expansion(ended: Expansion | None) -> ExpansionOfSend:
+    return {
+        "status": "expanding" if ended is None else "ended" if ended.error is None else "failed",
+        "users": None if ended is None else ended.users,
+        "requested": None if ended is None else ended.requested,
+        "error": None if ended is None else ended.error,
+    }
 
 
 def _control(control: SendControl) -> ControlOfSend:

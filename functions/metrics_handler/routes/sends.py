@@ -118,7 +118,8 @@ def _row(row: SendRow, state: SendState) -> ListedSend:
         "type": row.type,
         "requested_at": rfc3339(row.key.requested_at),
         "status": state,
-        "requested": row.requested,
+        # While the metrics job catches up, it can count the end of a notification before its beginning.
+        "requested": max(row.requested, row.terminal),
         "published": row.published,
         "cancelled": row.cancelled,
         "in_flight": max(0, row.requested - row.terminal),

@@ -30,6 +30,12 @@ class DecisionLogContract:
         assert log.put_if_absent(record_id, b"second") == b"\0first"
         assert log.put_if_absent(record_id, b"\0first") == b"\0first"
 
+    def test_recorded_decisions_are_found(self, log: DecisionLog) -> None:
+        record_id, large = str(uuid4()), hashlib.shake_128(b"found").digest(1_000_000)
+        assert log.find(record_id) is None
+        log.put_if_absent(record_id, large)
+        assert log.find(record_id) == large
+
     def test_records_have_separate_decisions(self, log: DecisionLog) -> None:
         assert [log.put_if_absent(str(uuid4()), text) for text in (b"a", b"b")] == [b"a", b"b"]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from functions.metrics_handler.routes.known_sends import KnownSends
 from functions.metrics_handler.routes.send import SendBody, SendRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
@@ -71,6 +72,75 @@ def test_send_is_complete_once_all_chunks_ended() -> None:
     assert not answer_of(push=ChannelTotals(requested=1))["complete"]
 
 
+class Followed:
+    """A send by REST on one channel, in several states of its counts."""
+
+    def __init__(self, users: int | None, *, ended: Expansion | None = None, by_kafka: bool = False) -> None:
+        self.controls, self.expansions = InMemorySendControls(), InMemoryExpansions()
+        send = AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000, channels=("push",), users=users)
+        self.controls.accept([replace(send, by_kafka=by_kafka, type=None if by_kafka else "news")])
+        if ended is not None:
+            self.expansions.end(ended, now_ms=1_000)
+
+    def answer(self, chunks: int = 0, requested: int = 0, *, sent: int = 0, chunk_count: int = 4) -> SendBody:
+        push = ChannelTotals(requested=requested, by_status={"sent": {"": sent}})
+        counted = SendTotals(
+            send_id="s",
+            club_id=7,
+            type="news",
+            requested_at=WATERMARK,
+            chunk_count=chunk_count,
+            chunks=chunks,
+            channels={"push": push},
+            watermark=None,
+        )
+        store = InMemoryMetricsStore(sends={"s": counted} if chunks or sent else {}, watermark=WATERMARK)
+        return SendRoute(store, self.controls, FixedClock(), self.expansions).answer("s", {}, ALL_CLUBS)
+
+
+@pytest.mark.guarantee("conservation.requested_does_not_fall")
+@pytest.mark.kills(guard="sends.requested_does_not_fall")
+def test_requested_does_not_fall_while_chunks_are_counted() -> None:
+    send = Followed(20)
+    answers = [send.answer(), send.answer(sent=2), *(send.answer(n, 5 * n, sent=4 * n) for n in range(1, 5))]
+    assert [answer["requested"] for answer in answers] == [20] * 6
+    assert [answer["channels"]["push"]["in_flight"] for answer in answers] == [20, 18, 16, 12, 8, 4]
+    assert all(answer["conservation"]["ok"] for answer in answers)
+    assert answers[-1]["totals"]["requested"] == 20
+
+
+def test_counts_of_all_chunks_replace_the_request() -> None:
+    """The channels of a category may have changed after the request."""
+    assert Followed(20).answer(4, 12, sent=12)["complete"]
+
+
+@pytest.mark.kills(guard="sends.ended_is_requested")
+def test_ended_notifications_are_requested() -> None:
+    """The outcomes of a send by Kafka may be counted before its chunks."""
+    answer = Followed(None, by_kafka=True).answer(1, 5, sent=7)
+    assert (answer["requested"], answer["totals"]["requested"], answer["conservation"]["terminal"]) == (7, 7, 7)
+    assert not answer["conservation"]["ok"]
+
+
+@pytest.mark.kills(guard="sends.registered_by_kafka")
+def test_a_registered_send_by_kafka_is_unknown_until_counted() -> None:
+    send = Followed(None, by_kafka=True)
+    with pytest.raises(Problem) as raised:
+        KnownSends(InMemoryMetricsStore(), send.controls).find("s", ALL_CLUBS)
+    assert raised.value.status == 404
+
+
+def test_an_audience_keeps_its_expansion_and_requested() -> None:
+    ended = Expansion(send=SendKey(7, "s"), chunks=4, users=20, requested=20)
+    before, send = Followed(None).answer(), Followed(None, ended=ended)
+    assert (before["requested"], before["status"]) == (None, "expanding")
+    answers = [send.answer(), send.answer(1, 5), send.answer(4, 20, sent=20)]
+    assert [answer["requested"] for answer in answers] == [20] * 3
+    assert [answer["status"] for answer in answers] == ["accepted", "accepted", "ended"]
+    assert {str(answer["expansion"]) for answer in answers} == {str(answers[0]["expansion"])}
+    assert answers[0]["expansion"] == {"status": "ended", "users": 20, "requested": 20, "error": None}
+
+
 def test_surplus_outcomes_of_one_channel_break_conservation() -> None:
     """Missing outcomes of e-mail do not compensate for surplus outcomes of push."""
     answer = answer_of(push=ChannelTotals(requested=1, by_status={"sent": {"": 2}}), email=ChannelTotals(requested=1))
@@ -104,7 +174,7 @@ def test_send_to_an_expanding_audience_is_known() -> None:
     body = expanding()
     assert body["expansion"] == {"status": "expanding", "users": None, "requested": None, "error": None}
     assert (body["club_id"], body["type"], body["requested_at"]) == (7, "news", "1970-01-01T00:00:01Z")
-    assert (body["requested"], body["complete"], body["conservation"]["ok"]) == (0, False, True)
+    assert (body["requested"], body["complete"], body["conservation"]["ok"]) == (None, False, True)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +187,7 @@ def test_end_of_an_expansion_is_shown(requested: int, error: str | None, status:
     body = expanding(ended=ended)
     assert body["expansion"] == {"status": status, "users": users, "requested": requested, "error": error}
     assert body["complete"] is (requested == 0)
+    assert body["requested"] == requested
 
 
 def test_accepted_send_is_known_before_it_is_counted() -> None:

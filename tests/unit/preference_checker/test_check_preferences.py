@@ -339,8 +339,8 @@ def test_first_decisions_cost_one_write_a_record_of_several() -> None:
     everybody = range(1, 2_001)
     checker.put_users(everybody)
     chunks = [send(everybody), send([1, 2], chunk_index=1), send([3], chunk_index=2)]
-    both = {"channels": ["push", "email"], "chunk_count": 3}
-    assert checker.check(*(replace(chunk, **both) for chunk in chunks), topic=CRITICAL) == []
+    both = ["push", "email"]
+    assert checker.check(*(replace(chunk, channels=both, chunk_count=3) for chunk in chunks), topic=CRITICAL) == []
     assert checker.log.calls == 2
 
 
@@ -348,7 +348,7 @@ def test_first_decisions_cost_one_write_a_record_of_several() -> None:
 def test_nothing_is_forwarded_while_the_decision_log_is_down() -> None:
     checker = Checker()
     checker.log.failing = Retry("DynamoDB is down")
-    assert checker.check(send([1, 2]), send([3], chunk_index=1, chunk_count=2)) == [0]
+    assert checker.check(send([1, 2]), send([3], send_id="other")) == [0]
     assert _passed_on(checker.builds()) == [(3, "push")]
 
 

@@ -159,7 +159,7 @@ def test_spellings_of_one_instant_are_the_same_content(api: SendApi) -> None:
 
 def test_a_field_with_its_default_is_the_same_content(api: SendApi) -> None:
     """A later version may add a field; requests of earlier clients do not have it."""
-    defaults = {"channels": [], "data": {}, "priority": "bulk", "locale": None, "recipient_data": {}}
+    defaults: dict[str, Any] = {"channels": [], "data": {}, "priority": "bulk", "locale": None, "recipient_data": {}}
     assert [api.post(send_id=ID, **values)[0] for values in ({}, defaults)] == [202, 202]
     for other in ({"channels": ["email"]}, {"priority": "critical"}):
         assert api.post(send_id=ID, **other)[0] == 409
