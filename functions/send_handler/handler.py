@@ -170,7 +170,7 @@ def _dry_run(request: rest.Request, send: "SendRequest") -> Response:
 @api.post("/v1/sends/batch")
 def post_batch(request: rest.Request) -> Response:
     """Request up to 1,000 small sends, with a result for each."""
-    from functions.send_handler.request_batch import parse_batch, produce_batch
+    from functions.send_handler.request_batch import pack_results, parse_batch, produce_batch, unpack_results
     from functions.send_handler.request_once import KeyedRequest
     from functions.send_handler.send_request import read_document
 
@@ -190,7 +190,7 @@ def post_batch(request: rest.Request) -> Response:
             # guard: limits.recipients_of_a_batch
             limits.update(api.take(request, RECIPIENTS, recipients, send_id=identity.send_id))
         produce_batch(requests, batch, identity, caller)
-        return "{}"
+        return pack_results(batch.body(identity))
 
     answer = use_cases.once.request(
         KeyedRequest(
@@ -202,7 +202,8 @@ def post_batch(request: rest.Request) -> Response:
             execute=execute,
         )
     )
-    body = json.dumps(batch.body(answer.identity), ensure_ascii=False)
+    stored = unpack_results(answer.body) if answer.replayed else None
+    body = json.dumps(stored or batch.body(answer.identity), ensure_ascii=False)  # guard: idempotency.stored_results
     return Response(HTTPStatus.OK, JSON, body, limits | _replayed(answer))
 
 

@@ -2,10 +2,13 @@
 
 A send that is invalid or not permitted is refused with the problem that it would get as a single request; the other
 sends are accepted together. The ids of the sends are derived from that of the batch, so that a repeated request
-produces the same records. Results are not stored: they follow from the request and from the identity of its first
-attempt.
+produces the same records. All sends are of one club, to which the idempotency key belongs. The results are stored: a
+repetition gets them also from a caller with other scopes.
 """
 
+import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypedDict
@@ -18,14 +21,17 @@ from functions.send_handler.send_request import SendRequest, check_times, invali
 from masscomm.clock import Clock
 from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
-from masscomm.http.problem import FieldError, Problem, ProblemBody
+from masscomm.aws.dynamodb import PART_BYTES
+from masscomm.http.problem import FieldError, Problem, ProblemBody, invalid
 from masscomm.observability import logs
 
 logger = logs.logger("send_handler")
 
-# Bounds of the problem of one send, so that the response to the worst batch is below Lambda's limit of 6 MB.
-_ERRORS_A_SEND = 5
+# Bounds of the errors of all sends, so that the response to the worst batch is below Lambda's limit of 6 MB.
+_ERRORS_A_BATCH = 5_000
 _LONGEST_NAME = 100
+# The stored results of earlier versions: they follow from the request and the identity of its first attempt.
+_NOT_STORED = "{}"
 
 
 class SmallSend(SendRequest):
@@ -82,7 +88,7 @@ class Batch:
 
     @property
     def club_id(self) -> int | None:
-        """Return the club of the first valid send; None if there is none."""
+        """Return the club of the sends; None if none is valid."""
         return next((send.club_id for send in self.sends if isinstance(send, SendRequest)), None)
 
     def recipients(self, identity: SendIdentity) -> int:
@@ -112,13 +118,56 @@ def parse_batch(document: dict[str, Any], clock: Clock, check: Callable[[SendReq
         check: Raises Problem for a send that the caller may not request.
 
     Raises:
-        Problem: 400 if the object is not a list of at most BATCH_SENDS sends.
+        Problem: 400 if the object is not a list of at most BATCH_SENDS sends, or if they are of several clubs.
     """
     try:
         unread = _Unread.model_validate(document)
     except ValidationError as error:
         raise invalid_fields(error, _Unread) from error
-    return Batch([_checked(each, clock, check) for each in unread.sends])
+    _check_one_club(unread.sends)
+    sends = [_checked(each, clock, check) for each in unread.sends]
+    errors_a_send = _ERRORS_A_BATCH // max(1, sum(isinstance(each, Problem) for each in sends))
+    return Batch([_shortened(each, errors_a_send) if isinstance(each, Problem) else each for each in sends])
+
+
+def _check_one_club(sends: Sequence[Any]) -> None:
+    """Check that all sends are of one club, so that any caller of the tenant who repeats the batch has the same
+    idempotency key. Raises Problem with status 400.
+    """
+    clubs = {
+        index: send["club_id"]
+        for index, send in enumerate(sends)
+        if isinstance(send, dict) and type(send.get("club_id")) is int
+    }
+    first = next(iter(clubs.values()), None)
+    others = [index for index, club_id in clubs.items() if club_id != first]
+    if others:  # guard: idempotency.club_of_a_batch
+        raise invalid([FieldError(f"sends[{index}].club_id", "must be that of the first send") for index in others])
+
+
+def pack_results(body: BatchBody) -> str:
+    """Return the results of a batch as they are stored. If they are larger than an item, the errors are left out."""
+    packed = _packed(body)
+    if len(packed) <= PART_BYTES:
+        return packed
+    short = ProblemBody(type="about:blank", title="", status=0, detail="The first response has the errors.")
+    results = [
+        each if each["problem"] is None else {**each, "problem": {**short, "status": each["status"]}}
+        for each in body["results"]
+    ]
+    return _packed({**body, "results": results})
+
+
+def _packed(body: BatchBody) -> str:
+    return b64encode(zlib.compress(json.dumps(body).encode())).decode()
+
+
+def unpack_results(stored: str) -> BatchBody | None:
+    """Return the stored results of a batch; None if an earlier version stored none."""
+    if stored == _NOT_STORED:
+        return None
+    body: BatchBody = json.loads(zlib.decompress(b64decode(stored)))
+    return body
 
 
 def produce_batch(requests: RequestSend, batch: Batch, identity: SendIdentity, caller: Caller = ANONYMOUS) -> None:
@@ -134,13 +183,16 @@ def _checked(document: Any, clock: Clock, check: Callable[[SendRequest], None]) 
         send = parse_request(document, clock, SmallSend)
         check(send)
     except Problem as problem:
-        return _shortened(problem)
+        return problem
     return send
 
 
-def _shortened(problem: Problem) -> Problem:
-    errors = [FieldError(each.field[:_LONGEST_NAME], each.message) for each in problem.errors[:_ERRORS_A_SEND]]
-    return Problem(problem.status, problem.detail[: 2 * _LONGEST_NAME], errors=errors)
+def _shortened(problem: Problem, errors: int) -> Problem:
+    """Return the problem of one send with at most this number of errors. The last one says how many are left out."""
+    kept = [FieldError(each.field[:_LONGEST_NAME], each.message) for each in problem.errors[:errors]]
+    if left_out := len(problem.errors) - len(kept):
+        kept[-1] = FieldError("", f"{left_out + 1} further errors are not listed")
+    return Problem(problem.status, problem.detail[: 2 * _LONGEST_NAME], errors=kept)
 
 
 def _at(send: SendRequest, identity: SendIdentity, index: int) -> tuple[SendRequest, SendIdentity] | Problem:

@@ -3,11 +3,11 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from itertools import islice
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,6 @@ from pydantic import (
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
-    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -54,8 +53,6 @@ _ERRORS_A_FIELD = 10
 _TIMES = ("expires_at", "send_at")
 _DAYS_AHEAD = MAX_REQUEST_AHEAD_MS // 86_400_000
 _LITERAL = {"title", "body"}
-# The type of the error of variables for a user that is no recipient.
-_OTHERS = "no_recipient"
 
 
 def _number(name: str) -> Any:
@@ -200,12 +197,6 @@ class SendRequest(ContentRequest):
             raise ValueError(f"more than {REQUEST_RECIPIENT_DATA_BYTES} bytes in total")
         return found
 
-    @model_validator(mode="after")
-    def _of_recipients(self) -> Self:
-        if self.recipient_data and (others := self.recipient_data.keys() - set(map(str, self.to_users))):
-            raise PydanticCustomError(_OTHERS, "the user {user} is not in to_users", {"user": min(others)})
-        return self
-
     @field_validator("to_users", mode="wrap")
     @classmethod
     def _or_audience(cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> list[int]:
@@ -302,35 +293,76 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
     Times that have passed are errors only if the request has another error: a repeated request with an idempotency key
     may arrive after them.
     """
+    errors: list[FieldError] = []
+    wrong: set[str] = set()
     try:
         send = model.model_validate(document)
     except ValidationError as error:
         errors = _field_errors(error, model)
-        if isinstance(document, Mapping):
-            errors += _time_errors(_readable_times(document), document.get("send_at_local"), clock.now_ms())
-        raise invalid(errors) from error
-    errors = _part_errors(send) + (_audience_errors(send) if send.audience is not None else [])
+        if not isinstance(document, Mapping):
+            raise invalid(errors) from error
+        wrong = {str(entry["loc"][0]) for entry in error.errors() if entry["loc"]}
+        readable = {name: document[name] for name in model.model_fields.keys() & document.keys() - wrong}
+        send = model.model_construct(**readable)
+    for fields, rule in _RULES:
+        if not wrong.intersection(fields):
+            errors += rule(send)
     if errors:
+        errors += _time_errors(_readable_times(document), document.get("send_at_local"), clock.now_ms())
         raise invalid(errors)
     return send
 
 
-def _part_errors(send: SendRequest) -> list[FieldError]:
-    errors = []
+def _id_errors(send: SendRequest) -> list[FieldError]:
     if send.part_count > 1 and send.send_id is None:
-        errors.append(FieldError("send_id", "is needed if the send has several parts"))
+        return [FieldError("send_id", "is needed if the send has several parts")]
+    return []
+
+
+def _part_errors(send: SendRequest) -> list[FieldError]:
     if send.part_index >= send.part_count:
-        errors.append(FieldError("part_index", "must be less than part_count"))
-    return errors
+        return [FieldError("part_index", "must be less than part_count")]
+    return []
 
 
 def _audience_errors(send: SendRequest) -> list[FieldError]:
-    _, errors = audience_of(send.audience)
-    if send.priority == Lane.CRITICAL:
-        errors.append(FieldError("priority", "must be bulk for an audience"))
-    if send.part_count > 1:
-        errors.append(FieldError("part_count", "must be 1 for an audience"))
-    return errors
+    return [] if send.audience is None else audience_of(send.audience)[1]
+
+
+def _lane_errors(send: SendRequest) -> list[FieldError]:
+    if send.audience is not None and send.priority == Lane.CRITICAL:
+        return [FieldError("priority", "must be bulk for an audience")]
+    return []
+
+
+def _audience_part_errors(send: SendRequest) -> list[FieldError]:
+    if send.audience is not None and send.part_count > 1:
+        return [FieldError("part_count", "must be 1 for an audience")]
+    return []
+
+
+def _recipient_data_errors(send: SendRequest) -> list[FieldError]:
+    users = set(map(str, send.to_users))
+    others = [user for user in send.recipient_data if user not in users]
+    errors = [FieldError(_path(("recipient_data", user)), "is not in to_users") for user in others[:_ERRORS_A_FIELD]]
+    return errors + _further("recipient_data", len(others))
+
+
+# The rules about several fields, with these fields. A rule is not applied if one of them is wrong.
+_RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]], ...] = (
+    (("part_count", "send_id"), _id_errors),
+    (("part_count", "part_index"), _part_errors),
+    (("audience",), _audience_errors),
+    (("audience", "priority"), _lane_errors),
+    (("audience", "part_count"), _audience_part_errors),
+    (("recipient_data", "to_users"), _recipient_data_errors),
+)
+
+
+def _further(field: str, errors: int) -> list[FieldError]:
+    """Return an entry that says how many errors of a field are not listed; none if all of them are."""
+    left_out = errors - _ERRORS_A_FIELD
+    return [FieldError(field, f"{left_out} further errors are not listed")] if left_out > 0 else []
 
 
 def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
@@ -352,12 +384,12 @@ def _field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldE
     reported: Counter[str] = Counter()
     errors = []
     for entry in error.errors(include_url=False, include_context=False, include_input=False):
-        field = str(entry["loc"][0]) if entry["loc"] else "recipient_data" if entry["type"] == _OTHERS else ""
+        field = str(entry["loc"][0]) if entry["loc"] else ""
         field = field if field in model.model_fields else ""
         reported[field] += 1
         if reported[field] <= _ERRORS_A_FIELD:
-            errors.append(FieldError(_path(entry["loc"]) or field, entry["msg"].removeprefix("Value error, ")))
-    return errors
+            errors.append(FieldError(_path(entry["loc"]), entry["msg"].removeprefix("Value error, ")))
+    return errors + [entry for field, number in reported.items() for entry in _further(field, number)]
 
 
 def _readable_times(document: Mapping[str, Any]) -> dict[str, int | None]:

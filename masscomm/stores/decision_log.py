@@ -69,9 +69,7 @@ def record_decisions(log: DecisionLog, record_id: str, decisions: Decisions) -> 
     return decisions if recorded == packed else _unpack(recorded, decisions)  # guard: decisions.first_write_wins
 
 
-def unpack_decisions(
-    packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int], send: str = ""
-) -> Decisions:
+def unpack_decisions(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int], send: str = "") -> Decisions:
     """Return the recorded decisions about a record with these recipients, and with this content of its send if it is
     given. Raises OtherRecipients or OtherContent if they are about others.
     """

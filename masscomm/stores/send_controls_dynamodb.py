@@ -55,9 +55,7 @@ class DynamoDbSendControls(TableAdapter):
             else SendControl(send=send)
             for send in asked
         }
-        return controls, {
-            send_id: _accepted(send_id, items[id_]) for id_, send_id in of_sends.items() if id_ in items
-        }
+        return controls, {send_id: _accepted(send_id, items[id_]) for id_, send_id in of_sends.items() if id_ in items}
 
     def _existing(self, ids: Iterable[str]) -> Iterable[Mapping[str, Any]]:
         """Return the items that exist. Raises Retry if DynamoDB leaves keys unread."""

@@ -1036,6 +1036,18 @@ MUTANTS = (
         no_cell=ONE_CALLER,
     ),
     Mutant(
+        guard="idempotency.club_of_a_batch",
+        rule="A batch has one club, to which its key belongs.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="idempotency.stored_results",
+        rule="A repeated batch gets the first results, whoever repeats it.",
+        change=Becomes("json.dumps(batch.body(answer.identity), ensure_ascii=False)"),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
         guard="idempotency.partly_refused",
         rule="The key of a request with a part on Kafka stays bound.",
         change=Becomes("Problem"),

@@ -214,7 +214,9 @@ def test_a_chunk_by_kafka_under_the_id_of_rest_is_refused() -> None:
     """A send over REST has the chunks of its requests only."""
     chain = _chain()
     by_rest = send([1, 2])
-    chain.controls.accept([AcceptedSend(send=SendKey(7, SEND_ID), accepted_at_ms=NOW, content=content_of_send(by_rest))])
+    chain.controls.accept(
+        [AcceptedSend(send=SendKey(7, SEND_ID), accepted_at_ms=NOW, content=content_of_send(by_rest))]
+    )
     _checked(chain, by_rest, topic=topics.SEND_API)
     _checked(chain, replace(by_rest, chunk_index=1, chunk_count=2, to_users=[3]))
     assert len(chain.dead_letters()) == 1

@@ -1,6 +1,9 @@
 """POST /v1/sends/batch: a result for each send, and each accepted send once."""
 
 import json
+from dataclasses import replace
+from itertools import islice
+from random import Random
 from typing import Any
 
 import pytest
@@ -113,9 +116,65 @@ def test_another_batch_under_a_key_is_422(api: SendApi) -> None:
 
 def test_sends_that_are_not_permitted_are_refused(api: SendApi) -> None:
     key = {"club_ids": "7", "scopes": "send"}
-    _, body, _ = post(api, VALID | {"club_id": 8}, VALID | {"priority": "critical"}, VALID, authorizer=key)
-    assert [result["status"] for result in body["results"]] == [403, 403, 202]
+    _, body, _ = post(api, VALID | {"priority": "critical"}, VALID, authorizer=key)
+    assert [result["status"] for result in body["results"]] == [403, 202]
+    _, body, _ = post(api, VALID | {"club_id": 8}, authorizer=key)
+    assert [result["status"] for result in body["results"]] == [403]
     assert [send.club_id for send in api.sends()] == [7]
+
+
+@pytest.mark.guarantee("idempotency.batch_of_another_caller")
+@pytest.mark.kills(guard="idempotency.stored_results")
+def test_a_batch_of_another_caller_of_the_tenant_is_replayed(api: SendApi) -> None:
+    """The callers differ in clubs and scopes. Each gets the first results, and each recipient is notified once."""
+    sends = [VALID | {"priority": "critical"}, VALID, {"type": 1}]
+    callers = [{"club_ids": "7", "scopes": "send"}, {"club_ids": "6,7", "scopes": "send send:critical"}]
+    first, again = (post(api, *sends, authorizer=caller) for caller in callers)
+    assert [result["status"] for result in first[1]["results"]] == [403, 202, 400]
+    assert (again[1], again[2][idempotency.REPLAYED]) == (first[1], "true")
+    assert len(api.sends()) == 1
+
+
+@pytest.mark.kills(guard="idempotency.club_of_a_batch")
+def test_a_batch_has_one_club(api: SendApi) -> None:
+    """Callers who may send for different clubs would have different idempotency keys for it."""
+    sends = [VALID, {"type": 1}, VALID | {"club_id": 8}, VALID | {"club_id": "x"}, VALID | {"club_id": 9}]
+    status, problem, _ = post(api, *sends)
+    assert (status, [error["field"] for error in problem["errors"]]) == (400, ["sends[2].club_id", "sends[4].club_id"])
+    assert (api.producer.produced, api.keys.calls) == ([], 0)
+
+
+def test_a_batch_of_an_earlier_version_is_replayed(api: SendApi) -> None:
+    """That version stored no results: they follow from the request."""
+    first = post(api, VALID, VALID | {"to_users": []})
+    ((id_, claim),) = api.keys.claims.items()
+    api.keys.claims[id_] = replace(claim, response="{}")
+    assert post(api, VALID, VALID | {"to_users": []})[:2] == first[:2]
+
+
+def test_results_of_the_worst_batch_are_stored(api: SendApi) -> None:
+    """Without the errors, which the first response has: names of random characters cannot be compressed."""
+    random = Random(0)  # noqa: S311
+    names = ("".join(chr(random.randrange(0x10000, 0x20000)) for _ in range(100)) for _ in range(5_000))
+    worst = [VALID | dict.fromkeys(islice(names, 5), 1) for _ in range(BATCH_SENDS - 1)]
+    first, again = (post(api, VALID, *worst)[1] for _ in range(2))
+    assert again["results"][0] == first["results"][0]
+    assert [result["status"] for result in again["results"]] == [result["status"] for result in first["results"]]
+    assert again["results"][1]["problem"]["detail"] == "The first response has the errors."
+    assert len(api.sends()) == 1
+
+
+def test_a_small_batch_names_every_wrong_field(api: SendApi) -> None:
+    unknown = {f"x{number}": 1 for number in range(8)}
+    _, body, _ = post(api, VALID | unknown | {"type": 1, "to_users": ["x"] * 9, "send_at": "2001-01-01T00:00:00Z"})
+    fields = [error["field"] for error in body["results"][0]["problem"]["errors"]]
+    assert sorted(fields) == sorted([*unknown, "type", *(f"to_users[{index}]" for index in range(9)), "send_at"])
+
+
+def test_errors_that_a_large_batch_leaves_out_are_counted(api: SendApi) -> None:
+    _, body, _ = post(api, *[VALID | {"to_users": ["x"] * 9}] * BATCH_SENDS)
+    errors = body["results"][0]["problem"]["errors"]
+    assert (len(errors), errors[-1]) == (5, {"field": "", "message": "5 further errors are not listed"})
 
 
 def test_a_batch_without_a_valid_send_uses_no_key(api: SendApi) -> None:

@@ -19,6 +19,9 @@ from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import VALID, SendApi
 
 
+PAST = "2001-01-01T00:00:00Z"
+
+
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
     return SendApi(monkeypatch)
@@ -135,7 +138,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"channels": ["pigeon"]}, "channels[0]"),
     ({"channels": ["push"] * 3}, "channels"),
     ({"template": "no name"}, "template"),
-    ({"data": {"x": 1}}, "data.x"),
+    ({"data": {"all_users": True, "x": 1}}, "data.x"),
     ({"data": {"x": "y" * 100_001}}, "data"),
     ({"data": {str(place): "" for place in range(201)}}, "data"),
     ({"data": {"x": "\ud800"}}, "data.x"),
@@ -458,3 +461,40 @@ def test_while_the_store_hangs_one_send_waits_for_it(api: SendApi, monkeypatch: 
 def test_a_send_is_accepted_while_the_store_of_controls_is_down(api: SendApi) -> None:
     api.controls.failing = Retry("DynamoDB does not answer")
     assert api.post(to_users=list(range(1, 102)))[0] == 202
+
+
+@pytest.mark.guarantee("sends.each_wrong_field_is_named")
+@pytest.mark.parametrize(
+    ("values", "fields"),
+    [
+        ({"type": 1, "audience": {"all_users": True, "x": 1}}, {"type", "audience.x"}),
+        ({"audience": {"all_users": True, "x": 1}, "send_at": PAST}, {"audience.x", "send_at"}),
+        (
+            {"audience": {"all_users": True, "x": 1}, "priority": "critical", "type": 1},
+            {"audience.x", "priority", "type"},
+        ),
+        ({"part_index": 1, "send_at": PAST, "to_users": [1]}, {"part_index", "send_at"}),
+        ({"type": 1, "to_users": [1], "recipient_data": {"7": {"a": "b"}}}, {"type", "recipient_data.7"}),
+        ({"to_users": [1], "recipient_data": {"7": {}, "1": {}, "8": {}}}, {"recipient_data.7", "recipient_data.8"}),
+        (
+            {"type": 1, "to_users": ["x"], "recipient_data": {"7": {}}, "part_count": 2},
+            {"type", "to_users[0]", "send_id"},
+        ),
+        ({"to_users": [1], "send_id": "x", "part_count": 2, "part_index": 3}, {"send_id", "part_index"}),
+    ],
+)
+def test_each_wrong_field_is_named_at_once(api: SendApi, values: dict[str, Any], fields: set[str]) -> None:
+    """Rules about several fields are applied to fields that are valid themselves."""
+    status, problem, _ = api.call(json.dumps({"type": "news", "club_id": 7} | values))
+    assert (status, sorted(error["field"] for error in problem["errors"])) == (400, sorted(fields))
+
+
+def test_errors_that_are_left_out_are_counted(api: SendApi) -> None:
+    _, problem, _ = api.post(to_users=["x"] * 500, recipient_data={str(user): {} for user in range(100)})
+    of_users = [error for error in problem["errors"] if error["field"].startswith("to_users")]
+    assert (len(of_users), of_users[-1]) == (
+        11,
+        {"field": "to_users", "message": "490 further errors are not listed"},
+    )
+    _, problem, _ = api.post(recipient_data={str(user): {} for user in range(11, 100)})
+    assert problem["errors"][-1] == {"field": "recipient_data", "message": "79 further errors are not listed"}
