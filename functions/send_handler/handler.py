@@ -126,6 +126,7 @@ def post_send(request: rest.Request) -> Response:
     caller, limits = _caller(request), dict[str, str]()
 
     def execute(identity: "SendIdentity") -> str:
+        use_cases.warnings.check_template(send)
         requests.check_id(send, identity, caller)
         # Only a request with an Idempotency-Key or a send_id may have been counted before.
         counted_as = None if key is None and send.send_id is None else f"{identity.send_id}{send.part_suffix}"

@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from masscomm.clock import Clock
-from masscomm.domain.categories import category, resolve_channels
+from masscomm.domain.categories import category, is_listed, resolve_channels
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import (
@@ -52,7 +52,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ERRORS_A_FIELD = 10
 _TIMES = ("expires_at", "send_at")
 _DAYS_AHEAD = MAX_REQUEST_AHEAD_MS // 86_400_000
-_LITERAL = {"title", "body"}
+# The names of the data whose texts are the message if no template applies.
+LITERAL = {"title", "body"}
 
 
 def _number(name: str) -> Any:
@@ -313,6 +314,13 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
     return send
 
 
+def _type_errors(send: SendRequest) -> list[FieldError]:
+    # A misspelt category would lose its rules, such as that it is mandatory.
+    if not is_listed(send.type):  # guard: sends.unknown_category
+        return [FieldError("type", "is no category of this installation (GET /v1/categories)")]
+    return []
+
+
 def _id_errors(send: SendRequest) -> list[FieldError]:
     if send.part_count > 1 and send.send_id is None:
         return [FieldError("send_id", "is needed if the send has several parts")]
@@ -350,6 +358,7 @@ def _recipient_data_errors(send: SendRequest) -> list[FieldError]:
 
 # The rules about several fields, with these fields. A rule is not applied if one of them is wrong.
 _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]], ...] = (
+    (("type",), _type_errors),
     (("part_count", "send_id"), _id_errors),
     (("part_count", "part_index"), _part_errors),
     (("audience",), _audience_errors),
@@ -427,7 +436,7 @@ def scopes_needed(send: SendRequest) -> list[Scope]:
     needed = [Scope.SEND_CRITICAL] if send.priority == Lane.CRITICAL else []
     # The builder uses the caller's title and body if no template applies.
     if any(
-        send.data.keys() | own.keys() >= _LITERAL for own in ({}, *send.recipient_data.values())
+        send.data.keys() | own.keys() >= LITERAL for own in ({}, *send.recipient_data.values())
     ):  # guard: scopes.own_words
         needed.append(Scope.SEND_MANDATORY if category(send.type).mandatory else Scope.SEND_CONTENT)
     return needed

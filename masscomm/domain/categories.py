@@ -149,6 +149,11 @@ def category(name: str, club_id: int | None = None) -> Category:
     return category_table().find(name, club_id)
 
 
+def is_listed(name: str) -> bool:
+    """Return whether a category has an entry of its own."""
+    return name != DEFAULT and name in category_table().categories
+
+
 def resolve_channels(name: str, requested: Sequence[str], club_id: int) -> list[str]:
     """Return a send's channels: the requested ones in their order without repetitions, else those of its category for
     the club (tenant).

@@ -31,6 +31,15 @@ SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 CHOSEN_SEND_ID_PATTERN = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 # A regular expression for the name of a category or of a template.
 NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}$"
+# A well-formed language tag (RFC 5646, BCP 47, section 2.1) without the irregular tags of earlier RFCs. The sign _ is
+# accepted in the place of -, as in de_CH.
+LOCALE_PATTERN = (
+    r"^([A-Za-z]{2,3}([-_][A-Za-z]{3}){0,3}|[A-Za-z]{4,8})"  # language
+    r"([-_][A-Za-z]{4})?([-_]([A-Za-z]{2}|[0-9]{3}))?"  # script, region
+    r"([-_]([A-Za-z0-9]{5,8}|[0-9][A-Za-z0-9]{3}))*"  # variants
+    r"([-_][0-9A-WY-Za-wy-z]([-_][A-Za-z0-9]{2,8})+)*"  # extensions
+    r"([-_][Xx]([-_][A-Za-z0-9]{1,8})+)?$"  # private use
+)
 # A date and time without a time zone.
 LOCAL_TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$"
 # The size limit of the send's data and texts in UTF-8, which are copied into every derived record.
@@ -106,7 +115,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "template": FieldLimit(characters=128, pattern=NAME_PATTERN),
         "data": FieldLimit(entries=200, key_characters=128, total_bytes=MAX_DATA_BYTES),
         "recipient_data": FieldLimit(entries=MAX_RECIPIENT_DATA, total_bytes=CHUNK_RECIPIENT_DATA_BYTES),
-        "locale": FieldLimit(characters=64, pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$"),
+        "locale": FieldLimit(characters=64, pattern=LOCALE_PATTERN),
         "priority": FieldLimit(choices=("bulk", "critical")),
         "expires_at": FieldLimit(highest=LARGEST_ID),
         "send_at": FieldLimit(ahead_ms=MAX_AHEAD_MS),

@@ -21,6 +21,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypedDict
 
 from aws_lambda_powertools import Logger
@@ -189,11 +190,14 @@ class Api:
 
     def answer(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Return the response to a proxy event in API Gateway's format. Errors become problem details."""
+        return self._response(lambda: self._answer(event, context)).proxied()
+
+    def _response(self, answer: Callable[[], Response]) -> Response:
+        """Return a response; errors become problem details."""
         try:
-            answered = self._answer(event, context)
+            return answer()
         except Exception as error:
-            answered = problem_response(self._problem(error))
-        return answered.proxied()
+            return problem_response(self._problem(error))
 
     def _problem(self, error: Exception) -> Problem:
         match error:
@@ -224,7 +228,8 @@ class Api:
                 ):  # guard: simulator.changes
                     raise Problem(403, "A test key may only read, and send to simulator recipients.")
                 limits = self.take(request, REQUESTS, 1)
-                answered = route(request, **names)
+                # A counted request that is refused has the headers, too.
+                answered = self._response(partial(route, request, **names))
                 return replace(answered, headers=joined(answered.headers, limits)) if limits else answered
         raise Problem(404, "this resource does not exist")
 

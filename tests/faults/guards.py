@@ -1036,6 +1036,18 @@ MUTANTS = (
         no_cell=ONE_CALLER,
     ),
     Mutant(
+        guard="sends.unknown_category",
+        rule="An unknown category over REST is refused.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
+        guard="templates.unknown_template",
+        rule="A template that does not exist is refused.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
         guard="idempotency.club_of_a_batch",
         rule="A batch has one club, to which its key belongs.",
         change=Never(),

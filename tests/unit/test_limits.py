@@ -15,6 +15,7 @@ from functions.send_handler.send_request import SendRequest, parse_request
 from masscomm.chain.chunks import fault_of_send
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain import limits, records
+from masscomm.domain.categories import categories
 from masscomm.http.problem import Problem
 from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
@@ -23,7 +24,6 @@ from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Chain, entry
 
@@ -73,7 +73,7 @@ data = st.one_of(
 identifiers = st.sampled_from([0, 1, limits.LARGEST_ID, limits.LARGEST_ID + 1])
 requests = st.fixed_dictionaries(
     {
-        "type": st.one_of(st.just("news"), texts(128)),
+        "type": st.one_of(st.sampled_from([*categories()]), texts(128)),
         "club_id": st.one_of(st.just(7), identifiers),
         "to_users": st.one_of(st.just([1]), st.lists(identifiers, min_size=0, max_size=3)),
     },
@@ -92,7 +92,7 @@ requests = st.fixed_dictionaries(
 )
 # Every text has its maximum length, in the characters with most bytes; ids have most bytes in Avro.
 LARGEST = VALID | {
-    "type": "t" * 128,
+    "type": max(categories(), key=len),
     "channels": ["push", "email"],
     "to_users": list(range(limits.LARGEST_ID - limits.CHUNK_SIZE + 1, limits.LARGEST_ID + 1)),
     "template": "t" * longest("template"),

@@ -88,7 +88,7 @@ def test_other_spellings_are_the_same_request(api: SendApi, body: str) -> None:
 
 @pytest.mark.guarantee("idempotency.other_request_is_refused")
 @pytest.mark.kills(guard="idempotency.other_request")
-@pytest.mark.parametrize("values", [{"to_users": [1, 3, 2]}, {"type": "offer"}, {"reference": "r"}])
+@pytest.mark.parametrize("values", [{"to_users": [1, 3, 2]}, {"type": "match_reminder"}, {"reference": "r"}])
 def test_another_request_under_a_key_is_422(api: SendApi, values: dict[str, Any]) -> None:
     api.post_with("k")
     status, body, headers = api.post_with("k", **values)
@@ -109,7 +109,7 @@ def test_a_request_in_progress_is_409_with_retry_after(api: SendApi) -> None:
     status, body, headers = api.post_with("k")
     assert (status, headers["Retry-After"], headers["Content-Type"]) == (409, "27", "application/problem+json")
     assert "27 s" in body["detail"]
-    assert api.post_with("k", type="offer")[0] == 422
+    assert api.post_with("k", type="match_reminder")[0] == 422
     lapse(api)
     assert api.post_with("k")[0] == 202
     assert len(api.sends()) == 1
@@ -166,7 +166,7 @@ def test_a_failed_request_keeps_its_key(api: SendApi) -> None:
     """Kafka may have some records of the failed request, so another request under its key is refused."""
     api.producer.fail = lambda _topic, _value: Retry("no leader")
     assert api.post_with("k")[0] == 503
-    assert api.post_with("k", type="offer")[0] == 422
+    assert api.post_with("k", type="match_reminder")[0] == 422
 
 
 @pytest.mark.guarantee("idempotency.invalid_request_keeps_no_key")
@@ -280,7 +280,7 @@ def test_a_key_is_another_send_after_a_day(api: SendApi) -> None:
 
 def test_logs_and_store_have_no_key_in_clear(api: SendApi, capsys: pytest.CaptureFixture[str]) -> None:
     key = "order-of-ada-4711"
-    for values in ({}, {}, {"type": "offer"}):
+    for values in ({}, {}, {"type": "match_reminder"}):
         api.post_with(key, **values)
     written = capsys.readouterr().out + repr(api.keys.claims)
     assert "response replayed" in written

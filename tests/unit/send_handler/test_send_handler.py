@@ -498,3 +498,24 @@ def test_errors_that_are_left_out_are_counted(api: SendApi) -> None:
     )
     _, problem, _ = api.post(recipient_data={str(user): {} for user in range(11, 100)})
     assert problem["errors"][-1] == {"field": "recipient_data", "message": "79 further errors are not listed"}
+
+
+@pytest.mark.kills(guard="sends.unknown_category")
+@pytest.mark.parametrize("name", ["no_such_category", "default", "New"])
+def test_an_unknown_category_is_named(api: SendApi, name: str) -> None:
+    """A misspelt category would lose its rules, such as that opt-outs do not apply to it."""
+    status, problem, _ = api.post(type=name, locale="klingon-", template="a b")
+    assert (status, [error["field"] for error in problem["errors"]]) == (400, ["template", "locale", "type"])
+
+
+@pytest.mark.parametrize(
+    "locale", ["de", "de-CH", "de_CH", "zh-Hant-TW", "sl-rozaj-1994", "en-u-ca-buddhist", "de-x-a"]
+)
+def test_a_well_formed_locale_is_accepted(api: SendApi, locale: str) -> None:
+    assert api.post(locale=locale)[0] == 202
+
+
+@pytest.mark.parametrize("locale", ["d", "de-", "de-C", "de-CH-DE", "123", "de-u", "de-x", "de CH"])
+def test_a_malformed_locale_is_refused(api: SendApi, locale: str) -> None:
+    status, problem, _ = api.post(locale=locale)
+    assert (status, [error["field"] for error in problem["errors"]]) == (400, ["locale"])

@@ -62,7 +62,7 @@ def test_parts_of_a_send_share_its_chunks(api: SendApi) -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {"type": "offer"},
+        {"type": "match_reminder"},
         {"data": {"headline": "other"}},
         {"club_id": 8},
         {"to_users": [1]},
@@ -144,7 +144,7 @@ def test_ids_of_other_tenants_and_own_ones_are_refused_alike(api: SendApi) -> No
     """The answer says neither that the id belongs to another tenant, nor that the service made it."""
     others, own, made = ID, ID.replace("0b", "1b"), api.post()[1]["send_id"]
     api.post(send_id=others, club_id=8)
-    api.post(send_id=own, type="offer")
+    api.post(send_id=own, type="match_reminder")
     answers = [api.post(send_id=send_id) for send_id in (others, own, made)]
     assert answers[0][0] == 409
     assert answers[0] == answers[1] == answers[2]
@@ -189,8 +189,8 @@ def test_a_refused_request_leaves_its_id_and_key(api: SendApi, key: str | None) 
 @pytest.mark.kills(guard="idempotency.refused_request")
 def test_a_key_is_free_after_the_409_of_its_send_id(api: SendApi) -> None:
     api.post(send_id=ID)
-    assert api.post_with("k", send_id=ID, type="offer")[0] == 409
-    assert api.post_with("k", type="offer")[0] == 202
+    assert api.post_with("k", send_id=ID, type="match_reminder")[0] == 409
+    assert api.post_with("k", type="match_reminder")[0] == 202
 
 
 @pytest.mark.kills(guard="idempotency.partly_refused")
@@ -227,7 +227,7 @@ def test_the_id_of_a_send_by_kafka_is_409(api: SendApi) -> None:
     asked = SendRequested(type="news", club_id=7, timestamp=NOW, to_users=[1, 2, 3], send_id=small)
     decisions = Decisions(positions=[0, 1, 2], user_ids=[1, 2, 3], by_channel={}, send=content_of_send(asked))
     record_decisions(api.decision_log, chunk_id(small, 0), decisions)
-    for other in ({"type": "offer"}, {"to_users": [1, 2]}, {"channels": ["email"]}):
+    for other in ({"type": "match_reminder"}, {"to_users": [1, 2]}, {"channels": ["email"]}):
         assert api.post(send_id=small, **other)[0] == 409
     assert api.producer.produced == []
     assert api.post(send_id=small)[0] == 202

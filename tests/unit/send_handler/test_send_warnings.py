@@ -1,10 +1,12 @@
 """The response to a send names content that no message contains, and channels without a template."""
 
+import json
 import threading
 from typing import Any
 
 import pytest
 
+from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template
 from masscomm.errors import Retry
 from tests.support.harness.send_api import SendApi
@@ -58,7 +60,36 @@ def test_channel_without_a_template_is_named(api: SendApi) -> None:
     _put(api)
     found = _warnings(api, channels=["push", "email"], data={"headline": "h"})
     assert found == {"type": "there is no template 'news' on email"}
-    assert _warnings(api, template="other") == {"template": "there is no template 'other' on push"}
+    _put(api, template_id=2, type="other", channel="email")
+    found = _warnings(api, template="other", channels=["push", "email"], data={"headline": "h"})
+    assert found == {"template": "there is no template 'other' on push"}
+
+
+@pytest.mark.kills(guard="templates.unknown_template")
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_template_that_does_not_exist_is_a_400(api: SendApi, key: str | None) -> None:
+    """Neither the club has it, nor is it a template for every club. The key stays free."""
+    _put(api, template_id=2, type="others", club_id=8)
+    headers = {} if key is None else {"Idempotency-Key": key}
+    answers = [
+        api.call(json.dumps(api.valid(template=name)), headers=headers) for name in ("nope", "others", "nope", "news")
+    ]
+    _put(api)
+    api.clock.advance(TEMPLATES_CACHED_S + 1)
+    answers.append(api.call(json.dumps(api.valid(template="news")), headers=headers))
+    assert [status for status, _, _ in answers] == [400] * 4 + [202]
+    assert [error["field"] for error in answers[0][1]["errors"]] == ["template"]
+    assert len(api.sends()) == 1
+
+
+def test_own_words_replace_a_missing_template(api: SendApi) -> None:
+    assert _warnings(api, template="nope", data={"title": "t", "body": "b"}) == {}
+
+
+def test_a_template_is_not_checked_without_the_directory(api: SendApi) -> None:
+    """A new template may take seconds until the directory has it; a directory that is away refuses no send."""
+    api.directory.failing = Retry("away")
+    assert api.post(template="nope")[0] == 202
 
 
 def test_only_the_template_of_the_locale_counts(api: SendApi) -> None:
