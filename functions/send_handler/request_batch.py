@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from functions.send_handler.request_send import ANONYMOUS, AcceptedBody, Caller, RequestSend, accepted_of
 from functions.send_handler.send_records import SendIdentity
 from functions.send_handler.send_request import SendRequest, check_times, invalid_fields, parse_request
+from masscomm.aws.dynamodb import PART_BYTES
 from masscomm.clock import Clock
 from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
-from masscomm.aws.dynamodb import PART_BYTES
 from masscomm.http.problem import FieldError, Problem, ProblemBody, invalid
 from masscomm.observability import logs
 
@@ -150,9 +150,10 @@ def pack_results(body: BatchBody) -> str:
     packed = _packed(body)
     if len(packed) <= PART_BYTES:
         return packed
-    short = ProblemBody(type="about:blank", title="", status=0, detail="The first response has the errors.")
-    results = [
-        each if each["problem"] is None else {**each, "problem": {**short, "status": each["status"]}}
+    results: list[BatchResult] = [
+        each
+        if each["problem"] is None
+        else {**each, "problem": Problem(each["status"], "The first response has the errors.").body()}
         for each in body["results"]
     ]
     return _packed({**body, "results": results})

@@ -122,7 +122,7 @@ class RequestSend:
         return identity
 
     def check_id(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> None:
-        """Check that a send may have the id that its caller chose. Nothing is stored, so that a request which is refused
+        """Check that a send may have the id that its caller chose. Nothing is stored: a request that is refused
         afterwards leaves the id free.
 
         Raises Problem with status 409 if the id belongs to another send, and Retry or Stop from the store.

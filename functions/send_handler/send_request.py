@@ -177,8 +177,8 @@ class SendRequest(ContentRequest):
         str | None,
         Field(
             pattern=FIELDS_OF_SEND["send_id"].pattern,
-            description="The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service "
-            "makes one. A name of the caller's own belongs into `reference`.",
+            description="The id of the send, chosen by the caller: a random UUID in lower case. Without it, the "
+            "service makes one. A name of the caller's own belongs into `reference`.",
         ),
     ] = None
     part_index: Annotated[

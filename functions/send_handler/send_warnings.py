@@ -40,7 +40,7 @@ class SendWarnings:
         """Check that the template that a send names exists on one of its channels, unless the send has words of its
         own. The templates are cached, so that the warnings need no further look-up. Raises Problem with status 400.
         """
-        if send.template is None or LITERAL <= send.data.keys():
+        if send.template is None or send.data.keys() >= LITERAL:
             return
         if errors := self._begin(self._missing, send)():  # guard: templates.unknown_template
             raise invalid(errors)

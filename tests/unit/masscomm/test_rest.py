@@ -173,7 +173,7 @@ def test_a_key_above_its_requests_gets_429() -> None:
 @pytest.mark.parametrize(("path", "status"), [("/v1/problem", 400), ("/v1/fails?how=retry", 503)])
 def test_a_counted_error_has_the_limits_headers(path: str, status: int) -> None:
     path, _, how = path.partition("?how=")
-    event = get(path, {"how": [how]} if how else {})
+    event = get(path, **({"how": [how]} if how else {}))
     event["requestContext"]["authorizer"] = LIMITED
     found, headers, _ = answered(event)
     assert (found, headers["RateLimit"]) == (status, '"requests";r=1;t=50')

@@ -18,7 +18,6 @@ from masscomm.observability import traces
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import VALID, SendApi
 
-
 PAST = "2001-01-01T00:00:00Z"
 
 
