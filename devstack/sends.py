@@ -65,7 +65,8 @@ def list_sends(
     for name in ("at", "type", "status", "published"):
         table.add_column(name, overflow="fold", no_wrap=name != "type")
     for row in rows:
-        published = f"{row['published']:,}/{row['requested']:,}"
+        requested = "?" if row["requested"] is None else f"{row['requested']:,}"
+        published = f"{row['published']:,}/{requested}"
         table.add_row(row["send_id"], _short(str(row["requested_at"])), row["type"], row["status"], published)
     console.print(table)
 

@@ -26,6 +26,7 @@ from functions.metrics_handler.store.port import Dimension, Order
 from masscomm.domain.grains import EVERY_GRAIN, Grain
 from masscomm.domain.ids import notification_id
 from masscomm.domain.measures import MEASURES
+from masscomm.domain.send_states import SendState
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import STREAM_WAIT_S
 from masscomm.http import parameters as parse
@@ -191,7 +192,7 @@ OPERATIONS = {
             _START,
             _END,
             _TYPE,
-            _parameter("status", sends.send_status.__doc__, several({"enum": list(sends.LISTED)}), ["ended"]),
+            _parameter("status", sends.send_status.__doc__, several({"enum": list(SendState)}), ["ended"]),
             _limit(sends.DEFAULT_LIMIT, sends.MAX_LIMIT),
             _CURSOR,
             replace(_CLUB_ID, description="Only these clubs; required if the key may see every club"),

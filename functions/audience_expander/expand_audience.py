@@ -6,6 +6,7 @@ number of notifications is known before the first chunk can be processed.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched
@@ -23,6 +24,7 @@ from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
 from masscomm.domain.key_limits import Window
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.send_states import SendState
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
 from masscomm.domain.statuses import Status
@@ -36,7 +38,7 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends
-from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions
+from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion
 from masscomm.stores.send_controls import SendKey
 
 # The chunks that the producer holds before it is flushed, each of some 50 kB.
@@ -75,17 +77,30 @@ class ExpandAudience:
     def dead_lettered(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], why: DeadLetter) -> None:  # noqa: ARG002
         """Record that the send has no recipients."""
         ended = Expansion(send=_key(item.value), chunks=0, users=0, requested=0, error=str(why)[:_ERROR_CHARACTERS])
-        self.expansions.end(ended, now_ms=self.clock.now_ms())
+        ended = self.expansions.end(ended, now_ms=self.clock.now_ms())
+        if ended.error is not None:
+            # The send may be unreadable, and its category with it.
+            self._enlist(item.value, _type_of(item.value), SendState.FAILED)
 
     def _expand(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested]) -> None:
         request = item.value
         audience, send = _read(request)
         ended = self.expansions.find(_key(request))
         if ended is None:
+            self._enlist(request, send.type, SendState.EXPANDING)
             recorded = self._record_users(request, audience, batch.remaining_s)
             ended = self._end(request, send, *recorded)
-        if ended.error is None:
+        if ended.error is not None:
+            self._enlist(request, send.type, SendState.FAILED)
+        elif ended.users == 0:
+            self._enlist(request, send.type, SendState.ENDED)
+        else:
             self._produce(batch, item, send, ended)
+            # Metrics list the send once they have counted a chunk.
+            self.expansions.strike(_listed(request, send.type, SendState.EXPANDING))
+
+    def _enlist(self, request: AudienceRequested, category: str, state: SendState) -> None:
+        self.expansions.enlist(_listed(request, category, state), now_ms=self.clock.now_ms())
 
     def _record_users(
         self, request: AudienceRequested, audience: Audience | None, remaining_s: Callable[[], float]
@@ -186,6 +201,17 @@ class ExpandAudience:
 
 def _key(request: AudienceRequested) -> SendKey:
     return SendKey(request.club_id, request.send_id)
+
+
+def _listed(request: AudienceRequested, category: str, state: SendState) -> ListedExpansion:
+    return ListedExpansion(send=_key(request), requested_at_ms=max(0, request.timestamp), type=category, state=state)
+
+
+def _type_of(request: AudienceRequested) -> str:
+    """Return the category of a send to an audience; "" if the send is malformed."""
+    with suppress(DeadLetter):
+        return _read(request)[1].type
+    return ""
 
 
 def _read(request: AudienceRequested) -> tuple[Audience | None, SendRequested]:

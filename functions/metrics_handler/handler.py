@@ -135,7 +135,7 @@ def use_cases(
         StreamRoute(store, clock, metrics_route, waiting),
         send_route,
         SendEventsRoute(send_route, waiting),
-        SendsRoute(store, controls, clock),
+        SendsRoute(store, controls, clock, expansions),
         CancelRoute(control),
         PauseRoute(control),
         ResumeRoute(control),

@@ -84,11 +84,11 @@ def controlled_state(state: SendState, *, cancelled: bool, paused: bool) -> Send
 
 
 def states_by_counts(states: Iterable[SendState]) -> tuple[SendState, ...]:
-    """Return the states by counts that a send in one of these states can have, sorted; () if none is given."""
+    """Return the states without controls that a send in one of these states can have, sorted; () if none is given."""
     controlled = {SendState.PAUSED, SendState.CANCELLING}
     wanted = set(states)
     if wanted & controlled:
-        wanted |= BY_COUNTS - FINAL
+        wanted |= (BY_COUNTS - FINAL) | {SendState.EXPANDING}
     return tuple(sorted(wanted - controlled))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
+from masscomm.domain.send_states import SendState
 from masscomm.stores.send_controls import SendKey
 
 
@@ -42,6 +43,19 @@ class Expansion:
     error: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListedExpansion:
+    """A send to an audience of which metrics count no chunk: its users are sought, none were found, or it failed."""
+
+    send: SendKey
+    # The time of the send in milliseconds since the epoch.
+    requested_at_ms: int
+    # The category.
+    type: str
+    # EXPANDING, ENDED or FAILED.
+    state: SendState
+
+
 class Expansions(Protocol):
     """The interface of the store of expansions. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
 
@@ -65,6 +79,18 @@ class Expansions(Protocol):
         """Return the end of an expansion; None if it has not ended."""
         ...
 
+    def enlist(self, listed: ListedExpansion, *, now_ms: int) -> None:
+        """Add a send to the list of its club, or replace it there."""
+        ...
+
+    def strike(self, listed: ListedExpansion) -> None:
+        """Remove a send from the list of its club, because its chunks are counted from now on."""
+        ...
+
+    def listed(self, club_id: int, *, before_ms: int) -> Iterator[ListedExpansion]:
+        """Yield the listed sends of a club that were requested before a time, the latest first."""
+        ...
+
 
 class InMemoryExpansions:
     """A store of expansions in dictionaries, for unit tests."""
@@ -72,6 +98,7 @@ class InMemoryExpansions:
     def __init__(self) -> None:
         self.recorded: dict[tuple[SendKey, int], ExpandedChunk] = {}
         self.ended: dict[SendKey, Expansion] = {}
+        self.listing: dict[SendKey, ListedExpansion] = {}
         # An error that every call raises; None: calls succeed.
         self.failing: Exception | None = None
         self._lock = Lock()
@@ -99,6 +126,21 @@ class InMemoryExpansions:
     def find(self, send: SendKey) -> Expansion | None:
         self._answer()
         return self.ended.get(send)
+
+    def enlist(self, listed: ListedExpansion, *, now_ms: int) -> None:  # noqa: ARG002
+        self._answer()
+        self.listing[listed.send] = listed
+
+    def strike(self, listed: ListedExpansion) -> None:
+        self._answer()
+        self.listing.pop(listed.send, None)
+
+    def listed(self, club_id: int, *, before_ms: int) -> Iterator[ListedExpansion]:
+        self._answer()
+        found = [
+            each for each in self.listing.values() if each.send.club_id == club_id and each.requested_at_ms < before_ms
+        ]
+        yield from sorted(found, key=lambda each: (each.requested_at_ms, each.send.send_id), reverse=True)
 
     def _answer(self) -> None:
         if self.failing is not None:

@@ -9,9 +9,10 @@ from typing import Any
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
+from masscomm.domain.send_states import SendState
 from masscomm.domain.time_limits import EXPANSIONS_KEPT_S
 from masscomm.errors import Retry
-from masscomm.stores.expansions import ExpandedChunk, Expansion
+from masscomm.stores.expansions import ExpandedChunk, Expansion, ListedExpansion
 from masscomm.stores.send_controls import SendKey
 
 _WHAT = "expansions of audiences"
@@ -63,6 +64,38 @@ class DynamoDbExpansions(TableAdapter):
         item = self._item(send, _END)
         return None if item is None else _expansion(send, item)
 
+    def enlist(self, listed: ListedExpansion, *, now_ms: int) -> None:
+        with answering(_WHAT):
+            self._client.put_item(
+                TableName=self._table,
+                Item={
+                    **_listed_key(listed),
+                    "type": {"S": listed.type},
+                    "state": {"S": listed.state},
+                    "expires_at": {"N": str(now_ms // 1000 + EXPANSIONS_KEPT_S)},
+                },
+            )
+
+    def strike(self, listed: ListedExpansion) -> None:
+        with answering(_WHAT):
+            self._client.delete_item(TableName=self._table, Key=_listed_key(listed))
+
+    def listed(self, club_id: int, *, before_ms: int) -> Iterator[ListedExpansion]:
+        following: dict[str, Any] = {}
+        while True:
+            with answering(_WHAT):
+                answer = self._client.query(
+                    TableName=self._table,
+                    KeyConditionExpression="send = :list AND part < :before",
+                    ExpressionAttributeValues={":list": {"S": _list_id(club_id)}, ":before": {"S": _moment(before_ms)}},
+                    ScanIndexForward=False,
+                    **following,
+                )
+            yield from (_listed(club_id, item) for item in answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return
+            following = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
     def _put(self, send: SendKey, part: str, item: Mapping[str, Any], now_ms: int) -> Mapping[str, Any]:
         """Store an item unless the part exists. Return the stored item."""
         expires_at = {"expires_at": {"N": str(now_ms // 1000 + EXPANSIONS_KEPT_S)}}
@@ -89,6 +122,33 @@ class DynamoDbExpansions(TableAdapter):
 
 def _name(index: int) -> str:
     return f"{_CHUNK}{index:08d}"
+
+
+def _list_id(club_id: int) -> str:
+    return f"list#{club_id}"  # No send has this key: it begins with the number of a club.
+
+
+def _moment(at_ms: int) -> str:
+    return f"{at_ms:015d}"
+
+
+def _listed_key(listed: ListedExpansion) -> dict[str, Any]:
+    part = f"{_moment(listed.requested_at_ms)}#{listed.send.send_id}"
+    return {"send": {"S": _list_id(listed.send.club_id)}, "part": {"S": part}}
+
+
+def _listed(club_id: int, item: Mapping[str, Any]) -> ListedExpansion:
+    """Return the send in an item of a club's list. Raises Retry if the item is malformed."""
+    try:
+        moment, _, send_id = item["part"]["S"].partition("#")
+        return ListedExpansion(
+            send=SendKey(club_id, send_id),
+            requested_at_ms=int(moment),
+            type=item["type"]["S"],
+            state=SendState(item["state"]["S"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise Retry(f"a listed expansion is malformed: {error!r}") from error
 
 
 def _chunk(item: Mapping[str, Any]) -> ExpandedChunk:

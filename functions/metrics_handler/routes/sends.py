@@ -7,25 +7,30 @@ status       states of sends (masscomm/domain/send_states.py)
 limit        the maximum number of rows, by default 50
 cursor       next_cursor of the previous page
 
-club_id, type and status may be repeated. A send appears seconds after it was requested, once a chunk of it is counted.
+club_id, type and status may be repeated. A send appears seconds after it was requested: once a chunk of it is counted,
+or the expansion of its audience begins.
 
 The store selects sends by their counts. Their controls are in another store, so that a page by status may have fewer
 rows than `limit`, or none; next_cursor continues.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice, takewhile
 from typing import TypedDict
 
 from functions.metrics_handler.http.cursor import continued, cursor_after
 from functions.metrics_handler.store.port import MetricsStore, SendList, SendListKey, SendListQuery, SendRow
 from masscomm.clock import Clock
-from masscomm.domain.send_states import FINAL, SendState, controlled_state, states_by_counts
+from masscomm.domain.limits import END_OF_TIME_MS
+from masscomm.domain.send_states import BY_COUNTS, FINAL, SendState, controlled_state, states_by_counts
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.requested_clubs import seen
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.stores.expansions import Expansions, ListedExpansion
 from masscomm.stores.send_controls import SendControl, SendControls, SendKey
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -41,7 +46,8 @@ class ListedSend(TypedDict):
     type: str
     requested_at: str
     status: SendState
-    requested: int
+    requested: int | None
+    """Null while the users of an audience are sought."""
     published: int
     """Notifications that a provider has accepted."""
     cancelled: int
@@ -67,11 +73,13 @@ class SendsRoute:
     store: MetricsStore
     controls: SendControls
     clock: Clock
+    # None: no send has an audience.
+    expansions: Expansions | None = None
 
     def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListBody:
         """Return the response body. Raises Problem with status 400 (with each wrong parameter) or 403, or Retry."""
         query, wanted = _parsed(parameters, clubs)
-        found = self.store.list_sends(query)
+        found = self._found(query)
         states = self._states(found)
         rows = zip(found.rows, states, strict=True)
         return {
@@ -81,6 +89,32 @@ class SendsRoute:
             "watermark": rfc3339(found.watermark),
             "generated_at": time_of_ms(self.clock.now_ms()),
         }
+
+    def _found(self, query: SendListQuery) -> SendList:
+        """Return the counted sends and the expansions of a page together."""
+        counted = tuple(sorted(BY_COUNTS.intersection(query.state)))
+        if query.state and not counted:
+            found = SendList(rows=[], more=False, watermark=self.store.position().watermark)
+        else:
+            found = self.store.list_sends(replace(query, state=counted))
+        known = {row.key for row in found.rows}
+        expansions = [
+            row for club_id in query.club_id for row in self._expansions(club_id, query) if row.key not in known
+        ]
+        rows = sorted([*found.rows, *expansions], key=lambda row: row.key, reverse=True)
+        return replace(found, rows=rows[: query.limit], more=found.more or len(rows) > query.limit)
+
+    def _expansions(self, club_id: int, query: SendListQuery) -> Iterator[SendRow]:
+        """Yield the first expansions of a club that match a query, up to one more than the page may have."""
+        # The list has whole milliseconds.
+        limits = [query.end, None if query.after is None else query.after.requested_at]
+        ends_ms = [round(moment.timestamp() * 1000) + 1 for moment in limits if moment is not None]
+        before_ms = min(ends_ms, default=END_OF_TIME_MS)
+        if self.expansions is None:
+            return
+        rows = (_row_of(listed) for listed in self.expansions.listed(club_id, before_ms=before_ms))
+        recent = takewhile(lambda row: query.start is None or row.key.requested_at >= query.start, rows)
+        yield from islice((row for row in recent if _matches(row, query)), query.limit + 1)
 
     def _states(self, found: SendList) -> list[SendState]:
         """Return the state of each row."""
@@ -95,20 +129,36 @@ class SendsRoute:
         return states
 
 
-# A send in the list has a counted chunk: its audience, if any, is expanded.
-LISTED = tuple(state for state in SendState if state not in {SendState.EXPANDING, SendState.FAILED})
-
-
 def send_status(text: str) -> SendState:
-    state = SendState(text)
-    if state not in LISTED:
-        raise ValueError(text)
-    return state
+    return SendState(text)
 
 
-send_status.__doc__ = f"one of {', '.join(LISTED)}"
+send_status.__doc__ = f"one of {', '.join(SendState)}"
 
 _limit = parse.whole_number(1, MAX_LIMIT)
+
+
+def _row_of(listed: ListedExpansion) -> SendRow:
+    at = datetime.fromtimestamp(listed.requested_at_ms / 1000, UTC)
+    return SendRow(
+        key=SendListKey(at, listed.send.send_id),
+        club_id=listed.send.club_id,
+        type=listed.type,
+        state=listed.state,
+        requested=0,
+        terminal=0,
+        published=0,
+        cancelled=0,
+    )
+
+
+def _matches(row: SendRow, query: SendListQuery) -> bool:
+    return (
+        (query.end is None or row.key.requested_at < query.end)
+        and (query.after is None or row.key < query.after)
+        and (not query.type or row.type in query.type)
+        and (not query.state or row.state in query.state)
+    )
 
 
 def _row(row: SendRow, state: SendState) -> ListedSend:
@@ -119,7 +169,7 @@ def _row(row: SendRow, state: SendState) -> ListedSend:
         "requested_at": rfc3339(row.key.requested_at),
         "status": state,
         # While the metrics job catches up, it can count the end of a notification before its beginning.
-        "requested": max(row.requested, row.terminal),
+        "requested": None if row.state is SendState.EXPANDING else max(row.requested, row.terminal),
         "published": row.published,
         "cancelled": row.cancelled,
         "in_flight": max(0, row.requested - row.terminal),

@@ -1,10 +1,12 @@
 """The tests that every store of expansions must pass, in memory and real."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
-from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions
+from masscomm.domain.send_states import SendState
+from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion
 from masscomm.stores.send_controls import SendKey
 
 NOW = 1_700_000_000_500
@@ -63,6 +65,39 @@ class ExpansionsContract:
         largest = chunk(*(step * number + number * number % 9_973 for number in range(1, 5_001)))
         expansions.record(SEND, 0, largest, now_ms=NOW)
         assert expansions.last(SEND) == (0, largest)
+
+    def test_sends_of_a_club_are_listed_latest_first(self, expansions: Expansions) -> None:
+        """Those of other clubs are not, nor is one whose chunks are counted."""
+        listed = [
+            ListedExpansion(
+                send=SendKey(club_id, f"s{number}"),
+                requested_at_ms=NOW + number,
+                type="news",
+                state=SendState.EXPANDING,
+            )
+            for club_id, number in ((7, 0), (7, 1), (7, 2), (77, 0), (8, 3))
+        ]
+        for each in listed:
+            expansions.enlist(each, now_ms=NOW)
+        failed = replace(listed[1], state=SendState.FAILED)
+        expansions.enlist(failed, now_ms=NOW)
+        assert list(expansions.listed(7, before_ms=NOW + 9)) == [listed[2], failed, listed[0]]
+        assert list(expansions.listed(7, before_ms=NOW + 2)) == [failed, listed[0]]
+        for _ in range(2):
+            expansions.strike(listed[0])
+        assert list(expansions.listed(7, before_ms=NOW + 1)) == []
+        assert expansions.find(SendKey(7, "s1")) is None
+
+    def test_many_sends_of_a_club_are_listed(self, expansions: Expansions) -> None:
+        """More than one answer of DynamoDB, which has at most 1 MB."""
+        for number in range(30):
+            expansions.enlist(
+                ListedExpansion(
+                    send=SendKey(7, f"s{number}"), requested_at_ms=NOW, type="n" * 50_000, state=SendState.ENDED
+                ),
+                now_ms=NOW,
+            )
+        assert len(list(expansions.listed(7, before_ms=NOW + 1))) == 30
 
 
 class ConcurrentExpansionsContract:

@@ -280,3 +280,35 @@ def test_audience_that_cannot_be_read_is_dead_lettered(expander: Expander, audie
     assert [letter["masscomm.reason"] for letter in expander.dead_letters()] == ["invalid"]
     assert "audience" in (expander.expansions.ended[KEY].error or "")
     assert expander.sends() == []
+
+
+def test_a_send_is_listed_until_its_chunks_are_produced() -> None:
+    expander = Expander()
+    states: list[str | None] = []
+    users_of_club = expander.directory.users_of_club
+
+    def observed(*args: Any, **keywords: Any) -> Any:
+        listed = expander.expansions.listing.get(KEY)
+        states.append(None if listed is None else listed.state)
+        return users_of_club(*args, **keywords)
+
+    expander.directory.users_of_club = observed  # type: ignore[method-assign]
+    assert expander.expand() == []
+    assert (states, expander.expansions.listing) == (["expanding"], {})
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        ({"audience": {"where": {"field": "locale", "is": "xx"}}}, "ended"),
+        ({"recipients_a_day": 1}, "failed"),
+        ({"audience": {"x": 1}}, "failed"),
+    ],
+)
+def test_a_send_without_chunks_stays_listed(values: dict[str, Any], state: str) -> None:
+    """No audience has these users, the key may not use so many recipients, or the audience is invalid."""
+    expander = Expander()
+    for _ in range(2):
+        assert expander.expand(**values) == []
+    (listed,) = expander.expansions.listed(7, before_ms=NOW + 1)
+    assert (listed.send, listed.state, listed.requested_at_ms) == (KEY, state, NOW)

@@ -47,6 +47,6 @@ def test_controlled_states_cover_every_unfinished_state() -> None:
     assert states_by_counts([]) == ()
     assert states_by_counts([SendState.ENDED]) == (SendState.ENDED,)
     assert states_by_counts([SendState.PAUSED, SendState.ENDED]) == (
-        *(SendState.ACCEPTED, SendState.ENDED),
+        *(SendState.ACCEPTED, SendState.ENDED, SendState.EXPANDING),
         *(SendState.IN_PROGRESS, SendState.SCHEDULED),
     )

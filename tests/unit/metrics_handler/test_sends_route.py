@@ -7,8 +7,10 @@ from functions.metrics_handler.routes.sends import SendsRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
+from masscomm.domain.send_states import SendState
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.expansions import InMemoryExpansions, ListedExpansion
 from masscomm.stores.send_controls import Cancellation, InMemorySendControls, SendControl, SendControls, SendKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -137,3 +139,81 @@ def test_a_cursor_of_another_query_is_refused() -> None:
 
 def test_each_wrong_parameter_is_named() -> None:
     assert refused(status="sent", limit="0", start="now", page="2") == (400, ["page", "start", "limit", "status"])
+
+
+class WithExpansions:
+    """The counted sends b and c of club 1, and a listed expansion before, between and after them."""
+
+    def __init__(self) -> None:
+        self.expansions, self.controls = InMemoryExpansions(), InMemorySendControls()
+        at_ms = round(NOON.timestamp() * 1000)
+        for send_id, minute, club_id, state in (
+            ("x", 0, 1, SendState.FAILED),
+            ("y", 1, 1, SendState.EXPANDING),
+            ("z", 5, 1, SendState.ENDED),
+            ("other", 5, 2, SendState.EXPANDING),
+        ):
+            send = SendKey(club_id, send_id)
+            listed = ListedExpansion(send=send, requested_at_ms=at_ms + minute * 60_000, type="news", state=state)
+            self.expansions.enlist(listed, now_ms=at_ms)
+
+    def rows(self, **parameters: str) -> list[Any]:
+        """Return the rows of all pages."""
+        sends = {send.send_id: send for send in SENDS[1:3]}
+        route = SendsRoute(
+            InMemoryMetricsStore(sends=sends, watermark=NOON), self.controls, FixedClock(), self.expansions
+        )
+        rows: list[Any] = []
+        while True:
+            body = route.answer({name: value.split("|") for name, value in parameters.items()}, OWN)
+            rows += body["rows"]
+            if body["next_cursor"] is None:
+                assert not body["truncated"]
+                return rows
+            parameters["cursor"] = body["next_cursor"]
+
+    def listed(self, **parameters: str) -> list[tuple[str, str]]:
+        return [(row["send_id"], row["status"]) for row in self.rows(**parameters)]
+
+
+@pytest.mark.parametrize("limit", ["1", "2", "3", "50"])
+def test_expansions_are_listed_among_counted_sends(limit: str) -> None:
+    """Whatever the size of a page: of equal times, the greater id comes first."""
+    expected = [("z", "ended"), ("c", "in_progress"), ("y", "expanding"), ("b", "cancelled"), ("x", "failed")]
+    assert WithExpansions().listed(limit=limit) == expected
+
+
+def test_an_expanding_send_has_no_requested_number() -> None:
+    rows = {row["send_id"]: row for row in WithExpansions().rows()}
+    assert [rows[send_id]["requested"] for send_id in ("x", "y", "z", "b")] == [0, None, 0, 10]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"status": "expanding"}, ["y"]),
+        ({"status": "expanding|failed"}, ["y", "x"]),
+        ({"status": "ended"}, ["z"]),
+        ({"status": "cancelled"}, ["b"]),
+        ({"type": "offer"}, []),
+        ({"start": "2026-11-21T12:01:00Z", "end": "2026-11-21T12:05:00Z"}, ["c", "y", "b"]),
+    ],
+)
+def test_filters_apply_to_expansions(parameters: dict[str, str], expected: list[str]) -> None:
+    assert [send_id for send_id, _ in WithExpansions().listed(**parameters)] == expected
+
+
+def test_the_controls_of_an_expansion_count() -> None:
+    sends = WithExpansions()
+    sends.controls.controls[SendKey(1, "y")] = SendControl(
+        send=SendKey(1, "y"), paused_at_ms=FixedClock().now_ms(), revision=1
+    )
+    assert sends.listed(status="paused") == [("y", "paused")]
+
+
+def test_an_expansion_whose_chunk_is_counted_is_listed_once() -> None:
+    sends = WithExpansions()
+    at_ms = round((NOON + timedelta(minutes=2)).timestamp() * 1000)
+    listed = ListedExpansion(send=SendKey(1, "c"), requested_at_ms=at_ms, type="news", state=SendState.EXPANDING)
+    sends.expansions.enlist(listed, now_ms=at_ms)
+    assert [status for send_id, status in sends.listed() if send_id == "c"] == ["in_progress"]
