@@ -184,7 +184,8 @@ class Conservation(TypedDict):
     """Notifications with a final status."""
     in_flight: int
     ok: bool
-    """False while the metrics job has counted the end of a notification before its beginning."""
+    """False while the metrics job has counted the end of a notification before its beginning. `requested` then includes
+it already."""
 
 
 class ControlOfSend(TypedDict):
@@ -598,7 +599,8 @@ class ListedSend(TypedDict):
     type: str
     requested_at: str
     status: SendState
-    requested: int
+    requested: int | None
+    """Null while the users of an audience are sought."""
     published: int
     """Notifications that a provider has accepted."""
     cancelled: int
@@ -926,7 +928,8 @@ class SendBody(TypedDict):
     status: SendState
     requested_at: str | None
     chunks: Chunks
-    requested: int
+    requested: int | None
+    """Null while the users of an audience are sought."""
     duplicates: int
     channels: dict[str, Totals]
     totals: Totals
@@ -937,7 +940,7 @@ class SendBody(TypedDict):
     """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     expansion: ExpansionOfSend | None
-    """Of a send to an audience, until its first chunk is counted."""
+    """Of a send to an audience, for eight days after its request or its `send_at`."""
     cancellation: CancellationOfSend | None
     generated_at: str
 
@@ -1000,7 +1003,7 @@ class SendRequest(TypedDict):
     reference: NotRequired[str | None]
     """The producer's own id of the send; it is copied into derived records."""
     send_id: NotRequired[str | None]
-    """The id of the send, chosen by the caller; without it, the service makes one."""
+    """The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service makes one. A name of the caller's own belongs into `reference`."""
     part_index: NotRequired[int]
     """Which of the requests of the send this one is, from 0."""
     part_count: NotRequired[int]
@@ -1137,6 +1140,7 @@ class Totals(TypedDict):
     """Numbers of notifications by status."""
 
     requested: int
+    """0 while the users of an audience are sought."""
     duplicates: int
     """Users that were named more than once in a chunk; they are not counted in `requested`."""
     queued: int

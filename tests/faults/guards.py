@@ -762,7 +762,7 @@ MUTANTS = (
     Mutant(
         guard="scopes.own_words",
         rule="Own words of a single recipient need the scope of own words.",
-        change=Becomes("_LITERAL <= send.data.keys()"),
+        change=Becomes("LITERAL <= send.data.keys()"),
         no_cell="cells use keys of every scope",
     ),
     Mutant(
