@@ -289,7 +289,7 @@ def test_no_response_of_the_stack_differs_from_the_document(config: StackConfig,
     """Runs after the demo: all routes, first with ids that are unknown or invalid, then with those of the demo."""
     check_responses(config.gateway_url, config.api_key, tmp_path, "--phases", "examples,coverage")
     sends = json_lines(masscomm(config, "sends", "list", "--club", "1", "--type", "news", "-n", "20", "--json"))
-    send_id = max(sends, key=lambda send: int(send["requested"]))["send_id"]
+    send_id = max(sends, key=lambda send: int(send["requested"] or 0))["send_id"]
     with httpx.Client(base_url=config.gateway_url, headers={"x-api-key": config.api_key}) as api:
         (row,) = api.get(f"/v1/sends/{send_id}/recipients", params={"limit": 1}).raise_for_status().json()["rows"]
     known = {
