@@ -130,7 +130,7 @@ class RequestSend:
         if send.send_id is None:
             return
         with _other_send():
-            stored = self.accepted_sends.controls.accepted(send.send_id)
+            stored = self.accepted_sends.controls.registered(send.send_id)
             if stored is not None:
                 check_part(stored, self._named(send, identity, caller), send.part_index, send.part_digest())
                 return

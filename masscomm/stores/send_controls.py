@@ -204,7 +204,11 @@ class SendControls(Protocol):
         ...
 
     def accepted(self, send_id: str) -> AcceptedSend | None:
-        """Return the accepted send with this id; None if it is unknown."""
+        """Return the send with this id that send_handler has accepted; None if it is unknown, or came by Kafka."""
+        ...
+
+    def registered(self, send_id: str) -> AcceptedSend | None:
+        """Return the send with this id, over REST or by Kafka; None if it is unknown."""
         ...
 
     def register(self, send: AcceptedSend) -> AcceptedSend:
@@ -267,6 +271,11 @@ def check_part(stored: AcceptedSend, wanted: AcceptedSend, index: int, digest: s
     if part is not None and part.digest != digest:  # guard: named_sends.other_recipients
         raise OtherSend(wanted.send.send_id)
     return named
+
+
+def over_rest(send: AcceptedSend | None) -> AcceptedSend | None:
+    """Return the send if it was requested over REST. Of a send by Kafka, only the content is known."""
+    return None if send is None or send.by_kafka else send  # guard: sends.registered_by_kafka
 
 
 def change(
@@ -336,6 +345,9 @@ class InMemorySendControls:
             self.sends.setdefault(accepted.send.send_id, accepted)
 
     def accepted(self, send_id: str) -> AcceptedSend | None:
+        return over_rest(self.registered(send_id))
+
+    def registered(self, send_id: str) -> AcceptedSend | None:
         self._answer()
         return self.sends.get(send_id)
 

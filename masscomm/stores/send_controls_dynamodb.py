@@ -16,7 +16,15 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import CANCELLATIONS_KEPT_S
 from masscomm.errors import MasscommError, Retry
-from masscomm.stores.send_controls import AcceptedSend, Cancellation, NamedSend, Part, SendControl, SendKey
+from masscomm.stores.send_controls import (
+    AcceptedSend,
+    Cancellation,
+    NamedSend,
+    Part,
+    SendControl,
+    SendKey,
+    over_rest,
+)
 from masscomm.stores.transactions import write_all
 
 _WHAT = "controls of sends"
@@ -166,6 +174,9 @@ class DynamoDbSendControls(TableAdapter):
         }
 
     def accepted(self, send_id: str) -> AcceptedSend | None:
+        return over_rest(self.registered(send_id))
+
+    def registered(self, send_id: str) -> AcceptedSend | None:
         if not SendKey(0, send_id).is_valid or (item := self._get(_accepted_id(send_id))) is None:
             return None
         return _accepted(send_id, item)

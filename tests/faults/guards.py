@@ -996,7 +996,7 @@ MUTANTS = (
     Mutant(
         guard="sends.registered_by_kafka",
         rule="A send by Kafka is unknown until a record of it is counted.",
-        change=Returns("found"),
+        change=Returns("send"),
         no_cell=ONE_CALLER,
     ),
     Mutant(

@@ -45,7 +45,7 @@ class KnownSends:
     def find(self, send_id: str, clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs. Raises Problem with status 404, or Retry."""
         counted = self.store.send(send_id)
-        accepted = self.accepted(send_id) if counted is None else None
+        accepted = self.controls.accepted(send_id) if counted is None else None
         if counted is not None:
             found = KnownSend(key=SendKey(counted.club_id, send_id), counted=counted)
         elif accepted is not None:
@@ -56,11 +56,6 @@ class KnownSends:
         if found.key.club_id not in clubs:  # guard: tenancy.other_tenants_send
             raise _not_found()
         return found
-
-    def accepted(self, send_id: str) -> AcceptedSend | None:
-        """Return the entry of send_handler about a send. A send by Kafka has none."""
-        found = self.controls.accepted(send_id)
-        return None if found is None or found.by_kafka else found  # guard: sends.registered_by_kafka
 
     def read(self, send_id: str, clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs whose category is known. Raises Problem with status 404, or Retry."""

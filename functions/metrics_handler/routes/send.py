@@ -168,7 +168,7 @@ class SendRoute:
         if read.errors:
             raise read.problem()
         send = self.known_sends.read(send_id, clubs)
-        accepted = send.accepted or self.known_sends.accepted(send_id)
+        accepted = send.accepted or self.controls.accepted(send_id)
         control = self.controls.read([send.key])[send.key]
         ended = None
         if accepted is not None and accepted.is_to_audience and self.expansions is not None:

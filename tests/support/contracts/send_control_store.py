@@ -188,6 +188,7 @@ class SendControlsContract:
         found, registered = controls.read_with_registered([SEND], [SEND.send_id, "unknown"])
         assert found == {SEND: SendControl(send=SEND, cancelled=True)}
         assert registered == {SEND.send_id: BY_KAFKA}
+        assert (controls.registered(SEND.send_id), controls.accepted(SEND.send_id)) == (BY_KAFKA, None)
         with pytest.raises(OtherSend):
             place_part(controls, NAMED, 0, "d0", lambda _: 1)
 
