@@ -300,9 +300,11 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
         send = model.model_validate(document)
     except ValidationError as error:
         errors = _field_errors(error, model)
-        if not isinstance(document, Mapping):
+        locations = [entry["loc"] for entry in error.errors()]
+        # An error of the whole document, such as a name that is no text, hides those of its fields.
+        if not isinstance(document, Mapping) or not all(locations):
             raise invalid(errors) from error
-        wrong = {str(entry["loc"][0]) for entry in error.errors() if entry["loc"]}
+        wrong = {str(location[0]) for location in locations}
         readable = {name: document[name] for name in model.model_fields.keys() & document.keys() - wrong}
         send = model.model_construct(**readable)
     for fields, rule in _RULES:

@@ -211,7 +211,7 @@ def test_the_controls_of_an_expansion_count() -> None:
     assert sends.listed(status="paused") == [("y", "paused")]
 
 
-def test_an_expansion_whose_chunk_is_counted_is_listed_once() -> None:
+def test_a_counted_expansion_is_listed_once() -> None:
     sends = WithExpansions()
     at_ms = round((NOON + timedelta(minutes=2)).timestamp() * 1000)
     listed = ListedExpansion(send=SendKey(1, "c"), requested_at_ms=at_ms, type="news", state=SendState.EXPANDING)
