@@ -67,7 +67,7 @@ def rotate(
         KeyHasEnded: The previous key has ended.
         MadeAlready: The request has made a key before; the previous key has its end.
     """
-    end = _earlier(now_s + hours * HOUR_S, previous.expires_at)
+    end = now_s + hours * HOUR_S
     if once is not None and (before := keys.made_before(once)) is not None:
         # The earlier attempt may have been killed before it stored the end.
         if before.request == once.request:  # guard: api_keys.repeated_rotation_ends_the_key
@@ -85,10 +85,9 @@ def revoke(keys: KeyStore, key: ApiKey, *, now_s: int, audit: Audit) -> int:
     """End a key now, and return its end. API Gateway may accept it for another minute, because it caches the
     authorizer's answer.
     """
-    end = _earlier(now_s, key.expires_at)
-    keys.end(key.digest, end)
+    keys.end(key.digest, now_s)
     _record(audit, Action.KEY_REVOKED, key)
-    return end
+    return now_s if key.expires_at is None else min(now_s, key.expires_at)
 
 
 def _stored(keys: KeyStore, made: ApiKey, once: KeyRequest | None) -> NewKey:
@@ -99,10 +98,6 @@ def _stored(keys: KeyStore, made: ApiKey, once: KeyRequest | None) -> NewKey:
     elif (before := keys.put_once(stored, once)) is not None:
         raise MadeAlready(before)
     return NewKey(text=text, key=stored)
-
-
-def _earlier(at_s: int, expires_at: int | None) -> int:
-    return at_s if expires_at is None else min(at_s, expires_at)
 
 
 def _record(audit: Audit, action: Action, key: ApiKey, *, detail: str = "") -> None:

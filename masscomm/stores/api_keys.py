@@ -145,7 +145,9 @@ class KeyStore(Protocol):
         ...
 
     def end(self, digest: str, expires_at: int) -> bool:
-        """Set the time at which a key expires; return whether the key exists."""
+        """Set the time at which a key expires, unless an earlier one is stored, such as that of a concurrent
+        revocation; return whether it was set.
+        """
         ...
 
 
@@ -226,7 +228,9 @@ class ApiKeys:
                 yield from map(_key, page["Items"])
 
     def end(self, digest: str, expires_at: int) -> bool:
-        return self._set(digest, "expires_at", expires_at)
+        # guard: api_keys.no_later_end
+        no_earlier = "(attribute_not_exists(expires_at) OR expires_at > :number)"
+        return self._set(digest, "expires_at", expires_at, no_earlier)
 
     def record_use(self, digest: str, now_s: int) -> bool:
         """Set the time of a key's last use, unless the stored one is less than a minute old; return whether it was
@@ -285,9 +289,10 @@ class InMemoryApiKeys:
         yield from list(self._keys.values())
 
     def end(self, digest: str, expires_at: int) -> bool:
-        if digest not in self._keys:
+        key = self._keys.get(digest)
+        if key is None or (key.expires_at is not None and key.expires_at <= expires_at):
             return False
-        self._keys[digest] = replace(self._keys[digest], expires_at=expires_at)
+        self._keys[digest] = replace(key, expires_at=expires_at)
         return True
 
 

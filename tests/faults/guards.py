@@ -1108,6 +1108,12 @@ MUTANTS = (
         no_cell=ONE_CALLER,
     ),
     Mutant(
+        guard="api_keys.no_later_end",
+        rule="A rotation does not lengthen the life of a key that is revoked at the same time.",
+        change=Becomes('""'),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
         guard="api_keys.other_request",
         rule="Another request for an API key under an Idempotency-Key is refused.",
         change=Never(),
@@ -1224,6 +1230,12 @@ MUTANTS = (
     Mutant(
         guard="send_controls.released_send",
         rule="A send is not moved once its records may be released.",
+        change=Never(),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.repeated_move",
+        rule="A repeated move gets the same response, also after the new time.",
         change=Never(),
         no_cell=ONE_CANCELLATION,
     ),
@@ -1707,6 +1719,12 @@ MUTANTS = (
         guard="webhooks.earlier_event",
         rule="An endpoint receives no events of before its creation, or while it was disabled.",
         change=Becomes("not self.enabled"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.announced_pause",
+        rule="A pause of a send whose counts do not change is an event.",
+        change=Removed(),
         no_cell=NO_WEBHOOK,
     ),
     Mutant(

@@ -59,10 +59,13 @@ class Control:
         It is called before the control is stored: after a crash in between, sweeps look for the send's records in vain,
         whereas a control without a sweep would leave records in the store.
         """
-        now_ms = self.clock.now_ms()
+        self.announce_change(key)
+        self.delay_store.put_controlled(ControlledSend(key, self.clock.now_ms()))
+
+    def announce_change(self, key: SendKey) -> None:
+        """Record for webhooks that the control of a send is stored next."""
         if self.changed is not None:
-            self.changed.put(ChangedSend(send=key, changed_at_ms=now_ms))
-        self.delay_store.put_controlled(ControlledSend(key, now_ms))
+            self.changed.put(ChangedSend(send=key, changed_at_ms=self.clock.now_ms()))
 
     def audit(self, action: Action, send: ControllableSend, principal: str, detail: str = "") -> None:
         """Record an action on a send in the audit log."""

@@ -60,6 +60,7 @@ class PauseRoute:
             return stored if stored.paused_at_ms is not None else replace(stored, paused_at_ms=now_ms)
 
         now_ms = self.control.clock.now_ms()
+        self.control.announce_change(send.key)  # guard: webhooks.announced_pause
         stored = change(self.control.controls, send.key, paused, now_ms=now_ms)
         if stored.paused_at_ms == now_ms:  # A repeated request is no action.
             self.control.audit(Action.SEND_PAUSED, send, principal)

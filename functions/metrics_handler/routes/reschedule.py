@@ -1,7 +1,8 @@
 """PATCH /v1/sends/{send_id}: move a scheduled send to another time.
 
 The new time replaces the send_at of the send's records: preference_checker reads it with each batch, and the scheduler
-releases the records that wait for the previous time, so that they are delayed until the new one.
+releases the records that wait for the previous time, so that they are delayed until the new one. A repeated request
+gets the same response, also after the new time.
 """
 
 from collections.abc import Mapping
@@ -53,6 +54,9 @@ class RescheduleRoute:
         """
         send_at_ms = round(_send_at(content).timestamp() * 1000)
         send = self.control.send(send_id, parameters, clubs)
+        # guard: send_controls.repeated_move
+        if send.key.is_valid and self._is_moved(send.key, send_at_ms):
+            return _body(send_id, send_at_ms)
         if send.has_ended:
             raise Problem(409, "The send has ended.")
         accepted = self.control.controls.accepted(send_id)
@@ -73,12 +77,15 @@ class RescheduleRoute:
             self.control.release_records(send.key)
         change(self.control.controls, send.key, moved, now_ms=self.control.clock.now_ms())
         self.control.audit(Action.SEND_MOVED, send, principal, detail=time_of_ms(send_at_ms))
-        return {
-            "send_id": send_id,
-            "status": "scheduled",
-            "send_at": time_of_ms(send_at_ms),
-            "links": {"self": f"/v1/sends/{send_id}"},
-        }
+        return _body(send_id, send_at_ms)
+
+    def _is_moved(self, key: SendKey, send_at_ms: int) -> bool:
+        """Return whether an earlier request has moved a send to this time. Raises Problem (409) if it is cancelled."""
+        stored = self.control.controls.read([key])[key]
+        if stored.send_at_ms != send_at_ms:
+            return False
+        self.control.check_not_cancelled(stored)
+        return True
 
     def _check_time(self, send_at_ms: int, expires_at_ms: int | None) -> None:
         if not self.control.clock.now_ms() < send_at_ms <= self.control.clock.now_ms() + MAX_REQUEST_AHEAD_MS:
@@ -93,6 +100,15 @@ class RescheduleRoute:
         """Return the time for which the records of a send wait that send_handler did not accept."""
         waiting = self.control.delay_store.of_send(key, SEND_AT)
         return next((item.due_ms for item in waiting if isinstance(item, DelayedRecord)), None)
+
+
+def _body(send_id: str, send_at_ms: int) -> RescheduleBody:
+    return {
+        "send_id": send_id,
+        "status": "scheduled",
+        "send_at": time_of_ms(send_at_ms),
+        "links": {"self": f"/v1/sends/{send_id}"},
+    }
 
 
 def _send_at(content: str | None) -> datetime:

@@ -36,6 +36,12 @@ class KeyStoreContract:
         assert keys.end(KEY.digest, 77)
         assert list(keys.all()) == [replace(KEY, expires_at=77)]
 
+    @pytest.mark.kills(guard="api_keys.no_later_end")
+    def test_a_key_gets_no_later_end(self, keys: KeyStore) -> None:
+        keys.put(KEY)
+        assert [keys.end(KEY.digest, end) for end in (77, 78, 77, 76)] == [True, False, False, True]
+        assert list(keys.all()) == [replace(KEY, expires_at=76)]
+
     def test_an_unknown_key_gets_no_end(self, keys: KeyStore) -> None:
         assert not keys.end(KEY.digest, 77)
         assert list(keys.all()) == []

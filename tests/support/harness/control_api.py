@@ -35,6 +35,10 @@ class ControlApi:
         self.audit_log = InMemoryAuditLog()
         self.delay_store = InMemoryDelayStore()
         self.changed = InMemoryChangedSends()
+        self.connect()
+
+    def connect(self) -> None:
+        """Build the routes over the stores, which a test may have replaced."""
         control = Control(self.store, self.controls, self.delay_store, self.clock, self.audit_log, self.changed)
         self.cancel_route = CancelRoute(control)
         self.pause_route = PauseRoute(control)

@@ -91,13 +91,15 @@ def test_a_send_is_paused_and_resumed(api: ControlApi) -> None:
     }
     assert api.controls.read([KEY])[KEY].is_paused(api.clock.now_ms())
     assert list(api.delay_store.controlled()) == []
+    # The events of webhooks see the change.
+    assert [each.send for each in api.changed.all()] == [KEY]
     api.clock.advance(60)
     assert pause(api) == body
     assert api.send_route.answer("s", {}, OWN)["control"] == {"paused_at": AT, "resumed_at": None, "send_at": None}
+    api.changed.stored.clear()
     resumed = resume(api)
     assert (resumed["status"], resumed["resumed_at"]) == ("resumed", "2023-11-14T22:14:20Z")
     assert [each.send for each in api.delay_store.controlled()] == [KEY]
-    # The events of webhooks see the change.
     assert [each.send for each in api.changed.all()] == [KEY]
     api.clock.advance(60)
     assert resume(api) == resumed
@@ -184,6 +186,20 @@ def test_a_scheduled_send_is_moved(api: ControlApi) -> None:
     assert api.controls.read([NEW])[NEW].send_at_ms == api.clock.now_ms() + 3 * HOUR
     assert [each.send for each in api.delay_store.controlled()] == [NEW]
     assert move(api, at(api, HOUR // 2))["send_at"] == "2023-11-14T22:43:20Z"
+
+
+@pytest.mark.kills(guard="send_controls.repeated_move")
+@pytest.mark.parametrize("after_s", [0, 2, 6])
+def test_a_repeated_move_gets_the_same_body(api: ControlApi, after_s: int) -> None:
+    """The new time is close at the repetition, or has passed."""
+    accept(api, send_at_ms=api.clock.now_ms() + HOUR)
+    content = at(api, 5_000)
+    first = move(api, content)
+    api.clock.advance(after_s)
+    assert move(api, content) == first
+    assert [entry.action for entry in api.audit_log.entries] == ["send.moved"]
+    api.cancel("new")
+    assert refused(move, api, content) == (409, "The send is cancelled.")
 
 
 def test_a_scheduled_send_of_the_monolith_is_moved(api: ControlApi) -> None:

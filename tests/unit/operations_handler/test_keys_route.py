@@ -126,6 +126,22 @@ def test_a_rotated_key_ends_after_the_hours(setting: Setting) -> None:
     assert [entry.action for entry in setting.audit_log.entries] == ["key.rotated"]
 
 
+def test_a_key_revoked_during_a_rotation_stays_revoked(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key is revoked between the rotation's read of it and the write of its end."""
+    previous = setting.stored(clubs="7", scopes="read")
+    put = setting.keys.put
+
+    def put_and_revoke(new: ApiKey) -> None:
+        put(new)
+        setting.route.revoke(KEY_ID, None, SEVEN, setting.audit())
+
+    monkeypatch.setattr(setting.keys, "put", put_and_revoke)
+    setting.route.rotate(KEY_ID, '{"hours": 24}', SEVEN, setting.audit())
+    ended = setting.keys.find(previous.digest)
+    assert ended is not None
+    assert ended.expires_at == NOW_S
+
+
 def test_a_key_with_more_scopes_is_not_rotated(setting: Setting) -> None:
     """The response has the text of the new key."""
     setting.stored(clubs="7", scopes="read send")

@@ -15,6 +15,7 @@ from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S
 from masscomm.stores.changed_sends import ChangedSend, InMemoryChangedSends, Position
 from masscomm.stores.expansions import Expansion, InMemoryExpansions
 from masscomm.stores.send_controls import AcceptedSend, Cancellation, InMemorySendControls, SendControl, SendKey
+from tests.support.harness.control_api import OWN, ControlApi
 from tests.support.harness.webhooks import KEY, Webhooks, key
 
 NOW_MS = 1_700_000_000_000
@@ -192,6 +193,18 @@ def test_pauses_are_events_of_their_own(setting: Setting) -> None:
     setting.sweep()
     assert setting.types() == ["send.accepted", "send.paused", "send.resumed", "send.paused"]
     assert [event["data"]["status"] for event in setting.events()[1:]] == ["paused", "in_progress", "paused"]
+
+
+@pytest.mark.kills(guard="webhooks.announced_pause")
+def test_a_pause_of_an_uncounted_send_is_an_event(setting: Setting) -> None:
+    """A scheduled send has no counts that change during its pause."""
+    api = ControlApi()
+    api.clock, api.controls, api.changed = setting.clock, setting.controls, setting.changed
+    api.connect()
+    setting.controls.accept([AcceptedSend(send=SEND, accepted_at_ms=NOW_MS, send_at_ms=NOW_MS + 3_600_000)])
+    api.pause_route.answer(SEND.send_id, {}, OWN, None)
+    setting.sweep()
+    assert setting.types() == ["send.accepted", "send.paused"]
 
 
 def test_a_control_that_is_stored_late_is_an_event(setting: Setting) -> None:
