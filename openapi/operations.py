@@ -36,6 +36,12 @@ _REPEATABLE = replace(
     description="Chosen by the caller. A repeated request with the same key within 24 hours makes no second API key; "
     "its response has `key: null`.",
 )
+_REPEATED_OPERATION = replace(
+    IDEMPOTENCY_KEY,
+    description="Chosen by the caller. A repeated request with the same key has no further effect, and gets the first "
+    "response.",
+)
+_REPLAYED = {REPLAYED: "`true` if an earlier request with this Idempotency-Key was executed"}
 _REPEATED = {409: "The key has ended", 422: f"The {KEY} belongs to another request"}
 _LETTER = {
     "position": "0@17",
@@ -223,15 +229,17 @@ OPERATIONS = {
     ),
     ("POST", "/v1/dead-letters/{position}/replay"): Operation(
         tag="Operations",
-        parameters=(_POSITION,),
+        parameters=(_POSITION, _REPEATED_OPERATION),
         response=dead_letters.ReplayedBody,
+        headers=_REPLAYED,
         success="The record is on its source topic",
         example={"position": "0@17", "status": "replayed", "topic": "send.api"},
         problems=_UNKNOWN | _CHANGED,
     ),
     ("POST", "/v1/dead-letters/{position}/discard"): Operation(
         tag="Operations",
-        parameters=(_POSITION,),
+        parameters=(_POSITION, _REPEATED_OPERATION),
+        headers=_REPLAYED,
         request=dead_letters.DiscardRequest,
         requests={"obsolete": {"reason": "the match is over"}},
         response=dead_letters.DiscardedBody,
@@ -391,7 +399,10 @@ OPERATIONS = {
         success="The endpoint is stored. Its secret is in this response only",
         example=_NEW_ENDPOINT,
         headers={REPLAYED: "`true` if an earlier request with the same key has created the endpoint"},
-        problems={409: "The club has too many endpoints", 422: f"The {KEY} belongs to another request"},
+        problems={
+            409: "The club has too many endpoints, or the endpoint that the request created is deleted",
+            422: f"The {KEY} belongs to another request",
+        },
     ),
     ("GET", "/v1/webhooks/{endpoint_id}"): Operation(
         tag="Webhooks",
@@ -418,7 +429,8 @@ OPERATIONS = {
     ),
     ("POST", "/v1/webhooks/{endpoint_id}/rotate"): Operation(
         tag="Webhooks",
-        parameters=(_ENDPOINT_IN_PATH,),
+        parameters=(_ENDPOINT_IN_PATH, _REPEATED_OPERATION),
+        headers=_REPLAYED,
         response=webhooks.NewWebhookBody,
         status=201,
         success="The endpoint has a new secret, which is in this response only",
@@ -427,7 +439,8 @@ OPERATIONS = {
     ),
     ("POST", "/v1/webhooks/{endpoint_id}/test"): Operation(
         tag="Webhooks",
-        parameters=(_ENDPOINT_IN_PATH,),
+        parameters=(_ENDPOINT_IN_PATH, _REPEATED_OPERATION),
+        headers=_REPLAYED,
         response=webhooks.DeliveryBody,
         status=202,
         success="The event is sent within a minute",
@@ -452,7 +465,9 @@ OPERATIONS = {
                 schema={"type": "string", "minLength": 1},
                 example=_DELIVERY_ID,
             ),
+            _REPEATED_OPERATION,
         ),
+        headers=_REPLAYED,
         response=webhooks.DeliveryBody,
         status=202,
         success="The event is sent again within a minute, under the same webhook-id",

@@ -3,7 +3,7 @@ suppressions, API keys and webhook endpoints.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
@@ -141,15 +141,17 @@ def get_dead_letter(asked: rest.Request, position: str) -> Response:
 @api.post("/v1/dead-letters/{position}/replay")
 def post_replay(asked: rest.Request, position: str) -> Response:
     """Produce a dead letter to its source topic again, once."""
-    route = bootstrap().dead_letters
-    return uncached(route.replay(position, asked.text(), asked.clubs, asked.principal, _audit(asked)))
+    route, key = bootstrap().dead_letters, idempotency.key_of(asked)
+    body, replayed = route.replay(position, asked.text(), asked.clubs, asked.principal, _audit(asked), key)
+    return _executed(body, HTTPStatus.OK, replayed=replayed)
 
 
 @api.post("/v1/dead-letters/{position}/discard")
 def post_discard(asked: rest.Request, position: str) -> Response:
     """Close a dead letter without a replay, with a reason. Its recipients stay failed."""
-    route = bootstrap().dead_letters
-    return uncached(route.discard(position, asked.text(), asked.clubs, asked.principal, _audit(asked)))
+    route, key = bootstrap().dead_letters, idempotency.key_of(asked)
+    body, replayed = route.discard(position, asked.text(), asked.clubs, asked.principal, _audit(asked), key)
+    return _executed(body, HTTPStatus.OK, replayed=replayed)
 
 
 @api.get("/v1/devices")
@@ -225,8 +227,7 @@ def post_webhook(asked: rest.Request) -> Response:
     """Create a webhook endpoint. The response has its secret, which is shown only once."""
     key = idempotency.key_of(asked)
     body, replayed = bootstrap().webhooks.create(asked.text(), asked.clubs, _audit(asked), key)
-    response = uncached(body, HTTPStatus.CREATED)
-    return replace(response, headers={**response.headers, idempotency.REPLAYED: "true"}) if replayed else response
+    return _executed(body, HTTPStatus.CREATED, replayed=replayed)
 
 
 @api.get("/v1/webhooks/{endpoint_id}")
@@ -251,15 +252,17 @@ def delete_webhook(asked: rest.Request, endpoint_id: str) -> Response:
 @api.post("/v1/webhooks/{endpoint_id}/rotate")
 def post_webhook_rotate(asked: rest.Request, endpoint_id: str) -> Response:
     """Give a webhook endpoint a new secret. The previous one also signs for 24 hours."""
-    body = bootstrap().webhooks.rotate(endpoint_id, asked.text(), asked.clubs, _audit(asked))
-    return uncached(body, HTTPStatus.CREATED)
+    key = idempotency.key_of(asked)
+    body, replayed = bootstrap().webhooks.rotate(endpoint_id, asked.text(), asked.clubs, _audit(asked), key)
+    return _executed(body, HTTPStatus.CREATED, replayed=replayed)
 
 
 @api.post("/v1/webhooks/{endpoint_id}/test")
 def post_webhook_test(asked: rest.Request, endpoint_id: str) -> Response:
     """Send a webhook endpoint the event webhook.test."""
-    body = bootstrap().webhooks.test(endpoint_id, asked.text(), asked.clubs, _audit(asked))
-    return uncached(body, HTTPStatus.ACCEPTED)
+    key = idempotency.key_of(asked)
+    body, replayed = bootstrap().webhooks.test(endpoint_id, asked.text(), asked.clubs, _audit(asked), key)
+    return _executed(body, HTTPStatus.ACCEPTED, replayed=replayed)
 
 
 @api.get("/v1/webhooks/{endpoint_id}/deliveries")
@@ -272,13 +275,19 @@ def get_webhook_deliveries(asked: rest.Request, endpoint_id: str) -> Response:
 @api.post("/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend")
 def post_webhook_resend(asked: rest.Request, endpoint_id: str, delivery_id: str) -> Response:
     """Attempt the delivery of a webhook again."""
-    body = bootstrap().webhooks.resend(endpoint_id, delivery_id, asked.text(), asked.clubs, _audit(asked))
-    return uncached(body, HTTPStatus.ACCEPTED)
+    key, route = idempotency.key_of(asked), bootstrap().webhooks
+    body, replayed = route.resend(endpoint_id, delivery_id, asked.text(), asked.clubs, _audit(asked), key)
+    return _executed(body, HTTPStatus.ACCEPTED, replayed=replayed)
 
 
 def _made(made: Made) -> Response:
-    answered = uncached(made.body, HTTPStatus.CREATED)
-    return replace(answered, headers={**answered.headers, idempotency.REPLAYED: "true"}) if made.replayed else answered
+    return _executed(made.body, HTTPStatus.CREATED, replayed=made.replayed)
+
+
+def _executed(body: Mapping[str, Any], status: HTTPStatus, *, replayed: bool) -> Response:
+    """Return the response of a route that takes an Idempotency-Key."""
+    response = uncached(body, status)
+    return replace(response, headers={**response.headers, idempotency.REPLAYED: "true"}) if replayed else response
 
 
 def _audit(asked: rest.Request) -> Audit:

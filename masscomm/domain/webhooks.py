@@ -71,7 +71,7 @@ class EndpointKey(NamedTuple):
 
     @classmethod
     def new(cls, club_id: int, seed: bytes) -> "EndpointKey":
-        """Return the key of a new endpoint. The same 20 bytes or more have the same key."""
+        """Return the key of a new endpoint. `seed` has 20 random bytes or more."""
         return cls(club_id, f"ep_{club_id}_{''.join(_LETTERS[each % len(_LETTERS)] for each in seed[:_ID_LETTERS])}")
 
 
@@ -98,8 +98,9 @@ class Endpoint:
     failing_since_ms: int | None = None
     # The last time at which a request enabled it again; None: it is as it was created.
     enabled_at_ms: int | None = None
-    # The digest of the request that created it; "" without an Idempotency-Key.
-    request_digest: str = ""
+    # The digests of the Idempotency-Keys of the requests that made the current secret and the previous one; "": none.
+    rotation_digest: str = ""
+    previous_rotation_digest: str = ""
     # The number of changes.
     revision: int = 1
 
@@ -118,10 +119,22 @@ class Endpoint:
             versions.append((self.previous_key_id or self.key_id, self.secret_version - 1))
         return versions
 
-    def rotated(self, *, key_id: str, now_ms: int) -> "Endpoint":
+    def version_of(self, rotation_digest: str, now_ms: int) -> tuple[str, int] | None:
+        """Return (signing key, version) of the secret that a request under an Idempotency-Key has made; None if the
+        secret does not exist, or is older than the overlap of two secrets.
+        """
+        if self.previous_until_ms is None or now_ms >= self.previous_until_ms:
+            return None
+        digests = (self.rotation_digest, self.previous_rotation_digest)
+        versions = self.secret_versions(now_ms)
+        return next((each for each, digest in zip(versions, digests, strict=True) if digest == rotation_digest), None)
+
+    def rotated(self, *, key_id: str, now_ms: int, rotation_digest: str = "") -> "Endpoint":
         """Return the endpoint with a new secret. The previous one also signs for a while."""
         return replace(
             self,
+            rotation_digest=rotation_digest,
+            previous_rotation_digest=self.rotation_digest,
             key_id=key_id,
             secret_version=self.secret_version + 1,
             previous_key_id=self.key_id,
@@ -212,6 +225,8 @@ class Delivery:
     # The number of attempts, and of those since the delivery was last requested.
     attempts: int = 0
     tries: int = 0
+    # The digest of the Idempotency-Key under which it was last requested again; "": none.
+    resend_digest: str = ""
     # The last attempts, the latest first.
     last: tuple[Attempt, ...] = ()
     # The number of changes.
@@ -250,9 +265,16 @@ class Delivery:
             revision=self.revision + 1,
         )
 
-    def requested_again(self, now_ms: int) -> "Delivery":
+    def requested_again(self, now_ms: int, resend_digest: str = "") -> "Delivery":
         """Return the delivery with an attempt due now, and the retries of a new delivery."""
-        return replace(self, status=DeliveryStatus.PENDING, due_ms=now_ms, tries=0, revision=self.revision + 1)
+        return replace(
+            self,
+            status=DeliveryStatus.PENDING,
+            due_ms=now_ms,
+            tries=0,
+            resend_digest=resend_digest,
+            revision=self.revision + 1,
+        )
 
     def _delay_ms(self, tries: int, attempt: Attempt) -> int:
         delay_s = WEBHOOK_RETRY_DELAYS_S[tries - 1]

@@ -37,6 +37,11 @@ def required_key_of(request: Request) -> str:
     return key
 
 
+def key_digest(key: str) -> str:
+    """Return the digest of an idempotency key, under which it is stored."""
+    return sha256(key.encode()).hexdigest()
+
+
 def digest_of(method: str, path: str, document: Any) -> str:
     """Return the digest of a request's body. Equal JSON values have the same digest, whatever their order of names
     and white space.

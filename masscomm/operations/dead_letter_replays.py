@@ -28,6 +28,8 @@ class Done:
 
     letter: DeadLetter
     ok: bool  # False if the operation was refused and changed nothing.
+    # Whether an earlier attempt of the same request has executed the operation.
+    repeated: bool = False
     message: str  # The new status, or the reason why the operation was refused.
 
 
@@ -45,14 +47,18 @@ def sources(generation: str) -> frozenset[str]:
     return frozenset(chain | {topic.name for topic in cdc_topics(generation)})
 
 
-def refusal(letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | None) -> Done | None:
-    """Return the result of an operation that is refused; None if it is permitted.
+def refusal(letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | None, request: str = "") -> Done | None:
+    """Return the result of an operation that is refused, or that the request has executed before; None if it is to be
+    executed.
 
     Args:
         letter: The dead letter.
         mark: The mark of an earlier operation, if there is one.
         allowed: The topics to which a replay may write; None for another operation.
+        request: The digest of the request; "" without an Idempotency-Key.
     """
+    if mark is not None and request and mark.history[-1].get("request") == request:  # guard: dead_letters.repeated_request
+        return Done(letter=letter, ok=True, repeated=True, message=mark.kind)
     if mark is not None:
         return Done(letter=letter, ok=False, message=f"already {mark.kind} at {mark.history[-1]['at']}")
     if allowed is not None and letter.topic not in allowed:
@@ -66,6 +72,7 @@ class Desk:
     Args:
         bootstrap: The address of the Kafka broker.
         operator: The name of the operator in marks.
+        request: The digest of the operator's request; "" without an Idempotency-Key.
         allowed: The topics that may be written to.
         status_topic: The topic of the marks.
         now: Returns the current time, with a time zone.
@@ -77,6 +84,7 @@ class Desk:
         bootstrap: str,
         *,
         operator: str,
+        request: str = "",
         allowed: frozenset[str],
         status_topic: str = DEAD_LETTER_STATUS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -84,7 +92,7 @@ class Desk:
     ) -> None:
         from confluent_kafka import Producer
 
-        self._operator = operator
+        self._operator, self._request = operator, request
         self._allowed = allowed
         self._status_topic = status_topic
         self._now = now
@@ -133,7 +141,7 @@ class Desk:
         return [self._discard(letter, why, repeat) for letter in letters]
 
     def _replay(self, letter: DeadLetter, repeat: bool) -> Done:
-        if refused := refusal(letter, self._mark(letter, repeat), self._allowed):
+        if refused := refusal(letter, self._mark(letter, repeat), self._allowed, self._request):
             return refused
 
         def produce() -> None:
@@ -143,7 +151,7 @@ class Desk:
         return self._commit(letter, MarkKind.REPLAYED, {"to": letter.topic}, produce)
 
     def _discard(self, letter: DeadLetter, why: str, repeat: bool) -> Done:
-        refused = refusal(letter, self._mark(letter, repeat), None)
+        refused = refusal(letter, self._mark(letter, repeat), None, self._request)
         return refused or self._commit(letter, MarkKind.DISCARDED, {"why": why}, lambda: None)
 
     def _mark(self, letter: DeadLetter, repeat: bool) -> Mark | None:
@@ -154,6 +162,7 @@ class Desk:
 
         before = self._marks.get(letter.position)
         entry = {"status": kind.value, "at": self._now().isoformat(timespec="seconds"), "by": self._operator, **more}
+        entry |= {"request": self._request} if self._request else {}
         mark = Mark(kind=kind, history=(*(before.history if before else ()), entry))
         try:
             self._producer.begin_transaction()

@@ -59,12 +59,14 @@ class DeadLetterStore(Protocol):
         """Return the number of dead letters without a mark."""
         ...
 
-    def replay(self, letter: DeadLetter, *, operator: str) -> Done:
-        """Produce a dead letter to its source topic, once."""
+    def replay(self, letter: DeadLetter, *, operator: str, request: str = "") -> Done:
+        """Produce a dead letter to its source topic, once. `request` is the digest of a request with an
+        Idempotency-Key, which may be repeated.
+        """
         ...
 
-    def discard(self, letter: DeadLetter, why: str, *, operator: str) -> Done:
-        """Mark a dead letter as discarded, with a reason."""
+    def discard(self, letter: DeadLetter, why: str, *, operator: str, request: str = "") -> Done:
+        """Mark a dead letter as discarded, with a reason. `request` is as in `replay`."""
         ...
 
 
@@ -150,13 +152,13 @@ class KafkaDeadLetters:
         closed = [position for position in self.marks() if first <= (offset_of(position) or 0) < end]
         return end - first - len(closed)
 
-    def replay(self, letter: DeadLetter, *, operator: str) -> Done:
-        return self._operated(operator, lambda desk: desk.replay([letter]))
+    def replay(self, letter: DeadLetter, *, operator: str, request: str = "") -> Done:
+        return self._operated(operator, request, lambda desk: desk.replay([letter]))
 
-    def discard(self, letter: DeadLetter, why: str, *, operator: str) -> Done:
-        return self._operated(operator, lambda desk: desk.discard([letter], why))
+    def discard(self, letter: DeadLetter, why: str, *, operator: str, request: str = "") -> Done:
+        return self._operated(operator, request, lambda desk: desk.discard([letter], why))
 
-    def _operated(self, operator: str, operate: Callable[[Desk], list[Done]]) -> Done:
+    def _operated(self, operator: str, request: str, operate: Callable[[Desk], list[Done]]) -> Done:
         from confluent_kafka import KafkaException
 
         try:
@@ -164,6 +166,7 @@ class KafkaDeadLetters:
             desk = Desk(
                 self._bootstrap,
                 operator=operator,
+                request=request,
                 allowed=self._allowed,
                 status_topic=self._status_topic,
                 security=self._security,
@@ -216,16 +219,16 @@ class InMemoryDeadLetters:
     def open_count(self) -> int:
         return len(self._letters) - len(self._marks)
 
-    def replay(self, letter: DeadLetter, *, operator: str) -> Done:
-        if refused := refusal(letter, self._marks.get(letter.position), self._allowed):
+    def replay(self, letter: DeadLetter, *, operator: str, request: str = "") -> Done:
+        if refused := refusal(letter, self._marks.get(letter.position), self._allowed, request):
             return refused
         self.replayed.append(letter)
-        return self._marked(letter, MarkKind.REPLAYED, {"by": operator, "to": letter.topic})
+        return self._marked(letter, MarkKind.REPLAYED, {"by": operator, "to": letter.topic, "request": request})
 
-    def discard(self, letter: DeadLetter, why: str, *, operator: str) -> Done:
-        if refused := refusal(letter, self._marks.get(letter.position), None):
+    def discard(self, letter: DeadLetter, why: str, *, operator: str, request: str = "") -> Done:
+        if refused := refusal(letter, self._marks.get(letter.position), None, request):
             return refused
-        return self._marked(letter, MarkKind.DISCARDED, {"by": operator, "why": why})
+        return self._marked(letter, MarkKind.DISCARDED, {"by": operator, "why": why, "request": request})
 
     def _marked(self, letter: DeadLetter, kind: MarkKind, more: Mapping[str, str]) -> Done:
         entry = {"status": kind.value, "at": "2026-11-21T12:00:00+00:00", **more}

@@ -223,6 +223,7 @@ def _item(delivery: Delivery) -> dict[str, Any]:
         **_place(_deliveries(delivery.endpoint), delivery.id),
         **{name: {"S": str(getattr(delivery, name))} for name in _TEXTS},
         **{name: {"N": str(value)} for name in _NUMBERS if (value := getattr(delivery, name)) is not None},
+        **({"resend_digest": {"S": delivery.resend_digest}} if delivery.resend_digest else {}),
         "last": {"S": json.dumps([asdict(each) for each in delivery.last], ensure_ascii=False)},
         **_expiry(delivery.due_ms or delivery.at_ms),
     }
@@ -236,6 +237,7 @@ def _delivery(endpoint: EndpointKey, item: Mapping[str, Any]) -> Delivery:
             event_id=item["event_id"]["S"],
             event_type=item["event_type"]["S"],
             status=DeliveryStatus(item["status"]["S"]),
+            resend_digest=item["resend_digest"]["S"] if "resend_digest" in item else "",
             last=tuple(Attempt(**each) for each in json.loads(item["last"]["S"])),
             **{name: int(item[name]["N"]) for name in _NUMBERS if name in item},
         )

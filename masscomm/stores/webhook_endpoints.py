@@ -1,17 +1,51 @@
 """The interface of the store of webhook endpoints, and a store in memory."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from masscomm.domain.webhooks import Endpoint, EndpointKey
+from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
+from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint, EndpointKey
+
+
+class TooManyEndpoints(Exception):
+    """The club (tenant) has the maximum number of endpoints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreationRequest:
+    """A request with an Idempotency-Key that creates an endpoint."""
+
+    # The digest of the Idempotency-Key, which belongs to the club.
+    id: str
+    # The digest of the request (masscomm.http.idempotency.digest_of).
+    digest: str
+    # The time of the request, in seconds since the epoch.
+    at_s: int
+
+    @property
+    def expires_at(self) -> int:
+        """Return the time at which the Idempotency-Key may be used for another request, in seconds since the epoch."""
+        return self.at_s + IDEMPOTENCY_KEPT_S
+
+
+class CreatedBefore(NamedTuple):
+    """What an earlier request under the same Idempotency-Key has created."""
+
+    # The digest of that request.
+    digest: str
+    # Its endpoint, which may be deleted.
+    key: EndpointKey
 
 
 class WebhookEndpoints(Protocol):
     """Methods raise Retry (down, slow) or Stop (no table, no permission)."""
 
-    def create(self, endpoint: Endpoint) -> Endpoint:
-        """Store a new endpoint unless one with its key exists. Return the stored one."""
+    def create(self, endpoint: Endpoint, request: CreationRequest | None = None) -> CreatedBefore | None:
+        """Store a new endpoint, unless a request under the same id is stored and has not expired. Return what that
+        request has created; None if this endpoint is stored. Raises TooManyEndpoints.
+        """
         ...
 
     def find(self, key: EndpointKey) -> Endpoint | None:
@@ -40,13 +74,25 @@ class InMemoryWebhookEndpoints:
 
     def __init__(self) -> None:
         self.stored: dict[EndpointKey, Endpoint] = {}
-        self._clubs: set[int] = set()
+        # The clubs that have, or had, an endpoint.
+        self.listed: set[int] = set()
+        self._requests: dict[tuple[int, str], tuple[CreationRequest, EndpointKey]] = {}
         self._lock = Lock()
 
-    def create(self, endpoint: Endpoint) -> Endpoint:
+    def create(self, endpoint: Endpoint, request: CreationRequest | None = None) -> CreatedBefore | None:
+        club_id = endpoint.key.club_id
         with self._lock:
-            self._clubs.add(endpoint.key.club_id)
-            return self.stored.setdefault(endpoint.key, endpoint)
+            if request is not None:
+                before, key = self._requests.get((club_id, request.id), (None, endpoint.key))
+                if before is not None and before.expires_at > request.at_s:
+                    return CreatedBefore(before.digest, key)
+            if len(self.of_club(club_id)) >= MAX_ENDPOINTS:
+                raise TooManyEndpoints
+            if request is not None:
+                self._requests[club_id, request.id] = request, endpoint.key
+            self.listed.add(club_id)
+            self.stored[endpoint.key] = endpoint
+        return None
 
     def find(self, key: EndpointKey) -> Endpoint | None:
         return self.stored.get(key)
@@ -68,4 +114,4 @@ class InMemoryWebhookEndpoints:
             return self.stored.pop(key, None) is not None
 
     def clubs(self) -> Iterator[int]:
-        yield from sorted(self._clubs)
+        yield from sorted(self.listed)

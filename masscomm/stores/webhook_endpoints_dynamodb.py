@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
-from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.dynamodb import ConditionFailed, answering, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
-from masscomm.domain.webhooks import Endpoint, EndpointKey
+from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint, EndpointKey
 from masscomm.errors import Retry
+from masscomm.stores.webhook_endpoints import CreatedBefore, CreationRequest, TooManyEndpoints
 
 _WHAT = "webhook endpoints"
 _CLUBS = "clubs"
-_TEXTS = ("url", "description", "disabled_reason", "key_id", "previous_key_id", "request_digest")
+_CREATE_ATTEMPTS = 10
+_TEXTS = ("url", "description", "disabled_reason", "key_id", "previous_key_id", "rotation_digest", "previous_rotation_digest")
 _NUMBERS = ("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision")
 
 
@@ -21,23 +24,72 @@ class DynamoDbWebhookEndpoints(TableAdapter):
     TABLE, SETTING = "webhook_endpoints", "WEBHOOK_ENDPOINTS_TABLE"
     LIMITS = Limits(connections=4, connect_s=1, read_s=2, attempts=3)
 
-    def create(self, endpoint: Endpoint) -> Endpoint:
-        # The club is stored first: an endpoint whose club is not listed would receive nothing.
+    def create(self, endpoint: Endpoint, request: CreationRequest | None = None) -> CreatedBefore | None:
+        club_id = endpoint.key.club_id
+        if request is not None and (before := self._created_before(club_id, request)) is not None:
+            return before
+        for _ in range(_CREATE_ATTEMPTS):
+            # The version is read before the endpoints: a creation that is not counted changes it.
+            version = self._club_version(club_id)
+            if len(self.of_club(club_id)) >= MAX_ENDPOINTS:
+                raise TooManyEndpoints
+            puts = [self._put_club(club_id, version), self._put_new(endpoint)]
+            puts += [] if request is None else [self._put_request(endpoint.key, request)]
+            cancelled = transact(self._client, _WHAT, puts)
+            if not cancelled:
+                return None
+            if item := cancelled.get(2):
+                return _created(club_id, item)
+        raise Retry("other requests create endpoints of the club")
+
+    def _created_before(self, club_id: int, request: CreationRequest) -> CreatedBefore | None:
+        """Return what a request under the same id has created; None if there was none, or only an expired one."""
         with answering(_WHAT):
-            self._client.put_item(
-                TableName=self._table, Item={"club": {"S": _CLUBS}, "id": {"S": str(endpoint.key.club_id)}}
+            answer = self._client.get_item(
+                TableName=self._table, Key=_request_key(club_id, request), ConsistentRead=True
             )
-        try:
-            with answering(_WHAT):
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=_item(endpoint),
-                    ConditionExpression="attribute_not_exists(id)",  # guard: webhooks.created_once
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except ConditionFailed as failed:
-            return _endpoint(failed.item)
-        return endpoint
+        item = answer.get("Item")
+        return None if item is None or int(item["expires_at"]["N"]) <= request.at_s else _created(club_id, item)
+
+    def _club_version(self, club_id: int) -> str | None:
+        """Return the version of a club's item, which changes with each new endpoint; None if it has none."""
+        with answering(_WHAT):
+            answer = self._client.get_item(TableName=self._table, Key=_club_key(club_id), ConsistentRead=True)
+        version = answer.get("Item", {}).get("version")
+        return None if version is None else str(version["S"])
+
+    def _put_club(self, club_id: int, version: str | None) -> dict[str, Any]:
+        """Return the parameters of the action that stores a club, whose endpoints are those of a version."""
+        put = {"TableName": self._table, "Item": {**_club_key(club_id), "version": {"S": str(uuid4())}}}
+        if version is None:
+            return {**put, "ConditionExpression": "attribute_not_exists(version)"}
+        return {
+            **put,
+            # guard: webhooks.counted_endpoints
+            "ConditionExpression": "version = :counted",
+            "ExpressionAttributeValues": {":counted": {"S": version}},
+        }
+
+    def _put_new(self, endpoint: Endpoint) -> dict[str, Any]:
+        """Return the parameters of the action that stores a new endpoint."""
+        condition = "attribute_not_exists(id)"
+        return {"TableName": self._table, "Item": _item(endpoint), "ConditionExpression": condition}
+
+    def _put_request(self, key: EndpointKey, request: CreationRequest) -> dict[str, Any]:
+        """Return the parameters of the action that stores a request."""
+        return {
+            "TableName": self._table,
+            "Item": {
+                **_request_key(key.club_id, request),
+                "request_digest": {"S": request.digest},
+                "endpoint": {"S": key.id},
+                "expires_at": {"N": str(request.expires_at)},
+            },
+            # guard: webhooks.created_once
+            "ConditionExpression": "attribute_not_exists(id) OR expires_at <= :now",
+            "ExpressionAttributeValues": {":now": {"N": str(request.at_s)}},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
 
     def find(self, key: EndpointKey) -> Endpoint | None:
         with answering(_WHAT):
@@ -84,6 +136,22 @@ class DynamoDbWebhookEndpoints(TableAdapter):
 
 def _key(key: EndpointKey) -> dict[str, Any]:
     return {"club": {"S": str(key.club_id)}, "id": {"S": key.id}}
+
+
+def _club_key(club_id: int) -> dict[str, Any]:
+    return {"club": {"S": _CLUBS}, "id": {"S": str(club_id)}}
+
+
+def _request_key(club_id: int, request: CreationRequest) -> dict[str, Any]:
+    return {"club": {"S": f"requests#{club_id}"}, "id": {"S": request.id}}
+
+
+def _created(club_id: int, item: Mapping[str, Any]) -> CreatedBefore:
+    """Return what the request in an item has created. Raises Retry if the item is malformed."""
+    try:
+        return CreatedBefore(item["request_digest"]["S"], EndpointKey(club_id, item["endpoint"]["S"]))
+    except (KeyError, TypeError) as error:
+        raise Retry(f"the item of a request for a webhook endpoint is malformed: {error!r}") from error
 
 
 def _item(endpoint: Endpoint) -> dict[str, Any]:

@@ -568,6 +568,12 @@ MUTANTS = (
         cell="poison in the middle of a batch",
     ),
     Mutant(
+        guard="dead_letters.repeated_request",
+        rule="A repeated request to replay or discard a dead letter gets the first response.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
         guard="broadcast.queue_lease",
         rule="Each tenant that broadcasts has a queue of its own.",
         change=Without(1),
@@ -1710,9 +1716,27 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
-        guard="webhooks.key_is_free_after_a_day",
-        rule="The idempotency key of a creation is free again after a day.",
-        change=Always(),
+        guard="webhooks.counted_endpoints",
+        rule="Concurrent creations of endpoints do not exceed the maximum of a club.",
+        change=Becomes('"version = :counted OR attribute_exists(id)"'),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.rotated_once",
+        rule="A repeated rotation of a secret makes no third secret.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.tested_once",
+        rule="A repeated request sends the event webhook.test once.",
+        change=Becomes("str(uuid4())"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.resent_once",
+        rule="A repeated request attempts a delivery again once.",
+        change=Never(),
         no_cell=NO_WEBHOOK,
     ),
     Mutant(

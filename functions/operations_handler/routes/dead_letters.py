@@ -26,6 +26,7 @@ from masscomm.domain.audit import Action, Result
 from masscomm.http import parameters as parse
 from masscomm.http.body import check_empty, read_fields
 from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.idempotency import digest_of
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
@@ -209,31 +210,55 @@ class DeadLettersRoute:
             "payload_truncated": len(text or payload.base64 or "") > MAX_PAYLOAD,
         }
 
-    def replay(self, position: str, content: str | None, clubs: Clubs, principal: str, audit: Audit) -> ReplayedBody:
-        """Produce a letter to its source topic, once.
+    def replay(
+        self,
+        position: str,
+        content: str | None,
+        clubs: Clubs,
+        principal: str,
+        audit: Audit,
+        key: str | None = None,
+    ) -> tuple[ReplayedBody, bool]:
+        """Produce a letter to its source topic, once. Return the response body, and whether an earlier request with the
+        idempotency key has done so.
 
         Raises Problem (400 for content, 404, 409 if it was replayed or discarded before, or if no function consumes
         its source topic) or Retry.
         """
         check_empty(content)
         letter, club_id = self._letter(position, clubs)
-        self._operated(
-            Action.DEAD_LETTER_REPLAYED, club_id, lambda: self.store.replay(letter, operator=principal), audit
+        request = _request(f"{letter.position}/replay", {}, principal, key)
+        repeated = self._operated(
+            Action.DEAD_LETTER_REPLAYED,
+            club_id,
+            lambda: self.store.replay(letter, operator=principal, request=request),
+            audit,
         )
-        return {"position": letter.position, "status": "replayed", "topic": letter.topic}
+        return {"position": letter.position, "status": "replayed", "topic": letter.topic}, repeated
 
-    def discard(self, position: str, content: str | None, clubs: Clubs, principal: str, audit: Audit) -> DiscardedBody:
-        """Mark a letter as discarded. Raises Problem (400 without a reason, 404, 409 as for a replay) or Retry."""
+    def discard(
+        self,
+        position: str,
+        content: str | None,
+        clubs: Clubs,
+        principal: str,
+        audit: Audit,
+        key: str | None = None,
+    ) -> tuple[DiscardedBody, bool]:
+        """Mark a letter as discarded. Return as `replay`. Raises Problem (400 without a reason, 404, 409 as for a
+        replay) or Retry.
+        """
         reason = _reason(read_fields(content))
         letter, club_id = self._letter(position, clubs)
-        self._operated(
+        request = _request(f"{letter.position}/discard", {"reason": reason}, principal, key)
+        repeated = self._operated(
             Action.DEAD_LETTER_DISCARDED,
             club_id,
-            lambda: self.store.discard(letter, reason, operator=principal),
+            lambda: self.store.discard(letter, reason, operator=principal, request=request),
             audit,
             reason,
         )
-        return {"position": letter.position, "status": "discarded", "reason": reason}
+        return {"position": letter.position, "status": "discarded", "reason": reason}, repeated
 
     def _letter(self, position: str, clubs: Clubs) -> tuple[DeadLetter, int | None]:
         """Return a letter of the caller's clubs, and its club. Raises Problem with status 404, or Retry."""
@@ -247,13 +272,17 @@ class DeadLettersRoute:
 
     def _operated(
         self, action: Action, club_id: int | None, operate: Callable[[], Done], audit: Audit, reason: str = ""
-    ) -> None:
+    ) -> bool:
+        """Execute and audit an operation. Return whether an earlier attempt of the request has executed it."""
         done = operate()
+        if done.repeated:
+            return True
         result = Result.OK if done.ok else Result.FAILED
         detail = done.message if not reason else f"{done.message}: {reason}"
         audit(action, subject=done.letter.position, clubs=[club_id], result=result, detail=detail)
         if not done.ok:
             raise Problem(409, f"The dead letter is not changed: {_text(done.message)}.")
+        return False
 
 
 _limit = parse.whole_number(1, MAX_LIMIT)
@@ -314,6 +343,11 @@ def _reason(fields: Any) -> str:
     if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON or fields.keys() != {"reason"}:
         raise Problem(400, f"reason: {problem}", errors=[FieldError("reason", problem)])
     return visible(reason.strip())
+
+
+def _request(path: str, fields: Mapping[str, str], principal: str, key: str | None) -> str:
+    """Return the digest of a principal's request under an idempotency key; "" without one."""
+    return "" if key is None else digest_of("POST", path, {"fields": fields, "principal": principal, "key": key})
 
 
 def _text(text: str) -> str:

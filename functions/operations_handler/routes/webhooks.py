@@ -14,7 +14,6 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
@@ -23,7 +22,6 @@ from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.limits import LARGEST_ID
-from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import (
     MAX_DESCRIPTION,
@@ -42,14 +40,14 @@ from masscomm.errors import Retry
 from masscomm.http import parameters as parse
 from masscomm.http.body import check_empty, read_object
 from masscomm.http.cursor import encode_cursor, position_in
-from masscomm.http.idempotency import KEY, digest_of
+from masscomm.http.idempotency import digest_of, key_digest, other_request
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.audit_log import Audit
 from masscomm.stores.webhook_deliveries import WebhookDeliveries
-from masscomm.stores.webhook_endpoints import WebhookEndpoints
+from masscomm.stores.webhook_endpoints import CreationRequest, TooManyEndpoints, WebhookEndpoints
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 # The clubs whose endpoints one page lists.
@@ -213,42 +211,36 @@ class WebhooksRoute:
             problem = f"{club_id} may not be seen with these credentials"
             raise Problem(403, "These credentials may not see this club.", errors=[FieldError("club_id", problem)])
         club = int(club_id or 0)
-        digest = "" if key is None else digest_of("POST", "/v1/webhooks", fields)
-        endpoint_key, stored = self._key_of_new(club, key)
+        request = self._creation(fields, key)
+        endpoint = Endpoint(
+            key=EndpointKey.new(club, secrets.token_bytes(32)),
+            url=fields["url"],
+            event_types=_types(fields.get("event_types", [])),
+            description=fields.get("description", ""),
+            created_at_ms=self.clock.now_ms(),
+            key_id=self.keys.now().current,
+        )
+        body = self._with_secret(endpoint)
+        try:
+            before = self.endpoints.create(endpoint, request)
+        except TooManyEndpoints as error:
+            raise Problem(409, f"The club has {MAX_ENDPOINTS} endpoints: delete one.") from error
+        if before is None:
+            audit(Action.WEBHOOK_CREATED, subject=endpoint.key.id, clubs=[club], detail=_host(endpoint.url))
+            return body, False
+        if request is None or before.digest != request.digest:  # guard: webhooks.other_request
+            raise other_request()
+        stored = self.endpoints.find(before.key)
         if stored is None:
-            if len(self.endpoints.of_club(club)) >= MAX_ENDPOINTS:
-                raise Problem(409, f"The club has {MAX_ENDPOINTS} endpoints: delete one.")
-            endpoint = Endpoint(
-                key=endpoint_key,
-                url=fields["url"],
-                event_types=_types(fields.get("event_types", [])),
-                description=fields.get("description", ""),
-                created_at_ms=self.clock.now_ms(),
-                key_id=self.keys.now().current,
-                request_digest=digest,
-            )
-            body = self._with_secret(endpoint)
-            stored = self.endpoints.create(endpoint)
-            if stored == endpoint:
-                audit(Action.WEBHOOK_CREATED, subject=endpoint.key.id, clubs=[club], detail=_host(endpoint.url))
-                return body, False
-        if stored.request_digest != digest:  # guard: webhooks.other_request
-            raise Problem(422, f"The {KEY} was used for another request.")
+            raise Problem(409, "The endpoint that this request created is deleted: choose a new key for another one.")
         return self._with_secret(stored), True
 
-    def _key_of_new(self, club_id: int, key: str | None) -> tuple[EndpointKey, Endpoint | None]:
-        """Return the key of a new endpoint, which is derived from the idempotency key if there is one, and the endpoint
-        that a request with it has created in the last 24 hours.
-        """
+    def _creation(self, fields: Mapping[str, Any], key: str | None) -> CreationRequest | None:
+        """Return the creation of an endpoint under an idempotency key; None without one."""
         if key is None:
-            return EndpointKey.new(club_id, secrets.token_bytes(32)), None
-        for number in range(MAX_ENDPOINTS):
-            derived = EndpointKey.new(club_id, sha256(f"{club_id}\n{number}\n{key}".encode()).digest())
-            stored = self.endpoints.find(derived)
-            # guard: webhooks.key_is_free_after_a_day
-            if stored is None or self.clock.now_ms() - stored.created_at_ms < IDEMPOTENCY_KEPT_S * 1000:
-                return derived, stored
-        raise Problem(409, f"The club has {MAX_ENDPOINTS} endpoints: delete one.")
+            return None
+        digest = digest_of("POST", "/v1/webhooks", fields)
+        return CreationRequest(id=key_digest(key), digest=digest, at_s=self.clock.now_ms() // 1000)
 
     def change(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> WebhookBody:
         """Change fields of an endpoint. Raises Problem (400, 404) or Retry."""
@@ -273,7 +265,7 @@ class WebhooksRoute:
                 new = replace(new, enabled_at_ms=self.clock.now_ms()) if new.enabled else new
             return new
 
-        endpoint = self._changed(endpoint_id, clubs, changed)
+        endpoint, _ = self._changed(endpoint_id, clubs, changed)
         detail = f"{', '.join(sorted(fields))}: {_host(endpoint.url)}, {'enabled' if endpoint.enabled else 'disabled'}"
         audit(Action.WEBHOOK_CHANGED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=detail)
         return _row(endpoint)
@@ -286,37 +278,61 @@ class WebhooksRoute:
         audit(Action.WEBHOOK_DELETED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=_host(endpoint.url))
         return {"id": endpoint_id, "status": "deleted"}
 
-    def rotate(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> NewWebhookBody:
-        """Give an endpoint a new secret; the previous one also signs for 24 hours. Raises Problem (400, 404) or
-        Retry.
+    def rotate(
+        self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None
+    ) -> tuple[NewWebhookBody, bool]:
+        """Give an endpoint a new secret; the previous one also signs for 24 hours. Return the response body, and whether
+        an earlier request with the idempotency key has made the secret. Raises Problem (400, 404) or Retry.
         """
         check_empty(content)
         key_id, now_ms = self.keys.now().current, self.clock.now_ms()
-        endpoint = self._changed(endpoint_id, clubs, lambda each: each.rotated(key_id=key_id, now_ms=now_ms))
-        audit(Action.WEBHOOK_ROTATED, subject=endpoint_id, clubs=[endpoint.key.club_id])
-        return self._with_secret(endpoint)
+        digest = "" if key is None else key_digest(key)
 
-    def test(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> DeliveryBody:
-        """Send an endpoint the event webhook.test. Raises Problem (400, 404, 409 if it is disabled) or Retry."""
+        def rotated(endpoint: Endpoint) -> Endpoint:
+            # guard: webhooks.rotated_once
+            if digest and endpoint.version_of(digest, now_ms) is not None:
+                return endpoint
+            return endpoint.rotated(key_id=key_id, now_ms=now_ms, rotation_digest=digest)
+
+        endpoint, is_changed = self._changed(endpoint_id, clubs, rotated)
+        if is_changed:
+            audit(Action.WEBHOOK_ROTATED, subject=endpoint_id, clubs=[endpoint.key.club_id])
+            return self._with_secret(endpoint), False
+        return self._with_secret(endpoint, endpoint.version_of(digest, now_ms)), True
+
+    def test(
+        self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None
+    ) -> tuple[DeliveryBody, bool]:
+        """Send an endpoint the event webhook.test. Return its delivery, and whether an earlier request with the
+        idempotency key has sent it. Raises Problem (400, 404, 409 if the endpoint is disabled) or Retry.
+        """
         check_empty(content)
         endpoint = self._enabled(endpoint_id, clubs)
         club_id, now_ms = endpoint.key.club_id, self.clock.now_ms()
         data = {"club_id": club_id, "endpoint_id": endpoint_id}
-        id_ = event_id(club_id, endpoint_id, f"{EventType.TEST}/{uuid4()}")
-        event = self.deliveries.record(
-            Event(
-                id=id_,
-                type=EventType.TEST,
-                club_id=club_id,
-                at_ms=now_ms,
-                body=payload(id_, EventType.TEST, time_of_ms(now_ms), data),
+        # guard: webhooks.tested_once
+        name = str(uuid4()) if key is None else key_digest(key)
+        id_ = event_id(club_id, endpoint_id, f"{EventType.TEST}/{name}")
+        new = Event(
+            id=id_,
+            type=EventType.TEST,
+            club_id=club_id,
+            at_ms=now_ms,
+            body=payload(id_, EventType.TEST, time_of_ms(now_ms), data),
+        )
+        event = self.deliveries.record(new)
+        delivery = self.deliveries.add(
+            Delivery(
+                endpoint=endpoint.key,
+                event_id=event.id,
+                event_type=event.type,
+                at_ms=event.at_ms,
+                due_ms=event.at_ms,
             )
         )
-        delivery = self.deliveries.add(
-            Delivery(endpoint=endpoint.key, event_id=event.id, event_type=event.type, at_ms=now_ms, due_ms=now_ms)
-        )
-        audit(Action.WEBHOOK_TESTED, subject=endpoint_id, clubs=[club_id])
-        return _delivery(delivery)
+        if event == new:
+            audit(Action.WEBHOOK_TESTED, subject=endpoint_id, clubs=[club_id])
+        return _delivery(delivery), event != new
 
     def list_deliveries(self, endpoint_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> DeliveriesBody:
         """Return a page of the deliveries of an endpoint. Raises Problem (400, 404) or Retry."""
@@ -336,20 +352,32 @@ class WebhooksRoute:
         }
 
     def resend(
-        self, endpoint_id: str, delivery_id: str, content: str | None, clubs: Clubs, audit: Audit
-    ) -> DeliveryBody:
-        """Attempt a delivery again, now. Raises Problem (400, 404, 409 if the endpoint is disabled) or Retry."""
+        self,
+        endpoint_id: str,
+        delivery_id: str,
+        content: str | None,
+        clubs: Clubs,
+        audit: Audit,
+        key: str | None = None,
+    ) -> tuple[DeliveryBody, bool]:
+        """Attempt a delivery again, now. Return it, and whether an earlier request with the idempotency key has done
+        so. Raises Problem (400, 404, 409 if the endpoint is disabled) or Retry.
+        """
         check_empty(content)
         endpoint = self._enabled(endpoint_id, clubs)
+        digest = "" if key is None else key_digest(key)
         for _ in range(_CHANGE_ATTEMPTS):
             is_id = _DELIVERY_ID.fullmatch(delivery_id) is not None
             stored = self.deliveries.find(endpoint.key, delivery_id) if is_id else None
             if stored is None:
                 raise Problem(404, "The delivery is unknown, or older than 30 days.")
-            again = stored.requested_again(self.clock.now_ms())
+            # guard: webhooks.resent_once
+            if digest and stored.resend_digest == digest:
+                return _delivery(stored), True
+            again = stored.requested_again(self.clock.now_ms(), digest)
             if self.deliveries.replace(again, stored):
                 audit(Action.WEBHOOK_RESENT, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=stored.event_id)
-                return _delivery(again)
+                return _delivery(again), False
         raise _busy()
 
     def _visible(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
@@ -368,19 +396,26 @@ class WebhooksRoute:
             raise Problem(409, "The endpoint is disabled: enable it first.")
         return endpoint
 
-    def _changed(self, endpoint_id: str, clubs: Clubs, change: Callable[[Endpoint], Endpoint]) -> Endpoint:
-        """Store a change of an endpoint, also if other requests change it concurrently."""
+    def _changed(
+        self, endpoint_id: str, clubs: Clubs, change: Callable[[Endpoint], Endpoint]
+    ) -> tuple[Endpoint, bool]:
+        """Store a change of an endpoint, also if other requests change it concurrently. Return the endpoint, and
+        whether it is changed.
+        """
         for _ in range(_CHANGE_ATTEMPTS):
             stored = self._visible(endpoint_id, clubs)
-            new = replace(change(stored), revision=stored.revision + 1)
+            new = change(stored)
+            if new == stored:
+                return stored, False
+            new = replace(new, revision=stored.revision + 1)
             if self.endpoints.replace(new):
-                return new
+                return new, True
         raise _busy()
 
-    def _with_secret(self, endpoint: Endpoint) -> NewWebhookBody:
-        secret = secret_of(
-            self.keys.now(), key_id=endpoint.key_id, endpoint_id=endpoint.key.id, version=endpoint.secret_version
-        )
+    def _with_secret(self, endpoint: Endpoint, version: tuple[str, int] | None = None) -> NewWebhookBody:
+        """Return an endpoint with a secret, by default the current one."""
+        key_id, number = version or (endpoint.key_id, endpoint.secret_version)
+        secret = secret_of(self.keys.now(), key_id=key_id, endpoint_id=endpoint.key.id, version=number)
         return {"secret": secret, "endpoint": _row(endpoint)}
 
     def _wrong(self, fields: Mapping[str, Any], request: Any) -> list[FieldError]:

@@ -12,13 +12,17 @@ from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliverie
 from masscomm.stores.webhook_endpoints import WebhookEndpoints
 from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
 from tests.support.contracts.changed_sends import ChangedSendsContract
-from tests.support.contracts.webhook_stores import WebhookDeliveriesContract, WebhookEndpointsContract
+from tests.support.contracts.webhook_stores import (
+    ConcurrentWebhookEndpointsContract,
+    WebhookDeliveriesContract,
+    WebhookEndpointsContract,
+)
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
 
 
-class TestDynamoDbWebhookEndpoints(WebhookEndpointsContract):
+class TestDynamoDbWebhookEndpoints(WebhookEndpointsContract, ConcurrentWebhookEndpointsContract):
     @pytest.fixture
     def endpoints(self, localstack: StackConfig, functions_client: Any) -> WebhookEndpoints:
         table = new_table(dynamodb(localstack), "webhook_endpoints")

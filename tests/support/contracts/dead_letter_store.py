@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from masscomm.operations.dead_letter_store import DeadLetterStore
 from masscomm.operations.dead_letters import DeadLetter
 
@@ -61,6 +63,17 @@ class DeadLetterStoreContract:
         (mark,) = store.marks().values()
         assert [(entry["status"], entry["by"]) for entry in mark.history] == [("replayed", "ada")]
         assert store.open_count() == 1
+
+    @pytest.mark.kills(guard="dead_letters.repeated_request")
+    def test_a_repeated_request_is_executed_once(self, made: Made) -> None:
+        store = made([b"one"])
+        for repeated in (False, True):
+            done = store.replay(found(store, "0@0"), operator="ada", request="r1")
+            assert (done.ok, done.repeated) == (True, repeated)
+        for request in ("r2", ""):
+            assert not store.replay(found(store, "0@0"), operator="ada", request=request).ok
+        (mark,) = store.marks().values()
+        assert len(mark.history) == 1
 
     def test_a_discarded_letter_keeps_its_reason(self, made: Made) -> None:
         store = made([b"one"])

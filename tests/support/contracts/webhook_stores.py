@@ -1,17 +1,21 @@
 """The tests that every store of webhook endpoints and of deliveries must pass, in memory and real."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
+from masscomm.domain.webhooks import MAX_ENDPOINTS, Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
+from masscomm.errors import Retry
 from masscomm.stores.webhook_deliveries import Due, WebhookDeliveries
-from masscomm.stores.webhook_endpoints import WebhookEndpoints
+from masscomm.stores.webhook_endpoints import CreatedBefore, CreationRequest, TooManyEndpoints, WebhookEndpoints
 
 NOW = 1_700_000_000_500
 KEY, OTHER = EndpointKey(7, "ep_7_aaaaaaaaaaaaaaaaaaaa"), EndpointKey(8, "ep_8_aaaaaaaaaaaaaaaaaaaa")
+SECOND = EndpointKey(7, "ep_7_bbbbbbbbbbbbbbbbbbbb")
+REQUEST = CreationRequest(id="k", digest="r" * 64, at_s=1_000)
 
 
 def endpoint(key: EndpointKey = KEY, **fields: Any) -> Endpoint:
@@ -29,6 +33,10 @@ def delivery(id_: str = "evt_1", *, key: EndpointKey = KEY, at_ms: int = NOW, du
     )
 
 
+def numbered(number: int) -> Endpoint:
+    return endpoint(EndpointKey(7, f"ep_7_{number:020d}"))
+
+
 class WebhookEndpointsContract:
     """Subclasses define the fixture `endpoints`, an empty store."""
 
@@ -41,18 +49,45 @@ class WebhookEndpointsContract:
             previous_until_ms=NOW + 1,
             failing_since_ms=NOW - 1,
             enabled_at_ms=NOW + 2,
-            request_digest="d",
+            rotation_digest="d",
+            previous_rotation_digest="e",
             secret_version=3,
         )
         endpoints.create(full)
         assert endpoints.find(KEY) == full
         assert endpoints.find(EndpointKey(8, KEY.id)) is None
 
-    @pytest.mark.kills(guard="webhooks.created_once")
-    def test_an_endpoint_is_created_once(self, endpoints: WebhookEndpoints) -> None:
-        assert endpoints.create(endpoint()) == endpoint()
-        assert endpoints.create(endpoint(url="https://other.example.org/")) == endpoint()
-        assert endpoints.find(KEY) == endpoint()
+    def test_a_repeated_request_creates_one_endpoint(self, endpoints: WebhookEndpoints) -> None:
+        assert endpoints.create(endpoint(), REQUEST) is None
+        second = endpoint(SECOND)
+        for later in (REQUEST, replace(REQUEST, digest="s" * 64, at_s=1_001)):
+            assert endpoints.create(second, later) == CreatedBefore(REQUEST.digest, KEY)
+        assert list(endpoints.of_club(7)) == [endpoint()]
+        # The key belongs to the club.
+        assert endpoints.create(endpoint(OTHER), REQUEST) is None
+
+    def test_a_deleted_endpoint_is_not_created_again(self, endpoints: WebhookEndpoints) -> None:
+        endpoints.create(endpoint(), REQUEST)
+        endpoints.delete(KEY)
+        assert endpoints.create(endpoint(SECOND), REQUEST) == CreatedBefore(REQUEST.digest, KEY)
+        assert list(endpoints.of_club(7)) == []
+
+    def test_a_request_a_day_later_creates_an_endpoint(self, endpoints: WebhookEndpoints) -> None:
+        endpoints.create(endpoint(), REQUEST)
+        a_day_later = replace(REQUEST, at_s=REQUEST.at_s + 86_400)
+        assert endpoints.create(endpoint(SECOND), a_day_later) is None
+        assert endpoints.create(endpoint(), a_day_later) == CreatedBefore(REQUEST.digest, SECOND)
+
+    def test_a_club_has_a_maximum_of_endpoints(self, endpoints: WebhookEndpoints) -> None:
+        for number in range(MAX_ENDPOINTS):
+            endpoints.create(numbered(number), replace(REQUEST, id=f"{number}"))
+        with pytest.raises(TooManyEndpoints):
+            endpoints.create(numbered(99))
+        # A repeated creation needs no room.
+        assert endpoints.create(numbered(99), replace(REQUEST, id="0")) is not None
+        assert endpoints.create(endpoint(OTHER)) is None
+        endpoints.delete(numbered(3).key)
+        assert endpoints.create(numbered(99)) is None
 
     def test_endpoints_are_those_of_a_club(self, endpoints: WebhookEndpoints) -> None:
         second = endpoint(EndpointKey(7, "ep_7_0aaaaaaaaaaaaaaaaaaa"), created_at_ms=NOW + 1)
@@ -79,6 +114,37 @@ class WebhookEndpointsContract:
         assert not endpoints.delete(KEY)
         assert endpoints.find(KEY) is None
         assert not endpoints.replace(replace(endpoint(), revision=2))
+
+
+class ConcurrentWebhookEndpointsContract:
+    """The tests of stores whose writes are atomic across threads. Subclasses define the fixture `endpoints`."""
+
+    @pytest.mark.kills(guard="webhooks.counted_endpoints")
+    def test_concurrent_creations_keep_the_maximum(self, endpoints: WebhookEndpoints) -> None:
+        for number in range(MAX_ENDPOINTS - 1):
+            endpoints.create(numbered(number))
+        assert sorted(created(endpoints, [numbered(90 + number) for number in range(8)])) == [False] * 7 + [True]
+        assert len(endpoints.of_club(7)) == MAX_ENDPOINTS
+
+    @pytest.mark.kills(guard="webhooks.created_once")
+    def test_of_concurrent_repetitions_one_creates(self, endpoints: WebhookEndpoints) -> None:
+        assert sorted(created(endpoints, [numbered(n) for n in range(8)], REQUEST)) == [False] * 7 + [True]
+        assert len(endpoints.of_club(7)) == 1
+
+
+def created(endpoints: WebhookEndpoints, new: list[Endpoint], request: CreationRequest | None = None) -> list[bool]:
+    """Create endpoints concurrently; return whether each was created. Refused requests are repeated by their callers."""
+
+    def create(each: Endpoint) -> bool:
+        while True:
+            with suppress(Retry):
+                try:
+                    return endpoints.create(each, request) is None
+                except TooManyEndpoints:
+                    return False
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(create, new))
 
 
 class WebhookDeliveriesContract:
@@ -115,7 +181,7 @@ class WebhookDeliveriesContract:
     def test_a_change_replaces_the_previous_revision(self, deliveries: WebhookDeliveries) -> None:
         first = deliveries.add(delivery())
         attempt = Attempt(at_ms=NOW, duration_ms=3, status=503, error="", body="öx", retry_after_s=9)
-        second = replace(first, due_ms=NOW + 9, attempts=1, tries=1, last=(attempt,), revision=2)
+        second = replace(first, due_ms=NOW + 9, attempts=1, tries=1, last=(attempt,), resend_digest="d", revision=2)
         assert deliveries.replace(second, first)
         assert deliveries.find(KEY, first.id) == second
         assert list(deliveries.due(KEY, limit=9)) == [Due(NOW + 9, first.id)]

@@ -20,6 +20,7 @@ from tests.support.contracts.changed_sends import ChangedSendsContract
 from tests.support.contracts.webhook_stores import (
     KEY,
     NOW,
+    ConcurrentWebhookEndpointsContract,
     WebhookDeliveriesContract,
     WebhookEndpointsContract,
     delivery,
@@ -36,7 +37,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield boto3.client("dynamodb", region_name=REGION)
 
 
-class TestInMemoryWebhookEndpoints(WebhookEndpointsContract):
+class TestInMemoryWebhookEndpoints(WebhookEndpointsContract, ConcurrentWebhookEndpointsContract):
     @pytest.fixture
     def endpoints(self) -> WebhookEndpoints:
         return InMemoryWebhookEndpoints()

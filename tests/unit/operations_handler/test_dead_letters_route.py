@@ -37,10 +37,10 @@ class Setting:
         return [row["position"] for row in body["rows"]]
 
     def replay(self, position: str = "0@0", clubs: Clubs = SEVEN) -> Any:
-        return self.route.replay(position, None, clubs, "k7", self.audit)
+        return self.route.replay(position, None, clubs, "k7", self.audit)[0]
 
     def discard(self, position: str = "0@0", clubs: Clubs = SEVEN, *, content: str = '{"reason": " over "}') -> Any:
-        return self.route.discard(position, content, clubs, "k7", self.audit)
+        return self.route.discard(position, content, clubs, "k7", self.audit)[0]
 
     def actions(self) -> list[tuple[str, int | None, str, str, str]]:
         entries = self.audit_log.entries
@@ -89,6 +89,31 @@ def test_a_letter_is_replayed_once_and_audited(setting: Setting) -> None:
         ("dead_letter.replayed", 7, "k7", "0@0", "failed"),
         ("dead_letter.discarded", 7, "k7", "0@0", "failed"),
     ]
+
+
+def test_a_repeated_replay_gets_the_first_response(setting: Setting) -> None:
+    """The first response is lost. Without the key, or by another principal, the letter is replayed already."""
+
+    def replay(principal: str, key: str | None) -> Any:
+        return setting.route.replay("0@0", None, SEVEN, principal, setting.audit, key)
+
+    body = {"position": "0@0", "status": "replayed", "topic": "send.api"}
+    assert [replay("k7", "a") for _ in range(2)] == [(body, False), (body, True)]
+    assert setting.store.replayed == [OWN]
+    assert len(setting.actions()) == 1
+    for principal, key in (("k7", None), ("k7", "b"), ("k8", "a")):
+        with pytest.raises(Problem, match="already replayed"):
+            replay(principal, key)
+
+
+def test_a_repeated_discard_gets_the_first_response(setting: Setting) -> None:
+    def discard(reason: str) -> Any:
+        return setting.route.discard("0@0", json.dumps({"reason": reason}), SEVEN, "k7", setting.audit, "a")
+
+    body = {"position": "0@0", "status": "discarded", "reason": "over"}
+    assert [discard("over") for _ in range(2)] == [(body, False), (body, True)]
+    with pytest.raises(Problem, match="already discarded"):
+        discard("other")
 
 
 def test_a_discard_has_a_reason_and_is_audited(setting: Setting) -> None:

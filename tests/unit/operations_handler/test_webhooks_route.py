@@ -9,7 +9,7 @@ import pytest
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm.clock import FixedClock
-from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
+from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S, WEBHOOK_SECRET_OVERLAP_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ENDPOINTS, DeliveryStatus, EndpointKey
 from masscomm.http.problem import Problem
@@ -46,6 +46,12 @@ class Setting:
 
     def change(self, id_: str, clubs: Clubs = SEVEN, **fields: Any) -> Any:
         return self.route.change(id_, json.dumps(fields), clubs, self.audit)
+
+    def test(self, id_: str, key: str | None = None) -> Any:
+        return self.route.test(id_, None, SEVEN, self.audit, key)[0]
+
+    def rotate(self, id_: str, key: str | None = None) -> tuple[Any, bool]:
+        return self.route.rotate(id_, None, SEVEN, self.audit, key)
 
     def actions(self) -> list[str]:
         return [entry.action for entry in self.audit_log.entries]
@@ -85,7 +91,7 @@ def test_an_endpoint_of_another_club_is_not_created(setting: Setting) -> None:
 @pytest.mark.kills(guard="tenancy.webhook")
 def test_an_endpoint_of_another_club_is_as_unknown_ones(setting: Setting) -> None:
     theirs = setting.create()["endpoint"]["id"]
-    delivery = setting.route.test(theirs, None, SEVEN, setting.audit)["id"]
+    delivery = setting.test(theirs)["id"]
     setting.audit_log.entries.clear()
     for id_ in (theirs, "ep_8_aaaaaaaaaaaaaaaaaaaa", "ep_08_aaaaaaaaaaaaaaaaaaaa", "ep_8_a", "x", f"{theirs} "):
         for call in (
@@ -191,7 +197,7 @@ def test_another_url_has_no_earlier_failures(setting: Setting) -> None:
 def test_a_rotated_secret_replaces_the_previous_one(setting: Setting) -> None:
     created = setting.create()
     id_ = created["endpoint"]["id"]
-    rotated = setting.route.rotate(id_, "{}", SEVEN, setting.audit)
+    rotated, _ = setting.route.rotate(id_, "{}", SEVEN, setting.audit)
     assert rotated["secret"] != created["secret"]
     assert rotated["endpoint"]["previous_secret_until"] is not None
     assert setting.actions() == ["webhook.created", "webhook.rotated"]
@@ -207,12 +213,12 @@ def test_a_deleted_endpoint_is_unknown(setting: Setting) -> None:
 
 def test_a_test_event_is_delivered_and_sent_again(setting: Setting) -> None:
     id_ = setting.create()["endpoint"]["id"]
-    delivery = setting.route.test(id_, None, SEVEN, setting.audit)
+    delivery = setting.test(id_)
     assert (delivery["event_type"], delivery["status"]) == ("webhook.test", "pending")
     setting.webhooks.sweep()
     (row,) = setting.route.list_deliveries(id_, {}, SEVEN)["rows"]
     assert (row["status"], row["attempts"], row["last_attempts"][0]["status"]) == ("succeeded", 1, 200)
-    again = setting.route.resend(id_, delivery["id"], None, SEVEN, setting.audit)
+    again, _ = setting.route.resend(id_, delivery["id"], None, SEVEN, setting.audit)
     assert again["status"] is DeliveryStatus.PENDING
     setting.webhooks.sweep()
     first, second = setting.webhooks.http.requests
@@ -225,7 +231,7 @@ def test_a_test_event_is_delivered_and_sent_again(setting: Setting) -> None:
 def test_pages_of_deliveries_continue_by_cursor(setting: Setting) -> None:
     id_ = setting.create()["endpoint"]["id"]
     for _ in range(3):
-        setting.route.test(id_, None, SEVEN, setting.audit)
+        setting.test(id_)
         setting.clock.advance(1)
     first = setting.route.list_deliveries(id_, {"limit": ["2"]}, SEVEN)
     rest = setting.route.list_deliveries(id_, {"limit": ["2"], "cursor": [first["next_cursor"] or ""]}, SEVEN)
@@ -250,7 +256,7 @@ def test_a_repeated_creation_has_the_same_endpoint(setting: Setting) -> None:
         json.dumps({"event_types": ["send.completed"], "url": URL, "club_id": 7}), SEVEN, setting.audit, "k"
     )
     assert again == (first, True)
-    with pytest.raises(Problem, match="another request") as raised:
+    with pytest.raises(Problem, match="another request|other request") as raised:
         setting.create_under("k", description="other")
     assert raised.value.status == 422
     assert setting.create_under("other")[0]["endpoint"]["id"] != first["endpoint"]["id"]
@@ -264,7 +270,6 @@ def test_a_repeated_creation_needs_no_room(setting: Setting) -> None:
     assert setting.create_under("k0")[1]
 
 
-@pytest.mark.kills(guard="webhooks.key_is_free_after_a_day")
 def test_a_key_is_free_after_a_day(setting: Setting) -> None:
     first, _ = setting.create_under("k")
     setting.clock.advance(IDEMPOTENCY_KEPT_S)
@@ -274,15 +279,63 @@ def test_a_key_is_free_after_a_day(setting: Setting) -> None:
     assert setting.create_under("k", description="other") == (second, True)
 
 
-def test_concurrent_creations_have_one_endpoint(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both requests have found no endpoint of their key."""
+def test_a_late_repetition_restores_no_endpoint(setting: Setting) -> None:
+    """The endpoint is deleted; later requests have another secret."""
     first, _ = setting.create_under("k")
-    with monkeypatch.context() as patched:
-        patched.setattr(setting.webhooks.endpoints, "find", lambda _: None)
-        setting.clock.advance(1)
-        again, replayed = setting.create_under("k")
-    assert (again, replayed) == (first, True)
-    assert len(setting.webhooks.endpoints.stored) == 1
+    setting.route.delete(first["endpoint"]["id"], SEVEN, setting.audit)
+    with pytest.raises(Problem, match="is deleted") as raised:
+        setting.create_under("k")
+    assert raised.value.status == 409
+    assert setting.webhooks.endpoints.stored == {}
+    setting.clock.advance(IDEMPOTENCY_KEPT_S)
+    second, _ = setting.create_under("k")
+    assert (second["endpoint"]["id"], second["secret"]) != (first["endpoint"]["id"], first["secret"])
+
+
+@pytest.mark.kills(guard="webhooks.rotated_once")
+def test_a_repeated_rotation_makes_no_third_secret(setting: Setting) -> None:
+    """The first response is lost: the configured secret continues to sign."""
+    created = setting.create()
+    id_ = created["endpoint"]["id"]
+    first = setting.rotate(id_, "a")
+    again = setting.rotate(id_, "a")
+    assert (first[1], again) == (False, (first[0], True))
+    (stored,) = setting.webhooks.endpoints.stored.values()
+    assert [version for _, version in stored.secret_versions(setting.clock.now_ms())] == [2, 1]
+    assert setting.actions() == ["webhook.created", "webhook.rotated"]
+
+
+def test_a_late_repetition_of_a_rotation_changes_nothing(setting: Setting) -> None:
+    """Another rotation has followed; the response has the secret that the request made."""
+    id_ = setting.create()["endpoint"]["id"]
+    first, second = setting.rotate(id_, "a")[0], setting.rotate(id_, "b")[0]
+    assert setting.rotate(id_, "a") == ({**second, "secret": first["secret"]}, True)
+    assert setting.rotate(id_, "b") == (second, True)
+    setting.clock.advance(WEBHOOK_SECRET_OVERLAP_S)
+    assert setting.rotate(id_, "b")[1] is False
+
+
+@pytest.mark.kills(guard="webhooks.tested_once")
+def test_a_repeated_test_event_is_sent_once(setting: Setting) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    first = setting.test(id_, "a")
+    setting.clock.advance(2)
+    assert setting.route.test(id_, None, SEVEN, setting.audit, "a") == (first, True)
+    setting.webhooks.sweep()
+    assert len(setting.webhooks.http.requests) == 1
+    assert setting.test(id_, "b")["id"] != first["id"]
+    assert setting.actions() == ["webhook.created", *["webhook.tested"] * 2]
+
+
+@pytest.mark.kills(guard="webhooks.resent_once")
+def test_a_repeated_resend_is_attempted_once(setting: Setting) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    delivery = setting.test(id_)["id"]
+    for replayed in (False, True):
+        setting.webhooks.sweep()
+        assert setting.route.resend(id_, delivery, None, SEVEN, setting.audit, "a")[1] is replayed
+    setting.webhooks.sweep()
+    assert len(setting.webhooks.http.requests) == 2
 
 
 @pytest.mark.parametrize(
