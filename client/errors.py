@@ -17,13 +17,17 @@ class ApiError(Exception):
         status: The HTTP status.
         detail: One sentence, as the API returned it.
         errors: The invalid fields.
+        retry_after_s: The seconds after which the request may succeed; None if the response has none.
     """
 
-    def __init__(self, status: int, detail: str, errors: list[FieldErrorBody]) -> None:
+    def __init__(
+        self, status: int, detail: str, errors: list[FieldErrorBody], retry_after_s: float | None = None
+    ) -> None:
         super().__init__(f"{status}: {detail}")
         self.status = status
         self.detail = detail
         self.errors = errors
+        self.retry_after_s = retry_after_s
 
     @classmethod
     def of(cls, response: httpx.Response) -> ApiError:
@@ -34,4 +38,11 @@ class ApiError(Exception):
             problem = None
         if not isinstance(problem, dict):
             problem = {"detail": response.text[:500]}
-        return cls(response.status_code, str(problem.get("detail", response.reason_phrase)), problem.get("errors", []))
+        detail = str(problem.get("detail", response.reason_phrase))
+        return cls(response.status_code, detail, problem.get("errors", []), retry_after_s(response))
+
+
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Return the seconds in Retry-After; None if the response has none."""
+    given = response.headers.get("Retry-After", "")
+    return float(given) if given.isdecimal() else None

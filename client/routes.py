@@ -131,12 +131,12 @@ def dead_letter(position: str) -> Call[DeadLetterBody]:
     return Call("GET", _letter_path(position))
 
 
-def replay_dead_letter(position: str) -> Call[ReplayedBody]:
-    return Call("POST", _letter_path(position, "/replay"))
+def replay_dead_letter(position: str, key: str | None) -> Call[ReplayedBody]:
+    return _keyed(_letter_path(position, "/replay"), {}, key)
 
 
-def discard_dead_letter(position: str, reason: str) -> Call[DiscardedBody]:
-    return Call("POST", _letter_path(position, "/discard"), body={"reason": reason})
+def discard_dead_letter(position: str, reason: str, key: str | None) -> Call[DiscardedBody]:
+    return _keyed(_letter_path(position, "/discard"), {"reason": reason}, key)
 
 
 def suppressions(filters: Mapping[str, Any]) -> Listing[SuppressionRow]:
@@ -144,7 +144,9 @@ def suppressions(filters: Mapping[str, Any]) -> Listing[SuppressionRow]:
 
 
 def remove_suppression(suppression: str) -> Call[RemovedSuppressionBody]:
-    return Call("DELETE", f"/v1/suppressions/{quote(suppression, safe='')}")
+    # Whether a suppression for every club remains is unknown then; such an address gets no e-mail.
+    removed: RemovedSuppressionBody = {"id": suppression, "status": "removed", "remains_for_every_club": False}
+    return Call("DELETE", f"/v1/suppressions/{quote(suppression, safe='')}", removed=removed)
 
 
 def devices(filters: Mapping[str, Any]) -> Listing[DisabledDeviceRow]:
@@ -176,23 +178,23 @@ def change_webhook(endpoint_id: str, fields: ChangeWebhookRequest) -> Call[Webho
 
 
 def delete_webhook(endpoint_id: str) -> Call[DeletedWebhookBody]:
-    return Call("DELETE", _webhook_path(endpoint_id))
+    return Call("DELETE", _webhook_path(endpoint_id), removed={"id": endpoint_id, "status": "deleted"})
 
 
-def rotate_webhook(endpoint_id: str) -> Call[NewWebhookBody]:
-    return Call("POST", _webhook_path(endpoint_id, "/rotate"))
+def rotate_webhook(endpoint_id: str, key: str | None) -> Call[NewWebhookBody]:
+    return _keyed(_webhook_path(endpoint_id, "/rotate"), {}, key)
 
 
-def test_webhook(endpoint_id: str) -> Call[DeliveryBody]:
-    return Call("POST", _webhook_path(endpoint_id, "/test"))
+def test_webhook(endpoint_id: str, key: str | None) -> Call[DeliveryBody]:
+    return _keyed(_webhook_path(endpoint_id, "/test"), {}, key)
 
 
 def webhook_deliveries(endpoint_id: str, filters: Mapping[str, Any]) -> Listing[DeliveryBody]:
     return Listing(_webhook_path(endpoint_id, "/deliveries"), filters)
 
 
-def resend_webhook(endpoint_id: str, delivery_id: str) -> Call[DeliveryBody]:
-    return Call("POST", _webhook_path(endpoint_id, f"/deliveries/{quote(delivery_id, safe='')}/resend"))
+def resend_webhook(endpoint_id: str, delivery_id: str, key: str | None) -> Call[DeliveryBody]:
+    return _keyed(_webhook_path(endpoint_id, f"/deliveries/{quote(delivery_id, safe='')}/resend"), {}, key)
 
 
 def _keyed[T](path: str, body: Mapping[str, Any], key: str | None) -> Call[T]:

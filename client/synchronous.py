@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 import httpx
 
 from . import routes
-from .calls import Call, Listing, Pause, execute, key_headers
+from .calls import UNKNOWN_S, Call, Listing, Pause, execute, key_headers, may_become_known
 from .errors import ApiError
 from .types import (
     AcceptedBody,
@@ -22,8 +22,11 @@ from .types import (
     CreateWebhookRequest,
     DeadLetterBody,
     DeadLetterRow,
+    DeadLettersFilters,
     DeletedWebhookBody,
     DeliveryBody,
+    DeviceCountsFilters,
+    DevicesFilters,
     DisabledCountsBody,
     DisabledDeviceRow,
     DiscardedBody,
@@ -32,6 +35,7 @@ from .types import (
     HealthBody,
     ListedSend,
     MetricsBody,
+    MetricsFilters,
     NewWebhookBody,
     NotificationBody,
     PauseBody,
@@ -40,17 +44,24 @@ from .types import (
     PreviewBody,
     PreviewRequest,
     RecipientBody,
+    RecipientsFilters,
     RemovedSuppressionBody,
     ReplayedBody,
     RescheduleBody,
     ResumeBody,
     SendBody,
     SendRequest,
+    SendsFilters,
     SmallSend,
     SuppressionRow,
+    SuppressionsFilters,
     TemplateBody,
+    TemplatesFilters,
     UserNotification,
+    UserNotificationsFilters,
     WebhookBody,
+    WebhookDeliveriesFilters,
+    WebhooksFilters,
 )
 
 
@@ -129,11 +140,11 @@ class Client:
         """Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00."""
         return self._execute(routes.reschedule(send_id, send_at))
 
-    def sends(self, **filters: Any) -> Iterator[ListedSend]:
+    def sends(self, **filters: Unpack[SendsFilters]) -> Iterator[ListedSend]:
         """Yield the sends of the caller's clubs, the latest first, from all pages."""
         return self._rows(routes.sends(filters))
 
-    def recipients(self, send_id: str, **filters: Any) -> Iterator[RecipientBody]:
+    def recipients(self, send_id: str, **filters: Unpack[RecipientsFilters]) -> Iterator[RecipientBody]:
         """Yield the notifications of a send with their statuses, from all pages. It needs the log of recipients."""
         return self._rows(routes.recipients(send_id, filters))
 
@@ -145,11 +156,13 @@ class Client:
         """Render messages without sending them, for a user or for given values."""
         return self._execute(routes.preview(fields))
 
-    def templates(self, **filters: Any) -> Iterator[TemplateBody]:
+    def templates(self, **filters: Unpack[TemplatesFilters]) -> Iterator[TemplateBody]:
         """Yield the templates of the caller's clubs and those for every club, from all pages."""
         return self._rows(routes.templates(filters))
 
-    def user_notifications(self, user_id: int, **filters: Any) -> Iterator[UserNotification]:
+    def user_notifications(
+        self, user_id: int, **filters: Unpack[UserNotificationsFilters]
+    ) -> Iterator[UserNotification]:
         """Yield a user's notifications, the latest first, from all pages."""
         return self._rows(routes.user_notifications(user_id, filters))
 
@@ -161,7 +174,7 @@ class Client:
         """Set rules for channels and categories. Other rules stay as they are."""
         return self._execute(routes.set_preferences(user_id, rules))
 
-    def metrics(self, **query: Any) -> MetricsBody:
+    def metrics(self, **query: Unpack[MetricsFilters]) -> MetricsBody:
         """Return one page of counts by bucket."""
         return self._execute(routes.metrics(query))
 
@@ -169,7 +182,7 @@ class Client:
         """Return the lag of each function, the staleness of the directory and the number of open dead letters."""
         return self._execute(routes.health())
 
-    def dead_letters(self, **filters: Any) -> Iterator[DeadLetterRow]:
+    def dead_letters(self, **filters: Unpack[DeadLettersFilters]) -> Iterator[DeadLetterRow]:
         """Yield the records that could not be processed, the latest first, from all pages."""
         return self._rows(routes.dead_letters(filters))
 
@@ -177,15 +190,15 @@ class Client:
         """Return a dead letter with its record."""
         return self._execute(routes.dead_letter(position))
 
-    def replay_dead_letter(self, position: str) -> ReplayedBody:
+    def replay_dead_letter(self, position: str, *, idempotency_key: str | None = None) -> ReplayedBody:
         """Produce a dead letter to its source topic, once. A letter that was replayed before is a 409."""
-        return self._execute(routes.replay_dead_letter(position))
+        return self._execute(routes.replay_dead_letter(position, idempotency_key))
 
-    def discard_dead_letter(self, position: str, reason: str) -> DiscardedBody:
+    def discard_dead_letter(self, position: str, reason: str, *, idempotency_key: str | None = None) -> DiscardedBody:
         """Close a dead letter without a replay."""
-        return self._execute(routes.discard_dead_letter(position, reason))
+        return self._execute(routes.discard_dead_letter(position, reason, idempotency_key))
 
-    def suppressions(self, **filters: Any) -> Iterator[SuppressionRow]:
+    def suppressions(self, **filters: Unpack[SuppressionsFilters]) -> Iterator[SuppressionRow]:
         """Yield the addresses to which no e-mail is sent, the latest first, from all pages."""
         return self._rows(routes.suppressions(filters))
 
@@ -193,11 +206,11 @@ class Client:
         """Remove a suppression by its id, so that the address gets e-mail again."""
         return self._execute(routes.remove_suppression(suppression))
 
-    def devices(self, **filters: Any) -> Iterator[DisabledDeviceRow]:
+    def devices(self, **filters: Unpack[DevicesFilters]) -> Iterator[DisabledDeviceRow]:
         """Yield the devices to which nothing is pushed, those disabled last first, from all pages."""
         return self._rows(routes.devices(filters))
 
-    def device_counts(self, **filters: Any) -> DisabledCountsBody:
+    def device_counts(self, **filters: Unpack[DeviceCountsFilters]) -> DisabledCountsBody:
         """Return the numbers of disabled devices by club and reason."""
         return self._execute(routes.device_counts(filters))
 
@@ -205,7 +218,7 @@ class Client:
         """Let a disabled device's token be registered again."""
         return self._execute(routes.enable_device(device_id))
 
-    def webhooks(self, **filters: Any) -> Iterator[WebhookBody]:
+    def webhooks(self, **filters: Unpack[WebhooksFilters]) -> Iterator[WebhookBody]:
         """Yield the webhook endpoints of the caller's clubs. An operator, who sees every club, names them."""
         return self._rows(routes.webhooks(filters))
 
@@ -229,39 +242,44 @@ class Client:
         """Delete a webhook endpoint."""
         return self._execute(routes.delete_webhook(endpoint_id))
 
-    def rotate_webhook(self, endpoint_id: str) -> NewWebhookBody:
+    def rotate_webhook(self, endpoint_id: str, *, idempotency_key: str | None = None) -> NewWebhookBody:
         """Give a webhook endpoint a new secret; the previous one also signs for 24 hours."""
-        return self._execute(routes.rotate_webhook(endpoint_id))
+        return self._execute(routes.rotate_webhook(endpoint_id, idempotency_key))
 
-    def test_webhook(self, endpoint_id: str) -> DeliveryBody:
+    def test_webhook(self, endpoint_id: str, *, idempotency_key: str | None = None) -> DeliveryBody:
         """Send a webhook endpoint the event webhook.test."""
-        return self._execute(routes.test_webhook(endpoint_id))
+        return self._execute(routes.test_webhook(endpoint_id, idempotency_key))
 
-    def webhook_deliveries(self, endpoint_id: str, **filters: Any) -> Iterator[DeliveryBody]:
+    def webhook_deliveries(
+        self, endpoint_id: str, **filters: Unpack[WebhookDeliveriesFilters]
+    ) -> Iterator[DeliveryBody]:
         """Yield the deliveries of a webhook endpoint, the latest first, from all pages."""
         return self._rows(routes.webhook_deliveries(endpoint_id, filters))
 
-    def resend_webhook(self, endpoint_id: str, delivery_id: str) -> DeliveryBody:
+    def resend_webhook(self, endpoint_id: str, delivery_id: str, *, idempotency_key: str | None = None) -> DeliveryBody:
         """Attempt the delivery of a webhook again."""
-        return self._execute(routes.resend_webhook(endpoint_id, delivery_id))
+        return self._execute(routes.resend_webhook(endpoint_id, delivery_id, idempotency_key))
 
-    def follow(self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1) -> Iterator[SendBody]:
+    def follow(
+        self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1, unknown_s: float = UNKNOWN_S
+    ) -> Iterator[SendBody]:
         """Yield a send each time that it is read, until each of its notifications has ended.
 
-        Raises TimeoutError after `timeout_s` seconds.
+        A send by Kafka is unknown until it is counted. Raises ApiError if it is unknown for `unknown_s` seconds, and
+        TimeoutError after `timeout_s` seconds.
         """
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
         while True:
             try:
                 send = self.get_send(send_id)
             except ApiError as error:
-                if error.status != httpx.codes.NOT_FOUND:
+                if not may_become_known(error, time.monotonic() + poll_s - began, unknown_s):
                     raise
             else:
                 yield send
                 if send["complete"]:
                     return
-            if time.monotonic() + poll_s > deadline:
+            if time.monotonic() + poll_s > began + timeout_s:
                 raise TimeoutError(f"Send {send_id} has not ended after {timeout_s:.0f} s.")
             self._sleep(poll_s)
 

@@ -1,4 +1,4 @@
-"""The bodies of requests and responses.
+"""The bodies of requests and responses, and the parameters of lists.
 
 Generated: python -m openapi.client_types > client/types.py
 """
@@ -1242,3 +1242,139 @@ class WebhooksBody(TypedDict):
     truncated: bool
     """Whether there are more clubs."""
     next_cursor: str | None
+
+
+type DeadLettersStatus = Literal["open", "replayed", "discarded"]
+
+
+class DeadLettersFilters(TypedDict):
+    """The records that could not be processed, the latest first."""
+
+    club_id: NotRequired[int]
+    topic: NotRequired[str]
+    reason: NotRequired[str]
+    function: NotRequired[str]
+    status: NotRequired[DeadLettersStatus]
+    start: NotRequired[str]
+    end: NotRequired[str]
+    limit: NotRequired[int]
+
+
+class DeviceCountsFilters(TypedDict):
+    """The number of disabled devices by club and reason."""
+
+    club_id: NotRequired[int | list[int]]
+
+
+type DevicesReason = Literal["takes_nothing", "invalid_token", "invalid_row", "inactive", "deleted"]
+
+
+class DevicesFilters(TypedDict):
+    """The devices to which nothing is pushed, those disabled last first."""
+
+    club_id: NotRequired[int | list[int]]
+    reason: NotRequired[DevicesReason]
+    limit: NotRequired[int]
+
+
+type MetricsOrder = Literal["bucket", "-bucket", "-count_total"]
+
+
+type MetricsFill = Literal["zero"]
+
+
+type MetricsMeasure = Literal[
+    "requested",
+    "duplicate",
+    "accepted",
+    "scheduled",
+    "held",
+    "queued",
+    "sending",
+    "suppressed",
+    "cancelled",
+    "expired",
+    "failed",
+    "sent",
+    "delivered",
+    "bounced",
+]
+
+
+class MetricsFilters(TypedDict):
+    """Counts by bucket."""
+
+    granularity: Grain
+    start: str
+    end: str
+    time_zone: NotRequired[str]
+    order: NotRequired[MetricsOrder]
+    fill: NotRequired[MetricsFill]
+    limit: NotRequired[int]
+    club_id: NotRequired[int | list[int]]
+    type: NotRequired[str | list[str]]
+    channel: NotRequired[str | list[str]]
+    measure: NotRequired[MetricsMeasure | list[MetricsMeasure]]
+    measures: NotRequired[str | list[str]]
+    dimensions: NotRequired[str | list[str]]
+
+
+class RecipientsFilters(TypedDict):
+    """A send's notifications, each with its status and the decision in words."""
+
+    status: NotRequired[Status | list[Status]]
+    channel: NotRequired[str | list[str]]
+    limit: NotRequired[int]
+
+
+type SendsStatus = Literal["accepted", "scheduled", "in_progress", "paused", "cancelling", "cancelled", "ended"]
+
+
+class SendsFilters(TypedDict):
+    """The sends of the caller's clubs, the latest first."""
+
+    start: NotRequired[str]
+    end: NotRequired[str]
+    type: NotRequired[str | list[str]]
+    status: NotRequired[SendsStatus | list[SendsStatus]]
+    limit: NotRequired[int]
+    club_id: NotRequired[int | list[int]]
+
+
+class SuppressionsFilters(TypedDict):
+    """The addresses to which no e-mail is sent, the latest first."""
+
+    club_id: NotRequired[int | list[int]]
+    address_id: NotRequired[str]
+    limit: NotRequired[int]
+
+
+class TemplatesFilters(TypedDict):
+    """The templates of the caller's clubs and those for every club."""
+
+    club_id: NotRequired[int | list[int]]
+    type: NotRequired[str | list[str]]
+    channel: NotRequired[str | list[str]]
+    limit: NotRequired[int]
+
+
+class UserNotificationsFilters(TypedDict):
+    """A user's notifications with their statuses."""
+
+    start: NotRequired[str]
+    end: NotRequired[str]
+    limit: NotRequired[int]
+    club_id: NotRequired[int | list[int]]
+    channel: NotRequired[str | list[str]]
+
+
+class WebhookDeliveriesFilters(TypedDict):
+    """The deliveries of a webhook endpoint in the last 30 days, the latest first."""
+
+    limit: NotRequired[int]
+
+
+class WebhooksFilters(TypedDict):
+    """The webhook endpoints of the caller's clubs."""
+
+    club_id: NotRequired[int | list[int]]

@@ -1,12 +1,13 @@
 """The commands `masscomm devices`: they list, count and enable disabled devices through the REST API."""
 
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.table import Table
 
 from client import Client
+from client.types import DevicesFilters, DevicesReason
 from devstack.options import JsonOption, given
 from devstack.sends import calling, rest_api
 from devstack.terminal import Terminal, print_json
@@ -31,7 +32,11 @@ def list_devices(
 ) -> None:
     """Show disabled devices, those disabled last first: user, club, platform, reason and time."""
     with calling(api):
-        rows = list(islice(api.devices(club_id=club or [], reason=reason, limit=min(limit, _PAGE)), limit))
+        chosen: DevicesFilters = {"club_id": club or []}
+        if reason is not None:
+            chosen["reason"] = cast("DevicesReason", reason)  # The API refuses another one, and names the valid ones.
+        chosen["limit"] = min(limit, _PAGE)
+        rows = list(islice(api.devices(**chosen), limit))
     if as_json:
         for row in rows:
             print_json(row)

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import httpx
 import typer
 from rich.table import Table
 
 from client import ApiError, Client
+from client.types import SendsStatus, Status
 from devstack.config import StackConfig
 from devstack.options import JsonOption, given
 from devstack.send import follow
@@ -54,7 +55,9 @@ def list_sends(
 ) -> None:
     """Show the latest sends. An operator, who sees every club, names the clubs."""
     with calling(api):
-        found = api.sends(club_id=club or [], type=kind or [], status=status or [], limit=min(limit, _PAGE))
+        # The API refuses another status, and names the valid ones.
+        statuses = cast("list[SendsStatus]", status or [])
+        found = api.sends(club_id=club or [], type=kind or [], status=statuses, limit=min(limit, _PAGE))
         rows = list(islice(found, limit))
     if as_json:
         for row in rows:
@@ -151,7 +154,8 @@ def recipients(
 ) -> None:
     """Show the notifications of a send with their statuses. It needs the log of recipients."""
     with calling(api):
-        found = api.recipients(send_id, status=status or [], channel=channel or [], limit=min(limit, _PAGE))
+        statuses = cast("list[Status]", status or [])
+        found = api.recipients(send_id, status=statuses, channel=channel or [], limit=min(limit, _PAGE))
         rows = list(islice(found, limit))
     if as_json:
         for row in rows:

@@ -10,7 +10,7 @@ from typing import Any
 
 from openapi.document import document
 
-_HEADER = '''"""The bodies of requests and responses.
+_HEADER = '''"""The bodies of requests and responses, and the parameters of lists.
 
 Generated: python -m openapi.client_types > client/types.py
 """
@@ -21,6 +21,14 @@ from typing import {names}
 
 
 '''
+# Operations whose parameters the client's methods take, apart from the cursor, which the client sets itself.
+_READ = frozenset(
+    f"get_{name}"
+    for name in (
+        *("dead_letters", "device_counts", "devices", "metrics", "recipients", "sends", "suppressions", "templates"),
+        *("user_notifications", "webhook_deliveries", "webhooks"),
+    )
+)
 # The maximum length of a line.
 _LINE = 120
 _SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
@@ -28,16 +36,25 @@ _SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "boo
 
 def client_types() -> str:
     """Return the source of the module."""
-    components: Mapping[str, Any] = document()["components"]["schemas"]
-    types = "\n\n".join(_defined(name, components[name]) for name in sorted(components))
+    described = document()
+    components: Mapping[str, Any] = described["components"]["schemas"]
+    types = [_defined(name, components[name]) for name in sorted(components)]
+    operations = [operation for path in described["paths"].values() for operation in path.values()]
+    aliases = {_type(schema): name for name, schema in components.items() if "properties" not in schema}
+    for operation in sorted(operations, key=lambda each: each["operationId"]):
+        if operation["operationId"] in _READ:
+            types += _filters(operation, aliases)
+    return _module("\n\n".join(types))
+
+
+def _module(types: str) -> str:
     names = [name for name in ("Any", "Literal", "NotRequired", "TypedDict") if re.search(rf"\b{name}\b", types)]
     return _HEADER.format(names=", ".join(names)) + types
 
 
 def _defined(name: str, schema: Mapping[str, Any]) -> str:
     if "properties" not in schema:
-        line = f"type {name} = {_type(schema)}"
-        return f"{line}\n" if len(line) <= _LINE else _broken(line)
+        return _alias(name, _type(schema))
     lines = [f"class {name}(TypedDict):"]
     if "description" in schema:
         lines += [f'    """{schema["description"].strip().splitlines()[0]}"""', ""]
@@ -48,6 +65,31 @@ def _defined(name: str, schema: Mapping[str, Any]) -> str:
         if "description" in value:
             lines.append(f'    """{value["description"]}"""')
     return "\n".join(lines) + "\n"
+
+
+def _filters(operation: Mapping[str, Any], aliases: dict[str, str]) -> list[str]:
+    """Return the type of the parameters in an operation's query, and of their values unless `aliases` has it."""
+    subject = "".join(word.capitalize() for word in operation["operationId"].split("_")[1:])
+    types = []
+    lines = [f"class {subject}Filters(TypedDict):", f'    """{operation["summary"]}"""', ""]
+    for each in operation["parameters"]:
+        name, schema = each["name"], each["schema"]
+        if each["in"] != "query" or name == "cursor":
+            continue
+        is_list = schema.get("type") == "array"
+        value = _type(schema["items"] if is_list else schema)
+        if value.startswith("Literal") and value not in aliases:
+            aliases[value] = f"{subject}{name.capitalize()}"
+            types.append(_alias(aliases[value], value))
+        value = aliases.get(value, value)
+        annotation = f"{value} | list[{value}]" if is_list else value
+        lines.append(f"    {name}: {annotation if each['required'] else f'NotRequired[{annotation}]'}")
+    return [*types, "\n".join(lines) + "\n"]
+
+
+def _alias(name: str, value: str) -> str:
+    line = f"type {name} = {value}"
+    return f"{line}\n" if len(line) <= _LINE else _broken(line)
 
 
 def _broken(line: str) -> str:

@@ -26,8 +26,8 @@ class Mark:
 
     kind: MarkKind
     # The operations, oldest first. An operation has the keys `status`, `at` (ISO 8601, UTC), `by` (the operator's user
-    # name), and `to` (the topic of a replay) or `why` (the reason of a discard), and `request` (the digest of a request with an
-    # Idempotency-Key).
+    # name), and `to` (the topic of a replay) or `why` (the reason of a discard), and `request` (the digest of a request
+    # with an Idempotency-Key).
     history: tuple[Mapping[str, str], ...]
 
     def encode(self) -> bytes:

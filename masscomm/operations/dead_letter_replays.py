@@ -57,7 +57,9 @@ def refusal(letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | Non
         allowed: The topics to which a replay may write; None for another operation.
         request: The digest of the request; "" without an Idempotency-Key.
     """
-    if mark is not None and request and mark.history[-1].get("request") == request:  # guard: dead_letters.repeated_request
+    if (
+        mark is not None and request and mark.history[-1].get("request") == request
+    ):  # guard: dead_letters.repeated_request
         return Done(letter=letter, ok=True, repeated=True, message=mark.kind)
     if mark is not None:
         return Done(letter=letter, ok=False, message=f"already {mark.kind} at {mark.history[-1]['at']}")

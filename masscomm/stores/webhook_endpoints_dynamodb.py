@@ -14,7 +14,10 @@ from masscomm.stores.webhook_endpoints import CreatedBefore, CreationRequest, To
 _WHAT = "webhook endpoints"
 _CLUBS = "clubs"
 _CREATE_ATTEMPTS = 10
-_TEXTS = ("url", "description", "disabled_reason", "key_id", "previous_key_id", "rotation_digest", "previous_rotation_digest")
+_TEXTS = (
+    *("url", "description", "disabled_reason", "key_id", "previous_key_id"),
+    *("rotation_digest", "previous_rotation_digest"),
+)
 _NUMBERS = ("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision")
 
 

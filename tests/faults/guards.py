@@ -1746,6 +1746,18 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="client.removed_before",
+        rule="The client takes a 404 after its own removal for success.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="client.unknown_send",
+        rule="Following an unknown send ends.",
+        change=Returns("error.status == httpx.codes.NOT_FOUND"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.announced_pause",
         rule="A pause of a send whose counts do not change is an event.",
         change=Removed(),

@@ -281,8 +281,8 @@ class WebhooksRoute:
     def rotate(
         self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None
     ) -> tuple[NewWebhookBody, bool]:
-        """Give an endpoint a new secret; the previous one also signs for 24 hours. Return the response body, and whether
-        an earlier request with the idempotency key has made the secret. Raises Problem (400, 404) or Retry.
+        """Give an endpoint a new secret; the previous one also signs for 24 hours. Return the response body, and
+        whether an earlier request with the idempotency key has made the secret. Raises Problem (400, 404) or Retry.
         """
         check_empty(content)
         key_id, now_ms = self.keys.now().current, self.clock.now_ms()
@@ -396,9 +396,7 @@ class WebhooksRoute:
             raise Problem(409, "The endpoint is disabled: enable it first.")
         return endpoint
 
-    def _changed(
-        self, endpoint_id: str, clubs: Clubs, change: Callable[[Endpoint], Endpoint]
-    ) -> tuple[Endpoint, bool]:
+    def _changed(self, endpoint_id: str, clubs: Clubs, change: Callable[[Endpoint], Endpoint]) -> tuple[Endpoint, bool]:
         """Store a change of an endpoint, also if other requests change it concurrently. Return the endpoint, and
         whether it is changed.
         """

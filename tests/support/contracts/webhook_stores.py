@@ -133,7 +133,7 @@ class ConcurrentWebhookEndpointsContract:
 
 
 def created(endpoints: WebhookEndpoints, new: list[Endpoint], request: CreationRequest | None = None) -> list[bool]:
-    """Create endpoints concurrently; return whether each was created. Refused requests are repeated by their callers."""
+    """Create endpoints concurrently, and return whether each was created. Callers repeat refused requests."""
 
     def create(each: Endpoint) -> bool:
         while True:

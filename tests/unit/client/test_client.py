@@ -134,20 +134,37 @@ def test_refused_request_raises_the_problem_at_once(call: Caller, chain: Chain) 
     assert (call.pauses, chain.producer.produced) == ([], [])
 
 
-def test_lost_answer_is_repeated_as_one_send(call: Caller, chain: Chain) -> None:
-    """The first request is executed, and its response never arrives."""
-    lost = iter([True])
-    with rest_api.serving() as url, httpx.Client(base_url=url, trust_env=False) as http:
+def losing(call: Caller, url: str) -> list[Any]:
+    """Lose the response to the first request of a caller, which the API executes. The returned list gets its body."""
+    lost = list[Any]()
 
-        def forward(request: httpx.Request) -> httpx.Response:
+    def forward(request: httpx.Request) -> httpx.Response:
+        with httpx.Client(base_url=url, trust_env=False) as http:
             answer = http.request(request.method, request.url.path, content=request.content, headers=request.headers)
-            if next(lost, False):
-                raise httpx.ReadTimeout("lost")
-            return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
+        if not lost:
+            lost.append(answer.json())
+            raise httpx.ReadTimeout("lost")
+        return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
 
-        call.transport = httpx.MockTransport(forward)
+    call.transport = httpx.MockTransport(forward)
+    return lost
+
+
+def test_lost_answer_is_repeated_as_one_send(call: Caller, chain: Chain) -> None:
+    with rest_api.serving() as url:
+        losing(call, url)
         call("send", **SEND)
     assert len(chain.producer.produced) == 1
+
+
+def test_a_lost_answer_of_a_replay_is_repeated(call: Caller, chain: Chain) -> None:
+    """The letter is replayed once, and the repetition gets the first response."""
+    del chain
+    with rest_api.serving() as url:
+        call.url = url
+        (letter,) = call("dead_letters", status="open", club_id=1)
+        lost = losing(call, url)
+        assert [call("replay_dead_letter", letter["position"])] == lost
 
 
 def test_each_attempt_has_the_same_key(call: Caller) -> None:
@@ -155,7 +172,7 @@ def test_each_attempt_has_the_same_key(call: Caller) -> None:
         call,
         httpx.ConnectError("refused"),
         httpx.Response(503, headers={"Retry-After": "2"}),
-        httpx.Response(409, headers={"Retry-After": "1000"}),
+        httpx.Response(409, headers={"Retry-After": "30"}),
         httpx.Response(202, json={}),
     )
     call("send", **SEND)
@@ -194,6 +211,66 @@ def test_conflict_of_a_send_without_a_time_is_final(call: Caller) -> None:
     assert len(script.requests) == 1
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_pause_of_hours_raises_at_once(call: Caller, status: int) -> None:
+    script = Script(call, httpx.Response(status, headers={"Retry-After": "7200"}, json={"detail": "tomorrow"}))
+    with pytest.raises(ApiError, match="tomorrow") as raised:
+        call("send", **SEND)
+    assert (raised.value.status, raised.value.retry_after_s) == (status, 7200)
+    assert (len(script.requests), call.pauses) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("rotate_webhook", ("e",)),
+        ("test_webhook", ("e",)),
+        ("resend_webhook", ("e", "d")),
+        ("replay_dead_letter", ("0@1",)),
+        ("discard_dead_letter", ("0@1", "over")),
+    ],
+)
+def test_a_repeated_action_has_the_same_key(call: Caller, method: str, arguments: tuple[str, ...]) -> None:
+    """The first request is executed, and its response never arrives."""
+    script = Script(call, httpx.ReadTimeout("lost"), httpx.Response(200, json={}))
+    call(method, *arguments)
+    assert (len(script.requests), len(script.keys), None in script.keys) == (2, 1, False)
+
+
+@pytest.mark.kills(guard="client.removed_before")
+@pytest.mark.parametrize("lost", [502, httpx.ReadTimeout("lost")])
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [
+        ("delete_webhook", {"id": "x", "status": "deleted"}),
+        ("remove_suppression", {"id": "x", "status": "removed", "remains_for_every_club": False}),
+    ],
+)
+def test_a_repeated_removal_finds_nothing(call: Caller, method: str, body: Any, lost: int | Exception) -> None:
+    """The first request is executed, and its response never arrives."""
+    Script(call, lost, 404)
+    assert call(method, "x") == body
+
+
+@pytest.mark.parametrize("before", [(), (429,), (httpx.ConnectError("refused"),)])
+def test_a_removal_of_an_unknown_thing_is_an_error(call: Caller, before: tuple[Any, ...]) -> None:
+    """No earlier attempt can have removed it."""
+    Script(call, *before, 404)
+    with pytest.raises(ApiError) as raised:
+        call("delete_webhook", "x")
+    assert raised.value.status == 404
+
+
+def test_a_lost_rotation_keeps_the_configured_secret(call: Caller, chain: Chain) -> None:
+    del chain
+    with rest_api.serving() as url:
+        call.url = url
+        created = call("create_webhook", club_id=1, url="https://hooks.example.org/")
+        lost = losing(call, url)
+        assert [call("rotate_webhook", created["endpoint"]["id"])] == lost
+        assert lost[0]["secret"] != created["secret"]
+
+
 def test_rows_come_from_all_pages(call: Caller) -> None:
     def page(rows: list[int], cursor: str | None) -> httpx.Response:
         return httpx.Response(200, json={"rows": rows, "next_cursor": cursor})
@@ -213,6 +290,14 @@ def test_send_is_followed_to_its_end(call: Caller) -> None:
     Script(call, 404, read(complete=False), read(complete=True))
     assert [send["complete"] for send in call("follow", "s", poll_s=7)] == [False, True]
     assert call.pauses == [7, 7]
+
+
+@pytest.mark.kills(guard="client.unknown_send")
+def test_following_an_unknown_send_ends_with_its_error(call: Caller) -> None:
+    Script(call, 404)
+    with pytest.raises(ApiError) as raised:
+        call("follow", "s", unknown_s=0)
+    assert raised.value.status == 404
 
 
 def test_following_ends_at_its_time_limit(call: Caller) -> None:

@@ -256,7 +256,7 @@ def test_a_repeated_creation_has_the_same_endpoint(setting: Setting) -> None:
         json.dumps({"event_types": ["send.completed"], "url": URL, "club_id": 7}), SEVEN, setting.audit, "k"
     )
     assert again == (first, True)
-    with pytest.raises(Problem, match="another request|other request") as raised:
+    with pytest.raises(Problem, match="another request") as raised:
         setting.create_under("k", description="other")
     assert raised.value.status == 422
     assert setting.create_under("other")[0]["endpoint"]["id"] != first["endpoint"]["id"]
