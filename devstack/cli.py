@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -35,6 +36,7 @@ from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, NotRunningError, RunState
 from devstack.suppressions import app as suppressions_app
 from devstack.template import app as template_app
+from devstack.template import preview
 from devstack.terminal import Terminal, print_json, print_lines
 from devstack.webhooks import app as webhooks_app
 from masscomm.errors import MasscommError
@@ -50,6 +52,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(audit)
+app.command()(preview)
 app.add_typer(audiences_app, name="audience")
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(devices_app, name="devices")
@@ -352,6 +355,7 @@ def send(
             "--wait", "-w", help="Follow it until every notification has ended; to at most 10 users, show the messages."
         ),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Send something to users, and print where to follow it."""
     from devstack.send import send as run_send
@@ -367,6 +371,7 @@ def send(
         critical=critical,
         wait=wait,
         dry_run=dry_run,
+        as_json=as_json,
     )
 
 
@@ -381,6 +386,7 @@ def inbox(
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the messages of users as their devices and mailboxes received them, since the stack's start, with the times
     at which they were published.
@@ -390,11 +396,14 @@ def inbox(
 
     user_ids = None if user is None else recipients(user)
     with closing(Inbox(RunningStack.of(_config()).config, user_ids)) as found:
-        if not follow:
+        if as_json:
+            for message in found.follow() if follow else found.messages():
+                print_json(asdict(message))
+        elif not follow:
             show_messages(found.messages(), console)
-            return
-        for message in found.follow():
-            console.print(message.rendered(), soft_wrap=True)
+        else:
+            for message in found.follow():
+                console.print(message.rendered(), soft_wrap=True)
 
 
 @app.command()

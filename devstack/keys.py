@@ -1,6 +1,7 @@
 """The command `masscomm keys`: it creates, lists, rotates and revokes API keys."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -104,12 +105,15 @@ def rotate(
 
 @app.command()
 @given(installation=installation)
-def revoke(key_id: KeyIdArgument, *, installation: Installation) -> None:
+def revoke(key_id: KeyIdArgument, *, installation: Installation, as_json: JsonOption = False) -> None:
     """End a key now. API Gateway may accept the key for another minute, because it caches the authorizer's answer."""
     keys = _keys(installation)
     key = _by_id(keys, key_id)
-    management.revoke(keys, key, now_s=int(time.time()), audit=installation.audit)
-    console.print(f"Key {key.key_id} is revoked.")
+    end = management.revoke(keys, key, now_s=int(time.time()), audit=installation.audit)
+    if as_json:
+        print_json(_shown(replace(key, expires_at=end)))
+    else:
+        console.print(f"Key {key.key_id} is revoked.")
 
 
 def _keys(installation: Installation) -> ApiKeys:

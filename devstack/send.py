@@ -1,21 +1,26 @@
 """Implements `masscomm send`: requests one send by REST or, as the monolith does, by Kafka, and shows its progress."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 import httpx
+from rich.columns import Columns
+from rich.console import Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from client import ApiError, Client
+from client.calls import UNKNOWN_S
 from client.types import DryRunBody, FieldErrorBody, SendBody
 from devstack.client_log import KAFKA_LOGGER
 from devstack.handle import StackHandle
 from devstack.inbox import Inbox, Message
 from devstack.stack import StackError
-from devstack.terminal import Terminal
+from devstack.terminal import Terminal, print_json
 from examples.monolith.emit import Emitter, NotDelivered
 
 WAIT_S = 120.0
@@ -62,6 +67,7 @@ def send(
     critical: bool = False,
     wait: bool = False,
     dry_run: bool = False,
+    as_json: bool = False,
     console: Terminal | None = None,
 ) -> str | None:
     """Request a send, print its id and where to follow it, and return the id; None after a dry run.
@@ -77,6 +83,7 @@ def send(
         critical: Use the critical lane.
         wait: Follow the send until nothing is in flight, and print the messages of a small send.
         dry_run: Send nothing, and print what would become of the send.
+        as_json: Print JSON objects: what a dry run found; or the accepted send and, while it is followed, its changes.
         console: The terminal.
 
     Raises:
@@ -89,22 +96,30 @@ def send(
         if dry_run and via != "rest":
             raise StackError("A dry run is by REST: leave --via out.")
         if dry_run:
-            show_dry_run(api.dry_run(**_request(type, club_id, users, channels, variables, critical=critical)), console)
+            found = api.dry_run(**_request(type, club_id, users, channels, variables, critical=critical))
+            print_json(found) if as_json else show_dry_run(found, console)
             return None
+        accepted: Mapping[str, Any]
         if via == "rest":
             accepted = api.send(**_request(type, club_id, users, channels, variables, critical=critical))
-            send_id = accepted["send_id"]
-            show_warnings(accepted.get("warnings", ()), console)
+            send_id = str(accepted["send_id"])
+            if not as_json:
+                show_warnings(accepted.get("warnings", ()), console)
         elif via == "kafka":
             with Emitter(stack.config.kafka_bootstrap, stack.config.registry_url, logger=KAFKA_LOGGER) as emitter:
                 send_id = emitter.send(type, club_id, users, critical=critical, channels=list(channels), data=variables)
+            accepted = {"send_id": send_id, "links": {"self": f"/v1/sends/{send_id}"}}
         else:
             raise StackError(f"--via {via} is neither rest nor kafka.")
-        console.print(f"send_id {send_id}")
-        console.print(f"{stack.config.gateway_url}/v1/sends/{send_id}", soft_wrap=True)
+        if as_json:
+            print_json(accepted)
+        else:
+            console.print(f"send_id {send_id}")
+            console.print(f"{stack.config.gateway_url}/v1/sends/{send_id}", soft_wrap=True)
         if wait:
-            follow(api, send_id, console)
-            if len(users) <= SHOWN_RECIPIENTS:
+            # The send exists, also while the metrics job has not counted it.
+            follow(api, send_id, console, as_json=as_json, unknown_s=WAIT_S)
+            if not as_json and len(users) <= SHOWN_RECIPIENTS:
                 with closing(Inbox(stack.config, users)) as inbox:
                     show_messages(inbox.of_send(send_id), console)
     except (ApiError, NotDelivered, httpx.HTTPError) as error:
@@ -115,29 +130,54 @@ def send(
 
 
 def follow(
-    api: Client, send_id: str, console: Terminal, timeout_s: float = WAIT_S, *, through_quiet_hours: bool = False
+    api: Client,
+    send_id: str,
+    console: Terminal,
+    timeout_s: float = WAIT_S,
+    *,
+    through_quiet_hours: bool = False,
+    as_json: bool = False,
+    unknown_s: float = UNKNOWN_S,
 ) -> None:
-    """Show the counts of a send until each of its notifications has ended or, unless through_quiet_hours, is held.
-    Raises StackError after timeout_s s.
+    """Show the counts of a send and the share of notifications that have ended, until each has ended or, unless
+    through_quiet_hours, is held. With as_json, print the send whenever its status or its counts have changed.
+    Raises StackError after timeout_s s, and ApiError if the send is unknown for unknown_s s.
     """
-    send: SendBody | None = None
-    held = 0
-    with Live(_table(send), console=console, transient=not console.is_terminal) as live:
-        try:
-            for send in api.follow(send_id, timeout_s=timeout_s, poll_s=POLL_S):
-                live.update(_table(send))
-                held = send["totals"]["held"]
-                if held and held == send["totals"]["in_flight"] and not through_quiet_hours:
-                    break
-        except TimeoutError as error:
-            raise StackError(f"Send {send_id} is still under way after {timeout_s:.0f} s.") from error
+    reads = _reads(
+        api.follow(send_id, timeout_s=timeout_s, poll_s=POLL_S, unknown_s=unknown_s),
+        through_quiet_hours=through_quiet_hours,
+    )
+    if as_json:
+        shown: object = None
+        for send in reads:
+            if (seen := (send.get("status"), send["totals"])) != shown:
+                print_json(send)
+            shown = seen
+        return
+    last: SendBody | None = None
+    with Live(_progress(last), console=console, transient=not console.is_terminal) as live:
+        for last in reads:
+            live.update(_progress(last))
     if not console.is_terminal:
-        console.print(_table(send))
+        console.print(_progress(last))
+    held = 0 if last is None else last["totals"]["held"]
     if held:
         console.print(
             f"{held:,} held until the end of their users' quiet hours; `masscomm sends recipients {send_id}` names it.",
             soft_wrap=True,
         )
+
+
+def _reads(followed: Iterator[SendBody], *, through_quiet_hours: bool) -> Iterator[SendBody]:
+    """Yield a send until each notification has ended or, unless through_quiet_hours, is held. Raises StackError."""
+    try:
+        for send in followed:
+            yield send
+            held = send["totals"]["held"]
+            if held and held == send["totals"]["in_flight"] and not through_quiet_hours:
+                return
+    except TimeoutError as error:
+        raise StackError(str(error)) from error
 
 
 def show_dry_run(body: DryRunBody, console: Terminal) -> None:
@@ -187,6 +227,15 @@ def _request(
     if critical:
         request["priority"] = "critical"
     return request
+
+
+def _progress(send: SendBody | None) -> Group:
+    """Return the share of a send's notifications with a final status as a bar, and its counts."""
+    requested = 0 if send is None else send["totals"]["requested"]
+    ended = 0 if send is None else requested - send["totals"]["in_flight"]
+    share = f"{ended / requested:.0%} of {requested:,} notifications have ended" if requested else "not counted yet"
+    bar = ProgressBar(total=max(1, requested), completed=ended, width=40)
+    return Group(Columns([bar, Text(share)]), _table(send))
 
 
 def _table(send: SendBody | None) -> Table:

@@ -1,11 +1,11 @@
 """The commands `masscomm sends`: they list, show, watch and control sends through the REST API."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import httpx
 import typer
@@ -17,7 +17,7 @@ from devstack.config import StackConfig
 from devstack.options import JsonOption, given
 from devstack.send import follow
 from devstack.stack import StackError
-from devstack.terminal import Terminal, print_json
+from devstack.terminal import Terminal, print_answer, print_json
 
 app = typer.Typer(help="Sends: list, show, watch and control them.", no_args_is_help=True)
 console = Terminal()
@@ -76,10 +76,10 @@ def list_sends(
 
 @app.command()
 @given(api=rest_api)
-def show(send_id: SendIdArgument, *, api: Client) -> None:
+def show(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Print the results of a send as the API returns them, in JSON."""
     with calling(api):
-        print_json(api.get_send(send_id), indent=2)
+        print_json(api.get_send(send_id), indent=None if as_json else 2)
 
 
 @app.command()
@@ -89,10 +89,11 @@ def watch(
     *,
     api: Client,
     timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds after which watching fails.")] = 3_600,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the counts of a send until all of its notifications have ended."""
     with calling(api):
-        follow(api, send_id, console, timeout_s, through_quiet_hours=True)
+        follow(api, send_id, console, timeout_s, through_quiet_hours=True, as_json=as_json)
 
 
 @app.command()
@@ -102,7 +103,7 @@ def cancel(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False)
     with calling(api):
         answer = api.cancel(send_id)
     published = f"{answer['published_before']:,} notifications were published before"
-    _print(answer, f"Send {send_id} is being cancelled; {published}.", as_json=as_json)
+    print_answer(answer, f"Send {send_id} is being cancelled; {published}.", console, as_json=as_json)
 
 
 @app.command()
@@ -112,7 +113,8 @@ def pause(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) 
     with calling(api):
         answer = api.pause(send_id)
     published = f"{answer['published_before']:,} notifications are published"
-    _print(answer, f"Send {send_id} is paused since {answer['paused_at']}; {published}.", as_json=as_json)
+    sentence = f"Send {send_id} is paused since {answer['paused_at']}; {published}."
+    print_answer(answer, sentence, console, as_json=as_json)
 
 
 @app.command()
@@ -121,7 +123,8 @@ def resume(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False)
     """Continue a paused send."""
     with calling(api):
         answer = api.resume(send_id)
-    _print(answer, f"Send {send_id} is resumed; its held notifications continue within a minute.", as_json=as_json)
+    sentence = f"Send {send_id} is resumed; its held notifications continue within a minute."
+    print_answer(answer, sentence, console, as_json=as_json)
 
 
 @app.command()
@@ -136,7 +139,7 @@ def move(
     """Move a scheduled send to another time."""
     with calling(api):
         answer = api.reschedule(send_id, send_at)
-    _print(answer, f"Send {send_id} is scheduled for {answer['send_at']}.", as_json=as_json)
+    print_answer(answer, f"Send {send_id} is scheduled for {answer['send_at']}.", console, as_json=as_json)
 
 
 @app.command()
@@ -174,13 +177,6 @@ def recipients(
 def _short(at: str) -> str:
     """Return the time of day of a time of today, and the date of another, so that a row fits into 80 columns."""
     return at[11:16] if at[:10] == datetime.now(UTC).date().isoformat() else at[:10]
-
-
-def _print(answer: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer)
-    else:
-        console.print(sentence)
 
 
 @contextmanager

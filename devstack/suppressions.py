@@ -8,13 +8,14 @@ from rich.table import Table
 
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
-from devstack.terminal import Terminal, print_json
+from devstack.terminal import Terminal, print_answer, print_json
 from masscomm.directory.suppression_list import OpenSearchSuppressionList, StoredSuppression
 from masscomm.domain.audit import Action
 from masscomm.domain.ids import address_id
 
 app = typer.Typer(help="Addresses to which no e-mail is sent.", no_args_is_help=True)
 console = Terminal()
+errors = Terminal(stderr=True)
 
 ClubOption = Annotated[int | None, typer.Option("--club", help="The tenant's alone.")]
 AddressOption = Annotated[str | None, typer.Option("--address", help="Of this address. Only its hash is stored.")]
@@ -69,6 +70,7 @@ def remove(
         bool,
         typer.Option("--every-club", help="Also remove suppressions of earlier versions, which apply to every club."),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove the suppression of an address. Exit status 1 if the club had none, or if a suppression for every club
     remains.
@@ -79,11 +81,12 @@ def remove(
     removed = suppressions.remove([own, hashed] if every_club else [own])
     remaining = suppressions.existing([own, hashed])
     installation.audit(Action.SUPPRESSION_REMOVED, subject=hashed, clubs=[club], detail=f"{removed} removed")
-    console.print(f"{removed} removed.")
+    answer = {"removed": removed, "remains_for_every_club": bool(remaining)}
+    print_answer(answer, f"{removed} removed.", console, as_json=as_json)
     if remaining:
-        console.print("An earlier version suppressed the address for every club: --every-club removes that too.")
+        errors.print("An earlier version suppressed the address for every club: --every-club removes that too.")
     elif not removed:
-        console.print("The address was not suppressed for this club.")
+        errors.print("The address was not suppressed for this club.")
     else:
         return
     raise typer.Exit(1)

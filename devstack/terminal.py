@@ -54,6 +54,14 @@ def print_json(document: Mapping[str, Any], *, indent: int | None = None) -> Non
     print(visible_json(json.dumps(document, indent=indent, ensure_ascii=False)), flush=True)
 
 
+def print_answer(answer: Mapping[str, Any], sentence: str, console: Terminal, *, as_json: bool) -> None:
+    """Print the answer of the API for programs, or a sentence about it."""
+    if as_json:
+        print_json(answer)
+    else:
+        console.print(sentence, soft_wrap=True)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print the lines of a file, with or without their line ends."""
     for line in lines:

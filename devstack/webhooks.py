@@ -11,7 +11,7 @@ from client import Client
 from client.types import CreateWebhookRequest
 from devstack.options import JsonOption, given
 from devstack.sends import calling, rest_api
-from devstack.terminal import Terminal, print_json
+from devstack.terminal import Terminal, print_answer, print_json
 
 app = typer.Typer(help="Webhooks: endpoints that receive events of sends.", no_args_is_help=True)
 console = Terminal()
@@ -71,37 +71,37 @@ def list_endpoints(
 
 @app.command()
 @given(api=rest_api)
-def show(endpoint: EndpointArgument, *, api: Client) -> None:
-    """Show an endpoint."""
+def show(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Print an endpoint as the API returns it, in JSON."""
     with calling(api):
-        print_json(api.webhook(endpoint))
+        print_json(api.webhook(endpoint), indent=None if as_json else 2)
 
 
 @app.command()
 @given(api=rest_api)
-def enable(endpoint: EndpointArgument, *, api: Client) -> None:
+def enable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Enable an endpoint. Deliveries that failed meanwhile can be sent again."""
     with calling(api):
-        api.change_webhook(endpoint, enabled=True)
-    console.print(f"{endpoint} is enabled.")
+        answer = api.change_webhook(endpoint, enabled=True)
+    print_answer(answer, f"{endpoint} is enabled.", console, as_json=as_json)
 
 
 @app.command()
 @given(api=rest_api)
-def disable(endpoint: EndpointArgument, *, api: Client) -> None:
+def disable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Disable an endpoint: it receives nothing until it is enabled."""
     with calling(api):
-        api.change_webhook(endpoint, enabled=False)
-    console.print(f"{endpoint} is disabled.")
+        answer = api.change_webhook(endpoint, enabled=False)
+    print_answer(answer, f"{endpoint} is disabled.", console, as_json=as_json)
 
 
 @app.command()
 @given(api=rest_api)
-def delete(endpoint: EndpointArgument, *, api: Client) -> None:
+def delete(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Delete an endpoint."""
     with calling(api):
-        api.delete_webhook(endpoint)
-    console.print(f"{endpoint} is deleted.")
+        answer = api.delete_webhook(endpoint)
+    print_answer(answer, f"{endpoint} is deleted.", console, as_json=as_json)
 
 
 @app.command()
@@ -174,7 +174,4 @@ def _print_secret(answer: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _print_delivery(answer: Mapping[str, Any], what: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer)
-    else:
-        console.print(f"The event {answer['event_id']} {what}.")
+    print_answer(answer, f"The event {answer['event_id']} {what}.", console, as_json=as_json)

@@ -1,9 +1,12 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from devstack import cli
 from devstack.config import ROOT, StackConfig
@@ -23,6 +26,28 @@ def crashed(tmp_path: Path) -> Stack:
     stack.crashes.append(Crash("kafka", -9, "kafka.log", "the end of it"))
     stack.crashed.set()
     return stack
+
+
+# Commands that print no data: they start, stop or check something, or print the lines of others.
+_WITHOUT_DATA = {"up", "down", "logs", "demo", "recompute-check", "query", "erase", "clean-state"}
+
+
+def commands(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the object of each command."""
+    if not hasattr(command, "commands"):
+        yield " ".join(names), command
+        return
+    for name, each in command.commands.items():
+        yield from commands(each, *names, name)
+
+
+def test_commands_that_print_data_have_json() -> None:
+    without = {
+        name
+        for name, command in commands(typer.main.get_command(cli.app))
+        if not any("--json" in each.opts for each in command.params)
+    }
+    assert without == _WITHOUT_DATA
 
 
 def test_a_service_that_ends_during_the_demo_ends_the_command(crashed: Stack, signals: list[int]) -> None:

@@ -138,6 +138,40 @@ def test_waiting_ends_when_all_others_are_held(
     assert ("1 held until the end" in output.getvalue()) == (not through_quiet_hours)
 
 
+def test_the_share_of_ended_notifications_is_shown(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "POLL_S", 0)
+    server.answers = [counted(), counted(sent=1), counted(sent=2)]
+    shown = list[str]()
+    progress = send._progress
+
+    def rendered(body: Any) -> Any:
+        output = io.StringIO()
+        Terminal(file=output, width=100).print(progress(body))
+        shown.append(output.getvalue().splitlines()[0])
+        return progress(body)
+
+    monkeypatch.setattr(send, "_progress", rendered)
+    with Client(server.url, key=KEY) as api:
+        send.follow(api, "a", Terminal(file=io.StringIO(), width=100))
+    shares = ["not counted yet", *(f"{share} of 2 notifications have ended" for share in ("0%", "50%", "100%"))]
+    assert [next(share for share in reversed(shares) if line.endswith(share)) for line in shown] == [*shares, shares[-1]]
+    assert shown[-1].count("━") == 40
+
+
+def test_watching_for_programs_prints_each_change(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "POLL_S", 0)
+    server.answers = [counted(), counted(), counted(sent=2)]
+    sent = [json.loads(line)["totals"]["sent"] for line in run("watch", "a", "--json").splitlines()]
+    assert sent == [0, 2]
+
+
+def test_watching_an_unknown_send_ends(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.answers = [(404, b'{"detail": "The send is unknown."}')]
+    monkeypatch.setattr(send, "POLL_S", 31)
+    with pytest.raises(StackError, match="unknown"):
+        run("watch", "a")
+
+
 def test_warnings_of_a_send_are_printed() -> None:
     output = io.StringIO()
     send.show_warnings([{"field": "data.title", "message": "is not used on push"}], Terminal(file=output, width=100))

@@ -90,7 +90,7 @@ def of_report(console: Terminal) -> None:
 
 def of_live(console: Terminal) -> None:
     with Live(console=console, refresh_per_second=1) as live:
-        live.update(send._table(SEND))
+        live.update(send._progress(SEND))
 
 
 def of_progress(console: Terminal) -> None:
@@ -109,7 +109,7 @@ PRINTED: dict[str, Callable[[Terminal], None]] = {
     "done": lambda console: console.done(HOSTILE, HOSTILE),
     "failed": lambda console: console.failed(HOSTILE),
     "trace": lambda console: print_trace(TRACE, console, as_json=False),
-    "send": lambda console: console.print(send._table(SEND)),
+    "send": lambda console: console.print(send._progress(SEND)),
     "send, live": of_live,
     "demo's report": of_report,
     "progress": of_progress,
