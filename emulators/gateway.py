@@ -29,6 +29,8 @@ from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.scopes import PUBLIC_ROUTES
 
 log = logging.getLogger(__name__)
+# One line a request, in JSON, with the fields of the deployed API's access log (infra/cdk/resources/rest_api.py).
+access_log = logging.getLogger(f"{__name__}.access")
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "openapi" / "masscomm.json"
 _PAGE = Path(__file__).with_name("api_page.html")
@@ -134,6 +136,8 @@ class MalformedResponseError(Exception):
 
 
 _ROUTE = web.RequestKey("route", Route)
+_PRINCIPAL = web.RequestKey("principal", str)
+_REQUEST_ID = web.RequestKey("request_id", str)
 
 
 class Gateway:
@@ -252,15 +256,16 @@ class Gateway:
         return web.FileResponse(file, headers={"Cache-Control": "no-cache"})
 
     async def _serve_observed(self, request: web.Request) -> web.StreamResponse:
-        began, status = time.perf_counter(), CLIENT_CLOSED
+        began, status, length = time.perf_counter(), CLIENT_CLOSED, 0
         try:
             response = await self._serve(request)
-            status = response.status
+            status, length = response.status, response.content_length or 0
             return response
         finally:
             route = request.get(_ROUTE)
             method, path = (NO_ROUTE, NO_ROUTE) if route is None else (route.method, route.path)
             self._observe(method, path, status, time.perf_counter() - began)
+            access_log.info("%s", json.dumps(_access_entry(request, path, status, length)))
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if len(request.raw_path) + sum(len(value) for value in request.headers.values()) > MAX_HEAD_BYTES:
@@ -300,6 +305,7 @@ class Gateway:
             return _refusal(500, "Internal server error", "AuthorizerFailureException")
         if identity is None:
             return _refusal(401, "User is not authorized to access this resource", "AccessDeniedException")
+        request[_PRINCIPAL] = identity.get("principalId", "")
         return await self._integrate(request[_ROUTE], event(identity))
 
     async def _serve_events(
@@ -350,6 +356,22 @@ class Gateway:
             task.exception()
 
 
+def _access_entry(request: web.Request, resource_path: str, status: int, length: int) -> dict[str, Any]:
+    """Return the entry of a request in the access log. It has no path or query, which may contain personal data."""
+    return {
+        "requestId": request.get(_REQUEST_ID, "-"),
+        "ip": request.remote or "127.0.0.1",
+        # guard: gateway.principal_of_a_request
+        "principal": request.get(_PRINCIPAL, "-"),
+        "requestTime": f"{datetime.now(UTC):%d/%b/%Y:%H:%M:%S +0000}",
+        "httpMethod": request.method,
+        "resourcePath": resource_path,
+        "status": status,
+        "protocol": "HTTP/1.1",
+        "responseLength": length,
+    }
+
+
 async def _add_console_headers(_request: web.Request, response: web.StreamResponse) -> None:
     if isinstance(response, web.FileResponse):
         response.headers.update(CONSOLE_HEADERS)
@@ -370,6 +392,7 @@ def proxy_event(
     query = parse_qsl(request.raw_path.partition("?")[2], keep_blank_values=True)
     path = unquote(request.raw_path.partition("?")[0])
     headers = request.headers
+    request_id = request[_REQUEST_ID] = str(uuid.uuid4())
     return {
         "resource": route.path,
         "path": path,
@@ -406,7 +429,7 @@ def proxy_event(
             },
             "path": f"/{STAGE}{path}",
             "protocol": "HTTP/1.1",
-            "requestId": str(uuid.uuid4()),
+            "requestId": request_id,
             "requestTime": f"{now:%d/%b/%Y:%H:%M:%S +0000}",
             "requestTimeEpoch": int(time.time() * 1000),
             "resourceId": "local",

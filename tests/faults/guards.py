@@ -44,6 +44,7 @@ NO_PEOPLE = "the cells request sends with keys"
 ONE_CALLER = "the cells repeat one request of one tenant"
 UNCHANGED_PREFERENCES = "no cell changes preferences through masscomm"
 NO_WEBHOOK = "no cell has an endpoint of webhooks"
+NO_LOST_RESPONSE = "no cell loses a response to the Python client"
 TEST_OF_EVERY_TOPIC = "a test of every topic is faster and as certain"
 
 MUTANTS = (
@@ -1746,16 +1747,22 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="gateway.principal_of_a_request",
+        rule="The access log of the local gateway names the principal of a request.",
+        change=Becomes('"-"'),
+        no_cell="the access log is no outcome of a fault",
+    ),
+    Mutant(
         guard="client.removed_before",
         rule="The client takes a 404 after its own removal for success.",
         change=Never(),
-        no_cell=NO_WEBHOOK,
+        no_cell=NO_LOST_RESPONSE,
     ),
     Mutant(
         guard="client.unknown_send",
         rule="Following an unknown send ends.",
         change=Returns("error.status == httpx.codes.NOT_FOUND"),
-        no_cell=NO_WEBHOOK,
+        no_cell=NO_LOST_RESPONSE,
     ),
     Mutant(
         guard="webhooks.announced_pause",

@@ -119,7 +119,6 @@ class WebhookEndpointsContract:
 class ConcurrentWebhookEndpointsContract:
     """The tests of stores whose writes are atomic across threads. Subclasses define the fixture `endpoints`."""
 
-    @pytest.mark.kills(guard="webhooks.counted_endpoints")
     def test_concurrent_creations_keep_the_maximum(self, endpoints: WebhookEndpoints) -> None:
         for number in range(MAX_ENDPOINTS - 1):
             endpoints.create(numbered(number))

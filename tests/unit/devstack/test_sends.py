@@ -154,7 +154,10 @@ def test_the_share_of_ended_notifications_is_shown(server: AnsweringServer, monk
     with Client(server.url, key=KEY) as api:
         send.follow(api, "a", Terminal(file=io.StringIO(), width=100))
     shares = ["not counted yet", *(f"{share} of 2 notifications have ended" for share in ("0%", "50%", "100%"))]
-    assert [next(share for share in reversed(shares) if line.endswith(share)) for line in shown] == [*shares, shares[-1]]
+    assert [next(share for share in reversed(shares) if line.endswith(share)) for line in shown] == [
+        *shares,
+        shares[-1],
+    ]
     assert shown[-1].count("━") == 40
 
 

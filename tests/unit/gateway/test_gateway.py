@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pytest
 
 from emulators.gateway import DOCUMENT, Gateway, Route
 from emulators.lambda_host import RequestTooLargeError
+from infra.cdk.resources.rest_api import _ACCESS_LOG
 from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
@@ -362,3 +364,21 @@ async def test_openapi_document_and_its_page_are_served() -> None:
     assert page.headers["Content-Type"].startswith("text/html")
     assert "/openapi.json" in page.text
     assert re.findall(r"(?:src|href)=\"(?!/)[^\"]*", page.text) == [], "the page loads nothing from elsewhere"
+
+
+@pytest.mark.kills(guard="gateway.principal_of_a_request")
+async def test_the_access_log_names_the_principal(caplog: pytest.LogCaptureFixture) -> None:
+    """Entries have the fields of the deployed API's access log, and neither the path nor the key."""
+    caplog.set_level(logging.INFO, logger="emulators.gateway.access")
+    function = Function({"statusCode": 202, "body": "12345"})
+    identities = iter([EVERY_CLUB | {"principalId": "k7"}, None])
+    async with serving(function, authorize=lambda _headers: next(identities)) as client:
+        for _ in range(2):
+            await client.get("/v1/sends/of-a-person?user=ada", headers={"x-api-key": "secret-key"})
+    found = [json.loads(record.getMessage()) for record in caplog.records]
+    assert [entry.keys() for entry in found] == [_ACCESS_LOG.keys()] * 2
+    seen = [(entry["principal"], entry["status"], entry["resourcePath"], entry["httpMethod"]) for entry in found]
+    assert seen == [(who, status, "/v1/sends/{send_id}", "GET") for who, status in (("k7", 202), ("-", 401))]
+    assert found[0]["responseLength"] == 5
+    assert found[0]["requestId"] == function.events[0]["requestContext"]["requestId"]
+    assert not any(word in caplog.text for word in ("of-a-person", "ada", "secret-key"))

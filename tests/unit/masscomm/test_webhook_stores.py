@@ -1,6 +1,6 @@
 """The stores of webhooks in memory and on moto."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import boto3
@@ -9,12 +9,13 @@ from moto import mock_aws
 
 from devstack.service import AWS_CREDENTIALS
 from emulators.local import REGION
+from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint
 from masscomm.errors import Retry
 from masscomm.stores.changed_sends import ChangedSends, InMemoryChangedSends
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.webhook_deliveries import Due, InMemoryWebhookDeliveries, WebhookDeliveries
 from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
-from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints, WebhookEndpoints
+from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints, TooManyEndpoints, WebhookEndpoints
 from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
 from tests.support.contracts.changed_sends import ChangedSendsContract
 from tests.support.contracts.webhook_stores import (
@@ -25,6 +26,7 @@ from tests.support.contracts.webhook_stores import (
     WebhookEndpointsContract,
     delivery,
     endpoint,
+    numbered,
 )
 from tests.support.servers.dynamodb_table import new_table
 
@@ -47,6 +49,26 @@ class TestMotoWebhookEndpoints(WebhookEndpointsContract):
     @pytest.fixture
     def endpoints(self, client: Any) -> WebhookEndpoints:
         return DynamoDbWebhookEndpoints(table=new_table(client, "webhook_endpoints"), client=client)
+
+    @pytest.mark.kills(guard="webhooks.counted_endpoints")
+    def test_a_creation_after_the_count_is_counted(
+        self, endpoints: DynamoDbWebhookEndpoints, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another request creates the last endpoint between the count and the write."""
+        for number in range(MAX_ENDPOINTS - 1):
+            endpoints.create(numbered(number))
+        of_club, between = endpoints.of_club, iter([numbered(98)])
+
+        def counted(club_id: int) -> Sequence[Endpoint]:
+            found = of_club(club_id)
+            for other in between:
+                assert endpoints.create(other) is None
+            return found
+
+        monkeypatch.setattr(endpoints, "of_club", counted)
+        with pytest.raises(TooManyEndpoints):
+            endpoints.create(numbered(99))
+        assert len(of_club(7)) == MAX_ENDPOINTS
 
     def test_a_damaged_endpoint_is_a_retry(self, endpoints: DynamoDbWebhookEndpoints) -> None:
         endpoints.create(endpoint())
