@@ -63,7 +63,7 @@ class Forecast:
     # Channel and status → the first and the last time (ms since the epoch) at which waiting notifications are released.
     released: dict[tuple[str, Status], tuple[int, int]] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
-    # The number of users without a row in the directory.
+    # The number of users without a row in the directory, or with one of another club.
     unknown_users: int = 0
 
     def add(self, channel: str, end: End, wait: "Wait | None" = None) -> None:
@@ -149,7 +149,10 @@ class DryRun:
         users, settings = self.directory.users_and_settings(request.user_ids)
         # A missing row is not confirmed as absent: waiting for the directory could take longer than the request.
         view = plan.DirectoryView(users=users, settings=settings)
-        found.unknown_users += sum(user_id not in users for user_id in request.user_ids if not is_simulated(user_id))
+        # A user of another tenant reads as an unknown one.
+        # guard: tenancy.dry_run_user
+        own = {user_id for user_id, user in users.items() if user.club_id == request.club_id}
+        found.unknown_users += sum(user_id not in own for user_id in request.user_ids if not is_simulated(user_id))
         chunk = Chunk(
             request=request, lane=lane_of_send(record, topic), is_new=True, queued=False, send_at=send_at_of(record)
         )

@@ -1747,6 +1747,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="tenancy.dry_run_user",
+        rule="A dry run does not tell a user of another tenant from an unknown one.",
+        change=Becomes("set(users)"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
         guard="gateway.principal_of_a_request",
         rule="The access log of the local gateway names the principal of a request.",
         change=Becomes('"-"'),
