@@ -130,7 +130,8 @@ def wishes_in(content: str | None) -> list[Wish | QuietHoursWish]:
     if "quiet_hours" in document:
         reader.read_quiet_hours(document["quiet_hours"])
     if not reader.wishes and not reader.errors:
-        reader.refuse("", "names no rule")
+        for name in _FIELDS:
+            reader.refuse(name, "has no rule: the request needs one rule at least")
     if reader.errors:
         raise invalid(reader.errors[:_MOST_ERRORS])
     return reader.wishes

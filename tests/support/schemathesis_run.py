@@ -1,5 +1,6 @@
 """Runs Schemathesis with the project's checks against a server of the OpenAPI document."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from devstack.config import ROOT
 from openapi.document import OPERATIONS
 
 DOCUMENT = ROOT / "docs" / "openapi" / "masscomm.json"
+# The module with the project's own checks.
+CHECKS = "tests.support.schemathesis_checks"
 CONFIG = ROOT / "tests" / "support" / "inputs" / "schemathesis.toml"
 
 
@@ -34,6 +37,7 @@ def check_responses(url: str, key: str, folder: Path, *options: str, parameters:
             *("--generation-database", "none", "--no-color", *options),
         ],
         cwd=folder,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": CHECKS, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

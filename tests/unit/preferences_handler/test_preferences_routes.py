@@ -105,7 +105,7 @@ def test_scopes_are_required(api: PreferencesApi) -> None:
     [
         ("", [""]),
         ("[]", [""]),
-        ("{}", [""]),
+        ("{}", ["channels", "categories", "quiet_hours"]),
         ({"chanels": {}}, ["chanels"]),
         ({"channels": {"sms": False, "push": 1}}, ["channels.sms", "channels.push"]),
         ({"channels": []}, ["channels"]),

@@ -1,9 +1,12 @@
 """The Grafana dashboard is the generated one, and its queries have metrics that the local stack serves."""
 
+import copy
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import jsonschema_rs
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +16,9 @@ from infra.grafana.dashboard import PANELS, dashboard
 from masscomm.observability.metric_names import ALL
 from tests.support.inputs.operational_metrics import HOST_STATUS, SENDS, write_every_metric
 
+VALIDATOR = jsonschema_rs.validator_for(
+    json.loads((ROOT / "tests" / "support" / "inputs" / "grafana_dashboard.schema.json").read_text())
+)
 QUERIES = [query.expression for panel in PANELS for query in panel.queries]
 _METRIC = re.compile(r"masscomm_\w+")
 
@@ -32,6 +38,37 @@ def served(folder: Path) -> dict[str, set[str]]:
 def test_the_committed_dashboard_is_the_generated_one() -> None:
     committed = (ROOT / "infra" / "grafana" / "masscomm.json").read_text()
     assert json.loads(committed) == dashboard(), "python -m infra.grafana > infra/grafana/masscomm.json"
+
+
+def _changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    """Return the dashboard with one more, or another, value."""
+    found = copy.deepcopy(dashboard())
+    place: Any = found
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return found
+
+
+def test_the_dashboard_fits_the_schema_of_grafana() -> None:
+    assert list(VALIDATOR.iter_errors(dashboard())) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schemaversion",), 39),
+        (("graphTooltip",), True),
+        (("refresh",), "often"),
+        (("panels", 0, "gridPos", "w"), 25),
+        (("panels", 0, "targets", 0, "expression"), "up"),
+        (("panels", 0, "fieldConfig", "defaults", "unit"), None),
+        (("panels", 0, "options", "legend", "placement"), "top"),
+        (("templating", "list", 0, "type"), "prometheus"),
+    ],
+)
+def test_the_schema_refuses_unknown_members(path: tuple[str | int, ...], value: Any) -> None:
+    assert not VALIDATOR.is_valid(_changed(path, value))
 
 
 def named_by_documentation() -> set[str]:
