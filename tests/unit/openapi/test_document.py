@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,64 +22,16 @@ from functions.metrics_handler.routes import (
 )
 from functions.operations_handler.routes import dead_letters, keys, suppressions
 from functions.send_handler.send_request import SendRequest
-from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, Scope
-from openapi.document import OPERATIONS, document
+from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES
+from openapi.document import OPERATIONS
 from tests.support.harness import rest_api
+from tests.support.inputs.document_calls import CALLS, DOCUMENT, Call
 
-DOCUMENT = document()
 PUBLISHED = ROOT / "docs" / "openapi" / "masscomm.json"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 # Routes whose response is the same for every tenant, and lists that no parameter limits to a tenant.
 OF_NO_TENANT, OWN_ROWS = {"/v1/alarms", "/v1/categories", "/v1/health"}, {"/v1/keys"}
 _REFERENCES = "#/components/responses/"
-
-
-@dataclass(frozen=True)
-class Call:
-    """A request that consists of an operation's examples."""
-
-    method: str
-    path: str
-    # The name of the example of the request body; "" if the request has no body.
-    name: str
-    operation: dict[str, Any]
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path} {self.name}".rstrip()
-
-    def event(self, *, clubs: str = "1", scopes: frozenset[Scope] = ALL_SCOPES) -> dict[str, Any]:
-        given: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
-        for each in self.operation["parameters"]:
-            if "example" in each:
-                given[each["in"]][each["name"]] = each["example"]
-        query = {name: [str(one) for one in _listed(value)] for name, value in given["query"].items()}
-        body = self.operation["requestBody"]["content"]["application/json"] if self.name else None
-        return {
-            "httpMethod": self.method,
-            "path": self.path.format(**given["path"]),
-            "multiValueHeaders": {name: [value] for name, value in given["header"].items()},
-            "multiValueQueryStringParameters": query,
-            "requestContext": {"authorizer": {"club_ids": clubs, "scopes": " ".join(scopes)}},
-            "body": None if body is None else json.dumps(body["examples"][self.name]["value"]),
-        }
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _calls() -> Iterator[Call]:
-    """Yield the calls of each route that needs an API key. The others are tested in tests/unit/preferences_handler."""
-    for path, operations in DOCUMENT["paths"].items():
-        for method, operation in operations.items():
-            if not operation["security"]:
-                continue
-            body = operation.get("requestBody")
-            for name in body["content"]["application/json"]["examples"] if body else ("",):
-                yield Call(method.upper(), path, name, operation)
-
-
-CALLS = list(_calls())
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from masscomm.domain.users import Template
 from masscomm.http import cursor
 from tests.support.harness import operations_api, rest_api
 from tests.support.harness.chain import Chain
-from tests.unit.openapi.test_document import CALLS, Call
+from tests.support.inputs.document_calls import CALLS, Call
 
 THEIRS, OWN = "1", "2"
 # Path parameters → a value of the same form that nothing has.
