@@ -2,15 +2,16 @@
 privileges and the server's settings. Each finding has the statements that repair it.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
 
-from masscomm.cdc.captured_tables import read_captured
+from masscomm.cdc.captured_tables import USER_SETTINGS, read_captured
 from masscomm.cdc.change_events import columns_of, has_type, unknown_columns
 from masscomm.cdc.debezium import slot_name
 from masscomm.domain.source_tables import SourceTable, Value, creates_publication, source_tables
@@ -23,7 +24,11 @@ _INTEGERS = {"int2", "int4", "int8"}
 _TEXTS = {"text", "varchar", "bpchar", "uuid", "citext", "name", "enum"}
 _JSON = {"json", "jsonb"}
 _ANY = _INTEGERS | _TEXTS | _JSON | {"bool", "numeric", "float4", "float8", "timestamptz"}
-# The types that a column of the directory accepts, by its type in the index.
+# The kinds of an object's members, by the column of user_settings: any value but a plain true is an opt-out, so that a
+# text or a number would opt out every user.
+_RULE, _RULES = "boolean", "boolean or object"
+_MEMBERS = {"channels": _RULE, "categories": _RULES}
+# The types that a column of the directory accepts, by its kind: its type in the index, or _RULES.
 _ACCEPTED: Mapping[str | None, set[str]] = {
     "long": _INTEGERS,
     "keyword": _TEXTS,
@@ -31,10 +36,13 @@ _ACCEPTED: Mapping[str | None, set[str]] = {
     "boolean": {"bool"},
     "date": {"timestamptz"},
     "object": _JSON,
+    _RULES: {"bool"} | _JSON,
     None: _ANY,
 }
 # The types that a missing column is created with.
-_CREATED = {"long": "bigint", "boolean": "boolean", "date": "timestamptz", "object": "jsonb"}
+_CREATED = {"long": "bigint", "boolean": "boolean", "date": "timestamptz", "object": "jsonb", _RULES: "boolean"}
+# PostgreSQL's names of these types in its catalogue, where they differ.
+_CATALOGUED = {"bigint": "int8", "boolean": "bool"}
 
 _TABLES = """
 SELECT c.oid::bigint AS oid, c.relkind, c.relreplident = 'f' AS full_identity,
@@ -68,8 +76,8 @@ SELECT current_user AS role, current_database() AS database, current_setting('se
        EXISTS (SELECT FROM pg_roles
                 WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'USAGE')) AS rds_replication,
        has_database_privilege(current_database(), 'CREATE') AS creates,
-       (SELECT bool_or(has_function_privilege(oid, 'EXECUTE'))
-          FROM pg_proc WHERE proname = 'pg_logical_emit_message') AS heartbeats
+       emit.oid::regprocedure::text AS emit_function, has_function_privilege(emit.oid, 'EXECUTE') AS heartbeats
+  FROM pg_proc emit WHERE proname = 'pg_logical_emit_message' AND proargtypes[2] = 'text'::regtype
 """
 _IDLE_SLOTS = """
 SELECT slot_name, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn))
@@ -103,6 +111,16 @@ class _Column:
     sql_type: str
     type_name: str
     unique: bool
+
+
+class _Use(NamedTuple):
+    """One value of the directory that derives from a column of the monolith."""
+
+    # The value's name in the directory.
+    where: str
+    column: str
+    value: Value
+    kind: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +227,7 @@ class _Check:
         if not server["heartbeats"]:
             yield Finding(
                 text=f"{server['role']} may not write heartbeats",
-                repair=(f"GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) TO {self._role};",),
+                repair=(f"GRANT EXECUTE ON FUNCTION {server['emit_function']} TO {self._role};",),
             )
         if server["kept"] == "-1":
             yield Finding(
@@ -233,14 +251,13 @@ class _Check:
         name = _identifier(first.schema, first.table)
         with self._connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
             table = cursor.execute(_TABLES, (first.schema, first.table)).fetchone()
+        uses: dict[str, list[_Use]] = {}
+        for source in sources:
+            for use in _uses(source):
+                uses.setdefault(use.column, []).append(use)
         if table is None:
-            columns = dict.fromkeys([f"{_quoted(first.key)} bigint PRIMARY KEY"])
-            for source in sources:
-                for where, column, value, kind in _values(source):
-                    if column != first.key:
-                        # A text is no consent: a member of the channels is true or false.
-                        of_channel = "boolean" if kind is None and where.endswith(".channels") else kind
-                        columns.setdefault(f"{_quoted(column)} {_created(value, of_channel)}")
+            columns = [f"{_quoted(first.key)} bigint PRIMARY KEY"]
+            columns += [f"{_quoted(name)} {_created(of)}" for name, of in uses.items() if name != first.key]
             has_schema = self._connection.execute(_SCHEMA, (first.schema,)).fetchone()
             yield Finding(
                 text=f"the table {first.qualified} is missing; {sources[0].name} derives from it",
@@ -283,10 +300,10 @@ class _Check:
                 repair=(f"ALTER ROLE {self._role} BYPASSRLS;",),
             )
         yield from self._of_key(first, known)
-        for source in sources:
-            for where, column, value, kind in _values(source):
-                yield from self._of_column(source, where, column, value, kind, known)
-            if table["readable"] and table["usable"]:
+        for of in uses.values():
+            yield from self._of_column(first, of, known)
+        if table["readable"] and table["usable"]:
+            for source in sources:
                 yield from self._of_required(source, known)
 
     def _of_key(self, source: SourceTable, known: Mapping[str, _Column]) -> Iterator[Finding]:
@@ -321,63 +338,76 @@ class _Check:
                 repair=(f"ALTER TABLE {name} ADD UNIQUE ({key});",),
             )
 
-    def _of_column(
-        self,
-        source: SourceTable,
-        where: str,
-        column: str,
-        value: Value,
-        kind: str | None,
-        known: Mapping[str, _Column],
-    ) -> Iterator[Finding]:
+    def _of_column(self, source: SourceTable, uses: Sequence[_Use], known: Mapping[str, _Column]) -> Iterator[Finding]:
+        column = uses[0].column
         if column not in known:
             if column != source.key:
+                derive = "derives" if len(uses) == 1 else "derive"
                 yield Finding(
-                    text=f"{source.qualified}.{column} is missing; {where} derives from it{_meant(column, known)}",
+                    text=f"{source.qualified}.{column} is missing; {' and '.join(use.where for use in uses)} {derive}"
+                    f" from it{_meant(column, known)}",
                     repair=(
                         f"ALTER TABLE {_identifier(source.schema, source.table)}"
-                        f" ADD COLUMN {_quoted(column)} {_created(value, kind)};",
+                        f" ADD COLUMN {_quoted(column)} {_created(uses)};",
                     ),
                 )
             return
         there = known[column]
-        accepted = _accepted(value, kind)
-        if there.type_name not in accepted:
-            yield Finding(
-                text=f"{source.qualified}.{column} is {there.sql_type}, and {where} accepts"
-                f" {', '.join(sorted(accepted))}{_conversion(there.type_name, kind)}"
-            )
-        if there.generated:
-            yield Finding(
-                text=f"{source.qualified}.{column} is a generated column, which PostgreSQL does not replicate;"
-                f" {where} derives from it"
-            )
+        for use in uses:
+            accepted = _accepted(use)
+            if there.type_name not in accepted:
+                yield Finding(
+                    text=f"{source.qualified}.{column} is {there.sql_type}, and {use.where} accepts"
+                    f" {', '.join(sorted(accepted))}{_conversion(there.type_name, use.kind)}"
+                )
+            if there.generated:
+                yield Finding(
+                    text=f"{source.qualified}.{column} is a generated column, which PostgreSQL does not replicate;"
+                    f" {use.where} derives from it"
+                )
 
     def _of_required(self, source: SourceTable, known: Mapping[str, _Column]) -> Iterator[Finding]:
         for name in self._captured[source.name].required:
             value = source.columns[name]
             there = known.get(str(value.column))
-            if there is None or there.not_null or value.default is not None or value.path:
+            if there is None or value.default is not None:
                 continue
-            table, column = sql.Identifier(source.schema, source.table), sql.Identifier(str(value.column))
-            query = sql.SQL("SELECT {} FROM {} WHERE {} IS NULL LIMIT 1")
-            key = sql.Identifier(source.key) if source.key in known else sql.SQL("ctid")
-            row = self._connection.execute(query.format(key, table, column)).fetchone()
-            if row is None:
-                yield Finding(
-                    text=f"{source.qualified}.{value.column} may be null: rows without it are dead-lettered,"
-                    f" because {source.name}.{name} is required",
-                    repair=(
-                        f"ALTER TABLE {_identifier(source.schema, source.table)}"
-                        f" ALTER COLUMN {_quoted(str(value.column))} SET NOT NULL;",
-                    ),
-                    warning=True,
-                )
-            else:
-                yield Finding(
-                    text=f"{source.qualified}.{value.column} is null, for example in the row {source.key}={row[0]}:"
-                    f" such rows are dead-lettered, because {source.name}.{name} is required"
-                )
+            if value.path:
+                if there.type_name in _JSON:
+                    yield from self._of_missing(source, name, known, json_path=value.path)
+            elif not there.not_null:
+                yield from self._of_missing(source, name, known)
+
+    def _of_missing(
+        self, source: SourceTable, name: str, known: Mapping[str, _Column], json_path: Sequence[str] = ()
+    ) -> Iterator[Finding]:
+        """Yield a problem if a row lacks a required value, else a warning that rows may lack it."""
+        column = str(source.columns[name].column)
+        found: sql.Composable = sql.Identifier(column)
+        if json_path:
+            # As in Value.of: only objects have members, so lists are not searched, and null in JSON is no value.
+            steps = "strict $" + "".join(f".{json.dumps(member)}" for member in json_path)
+            found = sql.SQL("nullif(jsonb_path_query_first({}::jsonb, {}, '{{}}', true), 'null')").format(
+                found, sql.Literal(steps)
+            )
+        key = sql.Identifier(source.key) if source.key in known else sql.SQL("ctid")
+        query = sql.SQL("SELECT {} FROM {} WHERE {} IS NULL LIMIT 1")
+        row = self._connection.execute(query.format(key, sql.Identifier(source.schema, source.table), found)).fetchone()
+        what = f"{source.qualified}.{column}" + (f" ({'.'.join(json_path)})" if json_path else "")
+        if row is not None:
+            yield Finding(
+                text=f"{what} is null, for example in the row {source.key}={row[0]}:"
+                f" such rows are dead-lettered, because {source.name}.{name} is required"
+            )
+            return
+        set_not_null = (
+            f"ALTER TABLE {_identifier(source.schema, source.table)} ALTER COLUMN {_quoted(column)} SET NOT NULL;"
+        )
+        yield Finding(
+            text=f"{what} may be null: rows without it are dead-lettered, because {source.name}.{name} is required",
+            repair=() if json_path else (set_not_null,),
+            warning=True,
+        )
 
     # --- the publication ---
 
@@ -412,43 +442,58 @@ class _Check:
             )
 
 
-def _values(source: SourceTable) -> Iterator[tuple[str, str, Value, str | None]]:
-    """Yield (name in the directory, the monolith's column, value, type in the index) for each mapped column."""
+def _parts(source: SourceTable) -> Iterator[tuple[str, Value, str | None]]:
+    """Yield (name in the directory, value, kind) for each value, and for each member of an object in its place."""
     kinds = columns_of(source.name)
-    named = [(f"{source.name}.{name}", value, kinds.get(name)) for name, value in source.columns.items()]
-    named += [(f"{source.name}.attributes.{name}", value, None) for name, value in source.attributes.items()]
-    for where, value, kind in named:
+    for name, value in source.columns.items():
+        member = _MEMBERS.get(name) if source.directory_table == USER_SETTINGS else None
         for part in value.parts():
-            if part.column is not None:
-                yield where, part.column, part, kind if part is value else None
+            yield f"{source.name}.{name}", part, kinds.get(name) if part is value else member
+    for name, value in source.attributes.items():
+        for part in value.parts():
+            yield f"{source.name}.attributes.{name}", part, None
+
+
+def _uses(source: SourceTable) -> Iterator[_Use]:
+    for where, part, kind in _parts(source):
+        if part.column is not None:
+            yield _Use(where, part.column, part, kind)
 
 
 def _of_literals(source: SourceTable) -> Iterator[Finding]:
     """Yield the constants, defaults and replacement values of the wrong type."""
-    kinds = columns_of(source.name)
-    for name, value in source.columns.items():
+    for where, value, kind in _parts(source):
         for literal in (value.default, *(value.values or {}).values()):
-            if literal is not None and not has_type(literal, kinds.get(name)):
-                yield Finding(text=f"source.yaml: {source.name}.{name}: {literal!r} is no {kinds[name]}")
+            fits = isinstance(literal, bool | dict) if kind == _RULES else has_type(literal, kind)
+            if literal is not None and not fits:
+                yield Finding(text=f"source.yaml: {where}: {literal!r} is no {kind}")
 
 
-def _created(value: Value, kind: str | None) -> str:
-    """Return the type of a column that is added for a value."""
-    if value.path:
+def _created(uses: Sequence[_Use]) -> str:
+    """Return the type of a column that is added: one that each of its values accepts, if there is one."""
+    types = [_created_for(use) for use in uses]
+    fitting = (each for each in types if all(_CATALOGUED.get(each, each) in _accepted(use) for use in uses))
+    return next(fitting, types[0])
+
+
+def _created_for(use: _Use) -> str:
+    if use.value.path:
         return "jsonb"
-    if value.values is not None and value.values.keys() <= {"true", "false"}:
+    if use.value.values is not None and use.value.values.keys() <= {"true", "false"}:
         return "boolean"
-    return value.format or _CREATED.get(str(kind), "text")
+    if use.value.values is not None:
+        return "text"
+    return use.value.format or _CREATED.get(str(use.kind), "text")
 
 
-def _accepted(value: Value, kind: str | None) -> set[str]:
-    if value.path:
+def _accepted(use: _Use) -> set[str]:
+    if use.value.path:
         return _JSON
-    if value.format is not None:
-        return {value.format}
-    if value.values is not None:
+    if use.value.format is not None:
+        return {use.value.format}
+    if use.value.values is not None:
         return _INTEGERS | _TEXTS | {"bool"}
-    return _ACCEPTED[kind]
+    return _ACCEPTED[use.kind]
 
 
 def _conversion(type_name: str, kind: str | None) -> str:
@@ -457,7 +502,7 @@ def _conversion(type_name: str, kind: str | None) -> str:
         return f". Convert it: format: {type_name}"
     if type_name in _JSON:
         return ". Name a value inside it: path"
-    if type_name in _INTEGERS | _TEXTS | {"bool"} and kind in ("boolean", "keyword"):
+    if type_name in _INTEGERS | _TEXTS | {"bool"} and kind in ("boolean", "keyword", _RULES):
         return ". Convert it: values"
     return ""
 

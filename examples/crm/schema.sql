@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS crm.contact_choice (
     no_mail     boolean NOT NULL DEFAULT false,
     topics      jsonb NOT NULL DEFAULT '{}'     -- {"news": false}
 );
+-- The version of the newest change through masscomm that is applied to the row (apply_preferences.py).
+ALTER TABLE crm.contact_choice ADD COLUMN IF NOT EXISTS preference_version bigint NOT NULL DEFAULT 0;
 
 CREATE TABLE IF NOT EXISTS crm.quiet_time (
     person_no bigint PRIMARY KEY REFERENCES crm.person (person_no) ON DELETE CASCADE,

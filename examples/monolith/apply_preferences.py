@@ -2,46 +2,15 @@
 
     python -m examples.monolith.apply_preferences --kafka localhost:9092 \\
         --registry http://localhost:8081/apis/ccompat/v7 --dsn postgresql://…
-
-The consumer of a monolith: each record is applied in one transaction, and its offset is committed afterwards, so that a
-crash repeats records. A repeated or older record changes nothing, because the row has the version that was applied.
 """
 
-import argparse
-import io
-import json
-import os
-import signal
-import time
-from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
-from types import FrameType
+from collections.abc import Mapping
 from typing import Any
 
-import fastavro
-import httpx
 import psycopg
-from confluent_kafka import Consumer, KafkaException
 from psycopg.types.json import Jsonb
 
-TOPIC = "preference_change"
-GROUP = "monolith.preferences"
-_CHANNELS = ("push", "email")
-_POLL_S = 1.0
-_PAUSE_S = 2.0
-
-
-@cache
-def schema(registry: str, schema_id: int) -> Any:
-    answer = httpx.get(f"{registry}/schemas/ids/{schema_id}", timeout=30).raise_for_status()
-    return fastavro.parse_schema(json.loads(answer.json()["schema"]))
-
-
-def read_record(registry: str, value: bytes) -> dict[str, Any]:
-    written_with = schema(registry, int.from_bytes(value[1:5], "big"))
-    record: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), written_with, None)
-    return dict(record)
+from examples.preference_consumer import main, new_quiet_hours, set_rules
 
 
 def apply(connection: psycopg.Connection[Any], record: Mapping[str, Any]) -> bool:
@@ -61,12 +30,9 @@ def apply(connection: psycopg.Connection[Any], record: Mapping[str, Any]) -> boo
         channels, categories, quiet_hours, applied = row or ({}, {}, None, 0)
         if record["version"] <= applied:
             return False
-        for change in record["changes"]:
-            if change["version"] > applied:
-                _set(channels, categories, change)
-        # Records of an earlier version of masscomm do not have the field.
-        hours = record.get("quiet_hours")
-        if hours is not None and hours["version"] > applied:
+        set_rules(channels, categories, record, applied)
+        hours = new_quiet_hours(record, applied)
+        if hours is not None:
             quiet_hours = None if hours["start"] is None else {"start": hours["start"], "end": hours["end"]}
         connection.execute(
             "INSERT INTO user_settings (user_id, club_id, channels, categories, quiet_hours, preference_version)"
@@ -85,76 +51,5 @@ def apply(connection: psycopg.Connection[Any], record: Mapping[str, Any]) -> boo
     return True
 
 
-def _set(channels: dict[str, Any], categories: dict[str, Any], change: Mapping[str, Any]) -> None:
-    category, channel, wanted = change["category"], change["channel"], change["wanted"]
-    if category is None:
-        channels[channel] = wanted
-    elif channel is None:
-        categories[category] = wanted
-    else:
-        known = categories.get(category, {})
-        categories[category] = (known if isinstance(known, dict) else dict.fromkeys(_CHANNELS, known)) | {
-            channel: wanted
-        }
-
-
-def consume(kafka: str, registry: str, dsn: str, is_ending: Callable[[], bool], ready: Callable[[], None]) -> None:
-    """Apply records until `is_ending` returns true. Records wait while the database or the registry is down."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka,
-            "group.id": GROUP,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    try:
-        consumer.subscribe([TOPIC])
-        ready()
-        while not is_ending():
-            message = consumer.poll(_POLL_S)
-            if message is None:
-                continue
-            if error := message.error():
-                if error.fatal():
-                    raise KafkaException(error)
-                continue
-            while not is_ending():
-                try:
-                    with psycopg.connect(dsn) as connection:
-                        apply(connection, read_record(registry, message.value() or b""))
-                except (psycopg.OperationalError, httpx.HTTPError) as problem:
-                    print(f"A record waits: {problem}", flush=True)
-                    time.sleep(_PAUSE_S)
-                else:
-                    consumer.commit(message=message, asynchronous=False)
-                    break
-    finally:
-        consumer.close()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Write users' changed preferences to the monolith's table.")
-    parser.add_argument("--kafka", required=True, help="bootstrap servers")
-    parser.add_argument("--registry", required=True, help="base URL of the schema registry's Confluent API")
-    parser.add_argument("--dsn", help="the monolith's database; by default the variable MONOLITH_DATABASE_URL")
-    parser.add_argument("--ready-file", type=Path, help="a file that is created once the topic is read")
-    arguments = parser.parse_args()
-    ending: list[int] = []
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        ending.append(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    consume(
-        arguments.kafka,
-        arguments.registry,
-        arguments.dsn or os.environ["MONOLITH_DATABASE_URL"],
-        lambda: bool(ending),
-        (lambda: None) if arguments.ready_file is None else arguments.ready_file.touch,
-    )
-
-
 if __name__ == "__main__":
-    main()
+    main(apply)

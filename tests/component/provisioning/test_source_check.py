@@ -88,6 +88,7 @@ def test_tables_as_mapped_have_no_problem(database: Database) -> None:
             "ALTER TABLE crm.contact_choice DROP CONSTRAINT contact_choice_person_no_key",
             "is not unique, and is the key",
         ),
+        ("ALTER TABLE crm.contact_choice DROP COLUMN wants_push", "wants_push is missing; user_settings.channels"),
     ],
 )
 def test_printed_statements_repair_the_database(database: Database, broken: str, expected: str) -> None:
@@ -169,6 +170,70 @@ def test_column_of_another_type_is_a_problem(database: Database, columns: Mappin
     assert expected in text
 
 
+def channels(**members: Any) -> dict[str, Any]:
+    return {"channels": {"object": members}}
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "value"), [("text", "'yes'"), ("integer", "1"), ("jsonb", "'true'"), ("timestamptz", "now()")]
+)
+def test_channel_of_another_type_than_boolean_is_a_problem(database: Database, sql_type: str, value: str) -> None:
+    """Any value but a plain true is an opt-out: a text would opt out every user, and nothing would say so."""
+    database.run(f"ALTER TABLE crm.contact_choice ALTER wants_push TYPE {sql_type} USING {value}")
+    (text,) = database.problems()
+    assert text.startswith("crm.contact_choice.wants_push is ")
+    assert "user_settings.channels accepts bool" in text
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "values"), [("text", {"yes": True, "no": False}), ("integer", {1: True, 0: False})]
+)
+def test_channel_with_values_has_no_problem(database: Database, sql_type: str, values: dict[Any, bool]) -> None:
+    database.run(f"ALTER TABLE crm.contact_choice ALTER wants_push TYPE {sql_type} USING NULL")
+    assert database.problems(user_settings=channels(push={"column": "wants_push", "values": values})) == []
+
+
+def test_value_of_a_channel_that_is_no_boolean_is_a_problem(database: Database) -> None:
+    mapped = channels(push={"column": "wants_push", "values": {True: "yes", False: False}})
+    assert database.problems(user_settings=mapped) == ["source.yaml: user_settings.channels: 'yes' is no boolean"]
+
+
+@pytest.mark.parametrize(("sql_type", "problems"), [("boolean", 0), ("jsonb", 0), ("text", 1)])
+def test_category_is_a_boolean_or_an_object(database: Database, sql_type: str, problems: int) -> None:
+    database.run(f"ALTER TABLE crm.contact_choice ADD news {sql_type}")
+    assert len(database.problems(user_settings={"categories": {"object": {"news": "news"}}})) == problems
+
+
+@pytest.mark.parametrize("broken", ["DROP SCHEMA crm CASCADE", "ALTER TABLE crm.person DROP COLUMN organisation"])
+def test_column_mapped_twice_is_added_once(database: Database, broken: str) -> None:
+    """The column has a type that both of its values accept."""
+    document = yaml.safe_load((SECOND / "source.yaml").read_text())
+    attributes = document["tables"]["users"].pop("attributes")
+    document["tables"]["users"] = {
+        **document["tables"]["users"],
+        "attributes": attributes | {"organisation": "organisation"},
+    }
+    sources = read_source(document)
+    database.run(broken)
+    for found in check_source(database.owner_url, "g1", sources, creates_publication=True):
+        if not found.warning:
+            database.run(*found.repair)
+    after = check_source(database.owner_url, "g1", sources, creates_publication=True)
+    assert [each.text for each in after if not each.warning] == []
+
+
+@pytest.mark.parametrize("contact", ["{}", '{"club": null}', '{"club": [1]}', "[]", "null"])
+def test_row_without_a_required_member_is_a_problem(database: Database, contact: str) -> None:
+    mapped = {"club_id": {"column": "contact", "path": "club.id"}}
+    assert database.problems(users=mapped) == []
+    database.run(
+        """INSERT INTO crm.person (person_no, given_name, contact) VALUES (6, 'Bo', '{"club": {"id": 3}}')""",
+        f"INSERT INTO crm.person (person_no, given_name, contact) VALUES (7, 'Ada', '{contact}')",  # noqa: S608
+    )
+    (text,) = database.problems(users=mapped)
+    assert text.startswith("crm.person.contact (club.id) is null, for example in the row person_no=7")
+
+
 def test_row_without_a_required_value_is_a_problem(database: Database) -> None:
     database.run("INSERT INTO crm.person (person_no, given_name) VALUES (7, 'Ada')")
     (text,) = database.problems()
@@ -204,6 +269,56 @@ def test_server_setting_is_a_problem(
     monkeypatch.setattr(source_check, "_SERVER", source_check._SERVER.replace(setting, value, 1))
     (text,) = database.problems()
     assert expected in text
+
+
+def test_idle_slot_of_another_reader_is_a_warning(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    slot = f"{database.user}_idle"
+    database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+    try:
+        assert not [each for each in database.check() if slot in each.text], "it keeps less than a gibibyte"
+        assert "> 1073741824" in source_check._IDLE_SLOTS
+        any_size = source_check._IDLE_SLOTS.replace("> 1073741824", ">= 0")
+        monkeypatch.setattr(source_check, "_IDLE_SLOTS", any_size)
+        (found,) = [each for each in database.check() if slot in each.text]
+        assert found.warning
+        assert f"the replication slot {slot} is idle and keeps" in found.text
+        database.run(*found.repair)
+        assert not [each for each in database.check() if slot in each.text]
+    finally:
+        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name ="
+        database.run(f"{drop} '{slot}'")
+
+
+def test_user_that_cannot_write_heartbeats_is_granted_it(database: Database) -> None:
+    """The functions' parameters differ by the server's version."""
+    for function in emit_functions(database):
+        database.run(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC")
+    (found,) = [each for each in database.check(user=True) if "heartbeats" in each.text]
+    assert not found.warning
+    database.run(*found.repair)
+    assert not [each for each in database.check(user=True) if "heartbeats" in each.text]
+
+
+def emit_functions(database: Database) -> list[str]:
+    with psycopg.connect(database.owner_url) as connection:
+        query = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'"
+        return [name for (name,) in connection.execute(query)]
+
+
+def test_role_of_rds_is_granted_where_it_exists(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On RDS no role may have REPLICATION; membership in rds_replication has its place."""
+    role = f"{database.user}_rds"
+    database.run(f"CREATE ROLE {role}")
+    try:
+        query = source_check._SERVER.replace("'rds_replication'", f"'{role}'")
+        assert query.count(role) == 2
+        monkeypatch.setattr(source_check, "_SERVER", query)
+        (found,) = [each for each in database.check(user=True) if "replication slot" in each.text]
+        assert found.repair == (f'GRANT rds_replication TO "{database.user}";',)
+        database.run(found.repair[0].replace("rds_replication", role))
+        assert not [each for each in database.check(user=True) if "replication slot" in each.text]
+    finally:
+        database.run(f"DROP ROLE {role}")
 
 
 def test_unlimited_wal_of_a_slot_is_a_warning(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
