@@ -44,9 +44,7 @@ def read_record(registry: str, value: bytes) -> dict[str, Any]:
     return dict(record)
 
 
-def set_rules(
-    channels: dict[str, Any], categories: dict[str, Any], record: Mapping[str, Any], applied: int
-) -> None:
+def set_rules(channels: dict[str, Any], categories: dict[str, Any], record: Mapping[str, Any], applied: int) -> None:
     """Change the rules by the changes of a record that are newer than the applied version, in their order."""
     for change in record["changes"]:
         if change["version"] > applied:

@@ -1,6 +1,6 @@
 """The servers of the local stack, one module each."""
 
-from devstack.config import EXAMPLE, StackConfig, example
+from devstack.config import StackConfig
 from devstack.service import Service
 from devstack.services import (
     connect,
@@ -20,7 +20,7 @@ MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, la
 def all_services(config: StackConfig) -> dict[str, Service]:
     """Return every service by name, each after its dependencies."""
     made = [module.service(config) for module in MODULES]
-    # The consumer of changed preferences knows the tables of examples/monolith only.
-    if config.monolith_url is None and example() == EXAMPLE:
+    # A consumer of changed preferences knows the tables of one example. A database of one's own needs its own.
+    if config.monolith_url is None:
         made.append(example_monolith.service(config))
     return {service.name: service for service in made}

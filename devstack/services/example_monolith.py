@@ -1,8 +1,8 @@
-"""The example monolith's consumer, which writes changed preferences to its table user_settings."""
+"""The consumer of the example monolith, which writes changed preferences to its tables."""
 
 import sys
 
-from devstack.config import StackConfig
+from devstack.config import StackConfig, example
 from devstack.service import RunOnce, Service
 
 
@@ -17,7 +17,7 @@ def service(config: StackConfig) -> Service:
         name="example_monolith",
         command=[
             sys.executable,
-            *("-m", "examples.monolith.apply_preferences"),
+            *("-m", f"examples.{example().name}.apply_preferences"),
             *("--kafka", config.kafka_bootstrap),
             *("--registry", config.registry_url),
             *("--ready-file", str(ready)),

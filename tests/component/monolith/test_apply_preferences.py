@@ -1,6 +1,7 @@
-"""The example monolith's consumer writes changed preferences to its table, each version once."""
+"""The consumers of the examples write changed preferences to their tables, each version once."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -8,7 +9,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from devstack.config import StackConfig
+from devstack.config import ROOT, StackConfig
+from examples.crm import apply_preferences as crm
 from examples.monolith.apply_preferences import apply
 from examples.monolith.seed import create_tables
 from masscomm.domain.preference_changes import Wish, after_wishes
@@ -16,17 +18,31 @@ from masscomm.domain.preference_changes import Wish, after_wishes
 type Connection = psycopg.Connection[Any]
 
 
-@pytest.fixture
-def database(postgres: StackConfig) -> Iterator[Connection]:
+@contextmanager
+def empty_database(postgres: StackConfig) -> Iterator[Connection]:
     name = f"monolith_{uuid4().hex}"
     with psycopg.connect(postgres.database_url("monolith"), autocommit=True) as server:
         server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         with psycopg.connect(postgres.database_url(name), autocommit=True) as connection:
-            create_tables(connection)
-            connection.execute("INSERT INTO clubs (id, name) VALUES (7, 'Rowing')")
-            connection.execute("INSERT INTO users (id, club_id, first_name, last_name) VALUES (1, 7, 'Ada', 'L')")
             yield connection
         server.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def database(postgres: StackConfig) -> Iterator[Connection]:
+    with empty_database(postgres) as connection:
+        create_tables(connection)
+        connection.execute("INSERT INTO clubs (id, name) VALUES (7, 'Rowing')")
+        connection.execute("INSERT INTO users (id, club_id, first_name, last_name) VALUES (1, 7, 'Ada', 'L')")
+        yield connection
+
+
+@pytest.fixture
+def second(postgres: StackConfig) -> Iterator[Connection]:
+    with empty_database(postgres) as connection:
+        connection.execute((ROOT / "examples" / "crm" / "schema.sql").read_text())
+        connection.execute("INSERT INTO crm.person (person_no, organisation, given_name) VALUES (1, 7, 'Ada')")
+        yield connection
 
 
 def _record(version: int, *wishes: Wish, user_id: int = 1, of: int | None = None) -> dict[str, Any]:
@@ -82,3 +98,35 @@ def test_row_has_the_rules_that_applied_before(database: Connection, known: dict
     wishes = [Wish("news", "email", True), Wish(None, "email", False)]
     apply(database, _record(5, *wishes))
     assert _row(database)[:2] == after_wishes({}, known, wishes)
+
+
+def _choice(database: Connection) -> Any:
+    return database.execute("SELECT wants_push, no_mail, topics, preference_version FROM crm.contact_choice").fetchone()
+
+
+def test_second_example_writes_changes_once(second: Connection) -> None:
+    assert crm.apply(second, _record(5, Wish("news", "email", False)))
+    assert _choice(second) == (None, False, {"news": {"email": False}}, 5), "the row is new"
+    assert not crm.apply(second, _record(5, Wish("news", "email", False)))
+    assert crm.apply(second, _record(9, Wish(None, "push", False), Wish(None, "email", False)))
+    assert _choice(second) == (False, True, {"news": {"email": False}}, 9)
+    assert not crm.apply(second, _record(7, Wish(None, "push", True)))
+    assert crm.apply(second, _record(11, Wish(None, "push", True), of=8)), "the change is older than the row"
+    assert _choice(second) == (False, True, {"news": {"email": False}}, 11)
+    assert not crm.apply(second, _record(12, Wish("news", None, False), user_id=2)), "an unknown person"
+
+
+def test_second_example_writes_quiet_hours_once(second: Connection) -> None:
+    def hours() -> Any:
+        return second.execute("SELECT starts::text, ends::text FROM crm.quiet_time").fetchall()
+
+    def change(start: str | None, end: str | None, version: int) -> dict[str, Any]:
+        return {"quiet_hours": {"start": start, "end": end, "version": version}}
+
+    assert crm.apply(second, _record(5) | change("22:00", "07:00", 5))
+    assert crm.apply(second, _record(6) | change("21:00", "06:30", 6))
+    assert crm.apply(second, _record(7, Wish("news", None, False))), "a record of an earlier schema"
+    assert crm.apply(second, _record(8) | change(None, None, 4)), "the change is older than the row"
+    assert hours() == [("21:00:00", "06:30:00")]
+    assert crm.apply(second, _record(9) | change(None, None, 9))
+    assert hours() == []
