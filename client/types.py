@@ -431,6 +431,7 @@ class Draft(TypedDict):
     title: str
     body: str
     html: NotRequired[str | None]
+    url: NotRequired[str | None]
 
 
 class DryRunBody(TypedDict):
@@ -485,7 +486,7 @@ class DryRunSample(TypedDict):
     locale: str
     user_id: int
     fields: dict[str, str]
-    """The texts: title and body of a push; subject, text and html of an e-mail."""
+    """The texts: title, body and url of a push; subject, text and html of an e-mail."""
 
 
 class EffectivePreference(TypedDict):
@@ -756,7 +757,7 @@ class PreviewedMessage(TypedDict):
     template: PreviewedTemplate | None
     """Null: a draft, or title and body of the data."""
     fields: dict[str, str] | None
-    """The texts: title and body of a push; subject, text and html of an e-mail. Null: there is no message."""
+    """The texts: title, body and url of a push; subject, text and html of an e-mail. Null: there is no message."""
     missing: list[str]
     """The variables without a value; in the texts, their names in brackets replace them."""
     problem: str | None

@@ -40,6 +40,8 @@ class Message:
     text: str
     # The link with which the recipient unsubscribes by one click; None: there is none.
     unsubscribe_link: str | None = None
+    # The deep link of a push; None: it has none.
+    url: str | None = None
     # The time at which it was published, in ms since the epoch; None until its outcome has been emitted.
     at_ms: int | None = field(default=None, compare=False)
 
@@ -48,7 +50,8 @@ class Message:
         at = "" if self.at_ms is None else _local_time(self.at_ms)
         head = f"{at}{self.channel} to user {self.user_id}, {self.receiver}"
         body = "\n".join(f"  {line}" for line in self.text.rstrip().splitlines())
-        note = f"  notification {self.notification_id}"
+        note = "" if self.url is None else f"  link {self.url}\n"
+        note += f"  notification {self.notification_id}"
         if self.unsubscribe_link is not None:
             note += f"\n  unsubscribe {self.unsubscribe_link}"
         return Text.assemble((head, "cyan"), "\n  ", (self.title, "bold"), "\n", body, "\n", (note, "dim"))
@@ -163,4 +166,5 @@ def _message(user_id: int, receiver: str, call: provider.Call) -> Message:
         title=call.title,
         text=call.text,
         unsubscribe_link=call.unsubscribe_link,
+        url=call.url,
     )

@@ -18,7 +18,7 @@ TABLES = {
     "users": ("id", ("club_id", "first_name", "last_name", "email", "locale", "time_zone")),
     "user_settings": ("user_id", ("club_id", "channels", "categories", "quiet_hours")),
     "devices": ("id", ("user_id", "platform", "token", "active")),
-    "notification_templates": ("id", ("club_id", "type", "channel", "locale", "title", "body", "html")),
+    "notification_templates": ("id", ("club_id", "type", "channel", "locale", "title", "body", "html", "url")),
 }
 SLICE = 1_000
 CHANGE_TIMEOUT_S = 20.0

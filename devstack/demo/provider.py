@@ -28,6 +28,7 @@ class Call:
     title: str  # The title of a push, or the subject of an e-mail.
     text: str  # The text of a push, or the plain text of an e-mail.
     unsubscribe_link: str | None = None  # The link for one click of an e-mail; None: it has none.
+    url: str | None = None  # The deep link of a push; None: it has none.
 
 
 def calls(aws_url: str) -> list[Call]:
@@ -68,8 +69,8 @@ def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call]:
             notification_id = _find(payload, "notification_id")
             if notification_id is None:
                 raise ProviderError(f"a push to {endpoint_arn} has no notification id: {payload}")
-            texts = (str(_find(payload, name)) for name in ("title", "body"))
-            yield Call("push", str(notification_id), endpoint_arn, *texts)
+            title, body = (str(_find(payload, name)) for name in ("title", "body"))
+            yield Call("push", str(notification_id), endpoint_arn, title, body, url=_find(payload, "url"))
 
 
 def _mails(messages: list[dict[str, Any]]) -> Iterator[Call]:

@@ -58,6 +58,8 @@ CREATE TABLE IF NOT EXISTS notification_templates (
     updated_at timestamptz NOT NULL DEFAULT now(),
     UNIQUE NULLS NOT DISTINCT (club_id, type, channel, locale)
 );
+-- The deep link of a push: an address with https, or with the scheme of an app.
+ALTER TABLE notification_templates ADD COLUMN IF NOT EXISTS url text;
 
 -- Change data capture needs the whole old row: of an update and of a delete.
 ALTER TABLE users REPLICA IDENTITY FULL;

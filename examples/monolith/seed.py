@@ -182,7 +182,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "users": ("id", "club_id", "first_name", "last_name", "email", "phone", "locale", "time_zone", "created_at"),
     "user_settings": ("user_id", "club_id", "channels", "categories", "quiet_hours"),
     "devices": ("id", "user_id", "platform", "token", "active"),
-    "notification_templates": ("id", "club_id", "type", "channel", "locale", "title", "body", "html"),
+    "notification_templates": ("id", "club_id", "type", "channel", "locale", "title", "body", "html", "url"),
 }
 
 
@@ -195,7 +195,7 @@ def _rows(table: str, users: int, seed: int, quiet_hours: float) -> Iterator[tup
             yield from CLUBS.items()
         case "notification_templates":
             for number, t in enumerate(TEMPLATES, 1):
-                yield number, t.club_id, t.type, t.channel, t.locale, t.title, t.body, t.html
+                yield number, t.club_id, t.type, t.channel, t.locale, t.title, t.body, t.html, t.url
         case "users":
             for u in generate(users, seed, quiet_hours):
                 yield u.id, u.club_id, u.first_name, u.last_name, u.email, u.phone, u.locale, u.time_zone, u.created_at

@@ -16,6 +16,8 @@ class Template:
     title: str
     body: str
     html: str | None = None
+    # The deep link of a push.
+    url: str | None = None
 
 
 TEMPLATES = (
@@ -43,11 +45,13 @@ TEMPLATES = (
         None, "match_reminder", "push", "en",
         "{{ data.opponent | default('The next match') }}",
         "{{ user.first_name }}, kick-off is at {{ data.kick_off | default('the usual time') }}.",
+        url="riverside://matches/{{ data.match | default('next') | urlencode }}",
     ),
     Template(
         None, "match_reminder", "push", "de",
         "{{ data.opponent | default('Das nächste Spiel') }}",
         "{{ user.first_name }}, Anpfiff ist um {{ data.kick_off | default('gewohnter Zeit') }}.",
+        url="riverside://matches/{{ data.match | default('next') | urlencode }}",
     ),
     Template(
         None, "one_time_password", "push", "en",

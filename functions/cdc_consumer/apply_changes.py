@@ -160,6 +160,7 @@ def _problem_of_template(change: Change) -> str | None:
             title=columns["title"],
             body=columns["body"],
             html=columns.get("html"),
+            url=columns.get("url"),
         )
         if (problem := problem_of(template)) is not None:
             return f"the template {row.id} cannot be rendered: {problem}"

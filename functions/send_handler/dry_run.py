@@ -71,7 +71,7 @@ class DryRunSample(TypedDict):
     locale: str
     user_id: int
     fields: dict[str, str]
-    """The texts: title and body of a push; subject, text and html of an e-mail."""
+    """The texts: title, body and url of a push; subject, text and html of an e-mail."""
 
 
 class DryRunBody(TypedDict):

@@ -42,6 +42,7 @@ class Draft(BaseModel):
     title: Annotated[str, _SOURCE]
     body: Annotated[str, _SOURCE]
     html: Annotated[str, _SOURCE] | None = None
+    url: Annotated[str, _SOURCE] | None = None
 
 
 class PreviewRequest(ContentRequest):
@@ -74,7 +75,7 @@ class PreviewedMessage(TypedDict):
     template: PreviewedTemplate | None
     """Null: a draft, or title and body of the data."""
     fields: dict[str, str] | None
-    """The texts: title and body of a push; subject, text and html of an e-mail. Null: there is no message."""
+    """The texts: title, body and url of a push; subject, text and html of an e-mail. Null: there is no message."""
     missing: list[str]
     """The variables without a value; in the texts, their names in brackets replace them."""
     problem: str | None
@@ -144,11 +145,8 @@ def _templates(wanted: PreviewRequest, directory: Directory) -> dict[str, Sequen
     keys = wanted.template_keys()
     if wanted.draft is None:
         return {channel: templates for (_, _, channel), templates in directory.templates(keys).items()}
-    draft = wanted.draft
-    return {
-        channel: [Template(0, club_id, name, channel, wanted.locale or "en", draft.title, draft.body, draft.html)]
-        for club_id, name, channel in keys
-    }
+    locale, texts = wanted.locale or "en", wanted.draft.model_dump()
+    return {channel: [Template(0, club_id, name, channel, locale, **texts)] for club_id, name, channel in keys}
 
 
 def _message(found: Preview, *, is_draft: bool) -> PreviewedMessage:

@@ -37,6 +37,7 @@ def push_message(
     notification_id: str,
     send_id: str,
     collapse_key: str | None,
+    url: str | None = None,
 ) -> str:
     """Return the `Message` parameter of SNS' Publish with MessageStructure json.
 
@@ -44,6 +45,7 @@ def push_message(
         endpoint_arn: The device's endpoint. It contains Apple's environment (production or sandbox): SNS sends the text
             under the key of the endpoint's own platform, and the default text if there is no such key.
         notification_id: A UUID: JSON escapes none of its characters.
+        url: The deep link, which the app opens when the user taps the message.
 
     Raises:
         Rejected: The payload is too large for the platform, or the platform is unknown.
@@ -51,7 +53,7 @@ def push_message(
     if platform not in ("gcm", "apns"):
         raise Rejected(f"unknown platform: {platform}")
     key = "GCM" if platform == "gcm" else _apple(endpoint_arn)
-    shared, send = _message_around_ids(key, title, body, collapse_key), _send_texts(send_id)
+    shared, send = _message_around_ids(key, title, body, collapse_key, url), _send_texts(send_id)
     size = shared.payload_bytes + len(notification_id) + send.payload_bytes
     if size > _MAX_PAYLOAD_BYTES:
         raise Rejected(f"too large: {size} bytes of payload, {_MAX_PAYLOAD_BYTES} is the most", too_large=True)
@@ -85,11 +87,8 @@ def _apple(endpoint_arn: str | None) -> str:
     return _SANDBOX if f":endpoint/{_SANDBOX}/" in (endpoint_arn or "") else "APNS"  # guard: push.sandbox_key
 
 
-def _firebase(title: str, body: str, notification_id: str, send_id: str, collapse_key: str | None) -> dict[str, Any]:
-    message: dict[str, Any] = {
-        "notification": {"title": title, "body": body},
-        "data": {"notification_id": notification_id, "send_id": send_id},
-    }
+def _firebase(title: str, body: str, data: dict[str, str], collapse_key: str | None) -> dict[str, Any]:
+    message: dict[str, Any] = {"notification": {"title": title, "body": body}, "data": data}
     if collapse_key is not None:
         message["android"] = {"collapse_key": collapse_key}
     return message
@@ -109,16 +108,16 @@ class _MessageAroundIds(NamedTuple):
 
 
 @lru_cache(maxsize=_CACHED_MESSAGES)
-def _message_around_ids(key: str, title: str, body: str, collapse_key: str | None) -> _MessageAroundIds:
+def _message_around_ids(
+    key: str, title: str, body: str, collapse_key: str | None, url: str | None
+) -> _MessageAroundIds:
     """Return the message of a content. `key` is SNS' name of the platform."""
+    data = {"notification_id": _ID, "send_id": _SEND_ID} | ({"url": url} if url else {})
     payload: dict[str, Any]
     if key == "GCM":
-        payload = {"fcmV1Message": {"message": _firebase(title, body, _ID, _SEND_ID, collapse_key)}}
+        payload = {"fcmV1Message": {"message": _firebase(title, body, data, collapse_key)}}
     else:
-        payload = {
-            "aps": {"alert": {"title": title, "body": body}},
-            "masscomm": {"notification_id": _ID, "send_id": _SEND_ID},
-        }
+        payload = {"aps": {"alert": {"title": title, "body": body}}, "masscomm": data}
     text = _ENCODER.encode(payload)
     before, _, rest = _ENCODER.encode({"default": body, key: text}).partition(_ID)
     between, _, after = rest.partition(_SEND_ID)

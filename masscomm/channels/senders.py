@@ -73,6 +73,7 @@ class PushSender:
             notification_id=notification.id,
             send_id=notification.send_id,
             collapse_key=notification.collapse_key,
+            url=notification.texts.get("url"),
         )
         attributes = push_attributes(
             target.platform,

@@ -453,5 +453,6 @@ def _template(template_id: int, source: Source) -> Template:
         title=source["title"],
         body=source["body"],
         html=source.get("html"),
+        url=source.get("url"),
         version=source.get("version") or 0,
     )

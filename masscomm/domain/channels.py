@@ -11,14 +11,17 @@ from types import MappingProxyType
 
 from masscomm.domain.users import User
 
+# The names that a send without a template must have in its data.
+LITERAL = ("title", "body")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MessageField:
     """One field of the messages of a channel, such as the title."""
 
     name: str
-    # The column of the template from which this field is rendered: title, body or html. A send without a template has
-    # title and body in its data.
+    # The column of the template from which this field is rendered: title, body, html or url. A send without a template
+    # has title, body and url in its data.
     column: str
     # Whether the provider requires the field. A field that is not required is absent if the template's column is empty.
     required: bool = True
@@ -26,6 +29,8 @@ class MessageField:
     one_line: bool = False
     # Whether inserted values are escaped for HTML.
     escaped: bool = False
+    # Whether the text is an address that the device opens (masscomm.domain.deep_links); it may be empty.
+    is_link: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,11 @@ class Channel:
     def required_fields(self) -> frozenset[str]:
         """Return the fields that a delivery record must have."""
         return frozenset(field.name for field in self.fields if field.required)
+
+    @property
+    def literal_columns(self) -> frozenset[str]:
+        """Return the names in a send's data that are its message if no template applies."""
+        return frozenset(field.column for field in self.fields if field.column in LITERAL or field.is_link)
 
     @property
     def rate_setting(self) -> str:
@@ -81,6 +91,7 @@ CHANNELS: Mapping[str, Channel] = MappingProxyType(
                 fields=(
                     MessageField(name="title", column="title", one_line=True),
                     MessageField(name="body", column="body"),
+                    MessageField(name="url", column="url", required=False, one_line=True, is_link=True),
                 ),
                 user_field=None,
                 quota_per_s=1500,

@@ -71,6 +71,8 @@ class Template(NamedTuple):
     body: str
     html: str | None = None
     version: int = 0
+    # The deep link of a push.
+    url: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

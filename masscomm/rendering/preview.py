@@ -87,7 +87,7 @@ def problem_of(template: Template, steps: Steps | None = None) -> str | None:
             each.render(context, steps)
         except RenderError as error:
             # Another value may succeed: the template may read a number, or a part of an attribute.
-            if isinstance(error, OutOfSteps) or _never_exists(error):
+            if isinstance(error, OutOfSteps) or _never_exists(error) or not each.reads:
                 return _reason(error)
     return None
 

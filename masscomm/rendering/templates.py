@@ -13,15 +13,15 @@ from typing import Any
 
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
-from masscomm.domain.channels import CHANNELS, MessageField
+from masscomm.domain.channels import CHANNELS, LITERAL, MessageField
+from masscomm.domain.deep_links import is_deep_link
 from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, OutOfSteps, RenderError, Steps, compile_source, render
 
-# The names in a send's data that are its message if no template applies.
-LITERAL = ("title", "body")
-# The maximum size of a subject or title in bytes. Python's e-mail package needs quadratic time to fold a header.
+# The maximum size of a subject, title or link in bytes. Python's e-mail package needs quadratic time to fold a header.
 MAX_LINE_BYTES = 2_000
+_LONGEST_NAMED_LINK = 100
 # The maximum size in bytes of each of the two caches (looked-up and compiled templates): a small part of an
 # environment's memory.
 MAX_CACHE_BYTES = 16_000_000
@@ -146,7 +146,7 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
     Raises:
         RenderError: The template does not compile.
     """
-    key = (template.channel, template.title, template.body, template.html)
+    key = (template.channel, template.title, template.body, template.html, template.url)
     kept = _COMPILED.get(key)
     if kept is not None:
         steps.spend(kept.steps)
@@ -167,18 +167,21 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
 
 
 def literal_fields(channel: str, data: Mapping[str, str]) -> list[Field] | None:
-    """Return the fields of a send that has `title` and `body` in its data, as they are; None for a send with a
-    template.
+    """Return the fields of a send that has `title` and `body` in its data, and possibly `url`, as they are; None for a
+    send with a template.
     """
     if any(name not in data for name in LITERAL):
         return None
-    return [_literal(each) for each in CHANNELS[channel].fields if each.column in LITERAL]
+    found = CHANNELS[channel]
+    return [_literal(each) for each in found.fields if each.column in found.literal_columns & data.keys()]
 
 
 def _literal(field: MessageField) -> Field:
     def text(context: Mapping[str, Any], _steps: Steps) -> str:
-        value = str(context["data"][field.column])
-        return _one_line(value) if field.one_line else value
+        try:
+            return _fitting(field, str(context["data"][field.column]))
+        except RenderError as error:
+            raise _in_field(field.name, error) from error
 
     return Field(
         name=field.name,
@@ -217,11 +220,11 @@ class _Compiled:
     steps: float
 
 
-_COMPILED: SizedCache[tuple[str, str, str, str | None], _Compiled] = SizedCache(MAX_CACHE_BYTES)
+_COMPILED: SizedCache[tuple[str | None, ...], _Compiled] = SizedCache(MAX_CACHE_BYTES)
 
 
 def _compiled(template: Template, steps: Steps) -> list[Field]:
-    sources = {"title": template.title, "body": template.body, "html": template.html}
+    sources = {"title": template.title, "body": template.body, "html": template.html, "url": template.url}
     return [
         _field(field, source, steps)
         for field in CHANNELS[template.channel].fields
@@ -237,8 +240,7 @@ def _field(field: MessageField, source: str, steps: Steps) -> Field:
 
     def render_field(context: Mapping[str, Any], steps: Steps) -> str:
         try:
-            text = render(write, context, steps)
-            return _one_line(text) if field.one_line else text
+            return _fitting(field, render(write, context, steps))
         except RenderError as error:
             raise _in_field(field.name, error) from error
 
@@ -261,7 +263,15 @@ def _in_field(name: str, error: RenderError) -> RenderError:
 
 def _text_bytes(template: Template) -> int:
     """Return the memory in bytes that the template's texts use."""
-    return sum(getsizeof(text) for text in (template.title, template.body, template.html or ""))
+    return sum(getsizeof(text) for text in (template.title, template.body, template.html or "", template.url or ""))
+
+
+def _fitting(field: MessageField, text: str) -> str:
+    """Return the text of a field in the form of its channel. Raises RenderError."""
+    text = _one_line(text) if field.one_line else text
+    if field.is_link and text and not is_deep_link(text):
+        raise RenderError(f"{text[:_LONGEST_NAMED_LINK]!r} is no address with https:// or the scheme of an app")
+    return text
 
 
 def _one_line(text: str) -> str:
@@ -270,5 +280,5 @@ def _one_line(text: str) -> str:
     """
     line = " ".join(text.split())
     if len(line.encode(errors="replace")) > MAX_LINE_BYTES:
-        raise RenderError(f"a title or subject is longer than {MAX_LINE_BYTES} bytes")
+        raise RenderError(f"a title, subject or link is longer than {MAX_LINE_BYTES} bytes")
     return line

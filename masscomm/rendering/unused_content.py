@@ -2,17 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from masscomm.domain.channels import CHANNELS, LITERAL
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template
 from masscomm.http.problem import FieldError
 from masscomm.rendering.compiler import DEFAULT_LOCALE, RenderError, Steps
-from masscomm.rendering.templates import (
-    LITERAL,
-    by_locale,
-    choose,
-    fields_of,
-    literal_fields,
-)
+from masscomm.rendering.templates import by_locale, choose, fields_of, literal_fields
 
 # The limit of steps (units of rendering work) for compiling the templates of a send: a tenth of a second.
 _STEPS = 100_000
@@ -33,11 +28,11 @@ def unused_content(
     name = content.template or content.type
     source = "template" if content.template else "type"
     steps = Steps(_STEPS)
-    reads: dict[str, frozenset[str] | None] = {}
+    reads: dict[str, frozenset[str]] = {}
     found: list[FieldError] = []
     for channel, several in templates.items():
         try:
-            reads[channel] = _read(content, several, steps)
+            reads[channel] = _read(content, channel, several, steps)
         except RenderError as error:
             found.append(FieldError(source, f"a template {name!r} on {channel} cannot be rendered: {error}"))
             reads[channel] = frozenset({"data"})
@@ -47,23 +42,24 @@ def unused_content(
     return [FieldError(each.field, each.message[:_LONGEST]) for each in found[:_MOST]]
 
 
-def _read(content: ContentFields, several: Sequence[Template], steps: Steps) -> frozenset[str] | None:
-    """Return the variables that the messages of a channel read; None if no template applies. Raises RenderError."""
+def _read(content: ContentFields, channel: str, several: Sequence[Template], steps: Steps) -> frozenset[str]:
+    """Return the variables that the messages of a channel read. Raises RenderError."""
+    literal = {f"data.{name}" for name in CHANNELS[channel].literal_columns}
     if not several:
-        return None
+        return frozenset(literal)
     in_locale = by_locale(several)
     chosen = choose(in_locale, content.locale) if content.locale else None
     if content.locale and chosen is None:
-        return None
+        return frozenset(literal)
     candidates = [chosen] if chosen is not None else list(in_locale.values())
     found = {variable for template in candidates for field in fields_of(template, steps) for variable in field.reads}
     if chosen is None and DEFAULT_LOCALE not in in_locale:
         # Users of other languages get title and body.
-        found.update(f"data.{name}" for name in LITERAL)
+        found |= literal
     return frozenset(found)
 
 
-def _unused(name: str, names: Sequence[str], reads: Mapping[str, frozenset[str] | None]) -> Iterator[tuple[str, str]]:
+def _unused(name: str, names: Sequence[str], reads: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
     """Yield each name that is not used, and the reason."""
     for each in names:
         ignoring = [channel for channel, read in reads.items() if not _uses(read, each)]
@@ -73,7 +69,5 @@ def _unused(name: str, names: Sequence[str], reads: Mapping[str, frozenset[str] 
             yield each, f"is not used: no template {name!r} reads it"
 
 
-def _uses(read: frozenset[str] | None, name: str) -> bool:
-    if read is None:
-        return name in LITERAL
+def _uses(read: frozenset[str], name: str) -> bool:
     return any(each in ("data", f"data.{name}") or each.startswith(f"data.{name}.") for each in read)

@@ -821,6 +821,12 @@ MUTANTS = (
         no_cell="the cells' platform applications are those of production",
     ),
     Mutant(
+        guard="push.scheme_of_link",
+        rule="A push opens no address with a scheme that no app owns, such as javascript.",
+        change=Without(2),
+        no_cell="the cells' messages have no link",
+    ),
+    Mutant(
         guard="archive.uncounted_batch_is_not_read",
         rule="Files of a batch that was never counted are not read.",
         change=Without(1),

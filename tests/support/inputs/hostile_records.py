@@ -383,6 +383,7 @@ _SETTINGS = {"user_id": 1, "club_id": 7, "channels": '{"push": true}', "categori
 _DEVICE = {"id": 1, "user_id": 1, "platform": "gcm", "token": "a", "active": True}
 _TEMPLATE = {"id": 1, "club_id": None, "type": "news", "channel": "push", "locale": "en", "title": "t", "body": "b"} | {
     "html": None,
+    "url": None,
     "version": 1,
 }
 

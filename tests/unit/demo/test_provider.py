@@ -41,12 +41,21 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
 @pytest.mark.parametrize("platform", ["gcm", "apns"])
 def test_push_call_has_its_notification_id(platform: str, answer: Answer) -> None:
     message = push_message(
-        platform, None, title="We won", body="7:1", notification_id=NOTIFICATION, send_id="s", collapse_key=None
+        platform,
+        None,
+        title="We won",
+        body="7:1",
+        notification_id=NOTIFICATION,
+        send_id="s",
+        collapse_key=None,
+        url="riverside://matches/7",
     )
     target = ARN.format(platform.upper())
     answer([{"TargetArn": target, "Message": json.dumps(json.loads(message)[platform.upper()])}], [])
 
-    assert provider.calls("http://localhost") == [Call("push", NOTIFICATION, target, "We won", "7:1")]
+    assert provider.calls("http://localhost") == [
+        Call("push", NOTIFICATION, target, "We won", "7:1", url="riverside://matches/7")
+    ]
 
 
 def test_email_call_has_its_notification_id(answer: Answer) -> None:

@@ -52,6 +52,11 @@ def test_unsubscribe_link_of_an_email_is_shown() -> None:
     assert "unsubscribe" not in message(1).rendered().plain
 
 
+def test_deep_link_of_a_push_is_shown() -> None:
+    assert "\n  link riverside://matches/7\n" in replace(message(1), url="riverside://matches/7").rendered().plain
+    assert "link" not in message(1).rendered().plain
+
+
 def test_messages_of_other_sends_are_left_out(read: list[list[Message]], tmp_path: Path) -> None:
     read.append([message(1), message(1, send_id="another"), message(2, channel="email")])
     assert of_users(tmp_path, 1, 2).of_send(SEND) == [message(1), message(2, channel="email")]

@@ -26,6 +26,7 @@ def _push(
     collapse_key: str | None = None,
     arn: str | None = None,
     send_id: str = "s",
+    url: str | None = None,
 ) -> dict[str, str]:
     text = push_message(
         platform,
@@ -35,6 +36,7 @@ def _push(
         notification_id=NOTIFICATION,
         send_id=send_id,
         collapse_key=collapse_key,
+        url=url,
     )
     message: dict[str, str] = json.loads(text)
     return message
@@ -67,6 +69,16 @@ def test_push_message_has_its_form_value(title: str, body: str, notification: st
         assert payload["data"] == {"notification_id": notification, "send_id": send_id}
         assert quoted(message) == quote_plus(str(message))
         assert form("Publish", "1", [("Message", message)]).decode().endswith(f"&Message={quote_plus(str(message))}")
+
+
+@pytest.mark.parametrize("url", ["riverside://matches/7?from=push", "https://club.example/a%20b", None, ""])
+def test_push_has_its_deep_link(url: str | None) -> None:
+    """The app reads it in the data of Android's payload, and in `masscomm` of Apple's."""
+    ids = {"notification_id": NOTIFICATION, "send_id": "s"}
+    data = {**ids, "url": url} if url else ids
+    assert json.loads(_push("gcm", url=url)["GCM"])["fcmV1Message"]["message"]["data"] == data
+    assert json.loads(_push("apns", url=url)["APNS"])["masscomm"] == data
+    assert json.loads(_push("apns")["APNS"])["masscomm"] == ids, "another message has no link"
 
 
 def test_push_to_iphone_has_the_form_of_apple() -> None:
