@@ -100,6 +100,15 @@ def _interrupt(number: int, _: FrameType | None) -> None:
     raise Interrupted(signal.Signals(number).name)
 
 
+def closing_lines(config: StackConfig) -> list[str]:
+    """Return the last lines of a start. The address is alone in its line, so that it can be selected and clicked."""
+    return [
+        f"Try first:  .venv/bin/{FIRST_COMMAND}",
+        "Read on:    docs/quick-start.md, or open the console and the API (Ctrl-C stops everything):",
+        f"{config.gateway_url}/",
+    ]
+
+
 def _listening(stack: Stack) -> Table:
     table = Table(title=f"masscomm is up: {stack.start_s:.1f} s, {stack.memory_mb():.0f} MB", title_justify="left")
     for heading in ("service", "listens at", "pid", "MB"):
@@ -145,9 +154,8 @@ def up(
         ok = _run_demo(stack) if demo else True
         if exit_after:
             raise typer.Exit(0 if ok else 1)
-        console.print(f"Console and API:  {config.gateway_url}/ (Ctrl-C stops everything)", soft_wrap=True)
-        console.print(f"Try first:        .venv/bin/{FIRST_COMMAND}", soft_wrap=True)
-        console.print("Read on:          docs/quick-start.md")
+        for line in closing_lines(config):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         _stay(stack)
     except Interrupted as reason:
         console.print(f"\n{reason}: stopping …")

@@ -38,7 +38,7 @@ def preview(
     title: Annotated[str | None, typer.Option("--title", help="The title of a template that is not saved yet.")] = None,
     body: Annotated[str | None, typer.Option("--body", help="Its body.")] = None,
     html: Annotated[str | None, typer.Option("--html", help="Its HTML part.")] = None,
-    url: Annotated[str | None, typer.Option("--url", help="Its deep link.")] = None,
+    link: Annotated[str | None, typer.Option("--link", help="The deep link of its push.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the messages that a user would get. Nothing is sent. Exit status 1 if a message is missing or incomplete."""
@@ -52,8 +52,8 @@ def preview(
     if channel:
         fields["channels"] = channel  # type: ignore[typeddict-item]  # the API refuses an unknown channel
     if title is not None and body is not None:
-        fields["draft"] = {"title": title, "body": body, "html": html, "url": url}
-    elif any(each is not None for each in (title, body, html, url)):
+        fields["draft"] = {"title": title, "body": body, "html": html, "url": link}
+    elif any(each is not None for each in (title, body, html, link)):
         raise StackError("A template that is not saved needs --title and --body.")
     with calling(api):
         found = api.preview(**fields)

@@ -407,6 +407,10 @@ def demo(stack: RunningStack, out: Path, *, quiet_hours: bool = True) -> dict[st
     print(output.getvalue())  # noqa: T201 - of a failure
     figures: dict[str, Any] = json.loads(out.read_text())
     assert ok, output.getvalue()
+    lines = output.getvalue().splitlines()
+    heads = [line for line in lines if re.match(r"\d · ", line)]
+    assert [head[0] for head in heads] == ["1", "2", "3"], "the log has three parts"
+    assert "docs/quick-start.md" in lines[-1], "it ends with a suggestion"
     assert figures["ok"]
     return figures
 

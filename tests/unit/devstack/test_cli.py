@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from devstack import cli
 from devstack.config import ROOT, StackConfig
@@ -70,3 +72,40 @@ def test_service_that_ends_after_the_demo_is_ignored(crashed: Stack, signals: li
     over.set()
     cli._end_at_crash(crashed, over)
     assert signals == []
+
+
+class StartedStack:
+    """A stack without services."""
+
+    recovered, crashes, start_s, peak_mb = (), (), 0.0, 0.0
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.on_change = None
+
+    def start(self) -> None:
+        """Start nothing."""
+
+    def stop(self) -> None:
+        """Stop nothing."""
+
+
+def test_start_ends_with_the_address_in_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first command and the page to read on precede it."""
+
+    def stay(_: object) -> None:
+        raise typer.Exit(0)
+
+    config = StackConfig(tmp_path)
+    monkeypatch.setattr(cli, "_config", lambda _: config)
+    monkeypatch.setattr(cli, "Stack", StartedStack)
+    monkeypatch.setattr(cli, "_listening", lambda _: "services")
+    monkeypatch.setattr(cli, "_stay", stay)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    result = CliRunner().invoke(cli.app, ["up"])
+    assert result.exit_code == 0, result.output
+    first, read_on, address = result.output.splitlines()[-3:]
+    assert first == f"Try first:  .venv/bin/{cli.FIRST_COMMAND}"
+    page = re.search(r"docs/\S+\.md", read_on)
+    assert page is not None
+    assert (ROOT / page[0]).is_file()
+    assert address == "http://127.0.0.1:8080/"

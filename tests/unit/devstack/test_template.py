@@ -59,9 +59,23 @@ def test_preview_prints_each_message(server: AnsweringServer) -> None:
 
 def test_incomplete_preview_has_exit_status_1(server: AnsweringServer) -> None:
     server.answers = [(200, json.dumps(preview("a value is missing: data.opponent")).encode())] * 2
-    status, shown = run("preview", "--type", "news", "--title", "t", "--body", "b", "--locale", "de", "--template", "n")
+    status, shown = run(
+        "preview",
+        "--type",
+        "news",
+        "--title",
+        "t",
+        "--body",
+        "b",
+        "--locale",
+        "de",
+        "--template",
+        "n",
+        "--link",
+        "a://b",
+    )
     assert (status, "a value is missing: data.opponent" in shown) == (1, True)
-    assert server.asked[0][2]["draft"] == {"title": "t", "body": "b", "html": None}
+    assert server.asked[0][2]["draft"] == {"title": "t", "body": "b", "html": None, "url": "a://b"}
     status, shown = run("preview", "--type", "news", "--json")
     assert (status, json.loads(shown)) == (1, preview("a value is missing: data.opponent"))
 
