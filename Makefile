@@ -27,11 +27,11 @@ check: setup ## lint, format, types, layers, prose
 
 # One worker runs the tests with a whole stack and waits for servers half of its time; two processors can run two more.
 TEST_WORKERS ?= 3
-test: check browser infra/cdk/node_modules/.package-lock.json ## every check and every test, servers included
+test: check browser infra/cdk/node_modules/.package-lock.json ## the checks and tests of each change, servers included; `make nightly` has the rest
 	npm test --prefix web --silent
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
 
-browser: setup
+browser: setup ## the browser of the console's tests
 	@$(PYTHON) devstack/setup.py --browser
 
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000

@@ -40,7 +40,7 @@ from masscomm.decisions.chunk import read_chunk
 from masscomm.domain import categories
 from masscomm.domain.audiences import read_audience
 from masscomm.domain.categories import Category
-from masscomm.domain.channels import CHANNELS
+from masscomm.domain.channels import CHANNELS, LITERAL
 from masscomm.domain.ids import NAMESPACE, notification_id
 from masscomm.domain.limits import FIELDS_OF_SEND, MAX_RECORD_BYTES
 from masscomm.domain.preferences import decide_by_user_settings
@@ -484,7 +484,8 @@ def shown(user: SeedUser, type: str, data: Mapping[str, str]) -> str:
     fields = literal_fields("push", data) if template is None else fields_of(template, steps)
     names_only = User(user_id=user.id, club_id=user.club_id, first_name=user.first_name, last_name=user.last_name)
     assert fields is not None
-    return ": ".join(field.render(context_of(names_only, user.club_id, data, user.locale), steps) for field in fields)
+    context = context_of(names_only, user.club_id, data, user.locale)
+    return ": ".join(field.render(context, steps) for field in fields if field.name in LITERAL)
 
 
 def test_example_of_the_concepts_has_the_seeds_results() -> None:
@@ -555,7 +556,7 @@ def test_message_of_the_readme_is_the_first_commands() -> None:
 
 def test_readme_has_the_number_of_functions() -> None:
     functions = yaml.safe_load(text_of("functions/functions.yaml"))["functions"]
-    assert f"It is {len(functions)} Lambda functions" in " ".join(text_of("README.md").split())
+    assert f"The code is {len(functions)} Lambda functions" in " ".join(text_of("README.md").split())
 
 
 def test_readme_is_short_and_leads_to_every_page() -> None:

@@ -4,17 +4,19 @@ documented.
 tests/unit/infra/test_metric_table.py and tests/unit/prometheus/test_dashboard.py have the other direction of metrics.
 """
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
-from typer.core import TyperCommand, TyperGroup
 
-from devstack import cli
+from devstack import reference
+from devstack.config import Ports
+from devstack.reference import all_commands
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.source_tables import source_tables
@@ -58,22 +60,6 @@ def all_code() -> str:
     return "\n".join(code for page in PAGES for code in code_of(page))
 
 
-def commands(group: TyperGroup, *names: str) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
-    """Yield the commands of a group with their names."""
-    for name, command in group.commands.items():
-        if isinstance(command, TyperGroup):
-            yield from commands(command, *names, name)
-        elif isinstance(command, TyperCommand):
-            yield (*names, name), command
-
-
-@cache
-def masscomm_commands() -> dict[tuple[str, ...], TyperCommand]:
-    app = typer.main.get_command(cli.app)
-    assert isinstance(app, TyperGroup)
-    return dict(commands(app))
-
-
 def invocations(page: str) -> list[list[str]]:
     """Return the `masscomm …` commands of a page as words, without the bare name and names with a placeholder."""
     lines = (re.search(r"(?:^|/bin/)masscomm (?=[a-z])(.*)", code) for code in code_of(page))
@@ -82,7 +68,7 @@ def invocations(page: str) -> list[list[str]]:
 
 def wrong_words(words: list[str]) -> list[str]:
     """Return the command's name if there is no such command, else its unknown options."""
-    known = masscomm_commands()
+    known = all_commands()
     name = next((name for size in (2, 1) if (name := tuple(words[:size])) in known), None)
     if name is None:
         is_group = len(words) == 1 and any(names[0] == words[0] for names in known)
@@ -102,8 +88,24 @@ def test_unknown_command_and_option_are_found() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    named = [words for page in PAGES for words in invocations(page)]
-    assert [name for name in masscomm_commands() if not any(tuple(words[: len(name)]) == name for words in named)] == []
+    """On another page than the generated reference, which has them all."""
+    named = [words for page in PAGES if page != "docs/cli.md" for words in invocations(page)]
+    assert [name for name in all_commands() if not any(tuple(words[: len(name)]) == name for words in named)] == []
+
+
+def test_reference_of_the_commands_is_that_of_the_code() -> None:
+    page = reference.page()
+    assert reference.PAGE.read_text() == page, "run `python -m devstack.reference`"
+    for names, command in all_commands().items():
+        section = page.partition(f"## masscomm {' '.join(names)}\n")[2].partition("\n## ")[0]
+        options = {option for each in command.params for option in each.opts if option.startswith("-")}
+        assert options - {"-h", "--help"} == set(re.findall(r"`(-[\w-]+)`", section.replace("`, `", "` `"))), names
+
+
+def test_every_target_is_documented() -> None:
+    targets = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert len(targets) > 20
+    assert [name for name in targets if f"| `make {name}` |" not in reference.page()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -188,20 +190,74 @@ def sources() -> str:
     )
 
 
+# Folders of the code that a deployment or the local stack runs.
+PRODUCT = (
+    "masscomm",
+    "functions",
+    "erasure",
+    "spark_metrics",
+    "devstack",
+    "infra",
+    "emulators",
+    "provisioning",
+    "client",
+)
+# Names of AWS, Java and Spark, which their own documentation has.
+FOREIGN_SETTING = re.compile(r"(?:AWS|POWERTOOLS|PYSPARK)_\w+|JAVA_HOME")
+# A word in the place of an id.
+PLACEHOLDERS = {"SEND_ID"}
+
+
+@cache
+def trees(*folders: str) -> list[ast.Module]:
+    return [
+        ast.parse((ROOT / name).read_text())
+        for name in prose.files_of_repository()
+        if name.endswith(".py") and name.startswith(tuple(f"{folder}/" for folder in folders))
+    ]
+
+
+def settings_read_by(tree: ast.Module) -> Iterator[str]:
+    """Yield the environment variables that a module reads, by an index, by a call or by `in`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner), args=[ast.Constant(value=str() as name), *_]):
+                pass
+            case ast.Subscript(value=owner, slice=ast.Constant(value=str() as name), ctx=ast.Load()):
+                pass
+            case ast.Compare(left=ast.Constant(value=str() as name), comparators=[owner]):
+                pass
+            case _:
+                continue
+        if SETTING.fullmatch(name) and re.search(r"environ|^known$|variables", ast.unparse(owner)):
+            yield name
+
+
+def names_of(tree: ast.Module) -> Iterator[str]:
+    """Yield the constants that a module defines, and the texts that are names of settings."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Constant(value=str() as name):
+                yield name
+
+
 def test_settings_named_by_a_page_exist() -> None:
-    known = set(SETTING.findall(sources())) | {channel.rate_setting for channel in CHANNELS.values()} | AWS_NAMES
+    """A name is a setting that code reads, or a constant of the code; a comment or another page does not suffice."""
+    known = {name.lstrip("_") for tree in trees(*PRODUCT, "openapi", "benchmarks") for name in names_of(tree)}
+    known |= {name for tree in trees("tests") for name in settings_read_by(tree)}
+    known |= {channel.rate_setting for channel in CHANNELS.values()} | AWS_NAMES | PLACEHOLDERS
+    known |= {f"MASSCOMM_PORT_{each.name.upper()}" for each in fields(Ports)}
     wrong = {page: absent for page in PAGES if (absent := set(SETTING.findall("\n".join(code_of(page)))) - known)}
     assert wrong == {}
 
 
 def test_every_setting_is_documented() -> None:
-    """A setting is an environment variable that product code reads; those of AWS, Java and Powertools are theirs."""
-    read = re.compile(
-        r"(?:environment\.(?:required|number|numbers|choice)|environ\.get|known\.get)\(\s*\"([A-Z][A-Z0-9_]+)\""
-    )
-    packages = ("masscomm", "functions", "erasure", "spark_metrics", "devstack")
-    files = [path.read_text() for package in packages for path in (ROOT / package).rglob("*.py")]
-    settings = {name for source in files for name in read.findall(source)}
-    assert len(settings) > 40
-    foreign = {name for name in settings if name.startswith(("AWS_", "POWERTOOLS_")) or name == "JAVA_HOME"}
-    assert settings - foreign - set(SETTING.findall(all_code())) == set()
+    settings = {name for tree in trees(*PRODUCT, "examples") for name in settings_read_by(tree)}
+    assert len(settings) > 60
+    undocumented = settings - set(SETTING.findall(all_code()))
+    assert {name for name in undocumented if not FOREIGN_SETTING.fullmatch(name)} == set()
+
+
+def test_setting_is_found_however_it_is_read() -> None:
+    source = 'environ["A_B"]; environment.number("C_D", 1); "E_F" in os.environ; table["G_H"]; environ["I_J"] = 1'
+    assert sorted(settings_read_by(ast.parse(source))) == ["A_B", "C_D", "E_F"]
