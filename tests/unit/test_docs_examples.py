@@ -573,6 +573,18 @@ def test_prices_of_a_page_are_calculated_ones(page: str) -> None:
     assert prices - calculated == set()
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/production.md"])
+def test_number_at_which_use_costs_as_much_is_calculated(page: str) -> None:
+    """The price of an idle month of `prod`, divided by that of a million notifications and by 30 days."""
+    readme = text_of("README.md")
+    idle, million = (
+        float(re.findall(form, readme)[0].replace(",", ""))
+        for form in (r"to \$([\d,]+) \(`prod`\)", r"\$([\d.]+) a million")
+    )
+    (millions,) = re.findall(r"below some (\d+) million notifications a day", " ".join(text_of(page).split()))
+    assert int(millions) == round(idle / million / 30)
+
+
 def test_speed_of_the_readme_is_the_measured_one() -> None:
     recipients, rate = re.findall(r"a broadcast to ([\d,]+) at ([\d,]+) recipients a second", text_of("README.md"))[0]
     assert f"| broadcast to {recipients} (one run) | {rate} |" in text_of("docs/benchmarks.md")
