@@ -21,6 +21,7 @@ STACKS = "stacks"
 # The tests of these files use the fixture one_stack_at_a_time.
 HOLD_A_STACK = {
     "tests/e2e/test_full_stack.py",
+    "tests/e2e/test_second_example.py",
     "tests/faults/test_matrix.py",
     "tests/localstack/test_deployment.py",
     "tests/upgrade/test_upgrade.py",
