@@ -14,6 +14,7 @@ from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import columns_of
 from masscomm.domain.source_tables import SourceError, Value, read_source, source_tables
 from masscomm.errors import DeadLetter
+from tests.support import prose
 from tests.support.changed_tree import changed_tree, printed_json
 from tests.support.literal_lists import PRODUCT
 
@@ -186,17 +187,40 @@ def monolith_names(source: Mapping[str, Any]) -> set[str]:
     return names | columns - directory
 
 
-def test_product_code_names_no_table_of_a_monolith() -> None:
-    names = monolith_names(yaml.safe_load(SECOND.read_text())) | {t.qualified for t in source_tables().values()}
-    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b")
-    found = {
-        (path.relative_to(ROOT).as_posix(), match.group())
-        for package in PRODUCT
-        for path in (ROOT / package).rglob("*.py")
-        if "node_modules" not in path.parts
-        for match in pattern.finditer(path.read_text())
-    }
-    assert not found
+# The files that belong to the first example: its mapping, records of its tables, and the demo and the trial, which fill
+# its tables and read them.
+OF_EXAMPLE = {
+    "schemas/source.yaml",
+    "schemas/cdc_examples/notification.json",
+    *(f"devstack/demo/{name}.py" for name in ("directory", "oracle", "run")),
+    "devstack/deployed/trial.py",
+}
+SUFFIXES = (".py", ".yaml", ".json", ".ts", ".vue", ".sql")
+
+
+def files_naming_a_monolith() -> dict[str, set[str]]:
+    """Return the files outside examples/ that name a table or column of an example, or select from its tables."""
+    tables = source_tables().values()
+    names = monolith_names(yaml.safe_load(SECOND.read_text())) | {table.qualified for table in tables}
+    words = "|".join(map(re.escape, sorted(names)))
+    own = "|".join(sorted({table.table for table in tables}))
+    pattern = re.compile(rf"\b(?:{words})\b|\b(?:FROM|JOIN|UPDATE|INTO) (?:{own})\b")
+    found = {}
+    for name in prose.files_of_repository():
+        if name.endswith(SUFFIXES) and name.startswith(tuple(f"{package}/" for package in (*PRODUCT, *FURTHER))):
+            found[name] = set(pattern.findall((ROOT / name).read_text()))
+    assert len(found) > 300
+    return {name: matches for name, matches in found.items() if matches}
+
+
+# Folders whose files a deployment has, next to those of PRODUCT.
+FURTHER = ("schemas", "web/src", "client", "openapi", "capacity")
+
+
+def test_only_files_of_the_example_name_a_monoliths_tables() -> None:
+    found = files_naming_a_monolith()
+    assert {name: matches for name, matches in found.items() if name not in OF_EXAMPLE} == {}
+    assert OF_EXAMPLE - found.keys() == set(), "files that name none any more"
 
 
 @pytest.mark.parametrize(
