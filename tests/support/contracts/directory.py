@@ -61,7 +61,18 @@ USER = User(
 )
 SETTINGS = UserSettings(user_id=1, channels={"push": False}, categories={"news": {"push": True}})
 DEVICE = Device(device_id=11, user_id=1, platform="gcm", token="t11", endpoint_arn="arn:11")
-TEMPLATE = Template(template_id=5, club_id=7, type="news", channel="push", locale="en", title="t", body="b", version=3)
+TEMPLATE = Template(
+    template_id=5,
+    club_id=7,
+    type="news",
+    channel="push",
+    locale="en",
+    title="t",
+    body="b",
+    html="<b>b</b>",
+    version=3,
+    url="app://b",
+)
 
 
 class DirectoryContract:

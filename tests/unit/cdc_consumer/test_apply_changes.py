@@ -153,6 +153,16 @@ def test_template_that_cannot_be_rendered_is_dead_lettered(body: str) -> None:
     assert dict(headers)["masscomm.error"].startswith(b"the template 1 cannot be rendered: body: ")
 
 
+@pytest.mark.parametrize(
+    ("url", "stored"), [("http://a", None), ("riverside://a/{{ data.b }}", "riverside://a/{{ data.b }}")]
+)
+def test_template_with_an_invalid_link_is_dead_lettered(url: str, stored: str | None) -> None:
+    consumer = Consumer()
+    assert consumer.run(row("notification_templates", "c", 10, template(1, "good", url=url))) == []
+    assert consumer.cluster.rows("notification_templates-g1").get("1", {}).get("url") == stored
+    assert bool(consumer.producer.produced) == (stored is None)
+
+
 def test_corrected_template_in_the_same_batch_is_written() -> None:
     consumer = Consumer()
     changes = [row("notification_templates", "u", lsn, template(1, body)) for lsn, body in ((10, "{{"), (20, "good"))]
