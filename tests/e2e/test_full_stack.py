@@ -212,6 +212,7 @@ def test_unsubscribe_link_of_an_email_ends_its_category(stack: RunningStack, con
 LEFT_OUT = {
     r"--deployed": "AWS",
     r"^erase ": "it has optional parts; tests/component/erasure",
+    r"^devices enable ": "the demo disables no device; tests/unit/devstack/test_devices.py",
     r"^query ": "tests/component/spark_metrics/test_query.py executes these",
     r"(?:hooks|db)\.example\.org": "no such host",
     r"^down$": "the stack of the other tests",
@@ -249,7 +250,6 @@ def resolved(word: str, command: str, config: StackConfig, ids: dict[str, str]) 
         "SEND_ID": ("send_id", 0, ("sends", "list", "--club", "1")),
         "ID": ("id", -1, ("keys", "list")),
         "ENDPOINT": ("id", 0, ("webhooks", "list", "--club", "1")),
-        "DEVICE": ("device_id", 0, ("devices", "list")),
     }
     if name == "SEND_ID" and (wanted := re.match(r"sends (cancel|pause|move|resume)", command)):
         # A cancelled send can be neither paused nor moved; `resume` continues the paused one.
