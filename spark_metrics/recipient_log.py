@@ -1,5 +1,5 @@
-"""The log of recipients: one row with user, send and status for each recipient of an outcome record. It is optional
-because of its size.
+"""The log of recipients: one row with user, send and status for each recipient of an outcome record. It can be
+switched off because of its size.
 
 The log is written in the transaction that counts a lane of a batch. So it is as exact as the counts, and a redelivery
 adds no row.

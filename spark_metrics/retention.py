@@ -20,6 +20,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
 from masscomm.errors import MasscommError, Stop
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
@@ -86,9 +87,14 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.retention", description="Delete what is old enough.")
     parser.add_argument(
-        "--recipient-log-days", type=_days, default=30, help="whole days to keep in addition to today; 30"
+        "--recipient-log-days",
+        type=_days,
+        default=RECIPIENT_LOG_KEPT_DAYS,
+        help="whole days to keep in addition to today; %(default)s",
     )
-    parser.add_argument("--quarantine-days", type=_days, default=180, help="days to keep; 180")
+    parser.add_argument(
+        "--quarantine-days", type=_days, default=QUARANTINE_KEPT_DAYS, help="days to keep; %(default)s"
+    )
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     mask_root_logger()

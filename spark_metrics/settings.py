@@ -58,7 +58,7 @@ class Settings:
     grace_s: int = 30
     redelivery_window_s: int = 7 * 86_400
     views: tuple[str, ...] = ()
-    recipient_log: bool = False
+    recipient_log: bool = True
     lanes: int = 0
     archive_dir: str = ""
     archive_trigger_ms: int = 60_000
@@ -118,7 +118,7 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         grace_s=number("SPARK_GRACE_S", Settings.grace_s),
         redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),
         views=view_names(text("SPARK_VIEWS", "none")),
-        recipient_log=text("SPARK_RECIPIENT_LOG", "false").lower() == "true",
+        recipient_log=text("SPARK_RECIPIENT_LOG", "true").lower() != "false",
         lanes=number("SPARK_LANES", Settings.lanes) if environ.get("SPARK_LANES") else Settings.lanes,
         archive_dir=text("SPARK_ARCHIVE_DIR", ""),
         archive_trigger_ms=number("SPARK_ARCHIVE_TRIGGER_MS", Settings.archive_trigger_ms),

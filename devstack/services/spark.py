@@ -27,7 +27,6 @@ def spark_environment(config: StackConfig) -> dict[str, str]:
         "SPARK_JARS": spark_jars(),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(config.data("spark") / "tmp"),
-        "SPARK_RECIPIENT_LOG": "true",
         "SPARK_ARCHIVE_DIR": str(config.archive_dir),
         "SPARK_ARCHIVE_TRIGGER_MS": "10000",
         "SPARK_READY_FILE": str(config.data("spark") / "ready"),

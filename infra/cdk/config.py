@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.time_limits import RECIPIENT_LOG_KEPT_DAYS
 
 # The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
@@ -94,10 +95,15 @@ class SparkConfig:
     worker_cpu: int = 2
     # The memory of the driver and of each executor in GB.
     worker_memory_gb: int = 8
-    # The maximum number of executors, in addition to the driver.
+    # The number of executors at the start and at most, in addition to the driver; idle ones end.
     executors: int = 2
     python: str = "python3.12"
     trigger_ms: int = 1000
+    # Whether a row is stored for each recipient of an outcome; without it the API has neither recipients of a send nor
+    # notifications of a user.
+    recipient_log: bool = True
+    # How many days rows of the log of recipients are kept.
+    recipient_log_days: int = RECIPIENT_LOG_KEPT_DAYS
 
 
 @dataclass(frozen=True, kw_only=True)

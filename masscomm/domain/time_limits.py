@@ -225,6 +225,9 @@ EXPANSIONS_KEPT_S = 8 * _DAY_S
 # How long sent messages are kept for receipts: twice the longest delay of a receipt from a carrier or a mail server.
 SENT_MESSAGES_KEPT_S = 7 * _DAY_S
 SENT_MESSAGES_PURGE_S = float(_HOUR_S)
+# The metrics database, in whole days in addition to the present one: the log of recipients and quarantined positions.
+RECIPIENT_LOG_KEPT_DAYS = 30
+QUARANTINE_KEPT_DAYS = 180
 
 # The rules between these durations, each with its reason. timeout_s and every_s are read from functions/functions.yaml,
 # kept_s from schemas/topics.yaml.
@@ -346,6 +349,12 @@ RULES: Mapping[str, str] = {
         "a replayed record finds its decisions"
     ),
     "max(kept_s('outcome'), kept_s('receipt')) <= SENT_MESSAGES_KEPT_S": "a replayed receipt finds its message",
+    "kept_s('outcome') < RECIPIENT_LOG_KEPT_DAYS * 86_400 <= QUARANTINE_KEPT_DAYS * 86_400": (
+        "a recipient is found for longer in the log than in the topic"
+    ),
+    "kept_s('dead-letter') < QUARANTINE_KEPT_DAYS * 86_400 < 2 * 366 * 86_400": (
+        "a record's reason is known while it can be replayed, and the table does not grow for ever"
+    ),
     "CLOCK_SKEW_S < LEASE_S / 4": "clocks differ little in comparison with a lease",
     "DEAD_LETTER_WINDOW_S <= CHAIN_TIMEOUT_S": "the alarm sees a burst in the invocation after it at the latest",
 }

@@ -23,8 +23,8 @@ from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_parameters
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
-# The module of spark_metrics, its arguments, and the hour (UTC) of each daily run.
-_RUNS = {"retention": ([], 1), "maintenance": ([], 2), "recompute": (["--day-before"], 4)}
+# The hour (UTC) of each daily run, by its module of spark_metrics.
+_HOURS = {"retention": 1, "maintenance": 2, "recompute": 4}
 
 
 class ArchiveRuns(Construct):
@@ -48,7 +48,7 @@ class ArchiveRuns(Construct):
         super().__init__(scope, "runs")
         stack = Stack.of(self)
         log = log_group(self, "log", environment=environment, key=key, name=f"/{environment.prefix}/archive-runs")
-        entries = {name: assets.Asset(self, name, path=str(ROOT / "spark_metrics" / f"{name}.py")) for name in _RUNS}
+        entries = {name: assets.Asset(self, name, path=str(ROOT / "spark_metrics" / f"{name}.py")) for name in _HOURS}
         sources = assets.Asset(self, "sources", path=str(staged_sources(_ROOMS)))
         dependencies = assets.Asset(self, "dependencies", path=str(job_dependencies()))
         jars = spark_jars(self)
@@ -135,7 +135,12 @@ class ArchiveRuns(Construct):
             ],
         )
         self.starter = starter.function
-        for name, (arguments, hour) in _RUNS.items():
+        arguments = {
+            "retention": ["--recipient-log-days", str(environment.spark.recipient_log_days)],
+            "maintenance": [],
+            "recompute": ["--day-before"],
+        }
+        for name, hour in _HOURS.items():
             events.Rule(
                 self,
                 f"daily-{name}",
@@ -144,7 +149,7 @@ class ArchiveRuns(Construct):
                     targets.LambdaFunction(
                         starter.function,
                         event=events.RuleTargetInput.from_object(
-                            {"name": name, "entryPoint": entries[name].s3_object_url, "arguments": arguments}
+                            {"name": name, "entryPoint": entries[name].s3_object_url, "arguments": arguments[name]}
                         ),
                     )
                 ],

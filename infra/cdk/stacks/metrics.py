@@ -51,6 +51,7 @@ class MetricsStack(Stack):
             "METRICS_DATABASE_URL": data.metrics.writer.url(METRICS_WRITER),
             "METRICS_DATABASE_AUTHENTICATION": data.metrics.writer.authentication,
             "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
+            "SPARK_RECIPIENT_LOG": str(environment.spark.recipient_log).lower(),
         }
         self.job = StreamingJob(
             self,

@@ -735,7 +735,10 @@ def test_job_is_a_stream_with_its_jars_and_archive(environment: SynthesisedEnvir
     job = _job(environment, "streaming-job")
     assert '"mode":"STREAMING"' in job
     assert '"retryPolicy"' in job
-    for setting in ("spark.jars=", "spark.archives=", "KAFKA_AUTHENTICATION=aws_msk_iam", "SPARK_ARCHIVE_DIR=s3://"):
+    for setting in (
+        *("spark.jars=", "spark.archives=", "KAFKA_AUTHENTICATION=aws_msk_iam", "SPARK_ARCHIVE_DIR=s3://"),
+        "SPARK_RECIPIENT_LOG=true",
+    ):
         assert setting in job, setting
     assert job.count(AVRO_OPTIONS) == 2
     # EMR's own Iceberg, not ours.

@@ -15,6 +15,11 @@ def test_absent_variable_has_its_default() -> None:
     assert (settings.trigger_ms, settings.master, settings.fail_on_data_loss) == (250, "local[2,4]", True)
 
 
+def test_recipient_log_is_on_unless_switched_off() -> None:
+    values = ({}, {"SPARK_RECIPIENT_LOG": "true"}, {"SPARK_RECIPIENT_LOG": "false"})
+    assert [settings_from(NEEDED | value).recipient_log for value in values] == [True, True, False]
+
+
 def test_all_wrong_variables_are_named_at_once() -> None:
     with pytest.raises(Stop, match=r"KAFKA_BOOTSTRAP_SERVERS is not set.*SPARK_TRIGGER_MS must be a whole number"):
         settings_from({"SPARK_TRIGGER_MS": "0"})
