@@ -24,6 +24,7 @@ from masscomm.domain.grains import Grain
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.observability import metrics
 from masscomm.untrusted import mask_root_logger
 from spark_metrics.archive_mark import check_archive_dir
 from spark_metrics.archiver import Archiver
@@ -117,6 +118,7 @@ class Job:
             _log.info("stopping")
             if archiver is not None:
                 archiver.stop()
+            metrics.write("spark_metrics")
             spark.stop()
             for sink in (self._sink, self._status_sink):
                 sink.close()

@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 
 from masscomm.errors import MasscommError
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.untrusted import mask_root_logger
 from spark_metrics.archive_mark import check_table
 from spark_metrics.archive_table import ArchiveTable, spark_errors
@@ -79,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MasscommError, psycopg.OperationalError) as error:
         _log.error("%s", error)
         return 2
+    metrics.add(DAILY_RUNS["maintenance"])
+    metrics.write("spark_metrics")
     return 0
 
 

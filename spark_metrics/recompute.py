@@ -37,7 +37,7 @@ from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.observability import metrics
-from masscomm.observability.metric_names import METRICS_DIFFERENCES
+from masscomm.observability.metric_names import DAILY_RUNS, METRICS_DIFFERENCES
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.archive_mark import check_table
@@ -314,6 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if chosen.day_before:
         metrics.add(METRICS_DIFFERENCES, differing)
+        metrics.add(DAILY_RUNS["recompute"])
         metrics.write("spark_metrics")
     return 1 if differing else 0
 

@@ -22,6 +22,8 @@ from psycopg import sql
 
 from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
 from masscomm.errors import MasscommError, Stop
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.database import connect
@@ -92,9 +94,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         default=RECIPIENT_LOG_KEPT_DAYS,
         help="whole days to keep in addition to today; %(default)s",
     )
-    parser.add_argument(
-        "--quarantine-days", type=_days, default=QUARANTINE_KEPT_DAYS, help="days to keep; %(default)s"
-    )
+    parser.add_argument("--quarantine-days", type=_days, default=QUARANTINE_KEPT_DAYS, help="days to keep; %(default)s")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     mask_root_logger()
@@ -114,6 +114,8 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     except (MasscommError, psycopg.OperationalError) as error:
         _log.error("%s", error)
         return 2
+    metrics.add(DAILY_RUNS["retention"])
+    metrics.write("spark_metrics")
     return 0
 
 

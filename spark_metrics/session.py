@@ -21,8 +21,10 @@ _POLL_RECORDS = 5_000
 
 # Limit the lengths in Avro values: a corrupt record of a few bytes could otherwise request gigabytes and end the
 # process. Records have at most 1 MiB, and an item has at least one byte. The fast reader needs a third less time.
-AVRO_OPTIONS = (
-    "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
+# The methods that Spark generates for a batch are larger than the JVM compiles by default; it would interpret them.
+JVM_OPTIONS = (
+    "-XX:-DontCompileHugeMethods"
+    " -Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
     " -Dorg.apache.avro.limits.string.maxLength=2200000"
     " -Dorg.apache.avro.fastread=true"
@@ -89,7 +91,7 @@ def _on_one_machine(settings: Settings) -> dict[str, str]:
     return {
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": (
-            f"{settings.java_options} {AVRO_OPTIONS} -Dlog4j2.configurationFile={logging_file}"
+            f"{settings.java_options} {JVM_OPTIONS} -Dlog4j2.configurationFile={logging_file}"
         ),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

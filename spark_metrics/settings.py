@@ -15,7 +15,7 @@ EMR = "emr"
 # A small JVM, because the broker, OpenSearch and the other servers run on the same machine. A cluster has its own
 # options.
 DEFAULT_JAVA_OPTIONS = (
-    "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods -XX:ReservedCodeCacheSize=96m"
+    "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=96m"
     " -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:-UsePerfData"
 )
 

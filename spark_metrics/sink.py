@@ -27,6 +27,8 @@ from typing import Any
 import psycopg
 
 from masscomm.errors import Retry, Stop
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics import counted_ids, recipient_log
 from spark_metrics.counted_ids import IdTables
 from spark_metrics.database import STREAM, connect
@@ -225,6 +227,8 @@ class PostgresSink:
             self.connected().execute(read_sql("batch_merged"), done | vars(merged))
         self.connected().execute("select pg_advisory_unlock_shared(%s)", [BATCH_LOCK])
         self._holds_lock = False
+        if merged.quarantined:
+            metrics.add(RECORDS_QUARANTINED, merged.quarantined)
         return merged
 
     def _lock_stream(self, how: bytes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.time_limits import RECIPIENT_LOG_KEPT_DAYS
+from masscomm.domain.time_limits import ARCHIVE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
 
 # The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
@@ -104,6 +104,8 @@ class SparkConfig:
     recipient_log: bool = True
     # How many days rows of the log of recipients are kept.
     recipient_log_days: int = RECIPIENT_LOG_KEPT_DAYS
+    # How many days the archive's records are kept, from which metrics can be counted again.
+    archive_days: int = ARCHIVE_KEPT_DAYS
 
 
 @dataclass(frozen=True, kw_only=True)

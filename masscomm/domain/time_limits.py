@@ -228,6 +228,8 @@ SENT_MESSAGES_PURGE_S = float(_HOUR_S)
 # The metrics database, in whole days in addition to the present one: the log of recipients and quarantined positions.
 RECIPIENT_LOG_KEPT_DAYS = 30
 QUARANTINE_KEPT_DAYS = 180
+# The archive of the metrics, in whole days in addition to the present one.
+ARCHIVE_KEPT_DAYS = 400
 
 # The rules between these durations, each with its reason. timeout_s and every_s are read from functions/functions.yaml,
 # kept_s from schemas/topics.yaml.
@@ -351,6 +353,9 @@ RULES: Mapping[str, str] = {
     "max(kept_s('outcome'), kept_s('receipt')) <= SENT_MESSAGES_KEPT_S": "a replayed receipt finds its message",
     "kept_s('outcome') < RECIPIENT_LOG_KEPT_DAYS * 86_400 <= QUARANTINE_KEPT_DAYS * 86_400": (
         "a recipient is found for longer in the log than in the topic"
+    ),
+    "RECIPIENT_LOG_KEPT_DAYS < ARCHIVE_KEPT_DAYS < 2 * 366": (
+        "the log can be compared with the archive, which does not grow for ever"
     ),
     "kept_s('dead-letter') < QUARANTINE_KEPT_DAYS * 86_400 < 2 * 366 * 86_400": (
         "a record's reason is known while it can be replayed, and the table does not grow for ever"

@@ -253,6 +253,26 @@ METRICS_DIFFERENCES = _gauge(
     "served rows of the day before that differ from the archive",
     "spark_metrics",
 )
+RECORDS_QUARANTINED = _counter(
+    "RecordsQuarantined",
+    "records that the metrics job cannot count; a batch that is merged again counts its records again",
+    "spark_metrics",
+)
+# The daily runs on the metrics database and its archive, by module.
+DAILY_RUNS: Mapping[str, Metric] = {
+    module: _counter(
+        f"{module.capitalize()}Runs", f"daily runs of spark_metrics.{module} that were completed", "spark_metrics"
+    )
+    for module in ("retention", "maintenance", "recompute")
+}
+JOB_STARTS = Metric(
+    name="JobStarts",
+    unit=Unit.COUNT,
+    kind=Kind.COUNTER,
+    meaning="runs of the streaming job that were started, because none was active",
+    emitted_by=("keep_job",),
+    dimensions=("application",),
+)
 JOB_RUNNING = Metric(
     name="JobRunning",
     unit=Unit.COUNT,
@@ -297,6 +317,9 @@ ALL: Mapping[str, Metric] = {
         METRICS_AGE,
         METRICS_ARCHIVE_AGE,
         METRICS_DIFFERENCES,
+        RECORDS_QUARANTINED,
+        *DAILY_RUNS.values(),
+        JOB_STARTS,
         JOB_RUNNING,
     )
 }

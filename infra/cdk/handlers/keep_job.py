@@ -7,7 +7,9 @@ until its retry limit; this function then starts a new run.
 
 Environment variables: JOB_PARAMETER names the Systems Manager parameter with the StartJobRun request as JSON, without
 its client token; the request is too long for an environment variable. APPLICATION is the name of the EMR application,
-which is the dimension of the metric JobRunning: 1 while a run of the deployed version is active, else 0.
+which is the dimension of two metrics: JobRunning is 1 while a run of the deployed version is active, else 0; JobStarts
+counts the started runs. A job that ends again and again, such as for records that were deleted before it counted them,
+is active most of the time: an alarm watches its starts.
 """
 
 import hashlib
@@ -31,7 +33,7 @@ def handler(_event: object, _context: object) -> dict[str, str]:
     """
     job = boto3.client("ssm").get_parameter(Name=os.environ["JOB_PARAMETER"])["Parameter"]["Value"]
     action = keep(boto3.client("emr-serverless"), named(json.loads(job)))
-    print(_metric(running=action == "running"))  # noqa: T201 - CloudWatch reads the metric from the log
+    print(_metric(action))  # noqa: T201 - CloudWatch reads the metric from the log
     return {"action": action}
 
 
@@ -41,14 +43,16 @@ def named(request: dict[str, Any]) -> dict[str, Any]:
     return request | {"name": f"{request['name']}-{digest}"}
 
 
-def _metric(*, running: bool) -> str:
+def _metric(action: str) -> str:
     """Return a line in CloudWatch's embedded metric format."""
-    metrics = {"Namespace": "masscomm", "Dimensions": [["application"]], "Metrics": [{"Name": "JobRunning"}]}
+    names = [{"Name": "JobRunning"}, {"Name": "JobStarts"}]
+    metrics = {"Namespace": "masscomm", "Dimensions": [["application"]], "Metrics": names}
     return json.dumps(
         {
             "_aws": {"Timestamp": time.time_ns() // 1_000_000, "CloudWatchMetrics": [metrics]},
             "application": os.environ["APPLICATION"],
-            "JobRunning": int(running),
+            "JobRunning": int(action == "running"),
+            "JobStarts": int(action == "started"),
         }
     )
 

@@ -15,7 +15,7 @@ from infra.cdk.resources.topic import topic
 from masscomm.observability.metric_names import ENVIRONMENT, NAMESPACE, SERVICE, Metric
 
 RUNBOOKS = "docs/runbooks"
-MINUTE = Duration.minutes(1)
+MINUTE, HOUR = Duration.minutes(1), Duration.hours(1)
 
 
 def metric(
@@ -27,14 +27,17 @@ def metric(
     )
 
 
-def ours(environment: Environment, of: Metric, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
+def ours(
+    environment: Environment, of: Metric, service: str, statistic: str = "Sum", *, period: Duration = MINUTE
+) -> cloudwatch.Metric:
     """Return one of masscomm's own metrics with the dimensions of one service."""
-    return metric(NAMESPACE, of.name, statistic, {ENVIRONMENT: environment.name, SERVICE: service})
+    dimensions = {ENVIRONMENT: environment.name, SERVICE: service}
+    return metric(NAMESPACE, of.name, statistic, dimensions, period=period)
 
 
 @dataclass(frozen=True)
 class Watch:
-    """An alarm that triggers when a metric is at or above its threshold in each of the last `minutes` minutes."""
+    """An alarm that triggers when a metric is at or above its threshold in each of its last `periods` periods."""
 
     name: str
     # The name of the alarm's file in docs/runbooks, without the suffix.
@@ -44,9 +47,9 @@ class Watch:
     of: cloudwatch.IMetric
     threshold: float
     _: KW_ONLY
-    # The number of minutes that are evaluated.
-    minutes: int = 5
-    # The number of the evaluated minutes that must breach the threshold to trigger the alarm; None: all of them.
+    # The number of periods of the metric that are evaluated; most metrics have periods of a minute.
+    periods: int = 5
+    # The number of the evaluated periods that must breach the threshold to trigger the alarm; None: all of them.
     most: int | None = None
     # Whether the alarm triggers below the threshold instead.
     below: bool = False
@@ -79,8 +82,8 @@ class Alarms(Construct):
             alarm_description=f"{watch.description} Runbook: {RUNBOOKS}/{watch.runbook}.md",
             metric=watch.of,
             threshold=watch.threshold,
-            evaluation_periods=watch.minutes,
-            datapoints_to_alarm=watch.most or watch.minutes,
+            evaluation_periods=watch.periods,
+            datapoints_to_alarm=watch.most or watch.periods,
             comparison_operator=operator.LESS_THAN_THRESHOLD
             if watch.below
             else operator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,

@@ -24,7 +24,7 @@ from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_paramet
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 # The hour (UTC) of each daily run, by its module of spark_metrics.
-_HOURS = {"retention": 1, "maintenance": 2, "recompute": 4}
+HOURS = {"retention": 1, "maintenance": 2, "recompute": 4}
 
 
 class ArchiveRuns(Construct):
@@ -48,7 +48,7 @@ class ArchiveRuns(Construct):
         super().__init__(scope, "runs")
         stack = Stack.of(self)
         log = log_group(self, "log", environment=environment, key=key, name=f"/{environment.prefix}/archive-runs")
-        entries = {name: assets.Asset(self, name, path=str(ROOT / "spark_metrics" / f"{name}.py")) for name in _HOURS}
+        entries = {name: assets.Asset(self, name, path=str(ROOT / "spark_metrics" / f"{name}.py")) for name in HOURS}
         sources = assets.Asset(self, "sources", path=str(staged_sources(_ROOMS)))
         dependencies = assets.Asset(self, "dependencies", path=str(job_dependencies()))
         jars = spark_jars(self)
@@ -137,10 +137,10 @@ class ArchiveRuns(Construct):
         self.starter = starter.function
         arguments = {
             "retention": ["--recipient-log-days", str(environment.spark.recipient_log_days)],
-            "maintenance": [],
+            "maintenance": ["--keep-days", str(environment.spark.archive_days)],
             "recompute": ["--day-before"],
         }
-        for name, hour in _HOURS.items():
+        for name, hour in HOURS.items():
             events.Rule(
                 self,
                 f"daily-{name}",

@@ -53,6 +53,7 @@ class EraseJob(Construct):
         applications: Iterable[str],
         variables: Mapping[str, str],
         statements: Iterable[iam.PolicyStatement],
+        other_runs: int,
     ) -> None:
         super().__init__(scope, "erase")
         stack, name = Stack.of(self), f"{environment.prefix}-{ERASURE}"
@@ -64,7 +65,8 @@ class EraseJob(Construct):
             vpc=vpc,
             subnets=subnets,
             group=group,
-            workers=environment.spark.executors + 1,
+            # A person can be erased while each of the other runs has all its workers.
+            workers=(1 + other_runs) * (1 + environment.spark.executors),
             idle_minutes=5,
         )
         entry = assets.Asset(self, "entry", path=str(ROOT / "erasure" / "__main__.py"))

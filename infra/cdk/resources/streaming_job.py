@@ -27,8 +27,9 @@ from infra.cdk.resources.spark_application import spark_application
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")
 # The options equal those in spark_metrics/session.py, which has their reasons; a test compares them.
-_AVRO_OPTIONS = (
-    "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
+_JVM_OPTIONS = (
+    "-XX:-DontCompileHugeMethods"
+    " -Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
     " -Dorg.apache.avro.limits.string.maxLength=2200000"
     " -Dorg.apache.avro.fastread=true"
@@ -239,13 +240,16 @@ def spark_parameters(
         "spark.driver.memory": f"{spark.worker_memory_gb - 2}g",
         "spark.executor.cores": spark.worker_cpu,
         "spark.executor.memory": f"{spark.worker_memory_gb - 2}g",
-        "spark.executor.instances": spark.executors,
+        # EMR Serverless begins with three executors by default, and refuses a run with fewer at most.
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": 1,
+        "spark.dynamicAllocation.initialExecutors": spark.executors,
         "spark.dynamicAllocation.maxExecutors": spark.executors,
         "spark.sql.shuffle.partitions": spark.executors * spark.worker_cpu,
         "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": f"/usr/bin/{spark.python}",
     }
     for prefix in ("spark.driver", "spark.executor"):
-        options[f"{prefix}.extraJavaOptions"] = _AVRO_OPTIONS
+        options[f"{prefix}.extraJavaOptions"] = _JVM_OPTIONS
     for prefix in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
         options |= {f"{prefix}.{name}": value for name, value in shared.items()}
     return " ".join(

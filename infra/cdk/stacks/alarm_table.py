@@ -8,7 +8,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
-from infra.cdk.resources.alarms import MINUTE, Watch, metric, ours
+from infra.cdk.resources.alarms import HOUR, MINUTE, Watch, metric, ours
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.stacks.api import ApiStack
@@ -23,9 +23,11 @@ from masscomm.domain.statuses import Status
 from masscomm.kafka.topics import lane_of
 from masscomm.observability.metric_names import (
     CHANGE_DATA_AGE,
+    DAILY_RUNS,
     DEAD_LETTER_BURSTS,
     DUPLICATES_REFUSED,
     JOB_RUNNING,
+    JOB_STARTS,
     LEASE_LOSSES,
     METRICS_AGE,
     METRICS_ARCHIVE_AGE,
@@ -37,6 +39,7 @@ from masscomm.observability.metric_names import (
     PROVIDER_ERRORS,
     PROVIDER_THROTTLES,
     RECIPIENTS,
+    RECORDS_QUARANTINED,
     UNREADABLE,
     WEBHOOK_ENDPOINTS_DISABLED,
     WEBHOOK_OLDEST_DUE,
@@ -55,6 +58,10 @@ _BOUNCES, _COMPLAINTS = 0.03, 0.0008
 # The alarm thresholds in seconds for the age of the directory in OpenSearch, the age of the metrics, and the lateness
 # of delayed records.
 _CHANGES_STALE_S, _METRICS_STALE_S, _OVERDUE_S = 120, 300, 300
+# The hours without a completed daily run after which an alarm triggers.
+_RUN_MISSED_H = 26
+# An alarm triggers when the streaming job is started this many times in an hour.
+_STARTS_AN_HOUR = 3
 # The alarm threshold for the age of the archive in seconds. Kafka keeps its records for three days.
 _ARCHIVE_STALE_S = 3600
 
@@ -83,7 +90,7 @@ def of_functions(functions: FunctionsStack) -> Iterator[Watch]:
             else ("schedule", f"Scheduled invocations of {name} fail.")
         )
         there = metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", {"QueueName": queue.queue_name})
-        yield Watch(f"{name}-missed", runbook, description, there, 1, minutes=1)
+        yield Watch(f"{name}-missed", runbook, description, there, 1, periods=1)
 
 
 def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
@@ -122,7 +129,7 @@ def of_event_sources(functions: FunctionsStack, data: Data) -> Iterator[Watch]:
                 expression="SUM(METRICS())", using_metrics=dropped, label="dropped", period=MINUTE
             )
             suffix = "" if part == 1 else f"-{part}"
-            yield Watch(f"{name}-dropped{suffix}", "records-dropped", description, of, 1, minutes=1)
+            yield Watch(f"{name}-dropped{suffix}", "records-dropped", description, of, 1, periods=1)
 
 
 def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[Watch]:
@@ -132,7 +139,7 @@ def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[
     for package in sorted({each.entry.package for each in functions.functions.values() if each.entry.event_source}):
         bursts = ours(environment, DEAD_LETTER_BURSTS, package)
         yield Watch(
-            f"{package}-dead-letters", "dead-letters", f"{package} dead-letters many records.", bursts, 1, minutes=1
+            f"{package}-dead-letters", "dead-letters", f"{package} dead-letters many records.", bursts, 1, periods=1
         )
     yield _failed(environment)
     sent = RECIPIENTS[Status.SENT]
@@ -215,7 +222,23 @@ def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
         yield Watch("archive-stale", "archive", description, archived, _ARCHIVE_STALE_S)
         differing = ours(environment, METRICS_DIFFERENCES, "spark_metrics", "Maximum")
         description = "Served metrics of the day before differ from the archive."
-        yield Watch("metrics-differ", "archive", description, differing, 1, minutes=1)
+        yield Watch("metrics-differ", "archive", description, differing, 1, periods=1)
+        quarantined = ours(environment, RECORDS_QUARANTINED, "spark_metrics")
+        description = "The metrics job cannot count some records, and has quarantined them."
+        yield Watch("metrics-quarantined", "quarantine", description, quarantined, 1, periods=1)
+        for module, runs in DAILY_RUNS.items():
+            completed = ours(environment, runs, "spark_metrics", period=HOUR)
+            description = f"The daily run of spark_metrics.{module} was not completed within {_RUN_MISSED_H} hours."
+            yield Watch(
+                f"{module}-missed",
+                "daily-runs",
+                description,
+                completed,
+                1,
+                periods=_RUN_MISSED_H,
+                below=True,
+                missing_data_alarms=True,
+            )
 
 
 def of_servers(data: Data, account: str) -> Iterator[Watch]:
@@ -258,7 +281,7 @@ def of_databases(databases: Iterable[Database]) -> Iterator[Watch]:
             f"{subject} uses 90 % CPU.",
             figure(busy, "Average"),
             90,
-            minutes=15,
+            periods=15,
         )
         yield Watch(
             f"{database.name}-database-storage",
@@ -286,7 +309,10 @@ def of_services(cdc: CdcStack, registry: RegistryStack, metrics: MetricsStack) -
     yield Watch("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
     job = metric(NAMESPACE, JOB_RUNNING.name, "Maximum", {JOB_RUNNING.dimensions[0]: metrics.job.name})
     description = "The streaming job does not run: metrics become stale, and records wait in Kafka."
-    yield Watch("streaming-job", "streaming-job", description, job, 1, minutes=10, below=True, missing_data_alarms=True)
+    yield Watch("streaming-job", "streaming-job", description, job, 1, periods=10, below=True, missing_data_alarms=True)
+    starts = metric(NAMESPACE, JOB_STARTS.name, "Sum", {JOB_STARTS.dimensions[0]: metrics.job.name})
+    description = f"The streaming job was started {_STARTS_AN_HOUR} times in an hour: it ends again and again."
+    yield Watch("streaming-job-restarts", "streaming-job", description, starts, 1, periods=60, most=_STARTS_AN_HOUR)
 
 
 def of_api(environment: Environment, api: ApiStack) -> Iterator[Watch]:
@@ -310,7 +336,7 @@ def of_providers(environment: Environment) -> Iterator[Watch]:
     ):
         description = f"E-mail {name} are near the rate at which SES pauses sending."
         rate = metric("AWS/SES", figure, "Average", {})
-        yield Watch(f"email-{name}", "email-reputation", description, rate, threshold, minutes=15, most=1)
+        yield Watch(f"email-{name}", "email-reputation", description, rate, threshold, periods=15, most=1)
     for platform, kind in environment.platforms:
         dimensions = {"Application": f"{environment.prefix}-{platform}", "Platform": kind}
         failed = metric("AWS/SNS", "NumberOfNotificationsFailed", "Sum", dimensions)

@@ -6,7 +6,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.profiles import ERASURE_REQUESTS, LEDGER, METRICS_WRITER, WAITING
 from infra.cdk.resources.archive_catalog import ArchiveCatalog
-from infra.cdk.resources.archive_runs import ArchiveRuns
+from infra.cdk.resources.archive_runs import HOURS, ArchiveRuns
 from infra.cdk.resources.erase_job import EraseJob
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.streaming_job import RECORDS, StreamingJob
@@ -69,6 +69,7 @@ class MetricsStack(Stack):
             self,
             group=network.groups["erasure"],
             archive=archive,
+            other_runs=len(HOURS),
             tables={name: data.tables[name] for name in (LEDGER, WAITING)},
             applications=[
                 self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{environment.prefix}-{platform}")

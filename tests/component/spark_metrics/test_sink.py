@@ -17,6 +17,8 @@ import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
 from masscomm.errors import Retry
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics import lane_merge
 from spark_metrics.database import connect
 from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, merge_lane, prepare
@@ -528,6 +530,13 @@ def test_large_lane_is_merged_in_slices(sink: PostgresSink, monkeypatch: pytest.
     assert count(sink, *records, lanes=1).refused == 10
     assert totals(sink) == {"sent": 270}
     assert sum(row[4] for row in served(sink)["send_totals"]) == 270
+
+
+def test_quarantined_records_are_a_metric(sink: PostgresSink) -> None:
+    metrics.taken()
+    count(sink, Record(0, number=1), Record(1, number=2, problem=Problem.UNDECODABLE))
+    count(sink, Record(2, number=3), batch_id=1)
+    assert metrics.taken()[0] == {RECORDS_QUARANTINED.name: 1}
 
 
 def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> None:

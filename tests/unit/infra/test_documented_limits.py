@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -65,16 +66,18 @@ def test_the_dashboard_shows_every_alarm_once(environment: SynthesisedEnvironmen
 
 
 def test_alarms_keep_the_limits_of_actions_and_periods(environment: SynthesisedEnvironment) -> None:
-    """An alarm has at most five actions a state, and evaluates at most a day.
+    """An alarm has at most five actions a state, and evaluates at most a day; seven days with periods of an hour.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_limits.html
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html (Period)
     """
     for alarm in environment.resources("AWS::CloudWatch::Alarm"):
         properties = alarm.properties
         for kind in ("AlarmActions", "OKActions", "InsufficientDataActions"):
             assert len(properties.get(kind, ())) <= 5, alarm
         periods = [each.get("MetricStat", each).get("Period", 60) for each in properties.get("Metrics", [properties])]
-        assert max(periods) * properties["EvaluationPeriods"] <= 86_400, alarm
+        most_s = 7 * 86_400 if min(periods) >= 3_600 else 86_400
+        assert max(periods) * properties["EvaluationPeriods"] <= most_s, alarm
         assert properties["DatapointsToAlarm"] <= properties["EvaluationPeriods"], alarm
 
 
@@ -266,6 +269,36 @@ def test_emr_serverless_workers_have_a_size_that_exists(environment: Synthesised
         capacity = application.properties["MaximumCapacity"]
         assert re.fullmatch(r"\d+(\.\d+)? ?vCPU", capacity["Cpu"])
         assert re.fullmatch(r"\d+(\.\d+)? ?GB", capacity["Memory"])
+
+
+def test_capacity_agrees_with_dynamic_allocation(environment: SynthesisedEnvironment) -> None:
+    """By default dynamic allocation is on, with three executors at the start and none at least. A run ends at once if
+    the number at the start is above the maximum. spark.executor.instances is of a run without dynamic allocation.
+
+    https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/jobs-spark.html#spark-defaults
+    https://github.com/aws-samples/aws-emr-utilities/pull/175 (the error of a run)
+    https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/app-behavior.html#max-capacity
+    """
+    # The streaming job's next run may start before the present one has ended; the other runs share an application.
+    runs_at_once = {"streaming-job": 1, "erase-job": 1, "archive-runs": 3}
+    needed: Counter[str] = Counter()
+    for parameter in environment.resources("AWS::SSM::Parameter"):
+        request = flat(parameter.properties["Value"])
+        (application,) = re.findall(r'"applicationId":"([^"]+)"', request)
+        found = dict(re.findall(r"spark\.dynamicAllocation\.(\w+)=(\w+)", request))
+        assert found.pop("enabled") == "true"
+        least, initial, most = (int(found[f"{name}Executors"]) for name in ("min", "initial", "max"))
+        assert 0 <= least <= initial <= most
+        assert "spark.executor.instances" not in request
+        cores = [int(re.findall(rf"spark\.{place}\.cores=(\d+)", request)[0]) for place in ("driver", "executor")]
+        runs = runs_at_once.pop(parameter.properties["Name"].rpartition("/")[2])
+        needed[application] += runs * (cores[0] + most * cores[1])
+    assert not runs_at_once
+    for application in environment.resources("AWS::EMRServerless::Application"):
+        capacity = int(application.properties["MaximumCapacity"]["Cpu"].removesuffix(" vCPU"))
+        [key] = [name for name in needed if application.id in name]
+        assert capacity >= needed.pop(key), application
+    assert not needed
 
 
 def test_rules_run_at_rates_that_eventbridge_knows(environment: SynthesisedEnvironment) -> None:

@@ -227,7 +227,7 @@ def test_job_keeper_emits_whether_the_job_runs(
     assert keep_job.handler({}, None) == {"action": "started"}
     assert keep_job.handler({}, None) == {"action": "running"}
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["JobRunning"] for each in lines] == [0, 1]
+    assert [(each["JobRunning"], each["JobStarts"]) for each in lines] == [(0, 1), (1, 0)]
     assert lines[0]["application"] == "masscomm-dev-metrics"
     assert lines[0]["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "masscomm"
 

@@ -8,7 +8,7 @@ import pytest
 
 from infra.cdk.handlers import keep_job
 from infra.metric_table import PAGE, with_table
-from masscomm.observability.metric_names import ALL, JOB_RUNNING, NAMESPACE
+from masscomm.observability.metric_names import ALL, JOB_RUNNING, JOB_STARTS, NAMESPACE
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,10 +19,10 @@ def test_metrics_page_agrees_with_the_vocabulary() -> None:
 
 def test_metric_of_the_job_keeper_is_in_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APPLICATION", "an application")
-    (directive,) = json.loads(keep_job._metric(running=True))["_aws"]["CloudWatchMetrics"]
+    (directive,) = json.loads(keep_job._metric("running"))["_aws"]["CloudWatchMetrics"]
     assert directive["Namespace"] == NAMESPACE
-    assert directive["Dimensions"] == [list(JOB_RUNNING.dimensions)]
-    assert [metric["Name"] for metric in directive["Metrics"]] == [JOB_RUNNING.name]
+    assert directive["Dimensions"] == [list(JOB_RUNNING.dimensions)] == [list(JOB_STARTS.dimensions)]
+    assert [metric["Name"] for metric in directive["Metrics"]] == [JOB_RUNNING.name, JOB_STARTS.name]
 
 
 def test_no_metric_is_named_by_a_literal_of_its_own() -> None:

@@ -17,8 +17,9 @@ from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
 from masscomm.http.scopes import PUBLIC_ROUTES
 from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS, cdc_topic, cdc_topics, chain_topics, in_lane
+from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.operations.dead_letter_replays import sources as sources_of_dead_letters
-from spark_metrics.session import AVRO_OPTIONS
+from spark_metrics.session import JVM_OPTIONS
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import (
     OUTSIDE_THE_VPC,
@@ -626,10 +627,36 @@ def test_failures_of_the_system_have_alarms_and_a_budget(environment: Synthesise
         *("push-provider-errors", "push-provider-throttles", "email-provider-errors", "email-provider-throttles"),
         *("email-bounces", "email-complaints", "kafka-offline", "kafka-storage", "directory-red", "directory-storage"),
         *("metrics-database-cpu", "registry-database-storage", "delivery_ledger-throttled"),
+        *("metrics-differ", "metrics-quarantined", "streaming-job-restarts"),
+        *("retention-missed", "maintenance-missed", "recompute-missed"),
     }
     assert wanted <= _alarms(environment).keys()
     (budget,) = environment.resources("AWS::Budgets::Budget")
     assert budget.properties["Budget"]["BudgetLimit"]["Amount"] == ENVIRONMENTS[environment.name].budget_usd
+
+
+def test_each_daily_run_is_missed_after_a_day(environment: SynthesisedEnvironment) -> None:
+    """The number of completed runs is watched, so a run that fails and a run that never starts trigger the alarm."""
+    for module, metric in DAILY_RUNS.items():
+        alarm = _alarms(environment)[f"{module}-missed"]
+        assert (alarm["MetricName"], alarm["Statistic"], alarm["Threshold"]) == (metric.name, "Sum", 1)
+        assert alarm["ComparisonOperator"] == "LessThanThreshold"
+        assert alarm["TreatMissingData"] == "breaching"
+        assert 86_400 < alarm["Period"] * alarm["EvaluationPeriods"] < 2 * 86_400
+        assert alarm["DatapointsToAlarm"] == alarm["EvaluationPeriods"]
+    inputs = {
+        re.findall(r'"name":"(\w+)"', event)[0]: json.loads(re.findall(r'"arguments":(\[.*\])', event)[0])
+        for rule in environment.resources("AWS::Events::Rule")
+        if "daily" in rule.id
+        for event in [flat(each["Input"]) for each in rule.properties["Targets"]]
+    }
+    spark = ENVIRONMENTS[environment.name].spark
+    assert inputs == {
+        "retention": ["--recipient-log-days", str(spark.recipient_log_days)],
+        "maintenance": ["--keep-days", str(spark.archive_days)],
+        "recompute": ["--day-before"],
+    }
+    assert inputs.keys() == DAILY_RUNS.keys()
 
 
 def test_alarms_stay_within_cloudwatchs_metric_limit(environment: SynthesisedEnvironment) -> None:
@@ -740,7 +767,7 @@ def test_job_is_a_stream_with_its_jars_and_archive(environment: SynthesisedEnvir
         "SPARK_RECIPIENT_LOG=true",
     ):
         assert setting in job, setting
-    assert job.count(AVRO_OPTIONS) == 2
+    assert job.count(JVM_OPTIONS) == 2
     # EMR's own Iceberg, not ours.
     assert "spark.jars=/usr/share/aws/iceberg/lib/" in job
     assert "SPARK_ARCHIVE_CATALOG=glue" in job
