@@ -23,8 +23,9 @@ SELECT relname FROM pg_class
 """
 
 # This lock is held until the connection ends. If two sessions create the same object concurrently, PostgreSQL refuses
-# one of them, even with IF NOT EXISTS.
-_EXCLUSIVE = "select pg_advisory_lock(4602678820)"
+# one of them, even with IF NOT EXISTS. The metrics job has another lock (spark_metrics.sink.BATCH_LOCK): provisioning may
+# have to repair what a batch waits for.
+_EXCLUSIVE = "select pg_advisory_lock(4602678821)"
 
 
 def apply_sql(database_url: str, files: Iterable[Path]) -> None:

@@ -14,6 +14,7 @@ from devstack.config import StackConfig
 from provisioning.database import TABLES, TOKENS, apply_sql, create_users
 from spark_metrics import recipient_log
 from spark_metrics.retention import drop_recipients
+from spark_metrics.sink import BATCH_LOCK
 
 
 @pytest.fixture
@@ -118,6 +119,13 @@ def test_concurrent_provisioning_is_serialised(nothing_yet: str) -> None:
         as_user(nothing_yet, names[0], "SELECT * FROM counts_minute")
     finally:
         drop(nothing_yet, names)
+
+
+def test_provisioning_does_not_wait_for_a_batch(database: str) -> None:
+    """A batch that cannot end may need a table that provisioning creates."""
+    with psycopg.connect(database) as batch:
+        batch.execute("select pg_advisory_lock_shared(%s)", [BATCH_LOCK])
+        apply_sql(make_conninfo(database, options="-c lock_timeout=5s"), TABLES)
 
 
 def test_sessions_of_the_writer_begin_in_utc(database: str, users: tuple[str, str]) -> None:
