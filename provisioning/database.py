@@ -23,8 +23,8 @@ SELECT relname FROM pg_class
 """
 
 # This lock is held until the connection ends. If two sessions create the same object concurrently, PostgreSQL refuses
-# one of them, even with IF NOT EXISTS. The metrics job has another lock (spark_metrics.sink.BATCH_LOCK): provisioning may
-# have to repair what a batch waits for.
+# one of them, even with IF NOT EXISTS. The metrics job has a lock of its own (spark_metrics.sink.BATCH_LOCK):
+# provisioning may have to repair what a batch waits for.
 _EXCLUSIVE = "select pg_advisory_lock(4602678821)"
 
 

@@ -1,7 +1,7 @@
 insert into sends as s (send_id, club_id, type, requested_at, chunk_count, chunks, changed_xid)
 select send_id,
-    (array_agg(club_id order by source = 'send' desc, first_ms, club_id, type collate "C"))[1],
-    (array_agg(type order by source = 'send' desc, first_ms, club_id, type collate "C"))[1],
+    (array_agg(club_id order by case when source = 'send' then first_ms end, club_id, type collate "C"))[1],
+    (array_agg(type order by case when source = 'send' then first_ms end, club_id, type collate "C"))[1],
     to_timestamp(min(first_ms) filter (where source = 'send') / 1000.0),
     max(chunk_count),
     coalesce(sum(records) filter (where source = 'send'), 0),

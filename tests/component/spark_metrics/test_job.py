@@ -361,6 +361,21 @@ def test_topics_other_than_the_counted_ones_stop_the_job(
     assert "these are not the topics that were counted" in job.log.read_text()
 
 
+@pytest.mark.nightly
+def test_second_job_takes_over_and_the_first_one_ends(start_job: StartJob, counted: CountedTopics) -> None:
+    first = start_job()
+    await_watermark(first, counted.flush())
+    second = start_job()
+    epoch = "select epoch from stream_status where state = 'running'"
+    wait_until("the second job", lambda: query_value(second.database, epoch) == 2, second)
+    counted.a_send()
+    await_watermark(second, counted.flush())
+    assert first.process.wait(WAIT_S) == 1
+    assert "another driver has taken the stream over (epoch 2, ours 1)" in first.log.read_text().splitlines()[-1]
+    assert second.process.poll() is None
+    assert_is_a_plain_count(second.database, counted)
+
+
 def test_unreachable_kafka_ends_the_job(start_job: StartJob, counted: CountedTopics) -> None:
     job = start_job(SPARK_WAIT_S="1", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
     assert job.process.wait(WAIT_S) == 1

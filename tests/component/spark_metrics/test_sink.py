@@ -1,5 +1,6 @@
 """The merge into a real Postgres counts a record once, even if it is staged again or has another position."""
 
+import itertools
 import json
 import random
 import struct
@@ -8,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -221,6 +223,44 @@ def test_record_is_counted_in_each_table(sink: PostgresSink) -> None:
     assert [row[3:] for row in found["send_totals"]] == [("", 7), ("opted_out", 3)]
     assert found["send_channels"] == [("a send", "push", 10, 2, 7)]
     assert [(row[0], row[4], row[5]) for row in found["sends"]] == [("a send", 1, 1)]
+
+
+@pytest.mark.parametrize("batches", [1, 2, 4])
+def test_disagreeing_chunks_give_one_row_in_any_order(sink: PostgresSink, batches: int) -> None:
+    """The earliest chunk has the send's club and type; of several the smallest club, then type."""
+    changes: list[dict[str, Any]] = [
+        {"club_id": 8, "type": "Z", "at_ms": AT_MS},
+        {"club_id": 8, "type": "a", "at_ms": AT_MS},
+        {"club_id": 9, "type": "A", "at_ms": AT_MS},
+        {"club_id": 1, "type": "A", "at_ms": AT_MS + 1},
+    ]
+    offsets = itertools.count()
+    for number, order in enumerate(itertools.permutations(changes)):
+        chunks = [
+            a_chunk(offset := next(offsets), number=offset, send_id=f"send {number}", chunk_count=4, **each)
+            for each in order
+        ]
+        for some in itertools.batched(chunks, len(chunks) // batches, strict=True):
+            count(sink, *some)
+    rows = sink.connected().execute(
+        "select club_id, type, requested_at, chunk_count, chunks, count(*) from sends group by 1, 2, 3, 4, 5"
+    )
+    assert rows.fetchall() == [(8, "Z", datetime.fromtimestamp(AT_MS / 1000, UTC), 4, 4, 24)]
+
+
+def test_disagreeing_outcomes_give_one_row_in_any_order(sink: PostgresSink) -> None:
+    """Outcomes that are counted before any chunk of their send."""
+    changes: list[dict[str, Any]] = [{"club_id": 9, "at_ms": AT_MS}, {"club_id": 8, "at_ms": AT_MS + 1}]
+    orders = [[[0, 1]], [[1, 0]], [[0], [1]], [[1], [0]]]
+    offsets = itertools.count()
+    for number, order in enumerate(orders):
+        for some in order:
+            count(
+                sink,
+                *[Record(offset := next(offsets), number=offset, send_id=f"send {number}", **changes[n]) for n in some],
+            )
+    rows = sink.connected().execute("select club_id, requested_at, chunks, count(*) from sends group by 1, 2, 3")
+    assert rows.fetchall() == [(8, None, 0, len(orders))]
 
 
 def test_buckets_are_utc_and_begin_at_their_own_start(sink: PostgresSink) -> None:

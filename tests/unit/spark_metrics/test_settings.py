@@ -16,7 +16,7 @@ def test_absent_variable_has_its_default() -> None:
 
 
 def test_recipient_log_is_on_unless_switched_off() -> None:
-    values = ({}, {"SPARK_RECIPIENT_LOG": "true"}, {"SPARK_RECIPIENT_LOG": "false"})
+    values: tuple[dict[str, str], ...] = ({}, {"SPARK_RECIPIENT_LOG": "true"}, {"SPARK_RECIPIENT_LOG": "false"})
     assert [settings_from(NEEDED | value).recipient_log for value in values] == [True, True, False]
 
 
