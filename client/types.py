@@ -630,6 +630,8 @@ class MetricsBody(TypedDict):
     """Whether the watermark is later than the end of the last bucket by the grace."""
     revised_at: str | None
     revised: list[RevisedBucket]
+    kept_since: str | None
+    """Counts of earlier buckets are deleted; null: none is. Days of a time zone are sums of such counts."""
     generated_at: str
 
 
@@ -967,6 +969,8 @@ class SendListBody(TypedDict):
     next_cursor: str | None
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
+    kept_since: str | None
+    """Sends whose first record was counted earlier are deleted; null: none is."""
     generated_at: str
 
 

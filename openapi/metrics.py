@@ -106,6 +106,7 @@ _METRICS_EXAMPLE = {
     "complete": False,
     "revised_at": None,
     "revised": [],
+    "kept_since": None,
     "generated_at": _ONE,
 }
 _TOTALS_EXAMPLE = {
@@ -216,6 +217,7 @@ OPERATIONS = {
             "truncated": False,
             "next_cursor": None,
             "watermark": _ONE,
+            "kept_since": None,
             "generated_at": _ONE,
         },
         headers=_HEADERS,

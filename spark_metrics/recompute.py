@@ -190,12 +190,16 @@ class Recompute:
             step = grain.seconds
             bucket_ms = F.expr(f"minute_s div {step} * {step} * 1000").alias("bucket_ms")
             rows = (
-                summed.where(_within(F.col("minute_s") * 1000, self._span.whole(step)) & (F.col("count_total") > 0))
+                summed.where(
+                    _within(F.col("minute_s") * 1000, served.tables[grain.table].touched(self._span))
+                    & (F.col("count_total") > 0)
+                )
                 .groupBy(bucket_ms, "club_id", "type", "channel", "measure")
                 .agg(F.sum("count_total").alias("count_total"))
             )
             self._stage(served, rows, partial(timed_rows, grain.table, 0), grain.table)
         sent = F.col("source") == "send"
+        span_of_sends = served.tables["sends"].touched(self._span)
         sends = (
             summed.groupBy("send_id")
             .agg(
@@ -204,13 +208,13 @@ class Recompute:
                 F.sum(F.when(sent, F.col("records")).otherwise(0)).alias("chunks"),
             )
             .select("send_id", "chunks", "first.club_id", "first.type", "first.first_ms", "chunk_count")
-            .where(F.col("first_ms").isNotNull() & _within(F.col("first_ms"), self._span))
+            .where(F.col("first_ms").isNotNull() & _within(F.col("first_ms"), span_of_sends))
             .persist()
         )
         self._stage(served, sends, partial(timed_rows, "sends", 4), "sends")
 
         def of_sends(frame: DataFrame) -> DataFrame:
-            return frame if self._span == Span() else frame.join(sends.select("send_id"), "send_id", "left_semi")
+            return frame if span_of_sends == Span() else frame.join(sends.select("send_id"), "send_id", "left_semi")
 
         def of(measure: str) -> Column:
             return F.coalesce(F.sum(F.when(F.col("measure") == measure, F.col("count_total"))), F.lit(0))

@@ -1,9 +1,11 @@
-"""Deletes old rows: `python -m spark_metrics.retention [--recipient-log-days 30] [--quarantine-days 180]`.
+"""Deletes old rows: `python -m spark_metrics.retention [--recipient-log-days 30] [--minutes-days 92] …`.
 
-The command drops old days of the log of recipients (by the time of counting), and deletes old buckets of views with a
-retention and old quarantined positions. It records the deleted span in stream_views, so that recompute and the API do
-not take deleted rows for rows that were never counted. Counts, sends and the archive are not deleted. Run the command
-once a day. It may run concurrently with the stream and may be interrupted; the next run continues.
+The command drops old days of the log of recipients (by the time of counting), old months and years of the counts and of
+refused positions, and deletes old sends as a whole, old buckets of views with a retention, and old quarantined
+positions. It records the deleted span in stream_views and stream_retention, so that recompute and the API do not take
+deleted rows for rows that were never counted. masscomm/domain/time_limits.py has the defaults; --help lists them. The
+archive has its own retention (spark_metrics.maintenance). Run the command once a day. It may run concurrently with the
+stream and may be interrupted; the next run continues.
 
 METRICS_DATABASE_URL and SPARK_VIEWS are those of the job. The status is 0 after success, and 2 if the database is down
 or a lock timed out.
@@ -20,13 +22,15 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
+from masscomm.domain.grains import Grain
+from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS, SENDS_KEPT_DAYS
 from masscomm.errors import MasscommError, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.database import connect
+from spark_metrics.partitions import TABLES, drop_before, keep_since
 from spark_metrics.problems import Problem
 from spark_metrics.settings import view_names
 from spark_metrics.views import View, load_views
@@ -35,6 +39,16 @@ _log = logging.getLogger("spark_metrics.retention")
 
 # Dropping a day's table waits for its readers, and new readers wait until the table is dropped or this time is over.
 _LOCK_TIMEOUT = b"set lock_timeout = '10s'"
+# The number of sends that one transaction deletes.
+_SLICE = 1_000
+# The options with the days to keep of partitioned tables.
+_OPTIONS = {
+    "--minutes-days": Grain.MINUTE.table,
+    "--hours-days": Grain.HOUR.table,
+    "--days-days": Grain.DAY.table,
+    "--revised-days": "revised_minutes",
+    "--redelivered-days": "redelivered",
+}
 
 
 def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[date]:
@@ -85,6 +99,36 @@ def delete_quarantined(connection: psycopg.Connection[Any], days: int) -> int:
     ).rowcount
 
 
+def delete_sends(connection: psycopg.Connection[Any], before: datetime) -> int:
+    """Delete the sends whose first record was counted before a time, with their totals and states, and return their
+    number.
+
+    A send has rows in four tables, which are deleted in one transaction; a transaction deletes a slice of sends. The
+    stream merges no lane meanwhile: a record of a send that is half deleted would be added to the other half.
+    """
+    connection.execute("create temporary table old_sends as select send_id from sends where counted_at < %s", [before])
+    deleted = 0
+    while True:
+        with connection.transaction():
+            connection.execute("select from stream_status for update")  # guard: retention.between_lanes
+            connection.execute(
+                "create temporary table slice on commit drop as"
+                " with taken as (delete from old_sends where ctid = any(array(select ctid from old_sends limit %s))"
+                " returning send_id) select send_id from taken",
+                [_SLICE],
+            )
+            for name in ("send_states", "send_totals", "send_channels"):
+                statement = sql.SQL("delete from {} as t using slice where t.send_id = slice.send_id")
+                connection.execute(statement.format(sql.Identifier(name)))
+            number = connection.execute("delete from sends as t using slice where t.send_id = slice.send_id").rowcount
+            if number:
+                keep_since(connection, "sends", before)
+        deleted += number
+        if number == 0:
+            connection.execute("drop table old_sends")
+            return deleted
+
+
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.retention", description="Delete what is old enough.")
@@ -95,6 +139,11 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         help="whole days to keep in addition to today; %(default)s",
     )
     parser.add_argument("--quarantine-days", type=_days, default=QUARANTINE_KEPT_DAYS, help="days to keep; %(default)s")
+    for option, table in _OPTIONS.items():
+        parser.add_argument(
+            option, type=_days, default=TABLES[table].keep_days, help=f"days to keep {table}; %(default)s"
+        )
+    parser.add_argument("--sends-days", type=_days, default=SENDS_KEPT_DAYS, help="days to keep sends; %(default)s")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     mask_root_logger()
@@ -108,6 +157,12 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             now = datetime.now(UTC)
             days = drop_recipients(connection, now.date() - timedelta(days=chosen.recipient_log_days))
             _log.info("dropped %d days of the log of recipients: %s", len(days), ", ".join(map(str, days)) or "none")
+            for option, name in _OPTIONS.items():
+                keep = timedelta(days=getattr(chosen, option.removeprefix("--").replace("-", "_")))
+                dropped = drop_before(connection, TABLES[name], (now - keep).date())
+                _log.info("dropped %d partitions of %s: %s", len(dropped), name, ", ".join(dropped) or "none")
+            sends = delete_sends(connection, now - timedelta(days=chosen.sends_days))
+            _log.info("deleted %d sends", sends)
             for view in views:
                 _log.info("deleted %d rows of %s", delete_buckets(connection, view, now), view.table)
             _log.info("deleted %d quarantined positions", delete_quarantined(connection, chosen.quarantine_days))

@@ -1,14 +1,15 @@
 """Compares served rows with recomputed ones, and replaces them while the stream continues to count."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
 
 from masscomm.domain.grains import Grain
+from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.errors import Retry
 from spark_metrics import recipient_log
 from spark_metrics.database import STREAM
@@ -41,7 +42,7 @@ class Table:
 
     def touched(self, span: Span) -> Span:
         """Return the span that is compared."""
-        return span.whole(self.step_s).since(self.kept_since) if self.step_s else span
+        return (span.whole(self.step_s) if self.step_s else span).since(self.kept_since)
 
 
 _BUCKETS: LiteralString = "bucket >= {first} and bucket < {end}"
@@ -70,14 +71,20 @@ TABLES = {
 }
 
 _SHOWN = 20
+# A send is deleted by the time of its first record, and compared by that of its request, which may be later.
+_REQUESTED_AHEAD = timedelta(milliseconds=FAR_FUTURE_MS)
 _MINUTES = Grain.MINUTE.table
 
 
 def tables_of(views: Iterable[View], kept: Mapping[str, datetime]) -> dict[str, Table]:
-    """Return the compared tables: TABLES and those of the views. For a view with deleted rows, `kept` has the time
+    """Return the compared tables: TABLES and those of the views. For a table with deleted rows, `kept` has the time
     since which its rows are kept.
     """
-    return TABLES | {
+    sends = kept.get("sends")
+    return {
+        name: replace(table, kept_since=kept.get(name) if table.step_s else sends and sends + _REQUESTED_AHEAD)
+        for name, table in TABLES.items()
+    } | {
         view.table: Table(view.keys, view.sums, _BUCKETS, step_s=view.step_s, kept_since=kept.get(view.table))
         for view in views
     }
@@ -179,7 +186,7 @@ class Served:
         values = (*table.sums, *table.other)
         touched = table.touched(self._span)
         span = {
-            "everything": sql.Literal(self._span == Span()),
+            "everything": sql.Literal(touched == Span()),
             "first": sql.Literal(touched.first.isoformat() if touched.first else "-infinity"),
             "end": sql.Literal(touched.end.isoformat() if touched.end else "infinity"),
             "kept_since": sql.Literal(table.kept_since.isoformat() if table.kept_since else "-infinity"),

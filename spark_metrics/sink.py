@@ -21,7 +21,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import psycopg
@@ -29,7 +29,7 @@ import psycopg
 from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
-from spark_metrics import counted_ids, recipient_log
+from spark_metrics import counted_ids, partitions, recipient_log
 from spark_metrics.counted_ids import IdTables
 from spark_metrics.database import STREAM, connect
 from spark_metrics.lane_merge import LaneResult
@@ -137,6 +137,8 @@ class PostgresSink:
         self._window_s = window_s
         self._connection: psycopg.Connection[Any] | None = None
         self._holds_lock = False
+        # The day (UTC) for which this sink has made the partitions of tables.
+        self._partitioned: date | None = None
 
     def connected(self) -> psycopg.Connection[Any]:
         """Return the connection; open a new one if it is broken."""
@@ -204,8 +206,12 @@ class PostgresSink:
             assert row is not None  # noqa: S101 - the statement returns one row
             (at,) = row
             tables = counted_ids.current(connection, at, self._window_s)
+            today = at.astimezone(UTC).date()
+            if self._partitioned != today:
+                partitions.make_partitions(connection, at)
             if self.recipients:
-                recipient_log.make_partition(connection, at.astimezone(UTC).date())
+                recipient_log.make_partition(connection, today)
+        self._partitioned = today
         return Attempt(at, tables)
 
     def complete(self, results: Collection[LaneResult], *, batch_id: int, batch_ms: int = 0) -> Merged:

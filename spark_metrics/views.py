@@ -171,8 +171,11 @@ def maintained_since(connection: psycopg.Connection[Any], name: str) -> tuple[bo
 
 
 def kept_since(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
-    """Return, for each view with deleted rows, the time since which its rows are kept."""
-    rows = connection.execute("select view, kept_since from stream_views where kept_since > '-infinity'")
+    """Return, for each view or table with deleted rows, the time since which its rows are kept."""
+    rows = connection.execute(
+        "select view, kept_since from stream_views where kept_since > '-infinity'"
+        " union all select name, kept_since from stream_retention"
+    )
     return dict(rows.fetchall())
 
 

@@ -104,6 +104,8 @@ class SparkConfig:
     recipient_log: bool = True
     # How many days rows of the log of recipients are kept.
     recipient_log_days: int = RECIPIENT_LOG_KEPT_DAYS
+    # Further arguments of spark_metrics.retention, such as "--minutes-days", "60".
+    retention: tuple[str, ...] = ()
     # How many days the archive's records are kept, from which metrics can be counted again.
     archive_days: int = ARCHIVE_KEPT_DAYS
 

@@ -230,6 +230,13 @@ RECIPIENT_LOG_KEPT_DAYS = 30
 QUARANTINE_KEPT_DAYS = 180
 # The archive of the metrics, in whole days in addition to the present one.
 ARCHIVE_KEPT_DAYS = 400
+# The counts by minute, hour and day, in whole partitions (months, for days years); refused positions; and sends, since
+# their first record was counted.
+MINUTES_KEPT_DAYS = 92
+HOURS_KEPT_DAYS = 800
+DAYS_KEPT_DAYS = 3_660
+REDELIVERED_KEPT_DAYS = 440
+SENDS_KEPT_DAYS = 450
 
 # The rules between these durations, each with its reason. timeout_s and every_s are read from functions/functions.yaml,
 # kept_s from schemas/topics.yaml.
@@ -353,6 +360,15 @@ RULES: Mapping[str, str] = {
     "max(kept_s('outcome'), kept_s('receipt')) <= SENT_MESSAGES_KEPT_S": "a replayed receipt finds its message",
     "kept_s('outcome') < RECIPIENT_LOG_KEPT_DAYS * 86_400 <= QUARANTINE_KEPT_DAYS * 86_400": (
         "a recipient is found for longer in the log than in the topic"
+    ),
+    "RECIPIENT_LOG_KEPT_DAYS < MINUTES_KEPT_DAYS < HOURS_KEPT_DAYS < DAYS_KEPT_DAYS < 11 * 366": (
+        "coarser counts are kept for longer, and none for ever"
+    ),
+    "ARCHIVE_KEPT_DAYS + 31 < REDELIVERED_KEPT_DAYS < 2 * 366": (
+        "an archived record that was refused is not counted again, also if it was produced before its time"
+    ),
+    "CANCELLATIONS_KEPT_S <= SENDS_KEPT_DAYS * 86_400 < 2 * 366 * 86_400": (
+        "no record of a deleted send follows: not after send_at, quiet hours, retries and a replay"
     ),
     "RECIPIENT_LOG_KEPT_DAYS < ARCHIVE_KEPT_DAYS < 2 * 366": (
         "the log can be compared with the archive, which does not grow for ever"

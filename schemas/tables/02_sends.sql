@@ -57,3 +57,6 @@ create table if not exists send_states (
     codes       bytea    not null,
     primary key (send_id, chunk_index, channel, block)
 );
+
+-- counted_at: when the first record of the send was counted; in older rows, when this column was added
+alter table sends add column if not exists counted_at timestamptz not null default now();

@@ -857,6 +857,18 @@ MUTANTS = (
         no_cell="no cell deletes archived records",
     ),
     Mutant(
+        guard="metrics.rows_of_a_new_partition",
+        rule="Rows that are counted before their partition exists move into it.",
+        change=Becomes('"select 1"'),
+        no_cell="a cell lasts minutes, and a partition a month",
+    ),
+    Mutant(
+        guard="retention.between_lanes",
+        rule="A send is deleted only while no lane adds to it.",
+        change=Removed(),
+        no_cell="no cell has old sends",
+    ),
+    Mutant(
         guard="recompute.one_attempt_a_task",
         rule="A task of a recompute that runs twice stores its rows once.",
         change=Removed(),

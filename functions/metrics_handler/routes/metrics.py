@@ -99,6 +99,8 @@ class MetricsBody(TypedDict):
     """Whether the watermark is later than the end of the last bucket by the grace."""
     revised_at: str | None
     revised: list[RevisedBucket]
+    kept_since: str | None
+    """Counts of earlier buckets are deleted; null: none is. Days of a time zone are sums of such counts."""
     generated_at: str
 
 
@@ -192,6 +194,7 @@ class MetricsRoute:
             "revised": [
                 {"bucket": asked.written(bucket), "revised_at": rfc3339(at)} for bucket, at in counts.revised.items()
             ],
+            "kept_since": rfc3339(counts.kept_since),
             "generated_at": time_of_ms(self.clock.now_ms()),
         }
 

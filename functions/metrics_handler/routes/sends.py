@@ -65,6 +65,8 @@ class SendListBody(TypedDict):
     next_cursor: str | None
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
+    kept_since: str | None
+    """Sends whose first record was counted earlier are deleted; null: none is."""
     generated_at: str
 
 
@@ -87,6 +89,7 @@ class SendsRoute:
             "truncated": found.more,
             "next_cursor": cursor_after(query, found.rows[-1].key) if found.more else None,
             "watermark": rfc3339(found.watermark),
+            "kept_since": rfc3339(found.kept_since),
             "generated_at": time_of_ms(self.clock.now_ms()),
         }
 

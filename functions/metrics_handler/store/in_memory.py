@@ -65,10 +65,13 @@ class InMemoryMetricsStore:
     recipients: list[tuple[int, LogRow]] | None = None
     grace: timedelta = timedelta(0)
     revised_minutes: list[tuple[datetime, int, datetime]] = field(default_factory=list)
+    # The time since which rows are kept, of a grain's table or of `sends`.
+    kept_since: dict[str, datetime] = field(default_factory=dict)
 
     def counts(self, query: MetricsQuery) -> Counts:
+        kept = self.kept_since.get(query.granularity.table)
         if query.buckets == ():
-            return Counts([], more=False, watermark=self.watermark, grace=self.grace)
+            return Counts([], more=False, watermark=self.watermark, grace=self.grace, kept_since=kept)
         matching = [row for row in self.stored if _matches(row, query)]
         check_read(len(matching), self.bounds)
         totals: Counter[tuple[datetime, tuple[int | str, ...]]] = Counter()
@@ -86,7 +89,8 @@ class InMemoryMetricsStore:
         rows = sorted((Count(bucket, values, total) for (bucket, values), total in totals.items()), key=_place(query))
         if query.after is not None:
             rows = [row for row in rows if _place(query)(row) > _place(query)(query.after)]
-        return Counts(rows[: query.limit], len(rows) > query.limit, self.watermark, self.grace, self._revised(query))
+        more = len(rows) > query.limit
+        return Counts(rows[: query.limit], more, self.watermark, self.grace, self._revised(query), kept)
 
     def _revised(self, query: MetricsQuery) -> dict[datetime, datetime]:
         """Return the revised buckets. A query without buckets must cover whole days, hours or minutes of UTC."""
@@ -172,7 +176,7 @@ class InMemoryMetricsStore:
     def list_sends(self, query: SendListQuery) -> SendList:
         rows = [_send_row(send, send.requested_at) for send in self.sends.values() if send.requested_at is not None]
         rows = sorted((row for row in rows if _in_list(row, query)), key=lambda row: row.key, reverse=True)
-        return SendList(rows[: query.limit], len(rows) > query.limit, self.watermark)
+        return SendList(rows[: query.limit], len(rows) > query.limit, self.watermark, self.kept_since.get("sends"))
 
 
 def _send_row(send: SendTotals, requested_at: datetime) -> SendRow:

@@ -123,6 +123,8 @@ class Counts:
     # The beginning of each revised bucket → the time of its last change after it was complete; at most MAX_REVISED
     # buckets of the query's clubs.
     revised: Mapping[datetime, datetime] = field(default_factory=dict)
+    # Rows of earlier buckets of the grain are deleted; None: none is.
+    kept_since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,8 @@ class SendList:
     # Whether there are more rows.
     more: bool
     watermark: datetime | None
+    # Sends that were counted first before this time are deleted; None: none is.
+    kept_since: datetime | None = None
 
 
 @dataclass(frozen=True, order=True)

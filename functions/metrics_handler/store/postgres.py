@@ -52,15 +52,16 @@ class PostgresMetricsStore:
         values = statements.values_of(query, self._bounds)
         with self._connection() as connection:
             watermark, grace = _watermark(connection)
+            kept = _kept_since(connection, query.granularity.table)
             if query.buckets == ():
-                return Counts([], more=False, watermark=watermark, grace=grace)
+                return Counts([], more=False, watermark=watermark, grace=grace, kept_since=kept)
             check_read(_number(connection, statements.rows_read(query), values), self._bounds)
             if query.fill:
                 check_filled(self._combinations(connection, query, values) * len(query.buckets or ()), self._bounds)
             rows = connection.execute(statements.rows(query), values).fetchall()
             revised: dict[datetime, datetime] = dict(connection.execute(statements.revised(query), values).fetchall())
         counts = [Count(bucket, tuple(dimensions), int(total)) for bucket, *dimensions, total in rows]
-        return Counts(counts[: query.limit], len(counts) > query.limit, watermark, grace, revised)
+        return Counts(counts[: query.limit], len(counts) > query.limit, watermark, grace, revised, kept)
 
     def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
         values = statements.values_of(query, self._bounds) | {"middle": middle, "top": query.limit}
@@ -198,6 +199,7 @@ class PostgresMetricsStore:
         with self._connection() as connection:
             found = connection.execute(_SENDS, values).fetchall()
             watermark, _ = _watermark(connection)
+            kept = _kept_since(connection, "sends")
         rows = [
             SendRow(
                 key=SendListKey(requested_at, send_id),
@@ -211,7 +213,7 @@ class PostgresMetricsStore:
             )
             for requested_at, send_id, club_id, category, state, requested, terminal, published, cancelled in found
         ]
-        return SendList(rows[: query.limit], len(rows) > query.limit, watermark)
+        return SendList(rows[: query.limit], len(rows) > query.limit, watermark, kept)
 
     def _combinations(self, connection: Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
         if query.named_combinations:
@@ -375,3 +377,9 @@ def _watermark(connection: Connection) -> tuple[datetime | None, timedelta]:
     """Return the watermark (the time up to which records are counted), and the grace after the end of a time bucket."""
     row = connection.execute("select watermark, grace_ms from stream_watermark where stream = 'metrics'").fetchone()
     return (row[0], timedelta(milliseconds=row[1])) if row else (None, timedelta(0))
+
+
+def _kept_since(connection: Connection, name: str) -> datetime | None:
+    """Return the time since which rows are kept of a table from which some were deleted."""
+    row = connection.execute("select kept_since from stream_retention where name = %s", [name]).fetchone()
+    return row[0] if row else None

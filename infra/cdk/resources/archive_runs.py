@@ -135,9 +135,10 @@ class ArchiveRuns(Construct):
             ],
         )
         self.starter = starter.function
+        spark = environment.spark
         arguments = {
-            "retention": ["--recipient-log-days", str(environment.spark.recipient_log_days)],
-            "maintenance": ["--keep-days", str(environment.spark.archive_days)],
+            "retention": ["--recipient-log-days", str(spark.recipient_log_days), *spark.retention],
+            "maintenance": ["--keep-days", str(spark.archive_days)],
             "recompute": ["--day-before"],
         }
         for name, hour in HOURS.items():

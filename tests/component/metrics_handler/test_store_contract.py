@@ -25,6 +25,7 @@ from functions.metrics_handler.store.port import (
     RecipientQuery,
     RecipientRow,
     Recipients,
+    SendListQuery,
     SendTotals,
     StreamPosition,
     TooMuch,
@@ -69,6 +70,7 @@ REVISED = [
     (NOON + MINUTE, 1, NOON + timedelta(hours=2)),
     (NOON + timedelta(days=1), 1, NOON + timedelta(days=2)),
 ]
+KEPT_SINCE = {Grain.MINUTE.table: NOON - timedelta(days=90), "sends": NOON - timedelta(days=400)}
 SEND = SendTotals(
     send_id="s",
     club_id=7,
@@ -106,6 +108,8 @@ def fill(url: str) -> None:
         connection.execute("insert into stream_watermark values ('metrics', %s, now(), 30000)", [WATERMARK])
         for minute, club_id, revised_at in REVISED:
             connection.execute("insert into revised_minutes values (%s, %s, %s, 1, 1)", [minute, club_id, revised_at])
+        for name, moment in KEPT_SINCE.items():
+            connection.execute("insert into stream_retention values (%s, %s)", [name, moment])
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +125,15 @@ def in_postgres(postgres: StackConfig) -> Iterator[MetricsStore]:
 def store(request: pytest.FixtureRequest) -> MetricsStore:
     if request.param == "memory":
         return InMemoryMetricsStore(
-            STORED, {"s": SEND}, WATERMARK, BOUNDS, 7, NOON, grace=GRACE, revised_minutes=REVISED
+            STORED,
+            {"s": SEND},
+            WATERMARK,
+            BOUNDS,
+            7,
+            NOON,
+            grace=GRACE,
+            revised_minutes=REVISED,
+            kept_since=KEPT_SINCE,
         )
     found: MetricsStore = request.getfixturevalue("in_postgres")
     return found
@@ -246,6 +258,13 @@ def test_query_over_its_bounds_is_refused(store: MetricsStore) -> None:
         )
     with pytest.raises(TooMuch, match="more than 8 rows"):
         store.counts(a_query(**FILLED | {"type": ("a", "b", "c")}, dimensions=(Dimension.TYPE, Dimension.MEASURE)))
+
+
+def test_deleted_rows_are_not_taken_for_never_counted(store: MetricsStore) -> None:
+    assert store.counts(a_query()).kept_since == NOON - timedelta(days=90)
+    hour = a_query(granularity=Grain.HOUR, end=NOON + timedelta(hours=1))
+    assert store.counts(hour).kept_since is None
+    assert store.list_sends(SendListQuery(club_id=(7,))).kept_since == NOON - timedelta(days=400)
 
 
 def test_revised_buckets_are_those_of_the_queried_clubs(store: MetricsStore) -> None:

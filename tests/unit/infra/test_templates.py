@@ -652,7 +652,7 @@ def test_each_daily_run_is_missed_after_a_day(environment: SynthesisedEnvironmen
     }
     spark = ENVIRONMENTS[environment.name].spark
     assert inputs == {
-        "retention": ["--recipient-log-days", str(spark.recipient_log_days)],
+        "retention": ["--recipient-log-days", str(spark.recipient_log_days), *spark.retention],
         "maintenance": ["--keep-days", str(spark.archive_days)],
         "recompute": ["--day-before"],
     }

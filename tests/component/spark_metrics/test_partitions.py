@@ -1,0 +1,208 @@
+"""Months and years are made before they are counted, and dropped as a whole; an earlier version's tables stay whole."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from masscomm.domain.grains import Grain
+from provisioning.database import TABLES as FILES
+from provisioning.database import apply_sql
+from spark_metrics.partitions import TABLES, Step, drop_before, make_partitions
+from spark_metrics.retention import delete_sends
+from spark_metrics.views import kept_since
+
+MINUTES, DAYS = TABLES[Grain.MINUTE.table], TABLES[Grain.DAY.table]
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+
+type Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[Connection]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
+def put(connection: Connection, *buckets: datetime, table: str = Grain.MINUTE.table) -> None:
+    for bucket in buckets:
+        connection.execute(f"insert into {table} values (%s, 1, 'news', 'push', 'sent', 1)".encode(), [bucket])  # noqa: S608
+
+
+def places(connection: Connection, table: str = Grain.MINUTE.table) -> dict[str, int]:
+    """Return the number of rows of each partition that has any."""
+    rows = connection.execute(f"select tableoid::regclass::text, count(*) from {table} group by 1".encode())  # noqa: S608
+    return dict(rows.fetchall())
+
+
+def later(months: int) -> datetime:
+    """Return the 15th of a later month."""
+    month = NOW.month - 1 + months
+    return datetime(NOW.year + month // 12, month % 12 + 1, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("step", "day", "first", "end"),
+    [
+        (Step.MONTH, date(2028, 1, 31), date(2028, 1, 1), date(2028, 2, 1)),
+        (Step.MONTH, date(2028, 2, 29), date(2028, 2, 1), date(2028, 3, 1)),
+        (Step.MONTH, date(2027, 12, 1), date(2027, 12, 1), date(2028, 1, 1)),
+        (Step.YEAR, date(2028, 12, 31), date(2028, 1, 1), date(2029, 1, 1)),
+    ],
+)
+def test_partitions_are_months_and_years(step: Step, day: date, first: date, end: date) -> None:
+    assert (step.begin(day), step.next(first)) == (first, end)
+
+
+def test_rows_lie_in_the_partition_of_their_month(connection: Connection) -> None:
+    """The first partition has no beginning. Making partitions again changes nothing."""
+    for months in (2, 3, 3):
+        make_partitions(connection, later(months))
+    put(connection, datetime(1970, 1, 1, tzinfo=UTC), later(2), later(3), later(9))
+    found = places(connection)
+    [first] = [name for name in found if "until" in name]
+    assert found == {
+        first: 1,
+        f"counts_minute_{later(2):%Y%m}01": 1,
+        f"counts_minute_{later(3):%Y%m}01": 1,
+        "counts_minute_other": 1,
+    }
+
+
+@pytest.mark.kills(guard="metrics.rows_of_a_new_partition")
+def test_early_rows_move_into_their_new_partition(connection: Connection) -> None:
+    put(connection, later(5), later(5) + DAY, later(6))
+    make_partitions(connection, later(5))
+    assert places(connection) == {f"counts_minute_{later(5):%Y%m}01": 2, "counts_minute_other": 1}
+
+
+def test_old_partitions_are_dropped_and_the_span_is_kept(connection: Connection) -> None:
+    for months in (3, 4, 5):
+        make_partitions(connection, later(months))
+    put(connection, NOW, later(3), later(4), later(5))
+    assert drop_before(connection, MINUTES, NOW.date()) == []
+    assert kept_since(connection) == {}
+    dropped = drop_before(connection, MINUTES, later(4).date())
+    assert len(dropped) == 2
+    assert f"counts_minute_{later(3):%Y%m}01" in dropped
+    first = later(4).replace(day=1)
+    assert set(places(connection)) == {f"counts_minute_{first:%Y%m%d}", f"counts_minute_{later(5):%Y%m}01"}
+    assert kept_since(connection) == {"counts_minute": first}
+    # A record that comes later is counted, and its row goes with the next run.
+    put(connection, NOW)
+    assert places(connection)["counts_minute_other"] == 1
+    assert drop_before(connection, MINUTES, later(4).date()) == []
+    assert "counts_minute_other" not in places(connection)
+    assert drop_before(connection, DAYS, NOW.date()) == []
+
+
+# The tables of an earlier version, with rows.
+EARLIER = b"""
+drop table counts_minute, counts_hour, counts_day, revised_minutes, redelivered, stream_retention;
+alter table sends drop column counted_at;
+create table counts_minute (
+    bucket      timestamptz not null,
+    club_id     bigint      not null,
+    type        text        not null,
+    channel     text        not null,
+    measure     text        not null,
+    count_total bigint      not null,
+    primary key (bucket, club_id, type, channel, measure)
+);
+create table counts_hour (like counts_minute including all);
+create table counts_day (like counts_minute including all);
+create table revised_minutes (
+    minute       timestamptz not null,
+    club_id      bigint      not null,
+    revised_at   timestamptz not null,
+    late_records bigint      not null,
+    late_total   bigint      not null,
+    primary key (minute, club_id)
+);
+create table redelivered (
+    topic        text        not null,
+    partition    integer     not null,
+    kafka_offset bigint      not null,
+    source       text        not null,
+    record_id    uuid        not null,
+    refused_at   timestamptz not null default now(),
+    primary key (topic, partition, kafka_offset)
+);
+insert into counts_minute
+    select now() - make_interval(days => n), 1, 'news', 'push', 'sent', n from generate_series(-900, 900, 100) as n;
+insert into counts_hour select * from counts_minute;
+insert into counts_day select * from counts_minute;
+insert into revised_minutes select bucket, 1, now(), 1, 1 from counts_minute;
+insert into redelivered select 'outcome', 0, n, 'outcome', gen_random_uuid(), now() - make_interval(days => n)
+    from generate_series(1, 900, 100) as n;
+insert into sends values ('a send', 1, 'news', now() - interval '900 days', 1, 1);
+"""
+
+
+def rows(connection: Connection) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        name: connection.execute(f"select * from {name} order by 1, 2, 3".encode()).fetchall()  # noqa: S608
+        for name in TABLES
+    }
+
+
+def test_tables_of_an_earlier_version_become_first_partitions(connection: Connection, database: str) -> None:
+    connection.execute(EARLIER)
+    before = rows(connection)
+    for _ in range(2):
+        apply_sql(database, FILES)
+        assert rows(connection) == before
+    for name, table in TABLES.items():
+        [first] = [place for place in places(connection, name) if "until" in place]
+        assert set(places(connection, name)) <= {first, f"{name}_other"}
+        assert date.fromisoformat(first[-8:]) > NOW.date()
+        make_partitions(connection, NOW)
+        make_partitions(connection, later(1))
+        assert rows(connection)[name] == before[name]
+        assert table.step.begin(date.fromisoformat(first[-8:])) == date.fromisoformat(first[-8:])
+    # The job merges as before, into the rows of the first partition.
+    [(bucket, *key, count)] = [row for row in before["counts_minute"] if row[-1] == 100]
+    connection.execute(
+        "insert into counts_minute as c values (%s, %s, %s, %s, %s, 7)"
+        " on conflict (bucket, club_id, type, channel, measure)"
+        " do update set count_total = c.count_total + excluded.count_total",
+        [bucket, *key],
+    )
+    assert (bucket, *key, count + 7) in rows(connection)["counts_minute"]
+    # Sends of the earlier version are kept for the whole time from now on.
+    assert delete_sends(connection, NOW - DAY) == 0
+
+
+def test_sends_are_deleted_as_a_whole(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_metrics.retention._SLICE", 2)
+    for number in range(5):
+        send = [f"send {number}"]
+        connection.execute(
+            "insert into sends (send_id, club_id, type, counted_at) values (%s, 1, 'news', %s)",
+            [*send, NOW - number * 100 * DAY],
+        )
+        connection.execute("insert into send_channels values (%s, 'push', 1, 0, 1)", send)
+        connection.execute("insert into send_totals values (%s, 'push', 'sent', '', 1)", send)
+        connection.execute("insert into send_states values (%s, 0, 'push', 0, '')", send)
+    assert delete_sends(connection, NOW - 50 * DAY) == 4
+    for name in ("sends", "send_channels", "send_totals", "send_states"):
+        found = connection.execute(f"select send_id from {name}".encode()).fetchall()  # noqa: S608
+        assert found == [("send 0",)], name
+    assert kept_since(connection) == {"sends": NOW - 50 * DAY}
+    assert delete_sends(connection, NOW - 60 * DAY) == 0
+    assert kept_since(connection) == {"sends": NOW - 50 * DAY}
+
+
+@pytest.mark.kills(guard="retention.between_lanes")
+def test_sends_are_not_deleted_while_a_lane_merges(connection: Connection, database: str) -> None:
+    connection.execute("insert into stream_status (stream, epoch) values ('metrics', 1)")
+    connection.execute("insert into sends (send_id, club_id, type, counted_at) values ('a', 1, 'news', 'epoch')")
+    connection.execute("set lock_timeout = '50ms'")
+    with psycopg.connect(database) as lane:
+        lane.execute("select epoch from stream_status where stream = 'metrics' for key share")
+        with pytest.raises(psycopg.OperationalError):
+            delete_sends(connection, NOW)
+    assert connection.execute("select count(*) from sends").fetchone() == (1,)
