@@ -195,17 +195,7 @@ def count_batch(
         None for a trial.
     """
     timer = _StepTimer()
-    plan = Plan(
-        database_url=sink.database_url,
-        epoch=sink.epoch,
-        lanes=lanes.number,
-        counted_at=attempt.counted_at,
-        tables=attempt.tables,
-        views=sink.views,
-        recipients=sink.recipients,
-        unstorable=frozenset(unstorable),
-        trial=trial,
-    )
+    plan = sink.plan(attempt, lanes=lanes.number, unstorable=frozenset(unstorable), trial=trial)
     results = _merged(lanes, facts(records), plan, learn)
     timer.add("merge_ms")
     if trial:

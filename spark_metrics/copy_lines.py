@@ -14,7 +14,7 @@ _ESCAPED = re.compile(r"[\\\t\n\r]")
 def line(*values: object) -> str:
     """Return a row in COPY's text form."""
     texts = [_NULL if value is None else str(value) for value in values]
-    if any(map(_ESCAPED.search, (value for value in values if isinstance(value, str)))):
+    if _ESCAPED.search("".join([value for value in values if isinstance(value, str)])):
         texts = [
             _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text) if isinstance(value, str) else text
             for text, value in zip(texts, values, strict=True)

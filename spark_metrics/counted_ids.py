@@ -6,13 +6,11 @@ the window. So an id is stored for at least the window and at most twice as long
 unique index and one probe of another, and old ids are never deleted one by one. docs/decisions/024 has the cost.
 """
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import psycopg
 from psycopg import sql
 
@@ -51,13 +49,12 @@ def store_new(connection: psycopg.Connection[Any], tables: IdTables, source: str
     """Store the ids that are not stored yet. Return the indices of all others; of equal ids the first is new."""
     first: dict[bytes, int] = {}
     refused = {number for number, record_id in enumerate(ids) if first.setdefault(record_id, number) != number}
-    _copy(connection, first)
     cursor = connection.cursor(binary=True)
-    cursor.execute(_statement(tables), {"source": source})
+    # As a parameter: rows of a temporary table would stay until the commit, and each later slice would read them again.
+    cursor.execute(_statement(tables), {"ids": f"{{{b''.join(first).hex(',', ID_BYTES)}}}", "source": source})
     if cursor.rowcount < len(first):
         new = {record_id.bytes for (record_id,) in cursor}
         refused |= {number for record_id, number in first.items() if record_id not in new}
-    connection.execute("delete from batch_ids")
     return refused
 
 
@@ -93,24 +90,3 @@ def _drop(connection: psycopg.Connection[Any], name: str) -> None:
         # The table of an upgrade belongs to the user that has upgraded.
         how = sql.SQL("drop table {}" if row[0] else "truncate {}")
         connection.execute(how.format(sql.Identifier(name)))
-
-
-# The binary format of COPY: a signature, then for each row the number of fields, and each field's length and bytes.
-_COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_COPY_END = b"\xff\xff"
-_BEFORE_NUMBER = struct.pack("!hi", 2, 4)
-_BEFORE_ID = struct.pack("!i", ID_BYTES)
-
-
-def _copy(connection: psycopg.Connection[Any], numbers: dict[bytes, int]) -> None:
-    rows = np.empty(
-        len(numbers), [("before", "V6"), ("number", ">i4"), ("before_id", "V4"), ("record_id", f"V{ID_BYTES}")]
-    )
-    rows["before"], rows["before_id"] = np.void(_BEFORE_NUMBER), np.void(_BEFORE_ID)
-    rows["number"] = np.fromiter(numbers.values(), np.int32)
-    rows["record_id"] = np.frombuffer(b"".join(numbers), f"V{ID_BYTES}")
-    with (
-        connection.cursor() as cursor,
-        cursor.copy("copy batch_ids (number, record_id) from stdin (format binary)") as copy,
-    ):
-        copy.write(_COPY_BEGIN + rows.tobytes() + _COPY_END)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from masscomm.kafka.avro import LAST_SCHEMA_ID
-from spark_metrics.sources import Source, all_sources, sources
+from spark_metrics.sources import Source, kinds_of_topics, sources
 
 # The wire format's header: a zero byte and the schema id.
 HEADER = struct.Struct("!BI")
@@ -47,7 +47,7 @@ def wire_header(writers: Writers, kept: Sequence[str] = ()) -> list[Column]:
 
 def kind_of(topic: Column) -> Column:
     """Return the kind of the records in a topic."""
-    kinds = F.create_map(*[F.lit(text) for s in all_sources() for name in s.topics() for text in (name, s.kind)])
+    kinds = F.create_map(*[F.lit(text) for entry in kinds_of_topics().items() for text in entry])
     return kinds[topic]
 
 

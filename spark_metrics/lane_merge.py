@@ -9,7 +9,7 @@ lane is merged, and stores the new ones. So a task that runs twice, or outlives 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
@@ -25,16 +25,18 @@ from spark_metrics.counted_ids import IdTables, store_new
 from spark_metrics.database import STREAM, connect
 from spark_metrics.problems import Problem
 from spark_metrics.refusals import Place, first_line, is_permanent
-from spark_metrics.sources import all_sources
 from spark_metrics.sql import read_sql
 from spark_metrics.states import StateEntry
-from spark_metrics.views import View
 
-_SLICE = 2_000
+_SLICE = 10_000
 # Sums, chunks of states and bytes of recipients that a task holds before it sends them to Postgres.
 _MOST_SUMS = 20_000
 _MOST_CHUNKS = 5_000
 _MOST_BYTES = 8 << 20
+
+
+# Channel, measure, reason and number of a count.
+type Count = tuple[str, str, str | None, int]
 
 
 class LaneRow(NamedTuple):
@@ -44,9 +46,10 @@ class LaneRow(NamedTuple):
         lane: The lane. Records of unknown schemas come to each lane.
         hash: The hash of the send id, or of the position if the record has none; modulo `lanes` it is the lane.
         record_id: 16 bytes.
-        channels: Channel of each count; `measures`, `reasons` and `totals` have the same length.
-        run, listed: The results by position (spark_metrics.states).
         labels: JSON with further texts for views.
+        channel, measure, reason, total: The count of a record that has exactly one.
+        several: (channel, measure, reason, total) of each count of a record that has several.
+        run, listed: The results by position (spark_metrics.states).
         users: The users of an outcome with one result as numbers separated by commas; `only` is the index of its count.
         user_ids, result_index: The users of all other outcomes, each with the index of its count.
     """
@@ -65,17 +68,21 @@ class LaneRow(NamedTuple):
     at_ms: int | None = None
     chunk_index: int | None = None
     chunk_count: int | None = None
-    channels: Sequence[str] | None = None
-    measures: Sequence[str] | None = None
-    reasons: Sequence[str | None] | None = None
-    totals: Sequence[int] | None = None
+    labels: str | None = None
+    channel: str | None = None
+    measure: str | None = None
+    reason: str | None = None
+    total: int | None = None
+    several: Sequence[Count] | None = None
     run: bytes | None = None
     listed: str | None = None
-    labels: str | None = None
     users: str | None = None
     only: int | None = None
     user_ids: Sequence[int | None] | None = None
     result_index: Sequence[int | None] | None = None
+
+
+_RECORD_ID, _SEND_ID, _COUNT, _USERS = map(LaneRow._fields.index, ("record_id", "send_id", "channel", "users"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +94,8 @@ class Plan:
         lanes: Number of lanes.
         counted_at: Postgres' time at which the batch began.
         tables: The tables of counted ids.
-        views: Further tables to merge into.
+        kinds: The kind of the records in each topic.
+        views: The statements that merge into further tables.
         recipients: Whether to write the log of recipients.
         denied: (kind, schema id) that the registry does not have; their records are quarantined.
         unstorable: The positions of records that Postgres rejects; they are quarantined.
@@ -99,7 +107,8 @@ class Plan:
     lanes: int
     counted_at: datetime
     tables: IdTables
-    views: tuple[View, ...] = ()
+    kinds: Mapping[str, str]
+    views: tuple[bytes, ...] = ()
     recipients: bool = False
     denied: frozenset[tuple[str, int]] = frozenset()
     unstorable: frozenset[Place] = frozenset()
@@ -223,7 +232,6 @@ class _Lane:
         self._chunks: defaultdict[send_states.Chunk, list[StateEntry]] = defaultdict(list)
         self._recipients: list[str] = []
         self._bytes = 0
-        self._kinds = {topic: source.kind for source in all_sources() for topic in source.topics()}
         self._quarantined: list[tuple[str, int, int, str, int | None]] = []
 
     def begin(self) -> bool:
@@ -244,12 +252,12 @@ class _Lane:
         by_source: defaultdict[str, list[Any]] = defaultdict(list)
         result, ends, lanes = self.result, self.result.ends, self._plan.lanes
         for row in rows:
-            lane, hashed, topic, partition, offset, schema_id, problem = row[:7]
+            lane, hashed, topic, partition, offset, schema_id, problem = row[:_RECORD_ID]
             if lane != self._lane:
                 raise RuntimeError(f"a task has records of the lanes {self._lane} and {lane}")
             if offset >= ends.get((topic, partition), 0):
                 ends[topic, partition] = offset + 1
-            kind = self._kinds[topic]
+            kind = self._plan.kinds[topic]
             merged = self._merged.has(hashed, topic, partition, offset)
             if problem == Problem.NOT_LEARNED and not merged:
                 if (kind, schema_id) not in self._plan.denied:
@@ -278,48 +286,51 @@ class _Lane:
         if result.unknown:
             return
         for source, new in by_source.items():
-            refused = store_new(self._connection, self._plan.tables, source, [bytes(row[7]) for row in new])
+            refused = store_new(self._connection, self._plan.tables, source, [bytes(row[_RECORD_ID]) for row in new])
             if refused:
                 self._refuse(source, [new[number] for number in refused])
             for number, row in enumerate(new):
                 if number not in refused:
-                    self._count(source, LaneRow(*row))
+                    self._count(source, row)
         self._send(_MOST_SUMS, _MOST_CHUNKS, _MOST_BYTES)
 
     def _refuse(self, source: str, rows: Collection[Any]) -> None:
         self.result.refused += len(rows)
         topics, partitions, offsets = ([row[column] for row in rows] for column in (2, 3, 4))
-        ids = [bytes(row[7]).hex() for row in rows]
+        ids = [bytes(row[_RECORD_ID]).hex() for row in rows]
         self._connection.execute(
             read_sql("merge_redelivered"), [topics, partitions, offsets, [source] * len(rows), ids]
         )
 
-    def _count(self, source: str, r: LaneRow) -> None:
-        assert r.at_ms is not None  # noqa: S101 - a record without a problem has a timestamp
-        counts = list(zip(r.channels or (), r.measures or (), r.reasons or (), r.totals or (), strict=True))
-        shared = source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60, r.labels
+    def _count(self, source: str, row: Sequence[Any]) -> None:
+        send_id, club_id, category, at_ms, chunk_index, chunk_count, labels = row[_SEND_ID:_COUNT]
+        channel, measure, reason, total, several, run, listed = row[_COUNT:_USERS]
+        # A record without recipients has no count.
+        counts: Sequence[Any] = several or ((channel, measure, reason, total),)
+        minute_s = at_ms // 60_000 * 60
         begins = 1
-        none: list[tuple[Any, ...]] = [(None, None, None, None)]
-        for channel, measure, reason, total in counts or none:
-            key = (*shared, channel, measure, reason)
+        for channel, measure, reason, total in counts:
+            key = (source, send_id, club_id, category, minute_s, labels, channel, measure, reason)
             known = self._sums.get(key)
             if known is None:
-                self._sums[key] = [total, begins, r.at_ms, r.chunk_count]
+                self._sums[key] = [total, begins, at_ms, chunk_count]
             else:
                 known[0] = total if known[0] is None else known[0] + (total or 0)
                 known[1] += begins
-                known[2] = min(known[2], r.at_ms)
-                known[3] = max(known[3], r.chunk_count) if known[3] and r.chunk_count else known[3] or r.chunk_count
+                if at_ms < known[2]:
+                    known[2] = at_ms
+                if chunk_count is not None:
+                    known[3] = max(known[3] or 0, chunk_count)
             begins = 0
-        if r.run is not None or r.listed is not None:
+        if run is not None or listed is not None:
             channel, measure, reason, _ = counts[0]
-            run = None if r.run is None else bytes(r.run)
-            self._chunks[r.send_id or "", r.chunk_index or 0, channel].append((measure, reason, run, r.listed))
-            self._bytes += len(r.listed or "")
+            entry = measure, reason, None if run is None else bytes(run), listed
+            self._chunks[send_id or "", chunk_index or 0, channel].append(entry)
+            self._bytes += len(listed or "")
             if self._plan.recipients:
-                self._log(r, counts)
+                self._log(LaneRow(*row), counts)
 
-    def _log(self, r: LaneRow, counts: Sequence[tuple[str, str, str | None, int]]) -> None:
+    def _log(self, r: LaneRow, counts: Sequence[Count]) -> None:
         users: dict[int, str] = {}
         if r.only is not None and r.users:
             users[r.only] = r.users
@@ -364,8 +375,8 @@ class _Lane:
             )
         late = connection.execute(_REVISED_MINUTES, _NAMES).fetchone()
         self.result.late = late[0] if late else 0
-        for view in plan.views:
-            view.merge(connection)
+        for statement in plan.views:
+            connection.execute(statement)
         for statement in _COUNTS:
             connection.execute(statement)
         ends = self.result.ends

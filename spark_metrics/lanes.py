@@ -23,7 +23,9 @@ class Lanes:
 
     def __init__(self, spark: SparkSession, number: int, *, recipients: bool = False) -> None:
         self.number = number
-        self._slots = _slots(spark, number)
+        # The hash of a number depends on its type; F.lit makes 32-bit numbers of these.
+        slots = F.array(*[F.lit(slot).cast("long") for slot in _slots(spark, number)])
+        self._slot = F.get(slots, F.col("lane"))
         self._steps = (
             [F.col("*"), _hash().alias("hash")],
             [F.col("*"), F.explode(self._lanes()).alias("lane")],
@@ -31,14 +33,12 @@ class Lanes:
         )
 
     def rows(self, facts: DataFrame) -> DataFrame:
-        """Return the facts as columns of LaneRow, with one partition per lane, in the order of positions."""
+        """Return the facts as columns of LaneRow, with one partition per lane, in a fixed order."""
         for columns in self._steps:
             facts = facts.select(*columns)
-        # The hash of a number depends on its type; F.lit makes 32-bit numbers of these.
-        slots = F.array(*[F.lit(slot).cast("long") for slot in self._slots])
-        lanes = facts.repartition(self.number, F.get(slots, F.col("lane")))
-        # Of two records with one id the first counts, however the shuffle orders them.
-        return lanes.sortWithinPartitions("topic", "partition", "kafka_offset")
+        lanes = facts.repartition(self.number, self._slot)
+        # Of two records with one id the first counts, however the shuffle orders them. A number is the cheapest prefix.
+        return lanes.sortWithinPartitions("kafka_offset", "topic", "partition")
 
     def merge(self, facts: DataFrame, plan: Plan) -> list[LaneResult]:
         """Merge the facts of a batch; each lane is one task and one transaction. Return the results of the lanes.
@@ -62,30 +62,30 @@ def _hash() -> Column:
 
 
 def _columns(*, recipients: bool) -> list[Column]:
-    counts = F.col("counts")
+    counts, many = F.col("counts"), F.size("counts")
+    only_count = F.try_element_at(counts, F.lit(1))
     index, users = F.col("result_index"), F.col("user_ids")
     # Nearly every outcome has one result for all its users.
     only = F.when((F.size(users) == F.size(index)) & (F.array_min(index) == F.array_max(index)), F.array_min(index))
     columns = {
         "record_id": F.col("id"),
-        "channels": counts["channel"],
-        "measures": counts["measure"],
-        "reasons": counts["reason"],
-        "totals": counts["count_total"],
+        # Most records have one count; four scalars cost the task less than an array of one struct.
+        "channel": F.when(many == 1, only_count["channel"]),
+        "measure": F.when(many == 1, only_count["measure"]),
+        "reason": F.when(many == 1, only_count["reason"]),
+        "total": F.when(many == 1, only_count["count_total"]),
+        "several": F.when(many > 1, counts),
+        "users": F.when(only.isNotNull(), F.array_join(users.cast("array<string>"), ",")),
+        "only": only,
+        "user_ids": F.when(only.isNull(), users),
+        "result_index": F.when(only.isNull(), index),
     }
-    if recipients:
-        columns |= {
-            "users": F.when(only.isNotNull(), F.array_join(users.cast("array<string>"), ",")),
-            "only": only,
-            "user_ids": F.when(only.isNull(), users),
-            "result_index": F.when(only.isNull(), index),
-        }
-    else:
-        columns |= {name: F.lit(None) for name in ("users", "only", "user_ids", "result_index")}
     valid = ("lane", "hash", "topic", "partition", "kafka_offset", "schema_id", "problem")
+    # Without the log of recipients, the last columns are left out.
+    names = LaneRow._fields if recipients else LaneRow._fields[: LaneRow._fields.index("users")]
     return [
         F.col(name) if name in valid else F.when(F.col("problem").isNull(), columns.get(name, F.col(name))).alias(name)
-        for name in LaneRow._fields
+        for name in names
     ]
 
 

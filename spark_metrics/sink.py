@@ -32,7 +32,8 @@ from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics import counted_ids, partitions, recipient_log
 from spark_metrics.counted_ids import IdTables
 from spark_metrics.database import STREAM, connect
-from spark_metrics.lane_merge import LaneResult
+from spark_metrics.lane_merge import LaneResult, Plan
+from spark_metrics.sources import kinds_of_topics
 from spark_metrics.sql import read_sql
 from spark_metrics.views import View, maintain
 
@@ -213,6 +214,25 @@ class PostgresSink:
                 recipient_log.make_partition(connection, today)
         self._partitioned = today
         return Attempt(at, tables)
+
+    def plan(self, attempt: Attempt, *, lanes: int, **more: Any) -> Plan:
+        """Return the parameters of the lanes of a batch.
+
+        Args:
+            lanes: The number of lanes.
+            more: Further parameters of Plan.
+        """
+        return Plan(
+            database_url=self.database_url,
+            epoch=self.epoch,
+            lanes=lanes,
+            counted_at=attempt.counted_at,
+            tables=attempt.tables,
+            kinds=kinds_of_topics(),
+            views=tuple(view.merge_statement() for view in self.views),
+            recipients=self.recipients,
+            **more,
+        )
 
     def complete(self, results: Collection[LaneResult], *, batch_id: int, batch_ms: int = 0) -> Merged:
         """Move the stream's offsets, after all lanes of a batch are merged.

@@ -150,6 +150,11 @@ def all_sources() -> tuple[Source, ...]:
     return (SEND, DELIVERY, OUTCOME, *map(_named, filter(None, os.environ.get("SPARK_SOURCES", "").split(","))))
 
 
+def kinds_of_topics() -> dict[str, str]:
+    """Return the kind of the records in each topic."""
+    return {topic: source.kind for source in all_sources() for topic in source.topics()}
+
+
 def _named(name: str) -> Source:
     module, _, variable = name.strip().partition(":")
     try:

@@ -7,13 +7,11 @@ consecutive positions of one chunk on one channel; docs/decisions/024 has its co
 """
 
 import json
-import sys
+import struct
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 from masscomm.domain.statuses import RANK, Status
 
@@ -41,7 +39,7 @@ _RANK_OF = {status.value: rank for status, rank in _RANKS.items()}
 _NUMBER_OF = {reason: number for number, reason in enumerate(REASONS)}
 _STATUS_OF = {rank: status for status, rank in _RANKS.items()}
 
-_TOP_BITS = int.from_bytes(array("H", [2**15] * BLOCK).tobytes(), sys.byteorder)
+_TOP_BITS = int.from_bytes(array("H", [2**15] * BLOCK).tobytes(), "little")
 
 # Send id, chunk index, channel, block.
 type BlockKey = tuple[str, int, str, int]
@@ -65,7 +63,7 @@ def status_of(code: int) -> tuple[str, str]:
 
 
 def blocks_of(entries: Iterable[StateEntry]) -> dict[int, array[int]]:
-    """Return block number → codes of a chunk, from its entries in any order."""
+    """Return block number → codes of a chunk up to its last known position, from its entries in any order."""
     blocks: dict[int, array[int]] = {}
     runs: defaultdict[int, list[bytes]] = defaultdict(list)
     for status, reason, packed, listed in entries:
@@ -81,36 +79,36 @@ def blocks_of(entries: Iterable[StateEntry]) -> dict[int, array[int]]:
 
 
 def _higher(one: array[int], other: array[int]) -> array[int]:
-    """Return the higher of each two codes. The blocks are compared as two numbers of 8,192 bits, 20 times faster than
-    512 pairs.
+    """Return the higher of each two codes. The blocks are compared as two numbers of up to 8,192 bits, 20 times faster
+    than 512 pairs.
 
     The top bit of a code is never used. It is set in each code of the first block before the subtraction, and remains
     set unless the second block's code is higher. From it, a mask of the whole code is computed.
     """
-    a, b = (int.from_bytes(block.tobytes(), sys.byteorder) for block in (one, other))
+    a, b = (int.from_bytes(block.tobytes(), "little") for block in (one, other))
     stays = ((a | _TOP_BITS) - b) & _TOP_BITS
     chosen = stays | (stays - (stays >> 15))
-    return array("H", (b ^ ((a ^ b) & chosen)).to_bytes(2 * BLOCK, sys.byteorder))
+    return array("H", (b ^ ((a ^ b) & chosen)).to_bytes(2 * max(len(one), len(other)), "little"))
 
 
 def _joined(runs: bytes) -> Iterable[tuple[int, int]]:
     """Return (first, end) of the runs; adjacent and overlapping runs are joined."""
-    if len(runs) == _RUN_BYTES:
-        # A small send has one run, for which arrays would need more time than all other steps.
-        begin, n = divmod(int.from_bytes(runs), RUN)
-        return [(begin, begin + n)]
-    numbers = np.sort(np.frombuffer(runs, ">i8").astype(np.int64))
-    first = numbers // RUN
-    end = np.maximum.accumulate(first + numbers % RUN)
-    begins = np.flatnonzero(np.r_[True, first[1:] > end[:-1]])
-    return zip(first[begins].tolist(), end[np.r_[begins[1:] - 1, -1]].tolist(), strict=True)
+    first = end = -1
+    for number in sorted(number for (number,) in struct.iter_unpack(">q", runs)):
+        begin, n = divmod(number, RUN)
+        if begin > end:
+            if end > first:
+                yield first, end
+            first = begin
+        end = max(end, begin + n)
+    yield first, end
 
 
 def _fill(blocks: dict[int, array[int]], first: int, end: int, code: int) -> None:
     while first < end:
         number, place = divmod(first, BLOCK)
         n = min(end - first, BLOCK - place)
-        block = _block(blocks, number)
+        block = _block(blocks, number, place + n)
         known = block[place : place + n]
         block[place : place + n] = (
             array("H", [code]) * n if not any(known) else array("H", [max(c, code) for c in known])
@@ -122,23 +120,18 @@ def _list(blocks: dict[int, array[int]], results: Mapping[str, list[Any]]) -> No
     codes = [code_of(*result) for result in zip(results["statuses"], results["reasons"], strict=True)]
     # A position without a result, or a result without a position, is ignored.
     for position, result in zip(results["positions"], results["index"], strict=False):
-        if position >= 0 and 0 <= result < len(codes):
+        if position >= 0 and 0 <= result < len(codes) and codes[result]:
             number, place = divmod(position, BLOCK)
-            block = _block(blocks, number)
-            if codes[result] > block[place]:
-                block[place] = codes[result]
+            block = _block(blocks, number, place + 1)
+            block[place] = max(block[place], codes[result])
 
 
-def _block(blocks: dict[int, array[int]], number: int) -> array[int]:
-    block = blocks.get(number)
-    if block is None:
-        block = blocks[number] = array("H", bytes(2 * BLOCK))
+def _block(blocks: dict[int, array[int]], number: int, length: int) -> array[int]:
+    """Return a block of at least this length. Most sends are short: a full block would cost more than their merge."""
+    block = blocks.setdefault(number, array("H"))
+    if len(block) < length:
+        block.frombytes(bytes(2 * (length - len(block))))
     return block
-
-
-def _how_many(block: array[int]) -> Counter[int]:
-    """Return the number of positions with each code, without the unknown positions at the block's end."""
-    return Counter(block[: len(stored(block)) // 2])
 
 
 def stored(block: array[int]) -> bytes:
@@ -148,7 +141,7 @@ def stored(block: array[int]) -> bytes:
 
 
 def restored(raw: bytes) -> array[int]:
-    return array("H", raw + bytes(2 * BLOCK - len(raw)))
+    return array("H", raw)
 
 
 def merged(
@@ -164,9 +157,9 @@ def merged(
         if block == old:
             continue
         blocks[key] = block
-        changes = _how_many(block)
+        changes = Counter(block)
         if old is not None:
-            changes.subtract(_how_many(old))
+            changes.subtract(Counter(old))
         for code, n in changes.items():
             if code and n:
                 moves[send_id, channel, *status_of(code)] += n

@@ -82,9 +82,9 @@ class View:
         except PySparkException as error:
             raise Stop(f"the view {self.table} cannot be planned: {error}") from error
 
-    def merge(self, connection: psycopg.Connection[Any]) -> None:
-        """Add the sums of a lane, which are in the temporary table batch_counts."""
-        connection.execute(read_sql("merge_view", **self._names()))
+    def merge_statement(self) -> bytes:
+        """Return the statement that adds the sums of a lane, which are in the temporary table batch_counts."""
+        return read_sql("merge_view", **self._names())
 
     def prepare_table(self, connection: psycopg.Connection[Any]) -> None:
         """Create the table in Postgres if it does not exist, and compare it with the view's definition. Raises Stop if
@@ -94,7 +94,7 @@ class View:
         try:
             if connection.execute("select to_regclass(%s) is null", [self._identifier]).fetchone() == (True,):
                 connection.execute(read_sql("create_view", **self._names()))
-            connection.execute(b"explain " + read_sql("merge_view", **self._names()))
+            connection.execute(b"explain " + self.merge_statement())
         except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
             raise Stop(f"the table {self.table} differs from its view: {error}") from error
 

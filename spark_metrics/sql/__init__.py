@@ -1,5 +1,6 @@
 """The SQL statements of the job, one a file."""
 
+from functools import cache
 from importlib.resources import files
 
 
@@ -9,7 +10,12 @@ def read_sql(name: str, **names: object) -> bytes:
     Args:
         names: Identifiers and numbers that replace {name} in the statement.
     """
-    text = files(__name__).joinpath(f"{name}.sql").read_text()
+    text = _text(name)
     for placeholder, value in names.items():
         text = text.replace(f"{{{placeholder}}}", str(value))
     return text.encode()
+
+
+@cache
+def _text(name: str) -> str:
+    return files(__name__).joinpath(f"{name}.sql").read_text()

@@ -1,5 +1,4 @@
 -- The temporary tables of a lane (spark_metrics.lane_merge); they are empty at the end of each transaction.
-create temporary table if not exists batch_ids (number integer not null, record_id uuid not null) on commit delete rows;
 create temporary table if not exists batch_counts (
     source      text    not null,
     send_id     text    not null,

@@ -25,7 +25,7 @@ from spark_metrics import lane_merge
 from spark_metrics.database import connect
 from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, merge_lane, prepare
 from spark_metrics.problems import Problem
-from spark_metrics.sink import BATCH_LOCK, Attempt, Fenced, Merged, PostgresSink, between_batches
+from spark_metrics.sink import BATCH_LOCK, Fenced, Merged, PostgresSink, between_batches
 from spark_metrics.states import RUN
 from spark_metrics.status import StatusWriter
 from tests.support.spark.metrics_job import wait_until
@@ -98,7 +98,7 @@ def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
     if r.problem:
         yield LaneRow(hashed % lanes, hashed, *r.place, r.schema_id, r.problem)
         return
-    channels, measures, reasons, totals = zip(*r.counts, strict=True) if r.counts else ((), (), (), ())
+    only = r.counts[0] if len(r.counts) == 1 else (None,) * 4
     run = listed = None
     if r.source == "outcome" and r.counts:
         positions, statuses, found = zip(*r.results(), strict=True)
@@ -121,28 +121,13 @@ def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
         r.at_ms,
         r.chunk_index,
         r.chunk_count,
-        channels,
-        measures,
-        reasons,
-        totals,
+        None,
+        *only,
+        r.counts if len(r.counts) > 1 else None,
         run,
         listed,
-        None,
         ",".join(map(str, r.users)) if r.users else None,
         0 if r.users else None,
-    )
-
-
-def planned(sink: PostgresSink, attempt: Attempt, lanes: int = 3, **more: Any) -> Plan:
-    return Plan(
-        database_url=sink.database_url,
-        epoch=sink.epoch,
-        lanes=lanes,
-        counted_at=attempt.counted_at,
-        tables=attempt.tables,
-        views=sink.views,
-        recipients=sink.recipients,
-        **more,
     )
 
 
@@ -174,7 +159,7 @@ def merge_lanes(
 def count(sink: PostgresSink, *records: Record, batch_id: int = 0, lanes: int = 3, **more: Any) -> Merged:
     """Count a batch as spark_metrics.batches does, without Spark."""
     attempt = sink.begin()
-    results = merge_lanes(sink, planned(sink, attempt, lanes, **more), records)
+    results = merge_lanes(sink, sink.plan(attempt, lanes=lanes, **more), records)
     return sink.complete(results, batch_id=batch_id)
 
 
@@ -396,14 +381,14 @@ def test_merged_lanes_add_nothing_with_any_number_of_lanes(sink: PostgresSink, d
     """A driver dies when some lanes are merged; the next one has more records and another number of lanes."""
     batch = [Record(n, number=n, send_id=f"send {n % 11}", partition=n % 2) for n in range(40)]
     later = [Record(n, number=n, send_id=f"send {n % 13}", partition=n % 2) for n in range(40, 60)]
-    some = merge_lanes(sink, planned(sink, sink.begin(), 3), batch, only={0, 2})
+    some = merge_lanes(sink, sink.plan(sink.begin(), lanes=3), batch, only={0, 2})
     assert 0 < sum(result.records for result in some) < 40
     assert sink.next_offsets() == {}
     # The ids would also refuse the records, but as redeliveries.
     forget_ids(sink)
     other = PostgresSink(database)
     other.take_over()
-    more = merge_lanes(other, planned(other, other.begin(), lanes), batch + later, only={0})
+    more = merge_lanes(other, other.plan(other.begin(), lanes=lanes), batch + later, only={0})
     forget_ids(sink)
     last = PostgresSink(database)
     last.take_over()
@@ -426,7 +411,7 @@ def test_merged_lanes_add_nothing_with_any_number_of_lanes(sink: PostgresSink, d
 def test_a_task_that_runs_again_adds_nothing(sink: PostgresSink) -> None:
     """Also after its batch, and while the next batch is merged."""
     attempt, record = sink.begin(), Record(0, number=1)
-    plan = planned(sink, attempt)
+    plan = sink.plan(attempt, lanes=3)
     first = merge_lanes(sink, plan, [record])
     forget_ids(sink)
     (again,) = merge_lanes(sink, plan, [record])
@@ -439,7 +424,7 @@ def test_a_task_that_runs_again_adds_nothing(sink: PostgresSink) -> None:
 
 @pytest.mark.kills(guard="metrics.one_task_a_lane")
 def test_second_run_of_a_task_waits_for_the_first(sink: PostgresSink) -> None:
-    plan = planned(sink, sink.begin())
+    plan = sink.plan(sink.begin(), lanes=3)
     (row,) = rows_of(Record(0, number=1), plan.lanes)
     with a_task(sink) as first, ThreadPoolExecutor() as pool:
         with first.transaction():
@@ -456,7 +441,7 @@ def test_lanes_update_counts_in_the_order_of_their_keys(sink: PostgresSink, data
     """So no two lanes wait for each other. A lane that waits for a row holds the rows before it, and none behind it."""
     clubs = random.Random(3).sample(range(100), 100)  # noqa: S311
     count(sink, *[Record(n, number=n, club_id=club) for n, club in enumerate(clubs)])
-    plan = planned(sink, sink.begin())
+    plan = sink.plan(sink.begin(), lanes=3)
     records = [Record(200 + n, number=200 + n, club_id=club) for n, club in enumerate(reversed(clubs))]
     with ThreadPoolExecutor() as pool, psycopg.connect(database) as holding:
         holding.execute("select from counts_minute where club_id = 50 for update")
@@ -489,7 +474,7 @@ def test_complete_batch_is_known_by_its_number(sink: PostgresSink, database: str
 def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database: str) -> None:
     """The replaced driver's epoch is older than the epoch of the stream."""
     attempt = sink.begin()
-    plan = planned(sink, attempt)
+    plan = sink.plan(attempt, lanes=3)
     other = PostgresSink(database)
     other.take_over()
     (result,) = merge_lanes(sink, plan, [Record(0, number=1)])
@@ -508,7 +493,7 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
 
 def test_takeover_waits_for_the_lanes(sink: PostgresSink, database: str) -> None:
     """Afterwards no lane of the replaced driver can merge."""
-    plan, other = planned(sink, sink.begin()), PostgresSink(database)
+    plan, other = sink.plan(sink.begin(), lanes=3), PostgresSink(database)
     other.connected().execute("set lock_timeout = '50ms'")
     (row,) = rows_of(Record(0, number=1), plan.lanes)
     with a_task(sink) as task, task.transaction():
@@ -523,7 +508,7 @@ def test_no_batch_is_partly_merged_between_batches(sink: PostgresSink, database:
     records = [Record(n, number=n, send_id=f"send {n}") for n in range(20)]
     with psycopg.connect(database, autocommit=True) as other:
         attempt = sink.begin()
-        plan = planned(sink, attempt)
+        plan = sink.plan(attempt, lanes=3)
         with pytest.raises(Retry), between_batches(other, wait_s=0.05):
             pass
         merge_lanes(sink, plan, records, only={0})
@@ -557,7 +542,7 @@ def test_failed_lane_changes_nothing(sink: PostgresSink) -> None:
 
 
 def test_trial_changes_nothing(sink: PostgresSink) -> None:
-    merge_lanes(sink, planned(sink, sink.begin(), trial=True), [Record(0, number=1)])
+    merge_lanes(sink, sink.plan(sink.begin(), lanes=3, trial=True), [Record(0, number=1)])
     assert totals(sink) == {}
     assert remembered(sink) == []
     assert count(sink, Record(0, number=1)).records == 1
@@ -594,11 +579,11 @@ def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink, monkeypa
     attempt = sink.begin()
     unknown: dict[str, Any] = {"source": "send", "topic": "send.api", "problem": Problem.NOT_LEARNED}
     records = [*(Record(n, number=n, send_id=f"send {n}") for n in range(9)), Record(0, schema_id=8, **unknown)]
-    results = merge_lanes(sink, planned(sink, attempt), records)
+    results = merge_lanes(sink, sink.plan(attempt, lanes=3), records)
     assert {schema for result in results for schema in result.unknown} == {("send", 8)}
     assert len(results) == 3
     assert totals(sink) == {}
-    results = merge_lanes(sink, planned(sink, attempt, denied=frozenset([("send", 8)])), records)
+    results = merge_lanes(sink, sink.plan(attempt, lanes=3, denied=frozenset([("send", 8)])), records)
     merged = sink.complete(results, batch_id=0)
     assert (merged.records, merged.refused, merged.quarantined) == (10, 0, 1)
     assert totals(sink) == {"sent": 27}
@@ -612,7 +597,7 @@ def test_schema_that_is_learned_between_two_lanes_adds_nothing(sink: PostgresSin
     records = [Record(n, number=n, send_id=f"send {n}") for n in range(9)]
     late = Record(9, number=9, send_id="send 0")
     before = [*records, replace(late, problem=Problem.NOT_LEARNED)]
-    plan = planned(sink, sink.begin(), denied=frozenset([("outcome", 1)]))
+    plan = sink.plan(sink.begin(), lanes=3, denied=frozenset([("outcome", 1)]))
     merge_lanes(sink, plan, before, only={merged})
     sink.take_over()
     count(sink, *records, late)
@@ -747,7 +732,7 @@ def _count_in_batches(sink: PostgresSink, rng: random.Random, partitions: dict[t
         if rng.random() < 0.3:
             # Some lanes are merged, then the driver dies.
             lanes = rng.randrange(1, 6)
-            plan = planned(sink, sink.begin(), lanes)
+            plan = sink.plan(sink.begin(), lanes=lanes)
             merge_lanes(sink, plan, batch, only=rng.sample(range(lanes), rng.randrange(lanes)))
             sink.take_over()
         for _ in range(rng.choice([1, 1, 2])):

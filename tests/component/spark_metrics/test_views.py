@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from masscomm.errors import Stop
-from spark_metrics.lane_merge import LaneRow, Plan, run_lane
+from spark_metrics.lane_merge import LaneRow, run_lane
 from spark_metrics.sink import PostgresSink
 from spark_metrics.views import View, complete, kept_since
 from tests.support.spark.metrics_job import wait_until
@@ -48,14 +48,7 @@ BY_TEMPLATE = View(
 
 def count(sink: PostgresSink, offset: int, *counted: tuple[str, int], labels: str | None = None) -> None:
     attempt = sink.begin()
-    plan = Plan(
-        database_url=sink.database_url,
-        epoch=sink.epoch,
-        lanes=1,
-        counted_at=attempt.counted_at,
-        tables=attempt.tables,
-        views=sink.views,
-    )
+    plan = sink.plan(attempt, lanes=1)
     rows = [
         LaneRow(
             lane=0,
@@ -68,10 +61,7 @@ def count(sink: PostgresSink, offset: int, *counted: tuple[str, int], labels: st
             club_id=1,
             type=category,
             at_ms=1_700_000_000_000,
-            channels=["push", "push"],
-            measures=["sent", "failed"],
-            reasons=[None, "x"],
-            totals=[total, 1],
+            several=[("push", "sent", None, total), ("push", "failed", "x", 1)],
             labels=labels,
         )
         for number, (category, total) in enumerate(counted)

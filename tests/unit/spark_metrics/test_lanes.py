@@ -4,7 +4,7 @@ import io
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -85,7 +85,7 @@ def test_lanes_have_each_record_with_all_values(spark: SparkSession, kafka_frame
     for partition in partitions:
         assert len({row.lane for row in partition}) == 1
         assert all(row.hash % LANES == row.lane for row in partition)
-        assert partition == sorted(partition, key=lambda row: row[2:5])
+        assert partition == sorted(partition, key=lambda row: (row.kafka_offset, row.topic, row.partition))
     by_offset = {row.kafka_offset: row for partition in partitions for row in partition}
     assert len({(row.send_id, row.hash) for row in by_offset.values() if row.send_id}) == len(SENDS)
     assert sorted(by_offset) == [*range(120), *range(500, 520)]
@@ -99,8 +99,9 @@ def test_lanes_have_each_record_with_all_values(spark: SparkSession, kafka_frame
         assert (row.send_id, row.club_id, row.type, row.at_ms, row.chunk_index) == (
             *(value["send_id"], value["club_id"], "news\t", value["timestamp"], value["chunk_index"]),
         )
-        counted = list(zip(row.channels or [], row.measures or [], row.reasons or [], row.totals or [], strict=True))
-        assert counted == [("push", r["status"], r["reason"], r["count"]) for r in value["results"]]
+        assert [tuple(count) for count in counts_of(row)] == [
+            ("push", r["status"], r["reason"], r["count"]) for r in value["results"]
+        ]
         assert states_of(row) == {
             position: RESULT_CODES[value["results"][result]["status"]]
             for position, result in zip(value["positions"], value["result_index"], strict=True)
@@ -111,11 +112,14 @@ def test_lanes_have_each_record_with_all_values(spark: SparkSession, kafka_frame
 RESULT_CODES = {status: code_of(status, reason) for status, reason in RESULTS}
 
 
+def counts_of(row: LaneRow) -> Sequence[Any]:
+    return row.several or [(row.channel, row.measure, row.reason, row.total)]
+
+
 def states_of(row: LaneRow) -> dict[int, int]:
-    assert row.measures
-    assert row.reasons
     run = None if row.run is None else bytes(row.run)
-    blocks = blocks_of([(row.measures[0], row.reasons[0], run, row.listed)])
+    _, measure, reason, _ = counts_of(row)[0]
+    blocks = blocks_of([(measure, reason, run, row.listed)])
     return {block * BLOCK + place: code for block, codes in blocks.items() for place, code in enumerate(codes) if code}
 
 
