@@ -30,7 +30,8 @@ from typing import Any
 import psycopg
 from confluent_kafka import Producer
 
-from benchmarks.metrics_throughput import encoded, outcome
+from benchmarks.metrics_records import Load as Records
+from benchmarks.metrics_records import encoded, event
 from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
 from devstack.stack import Stack
@@ -76,11 +77,13 @@ class Load:
     def run(self, rate: int, seconds: float) -> None:
         """Produce records at this rate, in ticks of 10 ms."""
         rng = random.Random(20261121)
+        records = Records(name="freshness", events=0, recipients=RECIPIENTS, sends=SENDS, outcomes_only=True)
         began = time.monotonic()
         while (passed := time.monotonic() - began) < seconds:
             while self.produced < passed * rate:
                 now = time.time()
-                value = encoded(self._schema_id, outcome(rng, SENDS, self.produced, RECIPIENTS, int(now * 1000)))
+                made = event(records, "outcome", rng, self.produced, int(now * 1000))
+                value = encoded("outcome", self._schema_id, made)
                 self._producer.produce("outcome", value, on_delivery=self._delivered(now))
                 self.produced += 1
             self._producer.poll(0)

@@ -1,171 +1,114 @@
-"""Measure the records counted per second: `python -m benchmarks.metrics_throughput [--events N] [--rounds 3]`.
+"""Measure the records counted per second: `python -m benchmarks.metrics_throughput [--events N] [--rounds N]`.
 
-The benchmark needs `make setup`. It starts and stops its own broker, registry and database, and measures in one run on
-one machine:
+The benchmark needs `make setup`. It starts and stops its own broker, registry and database, and counts as the job does:
+three topics, one record in 10,000 redelivered, the archive on, and a database that is filled with a week of state (ids
+and states of sends). Each load is counted once untimed, so that the JVM has compiled the code, and then once per round:
 
-  ours           the metrics job's own batches: Kafka, decoding, three grains, totals by send, stored record ids,
-                 one transaction per batch
-  with archive   the same, and every record is archived concurrently
-  three          the usual design of three stateful streaming queries, one groupBy per grain, upserted by foreachBatch,
-                 without protection against redeliveries, totals by send, and views
-  row a commit   one upsert and one commit per record, into one table, on one connection, like a consumer that counts
-                 each record on arrival and stores no ids
-  all a commit   the guarantees of `ours` for one record at a time: its id and its three grains in one statement and
-                 one commit
+  1 tenant, 20 tenants, 30,000 tenants   events of three recipients, of 300 sends
+  sends of one recipient                 each event is a send of its own, like one-time passwords
 
-Events are outcome records of three recipients, slices of a few hundred sends. `ours` counts the whole topic, and the
-other streams count the end of the topic, in several micro-batches: once untimed, so that the JVM has compiled the code,
-and then once per round. The benchmark prints the medians of the rounds, with ratios. It asserts only the counts,
-because speed varies on a shared machine.
+Beside them, for 20 tenants, batches of several sizes without the archive, from which it fits the time that executors
+cannot shrink, and a stateless query without our promises: each batch is grouped by three grains, which are added to
+three tables; no ids, offsets, states, or totals by send. The summary prints the medians, the worst first. It asserts
+only the counts, because speed varies on a shared machine.
 
-  --memory       count this number of events once and print the driver's memory after garbage collections, in even steps
-  --recipients   recipients per event; the last line of the output has the recipients counted per second
-  --sends        number of sends to which the events belong; if it equals --events, each event is a separate send, like
-                 one-time passwords
-  --where        print the processor time per record of `ours` and `three` by kind of work, after compilation
-  --java         further JVM options, such as -XX:StartFlightRecording=filename=/tmp/metrics.jfr
-  --batch        records per micro-batch, as SPARK_MAX_OFFSETS_PER_TRIGGER
+  --state        rows of ids and of states of sends in the filled database
+  --three        also three stateful queries, one groupBy per grain, upserted by foreachBatch, without our promises
+  --only         count one load in this form: tenants/recipients/sends, such as 20/500/300
+  --where        print the processor time per record of that load by kind of work
+  --memory       print the driver's memory after garbage collections while that load is counted
 """
 
 import argparse
 import gc
-import io
 import json
 import logging
-import random
+import os
 import re
 import statistics
 import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from functools import partial
-from multiprocessing import get_context
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-import fastavro
+import numpy as np
 import psutil
 import psycopg
-from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.metrics_records import Load, notifications, produce, records_of
 from benchmarks.processor_time import spent
+from benchmarks.task_times import EVENT_LOG, BatchTimes, batch_times
 from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
 from devstack.services.spark import spark_jars
 from devstack.stack import Stack
-from masscomm.domain import ids
 from masscomm.domain.grains import Grain
 from masscomm.domain.limits import FAR_FUTURE_MS
-from masscomm.kafka.avro import HttpSchemaRegistry, own_schema
+from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.offsets import by_topic
 from masscomm.kafka.topics import chain_topics
+from spark_metrics import counted_ids
 from spark_metrics.archiver import Archiver
 from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
-from spark_metrics.facts import Facts, facts
+from spark_metrics.facts import Facts
 from spark_metrics.lanes import Lanes
 from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.sink import Merged, PostgresSink
-from spark_metrics.sums import exploded
-from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.support.servers.metrics_database import metrics_database
 
 # JVM options of a cluster, because the devstack's heap and compilers are deliberately small.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods"
-SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in Grain}  # noqa: S608
-_MADE_AT_ONCE = 20_000
-_OUTCOME = fastavro.parse_schema(dict(own_schema("NotificationOutcome")))
-UPSERT = """
-insert into counts_{grain} (bucket, club_id, type, channel, measure, count_total) values (to_timestamp(%s), %s, %s, %s,
-%s, %s) on conflict (bucket, club_id, type, channel, measure) do update set count_total = excluded.count_total
-"""
-_ADD = """
+BATCH, SIZES = 200_000, (2_000, 20_000, 60_000)
+CORES_OF_AN_EXECUTOR, EXECUTORS = 4, (1, 2, 4, 8)
+_WINDOW_S = Settings.redelivery_window_s
+_KEYS = ("club_id", "type", "channel", "measure")
+_UPSERT = """
 insert into counts_{grain} as t (bucket, club_id, type, channel, measure, count_total)
-select date_trunc('{grain}', to_timestamp(%(at_s)s), 'UTC'), %(club_id)s, 'news', 'push', 'sent', 1 from new
-on conflict (bucket, club_id, type, channel, measure) do update set count_total = t.count_total + excluded.count_total
+values (to_timestamp(%s), %s, %s, %s, %s, %s)
+on conflict (bucket, club_id, type, channel, measure) do update set count_total = {added} excluded.count_total
 """
-ALL = f"""
-with new as (insert into one_by_one (id) values (%(id)s) on conflict do nothing returning id),
-in_minute as ({_ADD.format(grain="minute")}), in_hour as ({_ADD.format(grain="hour")})
-{_ADD.format(grain="day")}
-"""  # noqa: S608
+_STATES = """
+insert into send_states (send_id, chunk_index, channel, block, codes)
+select gen_random_uuid(), 0, 'push', 0, decode(repeat('0003', 512), 'hex') from generate_series(1, %s)
+"""
 
-
-def outcome(rng: random.Random, sends: int, number: int, recipients: int, at_ms: int) -> dict[str, Any]:
-    """Return the outcome record with this number: of `recipients` recipients, and of one of `sends` sends."""
-    place, send = number // sends * recipients, number % sends
-    send_id = ids.chunk_id("benchmark", send)
-    return {
-        "record_id": ids.derived_id(send_id, "outcome.delivery", "push", place, place + recipients),
-        "parent_id": send_id,
-        "step": "delivery",
-        "send_id": send_id,
-        "chunk_index": place // 10_000,
-        "range_start": place % 10_000,
-        "range_end": place % 10_000 + recipients,
-        "club_id": send % 20,
-        "type": ("news", "newsletter", "security_alert")[send % 3],
-        "channel": "push",
-        "timestamp": at_ms - rng.randrange(600_000),
-        "requested_at": at_ms,
-        "positions": list(range(place % 10_000, place % 10_000 + recipients)),
-        "user_ids": list(range(recipients)),
-        "results": [{"status": "sent", "reason": None, "count": recipients}],
-        "result_index": [0] * recipients,
-    }
-
-
-def encoded(schema_id: int, value: dict[str, Any]) -> bytes:
-    """Return an outcome record in the Confluent wire format."""
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, _OUTCOME, value)
-    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
-
-
-def outcomes(schema_id: int, events: int, recipients: int, sends: int) -> Iterator[bytes]:
-    """Yield encoded outcome records of the sends in turns, each with positions that no earlier record has."""
-    begins = range(0, events, _MADE_AT_ONCE)
-    made = partial(_outcomes_from, schema_id, events, recipients, sends, int(time.time() * 1000))
-    with get_context("spawn").Pool() as pool:
-        for some in pool.imap(made, begins):
-            yield from some
-
-
-def _outcomes_from(schema_id: int, events: int, recipients: int, sends: int, at_ms: int, begin: int) -> list[bytes]:
-    rng = random.Random(begin)
-    numbers = range(begin, min(begin + _MADE_AT_ONCE, events))
-    return [encoded(schema_id, outcome(rng, sends, number, recipients, at_ms)) for number in numbers]
-
-
-def produce(config: StackConfig, values: Iterable[bytes], compression: str = "lz4") -> None:
-    """Produce the records to the topic `outcome`. The functions' own compression is lz4 (masscomm.kafka.producer)."""
-    producer = Producer(
-        {
-            "bootstrap.servers": config.kafka_bootstrap,
-            "compression.type": compression,
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 10**6,
-        }
-    )
-    for number, value in enumerate(values):
-        producer.produce("outcome", value, key=number.to_bytes(8, "big"))
-        if number % 10_000 == 0:
-            producer.poll(0.5 if len(producer) > 500_000 else 0)
-    assert producer.flush(60) == 0
+type Offsets = dict[tuple[str, int], int]
 
 
 def timed(work: Callable[[], None]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def fill(database: str, rows: int) -> None:
+    """Fill an empty database with a week of state: ids in two tables, and states of sends."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        now = connection.execute("select now()").fetchone()
+        assert now is not None
+        for days in (10, 3):
+            name = counted_ids.current(connection, now[0] - timedelta(days=days), _WINDOW_S).names[0]
+            # The index is built at once: row by row would take five times as long.
+            connection.execute(f"drop index {name}_id".encode())
+            connection.execute(
+                f"insert into {name} select gen_random_uuid(), 'outcome' from generate_series(1, %s)".encode(),  # noqa: S608
+                [rows // 2],
+            )
+            connection.execute(f"create unique index {name}_id on {name} (record_id, source)".encode())
+        connection.execute(_STATES.encode(), [rows // 10])
+        connection.execute("vacuum analyze")
+        connection.execute("checkpoint")
 
 
 def count_all(
@@ -177,20 +120,188 @@ def count_all(
     merged: Callable[[Merged], None] = lambda _: None,
 ) -> None:
     """Count a stream of records to its end, as the metrics job does. `merged` is called after each batch."""
+    lanes = Lanes(records.sparkSession, 0, recipients=sink.recipients)
 
-    lanes = Lanes(
-        records.sparkSession, records.sparkSession.sparkContext.defaultParallelism, recipients=sink.recipients
-    )
-
-    def count(frame: DataFrame, number: int) -> None:
-        frame.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
-        counted = count_batch(frame, facts, lanes, attempt=sink.begin(), batch_id=number, sink=sink, learn=set)
+    def count(rows: DataFrame, number: int) -> None:
+        counted = count_batch(rows, lanes, attempt=sink.begin(), batch_id=number, sink=sink, learn=set)
         assert counted is not None
         merged(counted)
         gc.collect()
 
-    query = records.writeStream.foreachBatch(count).option("checkpointLocation", f"{folder}/c")
+    run_to_the_end(lanes.rows(facts(records)), count, folder)
+
+
+def run_to_the_end(rows: DataFrame, batch: Callable[[DataFrame, int], None], folder: str) -> None:
+    query = rows.writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/c")
     query.trigger(availableNow=True).start().awaitTermination()
+
+
+class Benchmark:
+    """Counts loads with one Spark session.
+
+    Attributes:
+        batches: (number of records, time of its end) of each batch of the last `ours`.
+    """
+
+    def __init__(self, stack: StackConfig, spark: SparkSession, settings: Settings, state: str) -> None:
+        self.stack, self.spark, self.settings, self._state = stack, spark, settings, state
+        self._schema_ids = register_schemas(stack.registry_url, chain_topics())
+        writers = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
+        writers.learn(registered_ids(stack.registry_url))
+        self._facts = Facts(writers=writers.known, far_future_ms=FAR_FUTURE_MS)
+        self._broker = Broker(stack.kafka_bootstrap)
+        self._begin: Offsets = {}
+        self._records = 0
+        self.load = Load(name="", events=0)
+        self.batches: list[tuple[int, float]] = []
+        self.measured: list[tuple[int, float, float]] = []
+
+    def fill_topics(self, load: Load) -> None:
+        """Produce a load. From now on its records are counted."""
+        self.load, self._begin = load, dict(self._broker.ends(topic_names()).end)
+        produce(self.stack, records_of(load, self._schema_ids))
+        self._records = sum(self._broker.ends(topic_names()).end.values()) - sum(self._begin.values())
+
+    def stream(self, batch: int = BATCH) -> DataFrame:
+        settings = replace(self.settings, max_offsets_per_trigger=batch)
+        return kafka_records(self.spark, settings, json.dumps(by_topic(self._begin)))
+
+    def ours(self, *, archived: bool = True, batch: int = BATCH, look: Callable[[int], None] | None = None) -> float:
+        """Return the records that the job counts per second. `look` is called after each batch with the number of
+        counted records.
+        """
+        self.batches = []
+        counted = 0
+        with (
+            metrics_database(self.stack, template=self._state) as database,
+            tempfile.TemporaryDirectory() as folder,
+        ):
+            sink = PostgresSink(database)
+            sink.take_over()
+            settings = replace(
+                self.settings, database_url=database, archive_dir=f"{folder}/archive", archive_trigger_ms=5_000
+            )
+            archiver = Archiver(settings, self.spark) if archived else None
+            if archiver:
+                archiver.start(self._begin)
+
+            def merged(done: Merged) -> None:
+                nonlocal counted
+                counted += done.records
+                self.batches.append((done.records, time.time()))
+                if look:
+                    look(counted)
+
+            took = timed(lambda: count_all(self.stream(batch), self._facts, sink, folder, merged=merged))
+            if archiver:
+                archiver.stop()
+            sink.close()
+            self._check(database, repeated=False)
+        return self._records / took
+
+    def stateless(self) -> float:
+        """Return the records per second of a query that groups each batch by three grains, and promises nothing."""
+        with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
+
+            def batch(rows: DataFrame, _: int) -> None:
+                rows.persist()
+                for grain in Grain:
+                    summed = [tuple(row) for row in by_grain(rows, grain).collect()]
+                    with psycopg.connect(database) as connection:
+                        connection.cursor().executemany(_UPSERT.format(grain=grain, added="t.count_total +"), summed)
+                rows.unpersist()
+
+            took = timed(lambda: run_to_the_end(counts(self._facts(self.stream())), batch, folder))
+            self._check(database, repeated=True)
+        return self._records / took
+
+    def three(self) -> float:
+        """Return the records per second that three stateful queries count."""
+        with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
+
+            def upsert(grain: Grain) -> Callable[[DataFrame, int], None]:
+                def batch(frame: DataFrame, _: int) -> None:
+                    with psycopg.connect(database) as connection:
+                        rows = [tuple(row) for row in frame.collect()]
+                        connection.cursor().executemany(_UPSERT.format(grain=grain, added=""), rows)
+
+                return batch
+
+            def run() -> None:
+                queries = [
+                    by_grain(counts(self._facts(self.stream())), grain)
+                    .writeStream.outputMode("update")
+                    .foreachBatch(upsert(grain))
+                    .option("checkpointLocation", f"{folder}/{grain}")
+                    .trigger(availableNow=True)
+                    .start()
+                    for grain in Grain
+                ]
+                for query in queries:
+                    query.awaitTermination()
+
+            took = timed(run)
+            self._check(database, repeated=True)
+        return self._records / took
+
+    def _check(self, database: str, *, repeated: bool) -> None:
+        """Compare the counts with the records; a query without stored ids also counts the repeated ones."""
+        expected = sum(notifications(self.load).values())
+        if repeated:
+            expected += (self._records - self.load.events) * self.load.recipients
+        with psycopg.connect(database) as connection:
+            for grain in Grain:
+                row = connection.execute(f"select sum(count_total) from counts_{grain}".encode()).fetchone()  # noqa: S608
+                assert row == (expected,), (grain, row, expected)
+
+    def in_sizes(self, folder: str) -> "Fit":
+        """Count batches of several sizes, and fit the times of their parts."""
+        for size in SIZES:
+            self.fill_topics(replace(self.load, name=f"batches of {size}", events=5 * size))
+            self.ours(archived=False, batch=size)
+            # The first batch also starts the query.
+            self.measured += [
+                (records, began, ended)
+                for (_, began), (records, ended) in pairwise(self.batches)
+                if records > size // 2
+            ]
+        return fit(batch_times(Path(folder), self.measured))
+
+    def memory(self, steps: int = 20) -> None:
+        """Count the load, print the memory after garbage collections, and the classes that grew."""
+        jvm: Any = self.spark.sparkContext._jvm
+        java = next(each for each in psutil.Process().children() if "java" in each.name())
+        held: dict[str, Counter[str]] = {}
+        next_look = 0
+        print("    events  heap after GC  JVM resident  Python resident (MB)")
+
+        def look(counted: int) -> None:
+            nonlocal next_look
+            if counted < next_look:
+                return
+            next_look = counted + self.load.events // steps
+            jvm.System.gc()
+            runtime = jvm.java.lang.Runtime.getRuntime()
+            used = runtime.totalMemory() - runtime.freeMemory()
+            sizes = (used, java.memory_info().rss, psutil.Process().memory_info().rss)
+            print(f"{counted:>10,}  " + "  ".join(f"{size / 2**20:>13,.0f}" for size in sizes), flush=True)
+            held["first" if counted < self.load.events // 4 else "last"] = bytes_by_class(java.pid)
+
+        self.ours(archived=False, look=look)
+        grown = held["last"]
+        grown.subtract(held["first"])
+        print("grown since a quarter of them was counted (MB):")
+        for name, size in grown.most_common(8):
+            print(f"{size / 2**20:>8,.1f}  {name}")
+
+    def where(self) -> None:
+        """Count the load, and print the processor time by kind of work."""
+        before, rate, after = spent(), self.ours(archived=False), spent()
+        print(f"{rate:,.0f} events/s; microseconds of processor time a record:")
+        each = {kind: (seconds - before.get(kind, 0.0)) / self.load.events * 1e6 for kind, seconds in after.items()}
+        for kind, spent_on in sorted(each.items(), key=lambda item: -item[1]):
+            print(f"{spent_on:8.2f}  {kind}")
+        print(f"{sum(each.values()):8.2f}  together", flush=True)
 
 
 def bytes_by_class(pid: int) -> Counter[str]:
@@ -202,238 +313,93 @@ def bytes_by_class(pid: int) -> Counter[str]:
     return found
 
 
-class Benchmark:
-    """The ways to count one filled topic with one Spark session, and their measurement."""
-
-    def __init__(self, stack: StackConfig, spark: SparkSession, settings: Settings, recipients: int) -> None:
-        self.stack, self.spark, self.settings, self.recipients = stack, spark, settings, recipients
-        writers = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
-        writers.learn(registered_ids(stack.registry_url))
-        self.writers = writers.known
-
-        self.ends = Broker(stack.kafka_bootstrap).ends(topic_names())
-        # (records, seconds) of each batch of `ours`; the seconds are those since the end of the previous batch.
-        self.batches: list[tuple[int, float]] = []
-
-    def last(self, events: int) -> tuple[str, int]:
-        """Return the start of the last `events` events as Spark's startingOffsets, and their exact number."""
-        begin = self.begin(events)
-        return json.dumps(by_topic(begin)), sum(self.ends.end.values()) - sum(begin.values())
-
-    def begin(self, events: int) -> dict[tuple[str, int], int]:
-        share = max(0.0, 1 - events / sum(self.ends.end.values()))
-        return {place: round(end * share) for place, end in self.ends.end.items()}
-
-    def stream(self, starting: str) -> DataFrame:
-        return kafka_records(self.spark, self.settings, starting)
-
-    def ours(self, events: int, *, archived: bool, look: Callable[[int], None] | None = None) -> float:
-        """Return the events that `ours` counts per second. `look` is called after each batch with the number of counted
-        records.
-        """
-        starting, remaining = self.last(events)
-        counted, before = 0, time.perf_counter()
-        with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
-            sink = PostgresSink(database, views=load_views(self.settings.views))
-            sink.take_over()
-            settings = replace(
-                self.settings, database_url=database, archive_dir=f"{folder}/archive", archive_trigger_ms=5_000
-            )
-            archiver = Archiver(settings, self.spark) if archived else None
-            if archiver:
-                archiver.start(self.begin(events))
-
-            def merged(batch: Merged) -> None:
-                nonlocal counted, before
-                counted += batch.records
-                now = time.perf_counter()
-                self.batches.append((batch.records, now - before))
-                before = now
-                if look:
-                    look(counted)
-
-            facts = Facts(writers=self.writers, far_future_ms=FAR_FUTURE_MS)
-            took = timed(lambda: count_all(self.stream(starting), facts, sink, folder, merged=merged))
-            if archiver:
-                archiver.stop()
-            self._check(database, remaining)
-            sink.close()
-            return remaining / took
-
-    def three(self, events: int) -> float:
-        """Return the events per second that three stateful queries count, over the last `events` events."""
-        starting, remaining = self.last(events)
-        with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
-
-            def upsert(grain: str) -> Callable[[DataFrame, int], None]:
-                def batch(frame: DataFrame, _: int) -> None:
-                    rows = [tuple(row) for row in frame.collect()]
-                    with psycopg.connect(database) as connection:
-                        connection.cursor().executemany(UPSERT.format(grain=grain), rows)
-
-                return batch
-
-            def run() -> None:
-                queries = []
-                for grain, step in ((grain, grain.seconds) for grain in Grain):
-                    counted = (
-                        self.stream(starting)
-                        .transform(facts, writers=self.writers, far_future_ms=FAR_FUTURE_MS)
-                        .transform(exploded)
-                        .where(F.col("measure").isNotNull())
-                        .groupBy(
-                            F.expr(f"at_ms div {step * 1000} * {step}").alias("bucket"),
-                            *("club_id", "type", "channel", "measure"),
-                        )
-                        .agg(F.sum("count_total"))
-                    )
-                    writer = counted.writeStream.outputMode("update").foreachBatch(upsert(grain))
-                    writer = writer.option("checkpointLocation", f"{folder}/{grain}")
-                    queries.append(writer.trigger(availableNow=True).start())
-                for query in queries:
-                    query.awaitTermination()
-
-            took = timed(run)
-            self._check(database, remaining)
-            return remaining / took
-
-    def _check(self, database: str, events: int) -> None:
-        with psycopg.connect(database) as connection:
-            for grain in Grain:
-                row = connection.execute(SUM[grain]).fetchone()
-                assert row is not None
-                assert row[0] == events * self.recipients, (grain, row)
-
-    def row_a_commit(self, rows: int) -> float:
-        """Return the rows per second with one upsert and one commit per row."""
-        with metrics_database(self.stack) as database, psycopg.connect(database, autocommit=True) as connection:
-            statement = UPSERT.format(grain="minute")
-
-            def run() -> None:
-                for n in range(rows):
-                    connection.execute(statement.encode(), (n % 600 * 60, n % 20, "news", "push", "sent", 1))
-
-            return rows / timed(run)
-
-    def all_a_commit(self, records: int) -> float:
-        """Return the records per second if each record is deduplicated and counted in three grains in its own
-        commit.
-        """
-        with metrics_database(self.stack) as database, psycopg.connect(database, autocommit=True) as connection:
-            connection.execute("create table one_by_one (id uuid primary key)")
-
-            def run() -> None:
-                for n in range(records):
-                    parameters = {
-                        "id": UUID(int=random.getrandbits(128), version=4),
-                        "at_s": n % 600 * 60,
-                        "club_id": n % 20,
-                    }
-                    connection.execute(ALL.encode(), parameters)
-
-            took = timed(run)
-            for statement in SUM.values():
-                assert connection.execute(statement).fetchone() == (records,)
-            return records / took
-
-    def memory(self, events: int, steps: int) -> None:
-        """Count the events once; print the memory after a garbage collection about `steps` times, and the classes that
-        grew.
-
-        The memory is read while the next batch is staged and waits, so it does not include work on that batch.
-        """
-        jvm: Any = self.spark.sparkContext._jvm
-        tracker = self.spark.sparkContext.statusTracker()
-        # The heap by class at the last reading within the first quarter of the events, and at the last reading.
-        held: dict[str, Counter[str]] = {}
-        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        java = next(process for process in processes if "org.apache.spark.deploy.SparkSubmit" in process.cmdline())
-        next_look = 0
-        print("    events  heap after GC  JVM resident  Python resident (MB)")
-
-        def look(counted: int) -> None:
-            nonlocal next_look
-            if counted < next_look:
-                return
-            next_look = counted + events // steps
-            quiet = 0
-            while quiet < 10:
-                quiet = 0 if tracker.getActiveJobsIds() else quiet + 1
-                time.sleep(0.1)
-            jvm.System.gc()
-            runtime = jvm.java.lang.Runtime.getRuntime()
-            used = runtime.totalMemory() - runtime.freeMemory()
-            sizes = (used, java.memory_info().rss, psutil.Process().memory_info().rss)
-            print(f"{counted:>10,}  " + "  ".join(f"{size / 2**20:>13,.0f}" for size in sizes), flush=True)
-            held["first" if counted < events // 4 else "last"] = bytes_by_class(java.pid)
-
-        rate = self.ours(events, archived=False, look=look)
-        print(f"{rate:,.0f} events/s, collections included")
-        print("grown since a quarter of them was counted (MB):")
-        grown = held["last"]
-        grown.subtract(held["first"])
-        for name, size in grown.most_common(8):
-            print(f"{size / 2**20:>8,.1f}  {name}")
-
-    def where(self, events: int, *, three: bool) -> None:
-        """Count the events in each way, first untimed for compilation, and print the processor time by kind of work."""
-        ways: dict[str, Callable[[], float]] = {"ours": lambda: self.ours(events, archived=False)}
-        if three:
-            ways["three"] = lambda: self.three(events)
-        for name, way in ways.items():
-            print(f"warm-up, {name}: {way():,.0f} events/s", flush=True)
-        for name, way in ways.items():
-            before, rate, after = spent(), way(), spent()
-            print(f"{name}: {rate:,.0f} events/s; microseconds of processor time a record:")
-            each = {kind: (seconds - before.get(kind, 0.0)) / events * 1e6 for kind, seconds in after.items()}
-            for kind, spent_on in sorted(each.items(), key=lambda item: -item[1]):
-                print(f"{spent_on:8.2f}  {kind}")
-            print(f"{sum(each.values()):8.2f}  together", flush=True)
+def counts(facts: DataFrame) -> DataFrame:
+    """Return one row for each count of the countable records."""
+    return facts.where(F.col("problem").isNull()).select("at_ms", "club_id", "type", F.inline("counts"))
 
 
-def rounds(
-    bench: Benchmark, events: int, others: int, number: int, *, three: bool, archive: bool
-) -> dict[str, list[float]]:
-    """Return the events per second of each way, one figure per round."""
+def by_grain(rows: DataFrame, grain: Grain) -> DataFrame:
+    bucket = F.expr(f"at_ms div {grain.seconds * 1000} * {grain.seconds}").alias("bucket")
+    return rows.groupBy(bucket, *_KEYS).agg(F.sum("count_total"))
 
-    def ours() -> float:
-        bench.batches.clear()
-        rate = bench.ours(events, archived=False)
-        shown = statistics.median(records / seconds for records, seconds in bench.batches)
-        print(f"ours: {len(bench.batches)} batches, {shown:,.0f} events/s in the median batch", flush=True)
-        return rate
 
-    ways: dict[str, Callable[[], float]] = {
-        "ours": ours,
-        "row a commit": lambda: bench.row_a_commit(2_000),
-        "all a commit": lambda: bench.all_a_commit(2_000),
-    }
-    if archive:
-        ways["with archive"] = lambda: bench.ours(others, archived=True)
-    if three:
-        ways["three"] = lambda: bench.three(others)
-    for name, way in ways.items():
+@dataclass(frozen=True)
+class Fit:
+    """The time of a batch of n records is fixed_s + record_s * n on the driver, and task_s * n of tasks, of which the
+    longest takes the share `longest`.
+    """
+
+    fixed_s: float
+    record_s: float
+    task_s: float
+    longest: float
+
+    def rate(self, records: int, cores: int) -> float:
+        return records / (self.fixed_s + (self.record_s + self.task_s / cores) * records)
+
+    def show(self) -> None:
+        print(f"driver: {self.fixed_s:.2f} s a batch + {self.record_s * 1e6:.2f} us a record", end="; ")
+        print(
+            f"tasks: {self.task_s * 1e6:.1f} us a record, the longest backend of a batch {self.longest:.0%} of its time"
+        )
+        for executors in EXECUTORS:
+            rate = self.rate(BATCH, executors * CORES_OF_AN_EXECUTOR)
+            print(f"  {executors} executors of {CORES_OF_AN_EXECUTOR} cores would reach {rate:,.0f} events/s")
+
+
+def fit(times: list[BatchTimes]) -> Fit:
+    records = np.array([each.records for each in times])
+    slope, fixed = np.polyfit(records, [each.driver_s for each in times], 1)
+    task, _ = np.polyfit(records, [each.task_s for each in times], 1)
+    longest = statistics.median(each.longest_s / each.all_s for each in times if each.records == records.max())
+    return Fit(float(fixed), float(slope), float(task), longest)
+
+
+def report(runs: dict[str, list[float]]) -> None:
+    """Print the medians, the worst first."""
+    medians = {name: statistics.median(rates) for name, rates in runs.items()}
+    for name, median in sorted(medians.items(), key=lambda item: item[1]):
+        print(f"{name:32} {median:>10,.0f} events/s  ({', '.join(f'{rate:,.0f}' for rate in runs[name])})")
+    for name in OTHERS:
+        if name in medians:
+            print(f"{medians[USUAL] / medians[name]:.2f} times {name}")
+    print(json.dumps({name: round(median) for name, median in medians.items()}))
+
+
+USUAL, WITHOUT_ARCHIVE, STATELESS, THREE = "20 tenants", "without the archive", "stateless", "three stateful queries"
+OTHERS = (WITHOUT_ARCHIVE, STATELESS, THREE)
+
+
+def loads(events: int) -> list[Load]:
+    return [
+        Load(name="1 tenant", events=events, tenants=1),
+        Load(name="30,000 tenants", events=events, tenants=30_000),
+        Load(name="sends of one recipient", events=events // 2, recipients=1, sends=events // 2),
+        Load(name=USUAL, events=events),
+    ]
+
+
+def measure(bench: Benchmark, events: int, rounds: int, *, three: bool) -> dict[str, list[float]]:
+    """Return the events per second of each load and way, one figure per round."""
+    runs: dict[str, list[float]] = {}
+
+    def repeat(name: str, way: Callable[[], float]) -> None:
         print(f"warm-up, {name}: {way():,.0f} events/s", flush=True)
-    runs: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(number):
-        for name, way in ways.items():
-            runs[name].append(way())
+        runs[name] = [way() for _ in range(rounds)]
+        print(f"{name}: {', '.join(f'{rate:,.0f}' for rate in runs[name])} events/s", flush=True)
+
+    for load in loads(events):
+        bench.fill_topics(load)
+        repeat(load.name, bench.ours)
+    repeat(WITHOUT_ARCHIVE, lambda: bench.ours(archived=False))
+    repeat(STATELESS, bench.stateless)
+    if three:
+        repeat(THREE, bench.three)
     return runs
 
 
-def report(runs: dict[str, list[float]], recipients: int) -> None:
-    medians = {name: statistics.median(values) for name, values in runs.items()}
-    for name, median in medians.items():
-        shown = ", ".join(f"{value:,.0f}" for value in runs[name])
-        print(f"{name:14} {median:>10,.0f} events/s  ({shown})  ours is {medians['ours'] / median:.2f} times that")
-    print(f"recipients/s: {medians['ours'] * recipients:,.0f}")
-    print(json.dumps({name: round(value) for name, value in medians.items()}))
-
-
-def settings_of(stack: StackConfig, batch: int) -> Settings:
-    """Return the settings of a metrics job on this stack, without a database. `batch` is the number of records per
-    micro-batch.
-    """
+def settings_of(stack: StackConfig, batch: int = BATCH) -> Settings:
+    """Return the settings of a metrics job on this stack, without a database."""
     return Settings(
         bootstrap_servers=stack.kafka_bootstrap,
         registry_url=stack.registry_url,
@@ -447,20 +413,13 @@ def settings_of(stack: StackConfig, batch: int) -> Settings:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--events", type=int, default=3_000_000)
-    parser.add_argument("--others", type=int, default=600_000, help="number of last events that the other ways count")
+    parser.add_argument("--events", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--recipients", type=int, default=3, help="of each event")
-    parser.add_argument("--sends", type=int, default=300, help="that the events are of, in turns")
-    parser.add_argument("--batch", type=int, default=200_000, help="records a micro-batch")
-    parser.add_argument("--compression", default="lz4", help="of the topic's records; the chain's is lz4")
-    parser.add_argument("--skip-three", action="store_true")
-    parser.add_argument("--skip-archive", action="store_true")
-    parser.add_argument(
-        "--memory", action="store_true", help="print the driver's memory while counting this number of events"
-    )
-    parser.add_argument("--where", action="store_true", help="print the processor time by kind of work")
-    parser.add_argument("--java", default="", help="further options of the JVM")
+    parser.add_argument("--state", type=int, default=2_000_000, help="ids in the filled database")
+    parser.add_argument("--three", action="store_true", help="also three stateful queries")
+    parser.add_argument("--only", default="", help="one load: tenants/recipients/sends")
+    parser.add_argument("--where", action="store_true", help="print the processor time by kind of work of that load")
+    parser.add_argument("--memory", action="store_true", help="print the driver's memory while it counts that load")
     parser.add_argument("--verbose", action="store_true", help="print the duration of each batch")
     chosen = parser.parse_args()
     if chosen.verbose:
@@ -468,32 +427,31 @@ def main() -> None:
         logging.basicConfig()
     with tempfile.TemporaryDirectory() as folder:
         stack = StackConfig.on_free_ports(Path(folder))
-        with Stack(stack, ["kafka", "registry", "postgres"]):
+        with Stack(stack, ["kafka", "registry", "postgres"]), metrics_database(stack) as filled:
             create_topics(stack.kafka_bootstrap, chain_topics())
-            schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
-            values = outcomes(schema_id, chosen.events, chosen.recipients, chosen.sends)
-            produce(stack, values, chosen.compression)
-            settings = settings_of(stack, chosen.batch)
-            settings = replace(settings, java_options=f"{settings.java_options} {chosen.java}")
-            spark = spark_session(settings)
-            # The collections after each merge skip the objects that exist now, as in the job.
+            fill(filled, chosen.state)
+            os.environ["PYSPARK_SUBMIT_ARGS"] = f"{EVENT_LOG.format(folder=folder)} pyspark-shell"
+            spark = spark_session(settings_of(stack))
             gc.collect()
             gc.freeze()
-            bench = Benchmark(stack, spark, settings, chosen.recipients)
-            print(
-                f"{chosen.events:,} events of {chosen.recipients} recipients, of {chosen.sends:,} sends,"
-                f" {chosen.batch:,} a batch",
-                flush=True,
-            )
-            if chosen.memory:
-                bench.memory(chosen.events, steps=20)
-            elif chosen.where:
-                bench.where(chosen.events, three=not chosen.skip_three)
+            bench = Benchmark(stack, spark, settings_of(stack), filled)
+            if chosen.only:
+                tenants, recipients, sends = map(int, chosen.only.split("/"))
+                load = Load(name=chosen.only, events=chosen.events, tenants=tenants, recipients=recipients, sends=sends)
+                bench.fill_topics(load)
+                print(f"warm-up: {bench.ours(archived=False):,.0f} events/s", flush=True)
+                if chosen.memory:
+                    bench.memory()
+                for _ in range(chosen.rounds if not chosen.memory else 0):
+                    if chosen.where:
+                        bench.where()
+                    else:
+                        print(f"{bench.ours():,.0f} events/s", flush=True)
             else:
-                others = min(chosen.others, chosen.events)
-                three, archive = not chosen.skip_three, not chosen.skip_archive
-                runs = rounds(bench, chosen.events, others, chosen.rounds, three=three, archive=archive)
-                report(runs, chosen.recipients)
+                runs = measure(bench, chosen.events, chosen.rounds, three=chosen.three)
+                found = bench.in_sizes(folder)
+                report(runs)
+                found.show()
             spark.stop()
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import psycopg
 from pyspark.sql import SparkSession
 
-from benchmarks.metrics_throughput import count_all, outcomes, produce, settings_of, timed
+from benchmarks.metrics_records import Load, produce, records_of
+from benchmarks.metrics_throughput import count_all, settings_of, timed
 from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
 from devstack.stack import Stack
@@ -66,8 +67,9 @@ def main() -> None:
         stack = StackConfig.on_free_ports(Path(folder))
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
-            schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
-            produce(stack, outcomes(schema_id, chosen.events, RECIPIENTS, SENDS))
+            schema_ids = register_schemas(stack.registry_url, chain_topics())
+            load = Load(name="log", events=chosen.events, recipients=RECIPIENTS, sends=SENDS, outcomes_only=True)
+            produce(stack, records_of(load, schema_ids))
             settings = settings_of(stack, chosen.batch)
             spark = spark_session(settings)
             print(f"warm-up: {count(stack, spark, settings, chosen.events, logged=True):,.0f} recipients/s")

@@ -1,4 +1,4 @@
-"""Counts one micro-batch: decodes its records, and has the executors merge them in lanes."""
+"""Counts one micro-batch: has the executors merge its rows in lanes, and moves the stream's offsets."""
 
 import gc
 import json
@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import psycopg
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from masscomm.errors import Retry
-from spark_metrics.facts import Facts
 from spark_metrics.lane_merge import LaneResult, Plan
 from spark_metrics.lanes import Lanes
 from spark_metrics.refusals import (
@@ -24,12 +23,13 @@ from spark_metrics.refusals import (
     postgres_errors,
     refused_places,
 )
-from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
 
 _log = logging.getLogger(__name__)
+
+_COLLECT_EVERY_S = 10.0
 
 # Looks up the schemas of (kind, schema id) pairs, and returns the pairs that the registry does not have. An error ends
 # the batch.
@@ -37,7 +37,7 @@ type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 
 class NewWriters(Exception):
-    """New writers' schemas were learned: the batch must be decoded again."""
+    """New writers' schemas were learned: the query must start again and decode the batch with them."""
 
 
 class BatchCounter:
@@ -45,30 +45,24 @@ class BatchCounter:
     that Postgres rejects.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        sink: PostgresSink,
-        writers: KnownWriters,
-        wait: DependencyWaiter,
-    ) -> None:
-        self._settings, self._sink, self._writers, self._wait = settings, sink, writers, wait
-        self._facts: Facts | None = None
-        self._lanes: Lanes | None = None
+    def __init__(self, sink: PostgresSink, lanes: Lanes, writers: KnownWriters, wait: DependencyWaiter) -> None:
+        self._sink, self._lanes, self._writers, self._wait = sink, lanes, writers, wait
+        self._collected = time.monotonic()
         # The error that ended the stream: Spark's own error quotes only its text.
         self.failure: Exception | None = None
 
-    def count(self, records: DataFrame, number: int) -> None:
-        """Count a batch of Kafka's records. This is the function of foreachBatch.
+    def count(self, rows: DataFrame, number: int) -> None:
+        """Count a batch of rows of `lanes`. This is the function of foreachBatch.
 
         Raises:
+            NewWriters: The query must start again.
             Retry: A dependency stayed down, or the job stops.
             RefusedByPostgres: Postgres rejects the batch, also without the records that it rejects.
         """
-        # Spark disables adaptive execution in the session of a stream.
-        records.sparkSession.conf.set("spark.sql.adaptive.enabled", True)
         try:
-            while not self._is_counted(records, number):
+            again = False
+            while not self._is_counted(rows, number, again=again):
+                again = True
                 self._wait.pause()
         except Exception as error:
             self.failure = error
@@ -76,17 +70,19 @@ class BatchCounter:
         # py4j's objects form reference cycles, and each may keep a query plan alive in the JVM. Python starts a
         # collection by the number of objects, which is small, so that without this call tens of megabytes would stay
         # in the JVM.
-        gc.collect()
+        if time.monotonic() - self._collected > _COLLECT_EVERY_S:
+            gc.collect()
+            self._collected = time.monotonic()
 
-    def _is_counted(self, records: DataFrame, number: int) -> bool:
+    def _is_counted(self, rows: DataFrame, number: int, *, again: bool) -> bool:
         """Make one attempt, and return whether it succeeded. An attempt may take longer than Postgres may be down, so
         only its beginning is limited.
         """
-        if self._wait.call("Postgres", lambda: self._sink.is_complete(number)):
+        if again and self._wait.call("Postgres", lambda: self._sink.is_complete(number)):
             return True
         attempt = self._wait.call("Postgres", self._sink.begin)
         try:
-            self._count_storable(records, number, attempt)
+            self._count_storable(rows, number, attempt)
         except psycopg.OperationalError as error:
             if self._wait.stopped.is_set():
                 raise Retry(f"the job stops before its last batch is merged: {first_line(error)}") from error
@@ -94,37 +90,17 @@ class BatchCounter:
             return False
         return True
 
-    def _count_storable(self, records: DataFrame, number: int, attempt: Attempt) -> None:
-        unstorable: list[Place] = []
-        must_search = searched = False
-        while True:
-            try:
-                if must_search:
-                    unstorable, must_search, searched = self._unstorable(records, attempt), False, True
-                self._count(records, attempt, batch_id=number, unstorable=unstorable)
-            except NewWriters:
-                _log.info("reading the batch again with new writer schemas")
-                self._facts = None
-            except RefusedByPostgres:
-                if must_search or searched:
-                    raise
-                must_search = True
-            else:
-                return
+    def _count_storable(self, rows: DataFrame, number: int, attempt: Attempt) -> None:
+        try:
+            self._count(rows, attempt, batch_id=number)
+        except RefusedByPostgres:
+            self._count(rows, attempt, batch_id=number, unstorable=self._unstorable(rows, attempt))
 
-    def _count(self, records: DataFrame, attempt: Attempt, **more: Any) -> None:
+    def _count(self, rows: DataFrame, attempt: Attempt, **more: Any) -> None:
         with postgres_errors():
-            count_batch(
-                records,
-                self._known_facts(),
-                self._prepared_lanes(records.sparkSession),
-                attempt=attempt,
-                sink=self._sink,
-                learn=self._learn,
-                **more,
-            )
+            count_batch(rows, self._lanes, attempt=attempt, sink=self._sink, learn=self._learn, **more)
 
-    def _unstorable(self, records: DataFrame, attempt: Attempt) -> list[Place]:
+    def _unstorable(self, rows: DataFrame, attempt: Attempt) -> list[Place]:
         """Return the positions of the records that Postgres rejects."""
 
         def fits(some: DataFrame) -> bool:
@@ -134,8 +110,8 @@ class BatchCounter:
                 return False
             return True
 
-        places = places_of(records)
-        found = refused_places(places, lambda n, without: fits(first_of(records, places[:n], without)))
+        places = places_of(rows)
+        found = refused_places(places, lambda n, without: fits(first_of(rows, places[:n], without)))
         _log.warning("Postgres rejects %d records of %d: %s", len(found), len(places), found[:10])
         return found
 
@@ -150,27 +126,9 @@ class BatchCounter:
             raise Retry("the job stops before it has called the registry again")
         return learned.refused
 
-    def _known_facts(self) -> Facts:
-        """Return the transform that decodes each batch. It is created again after a writer's schema was learned."""
-        if self._facts is None:
-            self._facts = Facts(
-                writers=self._writers.known,
-                far_future_ms=self._settings.far_future_s * 1000,
-                recipients=self._settings.recipient_log,
-            )
-        return self._facts
-
-    def _prepared_lanes(self, spark: SparkSession) -> Lanes:
-        if self._lanes is None:
-            # The greatest number of cores: a cluster may have fewer now.
-            number = self._settings.lanes or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-            self._lanes = Lanes(spark, number, recipients=self._sink.recipients)
-        return self._lanes
-
 
 def count_batch(
-    records: DataFrame,
-    facts: Facts,
+    rows: DataFrame,
     lanes: Lanes,
     *,
     attempt: Attempt,
@@ -180,12 +138,11 @@ def count_batch(
     unstorable: Collection[Place] = (),
     trial: bool = False,
 ) -> Merged | None:
-    """Merge a batch of Kafka's records in lanes, and move the stream's offsets.
+    """Merge a batch of rows of `lanes`, and move the stream's offsets.
 
     Raises the errors of `sink`, `learn` and Spark. Then some lanes may be merged; the batch may be counted again.
 
     Args:
-        facts: Decodes the records.
         attempt: What `sink.begin` returned.
         batch_id: The number that Spark gave the batch.
         unstorable: The positions of records to quarantine.
@@ -196,7 +153,7 @@ def count_batch(
     """
     timer = _StepTimer()
     plan = sink.plan(attempt, lanes=lanes.number, unstorable=frozenset(unstorable), trial=trial)
-    results = _merged(lanes, facts(records), plan, learn)
+    results = _merged(lanes, rows, plan, learn)
     timer.add("merge_ms")
     if trial:
         return None
@@ -205,9 +162,9 @@ def count_batch(
     return merged
 
 
-def _merged(lanes: Lanes, facts: DataFrame, plan: Plan, learn: Learn) -> list[LaneResult]:
+def _merged(lanes: Lanes, rows: DataFrame, plan: Plan, learn: Learn) -> list[LaneResult]:
     while True:
-        results = lanes.merge(facts, plan)
+        results = lanes.merge(rows, plan)
         if taken_by := [result.taken_by for result in results if result.taken_by is not None]:
             raise Fenced(f"another driver has taken the stream over (epoch {taken_by[0]}, ours {plan.epoch})")
         if rejected := [result.rejected for result in results if result.rejected is not None]:

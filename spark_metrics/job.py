@@ -28,8 +28,10 @@ from masscomm.observability import metrics
 from masscomm.untrusted import mask_root_logger
 from spark_metrics.archive_mark import check_archive_dir
 from spark_metrics.archiver import Archiver
-from spark_metrics.batches import BatchCounter
+from spark_metrics.batches import BatchCounter, NewWriters
 from spark_metrics.broker import Broker
+from spark_metrics.facts import Facts
+from spark_metrics.lanes import Lanes
 from spark_metrics.refusals import first_line
 from spark_metrics.session import is_usable_schema, kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings, settings_from
@@ -47,7 +49,7 @@ _TABLES = (
     *("sends", "send_totals", "send_states", "stream_status"),
     *("stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics"),
 )
-_PROGRESS_EVERY_S = 0.5
+_PROGRESS_EVERY_S = 1.0
 _FINISH_BATCH_S = 15.0
 
 
@@ -86,34 +88,21 @@ class Job:
             for view in self._sink.views:
                 view.check_expressions(spark)
             self._wait.call("Postgres and its tables", self._check_tables)
-            epoch = self._wait.call("Postgres and its tables", self._sink.take_over)
-            status = StatusWriter(self._status_sink, epoch)
-            self._wait.call("Kafka and its topics", self._check_topics_exist)
-            # From now on only this driver can merge, so the stored offsets cannot change before its first merge.
-            begin = self._start_offsets()
+            begin = self._take_over()
             self._wait.call("Postgres", lambda: check_archive_dir(self._sink.connected(), self._settings.archive_dir))
             if archiver is not None:
                 self._wait.call("the catalog of the archive", lambda: archiver.start(begin.offsets))
             writers = self._registered_writers(spark)
-            with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
-                # Exclude the existing objects from the garbage collection after each batch.
-                gc.collect()
-                gc.freeze()
-                counter = BatchCounter(self._settings, self._sink, writers, self._wait)
-                query = (
-                    kafka_records(spark, self._settings, begin.for_spark())
-                    .writeStream.foreachBatch(counter.count)
-                    # Every start begins at the offsets that are stored with the counts, so the checkpoint is valid for
-                    # this run only.
-                    .option("checkpointLocation", Path(checkpoint).as_uri())
-                    .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
-                    .start()
-                )
-                status.state("running")
-                self._report_ready(began)
-                grace_ms = self._settings.grace_s * 1000
-                self._watch(query, counter, Progress(self._broker, self._status_sink, status, grace_ms=grace_ms))
-            status.state("stopped")
+            # The greatest number of cores: a cluster may have fewer now.
+            number = self._settings.lanes or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+            lanes = Lanes(spark, number, recipients=self._sink.recipients)
+            # Exclude the existing objects from the later garbage collections.
+            gc.collect()
+            gc.freeze()
+            _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)
+            while self._learns_when_counting(spark, lanes, writers, begin):
+                _log.info("starting the query again with new writer schemas")
+                begin = self._take_over()
         finally:
             _log.info("stopping")
             if archiver is not None:
@@ -123,7 +112,52 @@ class Job:
             for sink in (self._sink, self._status_sink):
                 sink.close()
 
-    def _watch(self, query: StreamingQuery, counter: BatchCounter, progress: Progress) -> None:
+    def _take_over(self) -> Start:
+        """Become the stream's only driver, and return where the query begins.
+
+        From now on only this driver can merge, so the stored offsets cannot change before its first merge.
+        """
+        self._wait.call("Postgres and its tables", self._sink.take_over)
+        self._wait.call("Kafka and its topics", self._check_topics_exist)
+        return self._start_offsets()
+
+    def _learns_when_counting(self, spark: SparkSession, lanes: Lanes, writers: KnownWriters, begin: Start) -> bool:
+        """Run the query until the job is stopped, or until new writers' schemas are learned. Return whether they are.
+
+        The records are decoded by the query's own plan, so that Spark analyses it once and not for each batch.
+        """
+        facts = Facts(
+            writers=writers.known,
+            far_future_ms=self._settings.far_future_s * 1000,
+            recipients=self._settings.recipient_log,
+        )
+        counter = BatchCounter(self._sink, lanes, writers, self._wait)
+        status = StatusWriter(self._status_sink, self._sink.epoch)
+        with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
+            query = (
+                lanes.rows(facts(kafka_records(spark, self._settings, begin.for_spark())))
+                .writeStream.foreachBatch(counter.count)
+                # Every query begins at the offsets that are stored with the counts, so the checkpoint is valid for this
+                # one only.
+                .option("checkpointLocation", Path(checkpoint).as_uri())
+                .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
+                .start()
+            )
+            status.state("running")
+            self._report_ready()
+            grace_ms = self._settings.grace_s * 1000
+            self._watch(query, Progress(self._broker, self._status_sink, status, grace_ms=grace_ms))
+        failure = counter.failure or query.exception()
+        if isinstance(failure, NewWriters):
+            return True
+        if isinstance(failure, MasscommError):
+            raise failure
+        if not self._wait.stopped.is_set():
+            raise Stop(f"the stream ended: {first_line(failure) if failure else 'without an error'}") from failure
+        status.state("stopped")
+        return False
+
+    def _watch(self, query: StreamingQuery, progress: Progress) -> None:
         """Store the progress of the query until the job is stopped or the query ends."""
         while query.isActive:
             if self._wait.stopped.wait(_PROGRESS_EVERY_S):
@@ -135,10 +169,6 @@ class Job:
                 _log.warning("progress cannot be stored: %s", first_line(error))
             except psycopg.Error as error:
                 raise Stop(f"progress cannot be stored: {first_line(error)}") from error
-        failure = counter.failure or query.exception()
-        if isinstance(failure, MasscommError):
-            raise failure
-        raise Stop(f"the stream ended: {first_line(failure) if failure else 'without an error'}") from failure
 
     # --- before the stream ---
 
@@ -178,8 +208,7 @@ class Job:
         self._wait.call("the schema registry", lambda: writers.learn(known))
         return writers
 
-    def _report_ready(self, began: float) -> None:
-        _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)
+    def _report_ready(self) -> None:
         if self._settings.ready_file:
             Path(self._settings.ready_file).write_text(f"{time.time():.3f}\n")
 

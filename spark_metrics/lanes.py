@@ -14,7 +14,7 @@ from spark_metrics.problems import Problem
 
 
 class Lanes:
-    """Merges batches in a fixed number of lanes. The columns are prepared, as those of Facts.
+    """Merges batches in a fixed number of lanes. The columns are prepared once.
 
     Args:
         number: The number of lanes.
@@ -33,19 +33,23 @@ class Lanes:
         )
 
     def rows(self, facts: DataFrame) -> DataFrame:
-        """Return the facts as columns of LaneRow, with one partition per lane, in a fixed order."""
+        """Return the facts as columns of LaneRow, of a stream or of a batch."""
         for columns in self._steps:
             facts = facts.select(*columns)
-        lanes = facts.repartition(self.number, self._slot)
+        return facts
+
+    def divided(self, rows: DataFrame) -> DataFrame:
+        """Return rows with one partition per lane, in a fixed order."""
+        lanes = rows.repartition(self.number, self._slot)
         # Of two records with one id the first counts, however the shuffle orders them. A number is the cheapest prefix.
         return lanes.sortWithinPartitions("kafka_offset", "topic", "partition")
 
-    def merge(self, facts: DataFrame, plan: Plan) -> list[LaneResult]:
-        """Merge the facts of a batch; each lane is one task and one transaction. Return the results of the lanes.
+    def merge(self, rows: DataFrame, plan: Plan) -> list[LaneResult]:
+        """Merge the rows of a batch; each lane is one task and one transaction. Return the results of the lanes.
 
         Raises Spark's errors, which quote psycopg's.
         """
-        results: list[LaneResult] = self.rows(facts).rdd.mapPartitions(partial(run_lane, plan)).collect()
+        results: list[LaneResult] = self.divided(rows).rdd.mapPartitions(partial(run_lane, plan)).collect()
         return results
 
     def _lanes(self) -> Column:

@@ -25,13 +25,13 @@ from masscomm.untrusted import mask_root_logger
 from spark_metrics.archive_mark import database_mark, in_earlier_form
 from spark_metrics.archive_table import ARCHIVED, OF_RECIPIENTS, PLACE, Appended, ArchiveTable, rows_of, spark_errors
 from spark_metrics.database import connect
+from spark_metrics.earlier_files import earlier_files
 from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.topic_check import WritersOf, decoded_again, writers_in
 
 _log = logging.getLogger("spark_metrics.move_archive")
 
-_MARK = "_archive_id"
 # The columns value and headers are null except in files before the column `run`.
 _SCHEMA = (
     "topic string, partition int, kafka_offset long, timestamp_ms long, value binary,"
@@ -48,6 +48,7 @@ class Move:
         self._settings, self._spark, self._writers_of = settings, spark, writers_of
         self.table = ArchiveTable(spark, settings)
         self._folder = settings.archive_dir.rstrip("/")
+        self._files = earlier_files(self._folder)
 
     def run(self) -> int:
         """Move the archive, and return the number of records that were appended.
@@ -59,7 +60,7 @@ class Move:
             if not in_earlier_form(connection):
                 return 0
             known, _ = database_mark(connection)
-            found = self._mark()
+            found = self._files.mark()
             if known is None or found != known:
                 raise Stop(f"{self._folder} is the archive {found}, and this database's is {known}.")
             self.table.create_empty(known)
@@ -68,7 +69,7 @@ class Move:
             # guard: archive.moved_before_deleted
             if self.table.appended().snapshot is None:
                 raise Stop("no record was appended to the table: the files are kept")
-            self._delete()
+            self._files.delete()
             # The next provisioning drops the empty tables, which belong to another role.
             connection.execute("delete from archive_compactions")
             connection.execute("delete from archive_batches")
@@ -102,9 +103,8 @@ class Move:
             for batch in holds
         }
         found = []
-        for status in self._files().globStatus(self._path(f"{self._folder}/date=*/hour=*/batch=*")) or ():
-            path = status.getPath().toString()
-            day, hour, batch = (part.partition("=")[2] for part in path.rstrip("/").split("/")[-3:])
+        for path in self._files.batches():
+            day, hour, batch = (part.partition("=")[2] for part in path.split("/")[-3:])
             # guard: archive.uncounted_batch_is_not_read
             if int(batch) in committed and (day, hour, int(batch)) not in replaced:
                 found.append(path)
@@ -115,31 +115,6 @@ class Move:
             return self._spark.createDataFrame([], _SCHEMA)
         options = {"basePath": self._folder, "mergeSchema": "true"}
         return self._spark.read.options(**options).schema(_SCHEMA).parquet(*paths)
-
-    # --- Hadoop's file systems ---
-
-    def _mark(self) -> str | None:
-        path = self._path(f"{self._folder}/{_MARK}")
-        if not self._files().exists(path):
-            return None
-        stream = self._files().open(path)
-        try:
-            return bytes(stream.readAllBytes()).decode().strip()
-        finally:
-            stream.close()
-
-    def _delete(self) -> None:
-        for status in self._files().globStatus(self._path(f"{self._folder}/date=*")) or ():
-            self._files().delete(status.getPath(), True)
-
-    def _path(self, path: str) -> Any:
-        # Use the full name: PySpark would look for each part of `jvm.org.apache…` as a class in every jar.
-        made: Any = getattr(self._spark.sparkContext._jvm, "org.apache.hadoop.fs.Path")
-        return made(path)
-
-    def _files(self) -> Any:
-        session: Any = self._spark._jsparkSession
-        return self._path(self._folder).getFileSystem(session.sessionState().newHadoopConf())
 
 
 def archived_facts(archived: DataFrame, writers_of: WritersOf) -> DataFrame:

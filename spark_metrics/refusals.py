@@ -57,23 +57,24 @@ def refused_places(places: Sequence[Place], fits: Callable[[int, Sequence[Place]
     return refused
 
 
-def places_of(records: DataFrame) -> list[Place]:
-    return sorted(tuple(row) for row in records.select("topic", "partition", "offset").collect())
+def places_of(rows: DataFrame) -> list[Place]:
+    """Return the positions of the records; those of unknown schemas have a row in each lane."""
+    return sorted({tuple(row) for row in rows.select("topic", "partition", "kafka_offset").collect()})
 
 
-def first_of(records: DataFrame, places: Sequence[Place], without: Collection[Place]) -> DataFrame:
-    """Return the records at these positions without some of them. The positions must be the first ones of each
-    partition.
+def first_of(rows: DataFrame, places: Sequence[Place], without: Collection[Place]) -> DataFrame:
+    """Return the rows of the records at these positions without some of them. The positions must be the first ones of
+    each partition.
     """
     ends = {f"{topic}/{partition}": offset for topic, partition, offset in places}
     ends_of = F.create_map(*[F.lit(each) for pair in ends.items() for each in pair])
     end = F.try_element_at(ends_of, F.concat_ws("/", "topic", "partition")) if ends else F.lit(None)
-    return without_places(records.where(F.col("offset") <= end), without)
+    return without_places(rows.where(F.col("kafka_offset") <= end), without)
 
 
-def without_places(records: DataFrame, places: Collection[Place]) -> DataFrame:
+def without_places(rows: DataFrame, places: Collection[Place]) -> DataFrame:
     named = ["/".join(map(str, place)) for place in places]
-    return records.where(~F.concat_ws("/", "topic", "partition", "offset").isin(named)) if named else records
+    return rows.where(~F.concat_ws("/", "topic", "partition", "kafka_offset").isin(named)) if named else rows
 
 
 @contextmanager

@@ -88,11 +88,12 @@ def spark_session(settings: Settings) -> SparkSession:
 
 def _on_one_machine(settings: Settings) -> dict[str, str]:
     logging_file = files("spark_metrics").joinpath("log4j2.properties")
+    java_options = f"{settings.java_options} {JVM_OPTIONS} -Dlog4j2.configurationFile={logging_file}"
     return {
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": (
-            f"{settings.java_options} {JVM_OPTIONS} -Dlog4j2.configurationFile={logging_file}"
-        ),
+        "spark.driver.extraJavaOptions": java_options,
+        # A master local-cluster[…] has executors of their own.
+        "spark.executor.extraJavaOptions": java_options,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",

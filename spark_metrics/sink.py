@@ -154,10 +154,19 @@ class PostgresSink:
             self._connection.close()
 
     def take_over(self) -> int:
-        """Become the stream's only driver: increment the epoch. Return it."""
+        """Become the stream's only driver: increment the epoch. Return it.
+
+        Raises Fenced: another driver has taken the stream over since this one did.
+        """
         with self.connected().transaction():
             # This lock waits for all transactions that have locked the row, in either mode, those of lanes too.
-            self.connected().execute("select from stream_status where stream = %s for update", [STREAM])
+            row = (
+                self.connected()
+                .execute("select epoch from stream_status where stream = %s for update", [STREAM])
+                .fetchone()
+            )
+            if self.epoch and row is not None and row[0] != self.epoch:  # guard: metrics.taken_over_meanwhile
+                raise Fenced(f"another driver has taken the stream over (epoch {row[0]}, ours {self.epoch})")
             row = self.connected().execute(read_sql("take_over"), {"stream": STREAM}).fetchone()
             self.epoch = int(row[0]) if row else 0
             log = [recipient_log.NAME] if self.recipients else []

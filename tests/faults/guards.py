@@ -217,6 +217,12 @@ MUTANTS = (
         no_cell="no cell starts a second driver",
     ),
     Mutant(
+        guard="metrics.taken_over_meanwhile",
+        rule="A driver whose query starts again leaves the stream to a driver that has taken it over.",
+        change=Never(),
+        no_cell="no cell starts a second driver",
+    ),
+    Mutant(
         guard="opensearch.wrong_address",
         rule="A wrong address of OpenSearch dead-letters no document.",
         change=Without(2),

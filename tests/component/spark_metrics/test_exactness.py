@@ -343,6 +343,45 @@ def test_metrics_equal_a_group_by_after_any_kill(
         )
 
 
+@pytest.mark.nightly
+@pytest.mark.guarantee("metrics.exactly_once")
+def test_killed_executor_counts_each_record_once(stack: Stack, tmp_path: Path) -> None:
+    """Two executors, each a JVM; the one whose lane waits at a point is killed there."""
+    config = stack.config
+    producing = Producing(Topics(config, register_schemas(config.registry_url, chain_topics())), random.Random(7))  # noqa: S311
+    settings = as_the_pages_say(tmp_path) | {"SPARK_LANES": "3", "SPARK_GRACE_S": "1"}
+    with metrics_database(config) as database, jobs_on(config, database, tmp_path) as start:
+        install_points(database)
+        job = start(
+            **settings,
+            SPARK_MASTER="local-cluster[2,1,1024]",
+            SPARK_WORKER_DIR=str(tmp_path / "executors"),
+        )
+        for point in ("while a lane merges", "before a lane commits", "while a lane commits"):
+            with held_up(database, point, 3) as held:
+                producing.step(12)
+                pids = wait_until(f"a lane {point}", held.waiting, job)
+                executor_of(database, pids[0]).kill()
+        await_watermark(job, producing.last())
+        assert "ExecutorLostFailure" in job.log.read_text() or "Lost executor" in job.log.read_text()
+        assert_is(expected_metrics(config.kafka_bootstrap, config.registry_url), database)
+
+
+def executor_of(database: str, backend: int) -> psutil.Process:
+    """Return the JVM of the executor whose task has this server process."""
+    with psycopg.connect(database) as connection:
+        row = connection.execute("select client_port from pg_stat_activity where pid = %s", [backend]).fetchone()
+    assert row is not None
+    (client,) = (
+        each.pid
+        for each in psutil.net_connections("tcp")
+        if each.laddr and each.laddr.port == row[0] and each.pid != backend
+    )
+    return next(
+        each for each in psutil.Process(client).parents() if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())
+    )
+
+
 def kill_workers(job: Job) -> None:
     """Kill the Python processes of the executor. Spark runs their tasks again."""
     for process in psutil.Process(job.process.pid).children(recursive=True):

@@ -98,7 +98,7 @@ def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
     if r.problem:
         yield LaneRow(hashed % lanes, hashed, *r.place, r.schema_id, r.problem)
         return
-    only = r.counts[0] if len(r.counts) == 1 else (None,) * 4
+    channel, measure, reason, total = r.counts[0] if len(r.counts) == 1 else (None, None, None, None)
     run = listed = None
     if r.source == "outcome" and r.counts:
         positions, statuses, found = zip(*r.results(), strict=True)
@@ -122,7 +122,10 @@ def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
         r.chunk_index,
         r.chunk_count,
         None,
-        *only,
+        channel,
+        measure,
+        reason,
+        total,
         r.counts if len(r.counts) > 1 else None,
         run,
         listed,
@@ -468,6 +471,21 @@ def test_complete_batch_is_known_by_its_number(sink: PostgresSink, database: str
     assert not sink.is_complete(0)
     sink.take_over()
     assert not sink.is_complete(0)
+
+
+@pytest.mark.kills(guard="metrics.taken_over_meanwhile")
+def test_driver_takes_nothing_back_from_a_later_one(sink: PostgresSink, database: str) -> None:
+    """A query starts again, after a schema was learned, with a new epoch, so that its batch numbers begin again."""
+    count(sink, Record(0, number=1))
+    assert sink.is_complete(0)
+    sink.take_over()
+    assert not sink.is_complete(0)
+    later = PostgresSink(database)
+    epoch = later.take_over()
+    with pytest.raises(Fenced, match=f"another driver has taken the stream over .epoch {epoch}"):
+        sink.take_over()
+    count(later, Record(1, number=2))
+    later.close()
 
 
 @pytest.mark.kills(guard="metrics.second_driver")

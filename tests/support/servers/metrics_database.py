@@ -12,11 +12,16 @@ from devstack.provision import SCHEMAS, apply_sql
 
 
 @contextmanager
-def metrics_database(config: StackConfig) -> Iterator[str]:
-    """The URL of a new database, which is dropped at the end."""
+def metrics_database(config: StackConfig, template: str = "") -> Iterator[str]:
+    """The URL of a new database, which is dropped at the end.
+
+    Args:
+        template: The URL of a database of which it is a copy; no client may be connected to that.
+    """
     name = f"metrics_{uuid4().hex}"
     with psycopg.connect(config.database_url("postgres"), autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        copied = sql.Identifier(template.rpartition("/")[2] or "template1")
+        connection.execute(sql.SQL("create database {} template {}").format(sql.Identifier(name), copied))
     try:
         apply_sql(config.database_url(name), sorted((SCHEMAS / "tables").glob("*.sql")))
         yield config.database_url(name)

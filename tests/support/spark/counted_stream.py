@@ -35,8 +35,7 @@ class CountedStream:
         self.batches += 1
         lanes = Lanes(self.spark, 2, recipients=True)
         count_batch(
-            self.frame(records),
-            self.facts(),
+            lanes.rows(self.facts()(self.frame(records))),
             lanes,
             attempt=self.sink.begin(),
             batch_id=self.batches,

@@ -8,15 +8,15 @@ from typing import Any
 
 import psycopg
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.errors import Retry, Stop
 from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
 from spark_metrics import batches
-from spark_metrics.batches import BatchCounter
+from spark_metrics.batches import BatchCounter, NewWriters
 from spark_metrics.counted_ids import IdTables
+from spark_metrics.lanes import Lanes
 from spark_metrics.refusals import Place, RefusedByPostgres, places_of
-from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, Merged, PostgresSink
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
@@ -24,7 +24,6 @@ from tests.support.spark.session import ToFrame
 
 MERGED = Merged(records=1, refused=0, quarantined=0, replayed=0)
 ATTEMPT = Attempt(datetime(2026, 11, 21, tzinfo=UTC), IdTables((), datetime(2026, 11, 20, tzinfo=UTC)))
-SETTINGS = Settings(bootstrap_servers="", registry_url="", database_url="")
 
 type Step = Callable[..., Merged]
 
@@ -36,8 +35,8 @@ class Steps:
         self.steps = list(steps)
         self.calls: list[dict[str, Any]] = []
 
-    def __call__(self, records: DataFrame, facts: object, lanes: object, **arguments: Any) -> Merged:
-        self.calls.append({"records": records, "facts": facts} | arguments)
+    def __call__(self, records: DataFrame, lanes: object, **arguments: Any) -> Merged:
+        self.calls.append(arguments)
         step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
         return step(records, **arguments)
 
@@ -72,19 +71,20 @@ def registry() -> InMemorySchemaRegistry:
 
 
 @pytest.fixture
-def counter(registry: InMemorySchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> BatchCounter:
+def counter(spark: SparkSession, registry: InMemorySchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> BatchCounter:
     wait = DependencyWaiter(wait_s=60)
     monkeypatch.setattr(wait, "pause", lambda: False)
     writers = KnownWriters(registry, lambda _: True)
     sink = PostgresSink("")
     monkeypatch.setattr(sink, "is_complete", lambda _: False)
     monkeypatch.setattr(sink, "begin", lambda: ATTEMPT)
-    return BatchCounter(SETTINGS, sink, writers, wait)
+    return BatchCounter(sink, Lanes(spark, 2), writers, wait)
 
 
 @pytest.fixture
 def records(kafka_frame: ToFrame) -> DataFrame:
-    return kafka_frame([{"topic": "outcome", "offset": offset, "value": b"x"} for offset in range(5)])
+    frame = kafka_frame([{"topic": "outcome", "offset": offset, "value": b"x"} for offset in range(5)])
+    return frame.withColumnRenamed("offset", "kafka_offset")
 
 
 def test_batch_is_counted_again_after_a_temporary_error(
@@ -125,22 +125,30 @@ def test_permanent_error_ends_the_stream_and_is_stored(
     assert counter.failure is error
 
 
-def test_batch_is_decoded_again_with_new_schemas(
+def test_learned_schema_ends_the_query(
     counter: BatchCounter, records: DataFrame, registry: InMemorySchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The next query decodes the batch with the schema."""
     schema_id = registry.register("send.api-value", own_schema("SendRequested"))
 
     def learn(_: DataFrame, *, learn: Callable[..., Any], **__: Any) -> Merged:
         learn([("send", schema_id)])
         raise AssertionError("a learned schema does not end the batch")
 
-    steps = Steps(learn, succeed)
+    monkeypatch.setattr(batches, "count_batch", Steps(learn))
+    with pytest.raises(NewWriters):
+        counter.count(records, 0)
+    assert isinstance(counter.failure, NewWriters)
+
+
+def test_batch_whose_commit_answer_was_lost_is_complete(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(failing(psycopg.OperationalError("the connection ended")))
     monkeypatch.setattr(batches, "count_batch", steps)
-    counter.count(records, 0)
-    first, second = (call["facts"] for call in steps.calls)
-    assert first is not second
-    counter.count(records, 1)
-    assert steps.calls[2]["facts"] is second
+    monkeypatch.setattr(counter._sink, "is_complete", lambda number: number == 7)
+    counter.count(records, 7)
+    assert len(steps.calls) == 1
 
 
 def test_rejected_record_is_found_and_quarantined(
@@ -185,6 +193,7 @@ def test_objects_of_a_counted_batch_are_garbage_collected(
     counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cycles of py4j's objects keep plans in the JVM."""
+    monkeypatch.setattr(batches, "_COLLECT_EVERY_S", 0.0)
     collected: list[bool] = []
 
     class Cycle:

@@ -70,6 +70,10 @@ def facts_of(records: DataFrame) -> DataFrame:
     return facts(records, writers=writers, far_future_ms=DAY_MS, recipients=True)
 
 
+def divided(lanes: Lanes, records: DataFrame) -> DataFrame:
+    return lanes.divided(lanes.rows(facts_of(records)))
+
+
 LANES = 3
 
 
@@ -78,7 +82,7 @@ def test_lanes_have_each_record_with_all_values(spark: SparkSession, kafka_frame
     outcomes = [an_outcome(rng, number) for number in range(120)]
     records = [a_record(n, n % 3, encoded(value)) for n, value in enumerate(outcomes)]
     bad = [a_record(500 + n, 1, b"") for n in range(20)]
-    rows = Lanes(spark, LANES, recipients=True).rows(facts_of(kafka_frame([*records, *bad])))
+    rows = divided(Lanes(spark, LANES, recipients=True), kafka_frame([*records, *bad]))
     partitions = [[LaneRow(*row) for row in some] for some in rows.rdd.glom().collect()]
 
     assert len(partitions) == LANES
@@ -136,6 +140,6 @@ def test_record_of_an_unknown_schema_comes_to_each_lane(
     rng = random.Random(6)  # noqa: S311
     unknown = b"\0" + (SCHEMA_ID + 1).to_bytes(4, "big") + b"x"
     records = [a_record(0, 0, unknown), *(a_record(n, 0, encoded(an_outcome(rng, n))) for n in range(1, 30))]
-    rows = Lanes(spark, 5).rows(facts_of(kafka_frame(records))).collect()
+    rows = divided(Lanes(spark, 5), kafka_frame(records)).collect()
     assert sorted(row["lane"] for row in rows if row["kafka_offset"] == 0) == list(range(5))
     assert Counter(row["kafka_offset"] for row in rows) == Counter({0: 5} | dict.fromkeys(range(1, 30), 1))
