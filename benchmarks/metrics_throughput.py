@@ -338,10 +338,8 @@ class Fit:
         return records / (self.fixed_s + (self.record_s + self.task_s / cores) * records)
 
     def show(self) -> None:
-        print(f"driver: {self.fixed_s:.2f} s a batch + {self.record_s * 1e6:.2f} us a record", end="; ")
-        print(
-            f"tasks: {self.task_s * 1e6:.1f} us a record, the longest backend of a batch {self.longest:.0%} of its time"
-        )
+        print(f"driver: {self.fixed_s:.2f} s a batch + {self.record_s * 1e6:.2f} us a record")
+        print(f"tasks: {self.task_s * 1e6:.1f} us a record; the longest backend: {self.longest:.0%} of a batch's time")
         for executors in EXECUTORS:
             rate = self.rate(BATCH, executors * CORES_OF_AN_EXECUTOR)
             print(f"  {executors} executors of {CORES_OF_AN_EXECUTOR} cores would reach {rate:,.0f} events/s")
@@ -373,7 +371,7 @@ OTHERS = (WITHOUT_ARCHIVE, STATELESS, THREE)
 def loads(events: int) -> list[Load]:
     return [
         Load(name="1 tenant", events=events, tenants=1),
-        Load(name="30,000 tenants", events=events, tenants=30_000),
+        Load(name="30,000 tenants", events=events, tenants=30_000, sends=30_000),
         Load(name="sends of one recipient", events=events // 2, recipients=1, sends=events // 2),
         Load(name=USUAL, events=events),
     ]

@@ -88,7 +88,10 @@ class Job:
             for view in self._sink.views:
                 view.check_expressions(spark)
             self._wait.call("Postgres and its tables", self._check_tables)
-            begin = self._take_over()
+            self._wait.call("Postgres and its tables", self._sink.take_over)
+            self._wait.call("Kafka and its topics", self._check_topics_exist)
+            # From now on only this driver can merge, so the stored offsets cannot change before its first merge.
+            begin = self._start_offsets()
             self._wait.call("Postgres", lambda: check_archive_dir(self._sink.connected(), self._settings.archive_dir))
             if archiver is not None:
                 self._wait.call("the catalog of the archive", lambda: archiver.start(begin.offsets))
@@ -102,7 +105,8 @@ class Job:
             _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)
             while self._learns_when_counting(spark, lanes, writers, begin):
                 _log.info("starting the query again with new writer schemas")
-                begin = self._take_over()
+                self._wait.call("Postgres", self._sink.number_from_0)
+                begin = self._start_offsets()
         finally:
             _log.info("stopping")
             if archiver is not None:
@@ -111,15 +115,6 @@ class Job:
             spark.stop()
             for sink in (self._sink, self._status_sink):
                 sink.close()
-
-    def _take_over(self) -> Start:
-        """Become the stream's only driver, and return where the query begins.
-
-        From now on only this driver can merge, so the stored offsets cannot change before its first merge.
-        """
-        self._wait.call("Postgres and its tables", self._sink.take_over)
-        self._wait.call("Kafka and its topics", self._check_topics_exist)
-        return self._start_offsets()
 
     def _learns_when_counting(self, spark: SparkSession, lanes: Lanes, writers: KnownWriters, begin: Start) -> bool:
         """Run the query until the job is stopped, or until new writers' schemas are learned. Return whether they are.

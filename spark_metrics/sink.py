@@ -154,25 +154,23 @@ class PostgresSink:
             self._connection.close()
 
     def take_over(self) -> int:
-        """Become the stream's only driver: increment the epoch. Return it.
-
-        Raises Fenced: another driver has taken the stream over since this one did.
-        """
+        """Become the stream's only driver: increment the epoch. Return it."""
         with self.connected().transaction():
             # This lock waits for all transactions that have locked the row, in either mode, those of lanes too.
-            row = (
-                self.connected()
-                .execute("select epoch from stream_status where stream = %s for update", [STREAM])
-                .fetchone()
-            )
-            if self.epoch and row is not None and row[0] != self.epoch:  # guard: metrics.taken_over_meanwhile
-                raise Fenced(f"another driver has taken the stream over (epoch {row[0]}, ours {self.epoch})")
+            self.connected().execute("select from stream_status where stream = %s for update", [STREAM])
             row = self.connected().execute(read_sql("take_over"), {"stream": STREAM}).fetchone()
             self.epoch = int(row[0]) if row else 0
             log = [recipient_log.NAME] if self.recipients else []
             maintain(self.connected(), [*(view.table for view in self.views), *log])
             self.connected().execute(read_sql("forget_lane_offsets"))
         return self.epoch
+
+    def number_from_0(self) -> None:
+        """Forget the number of the last batch, because another query of this driver begins. Raises Fenced."""
+        with self.connected().transaction():
+            self._lock_stream(_EXCLUSIVE)
+            # guard: metrics.second_query
+            self.connected().execute("update stream_status set batch_id = null where stream = %s", [STREAM])
 
     def next_offsets(self) -> dict[str, dict[int, int]]:
         """Return the first offset that is not merged in all lanes, by topic and partition."""

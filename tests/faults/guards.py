@@ -217,10 +217,10 @@ MUTANTS = (
         no_cell="no cell starts a second driver",
     ),
     Mutant(
-        guard="metrics.taken_over_meanwhile",
-        rule="A driver whose query starts again leaves the stream to a driver that has taken it over.",
-        change=Never(),
-        no_cell="no cell starts a second driver",
+        guard="metrics.second_query",
+        rule="The first batches of a driver's second query are not taken for those of its first one.",
+        change=Removed(),
+        no_cell=NO_LATE_SCHEMA,
     ),
     Mutant(
         guard="opensearch.wrong_address",

@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -143,3 +144,26 @@ def test_record_of_an_unknown_schema_comes_to_each_lane(
     rows = divided(Lanes(spark, 5), kafka_frame(records)).collect()
     assert sorted(row["lane"] for row in rows if row["kafka_offset"] == 0) == list(range(5))
     assert Counter(row["kafka_offset"] for row in rows) == Counter({0: 5} | dict.fromkeys(range(1, 30), 1))
+
+
+def test_batch_of_a_stream_is_one_job_of_two_stages(
+    spark: SparkSession, kafka_frame: Callable[[Any], DataFrame], tmp_path: Path
+) -> None:
+    rng = random.Random(8)  # noqa: S311
+    records = kafka_frame([a_record(n, n % 7, encoded(an_outcome(rng, n))) for n in range(70)])
+    records.repartition(7).write.parquet(str(tmp_path / "records"))
+    lanes = Lanes(spark, LANES)
+    found: list[int] = []
+
+    def count(rows: DataFrame, _: int) -> None:
+        found.extend(lanes.divided(rows).rdd.mapPartitions(lambda lane: [sum(1 for _ in lane)]).collect())
+
+    rows = lanes.rows(facts_of(spark.readStream.schema(records.schema).parquet(str(tmp_path / "records"))))
+    writer = rows.writeStream.foreachBatch(count).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sum(found) == 70
+    tracker = spark.sparkContext.statusTracker()
+    (job,) = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(query.runId)]
+    assert job is not None
+    assert len(job.stageIds) == 2
