@@ -33,7 +33,7 @@ from spark_metrics.sql import read_sql
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.documented import as_the_pages_say
 from tests.support.spark.metrics_by_hand import ExpectedMetrics, expected_metrics
-from tests.support.spark.metrics_job import Job, await_watermark, jobs_on, recompute, wait_until
+from tests.support.spark.metrics_job import Job, await_watermark, jobs_on, query_value, recompute, wait_until
 from tests.support.spark.metrics_topics import Topics
 
 # Step of a batch → event of the trigger that stops it. A constraint trigger stops the commit itself.
@@ -361,25 +361,25 @@ def test_killed_executor_counts_each_record_once(stack: Stack, tmp_path: Path) -
             with held_up(database, point, 3) as held:
                 producing.step(12)
                 pids = wait_until(f"a lane {point}", held.waiting, job)
-                executor_of(database, pids[0]).kill()
+                executor_of(job, pids[0]).kill()
         await_watermark(job, producing.last())
         assert "ExecutorLostFailure" in job.log.read_text() or "Lost executor" in job.log.read_text()
         assert_is(expected_metrics(config.kafka_bootstrap, config.registry_url), database)
 
 
-def executor_of(database: str, backend: int) -> psutil.Process:
+def executor_of(job: Job, backend: int) -> psutil.Process:
     """Return the JVM of the executor whose task has this server process."""
-    with psycopg.connect(database) as connection:
-        row = connection.execute("select client_port from pg_stat_activity where pid = %s", [backend]).fetchone()
-    assert row is not None
-    (client,) = (
-        each.pid
-        for each in psutil.net_connections("tcp")
-        if each.laddr and each.laddr.port == row[0] and each.pid != backend
-    )
-    return next(
-        each for each in psutil.Process(client).parents() if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())
-    )
+    port = query_value(job.database, f"select client_port from pg_stat_activity where pid = {backend:d}")  # noqa: S608
+    processes = psutil.Process(job.process.pid).children(recursive=True)
+    executors = [each for each in processes if "org.apache.spark.executor" in " ".join(each.cmdline())]
+    assert executors, [each.cmdline()[-4:] for each in processes]
+    (found,) = (executor for executor in executors if port in ports_of(executor))
+    return found
+
+
+def ports_of(executor: psutil.Process) -> set[int]:
+    """Return the local ports of an executor's Python workers."""
+    return {each.laddr.port for worker in executor.children(recursive=True) for each in worker.net_connections("tcp")}
 
 
 def kill_workers(job: Job) -> None:
