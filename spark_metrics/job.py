@@ -96,9 +96,7 @@ class Job:
             if archiver is not None:
                 self._wait.call("the catalog of the archive", lambda: archiver.start(begin.offsets))
             writers = self._registered_writers(spark)
-            # The greatest number of cores: a cluster may have fewer now.
-            number = self._settings.lanes or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-            lanes = Lanes(spark, number, recipients=self._sink.recipients)
+            lanes = Lanes(spark, self._settings.lanes, recipients=self._sink.recipients)
             # Exclude the existing objects from the later garbage collections.
             gc.collect()
             gc.freeze()
@@ -142,15 +140,15 @@ class Job:
             self._report_ready()
             grace_ms = self._settings.grace_s * 1000
             self._watch(query, Progress(self._broker, self._status_sink, status, grace_ms=grace_ms))
+        if self._wait.stopped.is_set():
+            status.state("stopped")
+            return False
         failure = counter.failure or query.exception()
         if isinstance(failure, NewWriters):
             return True
         if isinstance(failure, MasscommError):
             raise failure
-        if not self._wait.stopped.is_set():
-            raise Stop(f"the stream ended: {first_line(failure) if failure else 'without an error'}") from failure
-        status.state("stopped")
-        return False
+        raise Stop(f"the stream ended: {first_line(failure) if failure else 'without an error'}") from failure
 
     def _watch(self, query: StreamingQuery, progress: Progress) -> None:
         """Store the progress of the query until the job is stopped or the query ends."""

@@ -17,14 +17,15 @@ class Lanes:
     """Merges batches in a fixed number of lanes. The columns are prepared once.
 
     Args:
-        number: The number of lanes.
+        number: The number of lanes; 0: spark.sql.shuffle.partitions.
         recipients: Whether the log of recipients is written.
     """
 
     def __init__(self, spark: SparkSession, number: int, *, recipients: bool = False) -> None:
-        self.number = number
+        # The shuffle's partitions are the greatest number of cores: a cluster may have fewer now.
+        self.number = number or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         # The hash of a number depends on its type; F.lit makes 32-bit numbers of these.
-        slots = F.array(*[F.lit(slot).cast("long") for slot in _slots(spark, number)])
+        slots = F.array(*[F.lit(slot).cast("long") for slot in _slots(spark, self.number)])
         self._slot = F.get(slots, F.col("lane"))
         self._steps = (
             [F.col("*"), _hash().alias("hash")],
