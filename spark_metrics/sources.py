@@ -143,9 +143,10 @@ OUTCOME = Source(
 
 @cache
 def all_sources() -> tuple[Source, ...]:
-    """Return our sources, and those that SPARK_SOURCES names as module:VARIABLE, separated by commas.
+    """Return our sources, and those that SPARK_SOURCES names as module:VARIABLE, separated by commas. Only the driver
+    needs them.
 
-    Driver and executors have the same environment. Raises Stop for a name without a source.
+    Raises Stop for a name without a source.
     """
     return (SEND, DELIVERY, OUTCOME, *map(_named, filter(None, os.environ.get("SPARK_SOURCES", "").split(","))))
 
