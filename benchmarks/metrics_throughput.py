@@ -66,6 +66,7 @@ from spark_metrics.settings import Settings
 from spark_metrics.sink import Merged, PostgresSink
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.support.servers.metrics_database import metrics_database
+from tests.support.spark.session import new_session
 
 # JVM options of a cluster, because the devstack's heap and compilers are deliberately small.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods"
@@ -181,7 +182,8 @@ class Benchmark:
             settings = replace(
                 self.settings, database_url=database, archive_dir=f"{folder}/archive", archive_trigger_ms=5_000
             )
-            archiver = Archiver(settings, self.spark) if archived else None
+            # A session keeps the catalog of the database that it has opened first.
+            archiver = Archiver(settings, new_session(self.spark)) if archived else None
             if archiver:
                 archiver.start(self._begin)
 
@@ -335,7 +337,8 @@ class Fit:
     longest: float
 
     def rate(self, records: int, cores: int) -> float:
-        return records / (self.fixed_s + (self.record_s + self.task_s / cores) * records)
+        # A slope below 0 is noise, and would promise too much.
+        return records / (self.fixed_s + (max(0.0, self.record_s) + self.task_s / cores) * records)
 
     def show(self) -> None:
         print(f"driver: {self.fixed_s:.2f} s a batch + {self.record_s * 1e6:.2f} us a record")
