@@ -14,7 +14,7 @@ offsets at which a writer begins.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
@@ -195,6 +195,15 @@ class ArchiveTable:
         reader = self._spark.read if snapshot is None else self._spark.read.option("snapshot-id", snapshot)
         found = reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
         return found if "labels" in found.columns else found.withColumn("labels", F.lit(None).cast("string"))
+
+    def hours(self, snapshot: int | None) -> list[tuple[datetime, int]]:
+        """Return the hours that have records in a snapshot, in their order, each with the number of its records."""
+        if snapshot is None:
+            return []
+        files = self._spark.read.option("snapshot-id", snapshot).table(f"{self.name}.files")
+        hour = F.col("partition.at_hour")
+        rows = files.where(hour >= 0).groupBy(hour).agg(F.sum("record_count")).orderBy(hour).collect()
+        return [(FIRST + timedelta(hours=number), records) for number, records in rows]
 
     def snapshot_at(self, moment: datetime) -> int:
         """Return the snapshot of a time. Raises Stop if the archive did not exist then, or the snapshot was removed."""

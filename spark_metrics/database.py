@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 
 from masscomm.aws.authentication import address_now
-from masscomm.errors import Stop
+from masscomm.errors import Retry, Stop
 
 # The key of the stream's rows in stream_status and stream_watermark.
 STREAM = "metrics"
@@ -34,3 +34,14 @@ def connect(database_url: str, application_name: str) -> psycopg.Connection[Any]
         connection.close()
         raise Stop(f"The metrics database has the time zone {zone} for {user}, not UTC. Provision it again.")
     return connection
+
+
+def lock(connection: psycopg.Connection[Any], key: int, *, wait_s: float, held: str) -> None:
+    """Take an advisory lock for the session of the connection. Raises Retry with the text `held` after wait_s."""
+    connection.execute("select set_config('lock_timeout', %s, false)", [f"{round(wait_s * 1000)}ms"])
+    try:
+        connection.execute("select pg_advisory_lock(%s)", [key])
+    except psycopg.errors.LockNotAvailable as error:
+        raise Retry(held) from error
+    finally:
+        connection.execute("select set_config('lock_timeout', '0', false)")

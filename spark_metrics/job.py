@@ -85,8 +85,6 @@ class Job:
         spark = spark_session(self._settings)
         archiver = Archiver(self._settings, spark) if self._settings.archive_dir else None
         try:
-            for view in self._sink.views:
-                view.check_expressions(spark)
             self._wait.call("Postgres and its tables", self._check_tables)
             self._wait.call("Postgres and its tables", self._sink.take_over)
             self._wait.call("Kafka and its topics", self._check_topics_exist)

@@ -93,26 +93,28 @@ class Plan:
         epoch: The driver's epoch.
         lanes: Number of lanes.
         counted_at: Postgres' time at which the batch began.
-        tables: The tables of counted ids.
+        tables: The tables of counted ids; None: no id is looked up or stored, because no record is redelivered.
         kinds: The kind of the records in each topic.
         views: The statements that merge into further tables.
         recipients: Whether to write the log of recipients.
         denied: (kind, schema id) that the registry does not have; their records are quarantined.
         unstorable: The positions of records that Postgres rejects; they are quarantined.
         trial: Whether to roll back at the end.
+        schema: The schema with the tables to merge into; None: that of the stream.
     """
 
     database_url: str = field(repr=False)
     epoch: int
     lanes: int
     counted_at: datetime
-    tables: IdTables
+    tables: IdTables | None
     kinds: Mapping[str, str]
     views: tuple[bytes, ...] = ()
     recipients: bool = False
     denied: frozenset[tuple[str, int]] = frozenset()
     unstorable: frozenset[Place] = frozenset()
     trial: bool = False
+    schema: str | None = None
 
 
 @dataclass
@@ -138,8 +140,8 @@ class LaneResult:
     rejected: str | None = None
 
 
-# The connection of this Python process: Spark uses a process for many tasks.
-_open: dict[str, psycopg.Connection[Any]] = {}
+# The connections of this Python process, by URL and schema: Spark uses a process for many tasks.
+_open: dict[tuple[str, str | None], psycopg.Connection[Any]] = {}
 
 
 def run_lane(plan: Plan, rows: Iterable[Any]) -> Iterator[LaneResult]:
@@ -150,7 +152,7 @@ def run_lane(plan: Plan, rows: Iterable[Any]) -> Iterator[LaneResult]:
     first = next(rows := iter(rows), None)
     if first is None:
         return
-    connection = _connected(plan.database_url)
+    connection = _connected(plan.database_url, plan.schema)
     try:
         yield merge_lane(connection, plan, first[0], chain([first], rows))
     except psycopg.Error as error:
@@ -163,8 +165,8 @@ def run_lane(plan: Plan, rows: Iterable[Any]) -> Iterator[LaneResult]:
         raise
 
 
-def _connected(database_url: str) -> psycopg.Connection[Any]:
-    connection = _open.pop(database_url, None)
+def _connected(database_url: str, schema: str | None) -> psycopg.Connection[Any]:
+    connection = _open.pop((database_url, schema), None)
     if connection is not None:
         try:
             connection.execute("select")
@@ -172,8 +174,10 @@ def _connected(database_url: str) -> psycopg.Connection[Any]:
             connection.close()
     if connection is None or connection.closed:
         connection = connect(database_url, "spark_metrics lane")
+        if schema is not None:
+            connection.execute("select set_config('search_path', quote_ident(%s), false)", [schema])
         prepare(connection)
-    _open[database_url] = connection
+    _open[database_url, schema] = connection
     return connection
 
 
@@ -286,7 +290,8 @@ class _Lane:
         if result.unknown:
             return
         for source, new in by_source.items():
-            refused = store_new(self._connection, self._plan.tables, source, [bytes(row[_RECORD_ID]) for row in new])
+            ids = [bytes(row[_RECORD_ID]) for row in new] if self._plan.tables else []
+            refused = store_new(self._connection, self._plan.tables, source, ids) if self._plan.tables else set()
             if refused:
                 self._refuse(source, [new[number] for number in refused])
             for number, row in enumerate(new):
@@ -388,8 +393,9 @@ class _Lane:
 
 
 _EPOCH = b"select epoch from stream_status where stream = %s for key share"
-# The class of the advisory lock of a lane; the second key is the lane.
-_LANE = b"select pg_advisory_xact_lock(460267, %s * 100000 + %s)"  # guard: metrics.one_task_a_lane
+# The advisory lock of a lane. The lanes of a recompute, in another schema, have locks of their own.
+# guard: metrics.one_task_a_lane
+_LANE = b"select pg_advisory_xact_lock(hashtext(current_schema), %s * 100000 + %s)"
 _NAMES = {"stream": STREAM, "requested": REQUESTED, "duplicate": DUPLICATE, "queued": QUEUED}
 _OF_SENDS = (read_sql("merge_sends"), read_sql("merge_send_channels"))
 _REVISED_MINUTES = read_sql("merge_revised_minutes")

@@ -6,48 +6,12 @@ adds no row.
 """
 
 from datetime import date, timedelta
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg import sql
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 NAME = "recipient_log"
-
-
-def recipients(facts: DataFrame) -> DataFrame:
-    """Return one row for each result of a countable outcome record, with the users that have this result.
-
-    The columns are send_id, club_id, type, channel, status, reason, at_ms and user_ids. A position without a user or a
-    result is skipped.
-    """
-    results = facts.where((F.col("source") == "outcome") & (F.size("counts") > 0)).select(
-        *("send_id", "club_id", "type", "at_ms", "user_ids", "result_index", "counts"),
-        F.posexplode("counts").alias("number", "count"),
-    )
-    return results.select(
-        "send_id",
-        "club_id",
-        "type",
-        "count.channel",
-        F.col("count.measure").alias("status"),
-        "count.reason",
-        "at_ms",
-        _users_of(F.col("number")).alias("user_ids"),
-    ).where(F.size("user_ids") > 0)
-
-
-def _users_of(number: Column) -> Column:
-    placed = F.arrays_zip("user_ids", "result_index")
-    chosen = F.filter(placed, lambda place: (place["result_index"] == number) & place["user_ids"].isNotNull())
-    # Nearly every outcome has one result for all its users.
-    is_only = (
-        (F.size("user_ids") == F.size("result_index"))
-        & (F.array_min("result_index") == number)
-        & (F.array_max("result_index") == number)
-    )
-    return F.when(is_only, F.col("user_ids")).otherwise(F.transform(chosen, lambda place: place["user_ids"]))
 
 
 def make_partition(connection: psycopg.Connection[Any], day: date) -> None:
@@ -86,27 +50,6 @@ def table_of(day: date) -> str:
     return f"{NAME}_{day:%Y%m%d}"
 
 
-# Recompute compares the log in this form: for each send and status, sums that differ for almost any two sets of rows.
+# The columns of sql/log_compared.sql.
 KEY = ("send_id", "channel", "status", "reason")
 SUMS = ("rows", "users", "checksum")
-COMPARED: LiteralString = """
-select send_id, channel, status, reason, count(*) as rows, sum(user_id)::numeric as users,
-    sum(user_id % 1000003 * (extract(epoch from at) * 1000)::bigint % 1000003) as checksum
-from recipient_log
-where at >= {first} and at < {end} and at >= {kept_since}
-group by send_id, channel, status, reason
-"""
-
-
-def compared(rows: DataFrame) -> DataFrame:
-    """Return the rows of `recipients` in the form of COMPARED."""
-    user = F.explode("user_ids").alias("user_id")
-    return (
-        rows.select("send_id", "channel", "status", F.coalesce("reason", F.lit("")).alias("reason"), "at_ms", user)
-        .groupBy("send_id", "channel", "status", "reason")
-        .agg(
-            F.count("*").alias("rows"),
-            F.sum(F.col("user_id").cast("decimal(20)")).alias("users"),
-            F.sum(F.expr("user_id % 1000003 * at_ms % 1000003")).alias("checksum"),
-        )
-    )

@@ -6,12 +6,13 @@ that side. A bucket that overlaps the span is counted as a whole, in each grain:
 the hours from 09:00, and the whole day. Sends are those that were requested in the span. The counts of a send without
 any chunk are included only if the span is open on both sides.
 
-The command computes all three grains and the totals of the sends from the archived records, with the same sums as the
-stream. It counts the records that the stream has counted: those below its offsets that are neither in `quarantine` nor
-in `redelivered`. It reads the records of the span's days and, for the sends of the span, all later ones and those up to
-two days earlier, by their own time or by the time of their production. It compares the results with the served tables;
-the stream may run concurrently. The command prints the rows that differ, and the ids that were counted twice within the
-redelivery window. Its status is 0 if there are none, 1 if rows differ, and 2 after an error.
+The command merges the archived records as the stream merges those of the topics: by the same task in lanes, on
+executors, but into the tables of the schema `recompute`, one part of the hours after the other. It counts the records
+that the stream has counted: those below its offsets that are neither in `quarantine` nor in `redelivered`. It reads the
+records of the span's days and, for the sends of the span, all later ones and those up to two days earlier, by their own
+time or by the time of their production. It compares the results with the served tables; the stream may run
+concurrently. The command prints the rows that differ, and the ids that were counted twice within the redelivery window.
+Its status is 0 if there are none, 1 if rows differ, and 2 after an error.
 
 --swap replaces the served rows by the recomputed ones in one transaction. --check-topics also decodes the records that
 are still in the topics, and compares each counted column with the archive. --day-before compares the last whole day of
@@ -25,16 +26,14 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from itertools import pairwise
 
 import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from masscomm.domain.grains import Grain
-from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DAILY_RUNS, METRICS_DIFFERENCES
@@ -43,14 +42,17 @@ from spark_metrics import recipient_log
 from spark_metrics.archive_mark import check_table
 from spark_metrics.archive_table import PLACE, Appended, ArchiveTable, spark_errors
 from spark_metrics.database import connect
-from spark_metrics.decode import Writers
-from spark_metrics.served import Served, log_of, tables_of
+from spark_metrics.lane_merge import Plan
+from spark_metrics.lanes import Lanes
+from spark_metrics.recomputed_tables import SCHEMA, RecomputedTables
+from spark_metrics.refusals import postgres_errors
+from spark_metrics.served import TABLES, Served, log_of, tables_of
 from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.sink import between_batches
+from spark_metrics.sources import kinds_of_topics
 from spark_metrics.span import Span, instant
-from spark_metrics.staged import RowsOf, plain_rows, stage, state_rows, timed_rows
-from spark_metrics.sums import exploded, states, sums
+from spark_metrics.sql import read_sql
 from spark_metrics.topic_check import topics_differ, writers_in
 from spark_metrics.views import complete, kept_since, load_views, maintained_since
 
@@ -59,6 +61,8 @@ _log = logging.getLogger("spark_metrics.recompute")
 # The clocks of producers may differ by this much.
 _CLOCKS = timedelta(days=1)
 _POLL_S = 1.0
+# The records of a part, which its lanes merge in one transaction each: this bounds their temporary tables.
+_PART = 1_000_000
 
 
 class Recompute:
@@ -81,7 +85,11 @@ class Recompute:
             Retry: The archive, the database or the stream is not ready, or compared rows changed meanwhile.
             Stop: The archive is not this database's, or has no records of the span any more.
         """
-        with connect(self._settings.database_url, "spark_metrics recompute") as connection:
+        names = [*TABLES, *[view.table for view in self._views], recipient_log.NAME]
+        with (
+            connect(self._settings.database_url, "spark_metrics recompute") as connection,
+            closing(RecomputedTables(connection, names)) as recomputed,
+        ):
             check_table(connection, self._table)
             kept = self._table.kept_since()
             self._leave_out_deleted(kept)
@@ -95,22 +103,22 @@ class Recompute:
                 if logged_since is not None:
                     # From then on, each event with a later time was counted while the log was written, and is kept.
                     logged_since += timedelta(seconds=self._settings.far_future_s)
-                tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
-                served = Served(connection, self._span, tables)
+                compared = tables_of(self._views, kept_since(connection), kept)
+                served = Served(connection, self._span, compared | (log_of(logged_since) if logged else {}))
                 served.remember()
-                first = self._read_span().first
-                uncounted = connection.execute(_UNCOUNTED, {"first": first and first - self._slack}).fetchall()
+                read = self._read_span(served)
+                since = read.first and read.first - self._slack
+                uncounted = connection.execute(read_sql("uncounted_positions"), {"first": since}).fetchall()
             end = self._await_archive(offsets, wait_s)
             # Retention stores this time before it deletes records.
             if self._table.kept_since() != kept:  # guard: recompute.deleted_records
                 raise Retry("records were deleted from the archive meanwhile: run it again")
-            archived = self._archived(end, offsets)
+            archived = self._archived(end, offsets, read)
             counted = self._counted(archived, uncounted)
-            self._rebuild(served, counted)
-            if logged:
-                self._rebuild_log(served, counted, logged_since)
-            served.collect()
+            wanted = counted.transform(self._of_span, served.touched())
+            self._merge(wanted, self._parts(end, read), recomputed, logged=logged)
             differing = served.differing()
+            recomputed.close()
             for line in served.report():
                 print(line)  # noqa: T201 - the command's answer
             if swap and differing:
@@ -122,7 +130,8 @@ class Recompute:
             if twice := counted_twice(counted, self._settings.redelivery_window_s).count():
                 print(f"{twice} record ids were counted twice within the redelivery window")  # noqa: T201
             if check_topics:
-                wrong = topics_differ(self._spark, self._settings, archived, offsets, self._writers)
+                writers_of = writers_in(self._settings.registry_url, self._spark)
+                wrong = topics_differ(self._spark, self._settings, archived, offsets, writers_of)
                 print(f"{wrong} positions differ between archive and topics")  # noqa: T201
                 differing += wrong
             return differing + twice
@@ -140,9 +149,9 @@ class Recompute:
             print(f"compared from {first} on: the archive has no records before {kept}")  # noqa: T201
             self._span = self._span.since(first)
 
-    def _read_span(self) -> Span:
+    def _read_span(self, served: Served) -> Span:
         """Return the span of the archive that is read."""
-        first = self._span.whole(Grain.DAY.seconds).first
+        first = served.touched().first
         return Span(first and min(first, self._span.first - self._slack) if self._span.first else None)
 
     def _await_archive(self, offsets: Sequence[tuple[str, int, int]], wait_s: float) -> Appended:
@@ -163,15 +172,14 @@ class Recompute:
                 )
             time.sleep(_POLL_S)
 
-    def _archived(self, end: Appended, offsets: Sequence[tuple[str, int, int]]) -> DataFrame:
+    def _archived(self, end: Appended, offsets: Sequence[tuple[str, int, int]], read: Span) -> DataFrame:
         """Return the archived records of the read span that the stream has consumed."""
         ends = F.broadcast(self._spark.createDataFrame(list(offsets), "topic string, partition int, next_offset long"))
         records = self._table.records(end.snapshot)
-        first = self._read_span().first
-        if first is not None:
+        if read.first is not None:
             # A wrong clock may have dated a record of a send long before its request.
-            produced = F.col("timestamp_ms") >= round(first.timestamp() * 1000)  # guard: recompute.wrong_clock
-            records = records.where((F.col("at") >= F.lit(first)) | produced)
+            produced = F.col("timestamp_ms") >= round(read.first.timestamp() * 1000)  # guard: recompute.wrong_clock
+            records = records.where(_within(read) | produced)
         # guard: metrics.archived_beyond_the_counts
         consumed = records.join(ends, ["topic", "partition"]).where(F.col("kafka_offset") < F.col("next_offset"))
         return consumed.drop("next_offset")
@@ -181,75 +189,59 @@ class Recompute:
         places = self._spark.createDataFrame(list(uncounted), "topic string, partition int, kafka_offset long")
         return archived.where(F.col("problem").isNull()).join(places, list(PLACE), "left_anti")
 
-    def _writers(self, wanted: Sequence[tuple[str, int]]) -> Writers:
-        return writers_in(self._settings.registry_url, self._spark)(wanted)
+    def _of_span(self, counted: DataFrame, touched: Span) -> DataFrame:
+        """Return the facts of the compared buckets, and all those of the sends that have a chunk in the span."""
+        if touched == Span():
+            return counted
+        chunks = counted.where((F.col("source") == "send") & _within(self._span))
+        sends = chunks.select("send_id").distinct().persist()
+        others = counted.where(~_within(touched)).join(sends, "send_id", "left_semi")
+        return counted.where(_within(touched)).unionByName(others)
 
-    def _rebuild(self, served: Served, counted: DataFrame) -> None:
-        summed = counted.transform(exploded).transform(sums).persist()
-        for grain in Grain:
-            step = grain.seconds
-            bucket_ms = F.expr(f"minute_s div {step} * {step} * 1000").alias("bucket_ms")
-            rows = (
-                summed.where(
-                    _within(F.col("minute_s") * 1000, served.tables[grain.table].touched(self._span))
-                    & (F.col("count_total") > 0)
-                )
-                .groupBy(bucket_ms, "club_id", "type", "channel", "measure")
-                .agg(F.sum("count_total").alias("count_total"))
+    def _parts(self, end: Appended, read: Span) -> list[Span]:
+        """Return spans of whole hours that together are all time."""
+        hours = self._table.hours(end.snapshot)
+        return parts([(hour, records) for hour, records in hours if read.first is None or hour > read.first])
+
+    def _merge(self, counted: DataFrame, parts: Sequence[Span], tables: RecomputedTables, *, logged: bool) -> None:
+        """Merge facts in lanes, as the stream does, but into the tables of the schema `recompute`."""
+        lanes = Lanes(self._spark, self._settings.lanes, recipients=logged)
+        # The archive has each position once, and no redelivered record is among these: no id is needed.
+        counted = counted.withColumn("id", F.lit(None).cast("binary"))
+        for part in parts:
+            plan = Plan(
+                database_url=self._settings.database_url,
+                schema=SCHEMA,
+                epoch=tables.begin_part(),
+                lanes=lanes.number,
+                counted_at=datetime.now(UTC),
+                tables=None,
+                kinds=kinds_of_topics(),
+                views=tuple(view.merge_statement() for view in self._views),
+                recipients=logged,
             )
-            self._stage(served, rows, partial(timed_rows, grain.table, 0), grain.table)
-        sent = F.col("source") == "send"
-        span_of_sends = served.tables["sends"].touched(self._span)
-        sends = (
-            summed.groupBy("send_id")
-            .agg(
-                F.min(F.when(sent, F.struct("first_ms", "club_id", "type"))).alias("first"),
-                F.max("chunk_count").alias("chunk_count"),
-                F.sum(F.when(sent, F.col("records")).otherwise(0)).alias("chunks"),
-            )
-            .select("send_id", "chunks", "first.club_id", "first.type", "first.first_ms", "chunk_count")
-            .where(F.col("first_ms").isNotNull() & _within(F.col("first_ms"), span_of_sends))
-            .persist()
-        )
-        self._stage(served, sends, partial(timed_rows, "sends", 4), "sends")
+            with postgres_errors():
+                results = lanes.merge(lanes.rows(counted.where(_within(part))), plan)
+            if rejected := [result.rejected for result in results if result.rejected is not None]:
+                raise Stop(f"Postgres rejects recomputed rows: {rejected[0]}")
+            if any(result.taken_by is not None for result in results):
+                raise Retry("another recompute has begun meanwhile")
 
-        def of_sends(frame: DataFrame) -> DataFrame:
-            return frame if span_of_sends == Span() else frame.join(sends.select("send_id"), "send_id", "left_semi")
 
-        def of(measure: str) -> Column:
-            return F.coalesce(F.sum(F.when(F.col("measure") == measure, F.col("count_total"))), F.lit(0))
+def parts(hours: Sequence[tuple[datetime, int]]) -> list[Span]:
+    """Divide all time into spans of whole hours, each with at most _PART records unless an hour has more.
 
-        channels = (
-            summed.transform(of_sends)
-            .where(F.col("channel").isNotNull() & F.col("source").isin("send", "delivery"))
-            .groupBy("send_id", "channel")
-            .agg(of(REQUESTED), of(DUPLICATE), of(QUEUED))
-        )
-        self._stage(served, channels, partial(plain_rows, "send_channels"), "send_channels")
-        known = counted.transform(of_sends).transform(states)
-        for view in self._views:
-            rebuilt = (
-                summed.transform(view.transform)
-                .withColumn("bucket", F.unix_millis("bucket"))
-                .where(_within(F.col("bucket"), served.tables[view.table].touched(self._span)))
-                .groupBy(*view.keys)
-                .agg(*[F.sum(name).alias(name) for name in view.sums])
-            )
-            place = view.keys.index("bucket")
-            self._stage(served, rebuilt, partial(timed_rows, view.table, place), view.table)
-        self._stage(served, known, state_rows, "send_states", "send_totals")
-        sends.unpersist()
-        summed.unpersist()
-
-    def _rebuild_log(self, served: Served, counted: DataFrame, since: datetime | None) -> None:
-        in_span = counted.where(_within(F.col("at_ms"), self._span))
-        if since is not None:
-            in_span = in_span.where(F.col("at_ms") >= round(since.timestamp() * 1000))
-        rows = in_span.transform(recipient_log.recipients).transform(recipient_log.compared)
-        self._stage(served, rows, partial(plain_rows, recipient_log.NAME), recipient_log.NAME)
-
-    def _stage(self, served: Served, frame: DataFrame, rows_of: RowsOf, *names: str) -> None:
-        stage(frame, self._settings.database_url, served.staged(*names), rows_of)
+    Args:
+        hours: Hours and their numbers of records, in their order.
+    """
+    begins: list[datetime] = []
+    size = 0
+    for hour, records in hours:
+        if size and size + records > _PART:
+            begins.append(hour)
+            size = 0
+        size += records
+    return [Span(*ends) for ends in pairwise([None, *begins, None])]
 
 
 def counted_twice(counted: DataFrame, window_s: int) -> DataFrame:
@@ -266,19 +258,10 @@ def counted_twice(counted: DataFrame, window_s: int) -> DataFrame:
     )
 
 
-_UNCOUNTED = """
-select topic, partition, kafka_offset from quarantine
-where %(first)s::timestamptz is null or quarantined_at >= %(first)s
-union
-select topic, partition, kafka_offset from redelivered
-where %(first)s::timestamptz is null or refused_at >= %(first)s
-"""
-
-
-def _within(at_ms: Column, span: Span) -> Column:
-    first_ms, end_ms = span.milliseconds()
-    begun = F.lit(True) if first_ms is None else at_ms >= first_ms
-    return begun if end_ms is None else begun & (at_ms < end_ms)
+def _within(span: Span) -> Column:
+    at = F.col("at")
+    begun = F.lit(True) if span.first is None else at >= F.lit(span.first)
+    return begun if span.end is None else begun & (at < F.lit(span.end))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

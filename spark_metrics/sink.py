@@ -31,7 +31,7 @@ from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics import counted_ids, partitions, recipient_log
 from spark_metrics.counted_ids import IdTables
-from spark_metrics.database import STREAM, connect
+from spark_metrics.database import STREAM, connect, lock
 from spark_metrics.lane_merge import LaneResult, Plan
 from spark_metrics.sources import kinds_of_topics
 from spark_metrics.sql import read_sql
@@ -84,7 +84,7 @@ def between_batches(connection: psycopg.Connection[Any], *, wait_s: float = 60.0
     """
     deadline = time.monotonic() + wait_s
     while True:
-        _lock_batches(connection, wait_s)
+        lock(connection, BATCH_LOCK, wait_s=wait_s, held=f"a batch of the stream is unfinished for {wait_s:.0f} s")
         try:
             row = connection.execute(read_sql("unfinished_batch")).fetchone()
             if row == (False,):  # guard: metrics.unfinished_batch
@@ -96,16 +96,6 @@ def between_batches(connection: psycopg.Connection[Any], *, wait_s: float = 60.0
         if time.monotonic() > deadline:
             raise Retry(f"a batch of the stream is unfinished for {wait_s:.0f} s")
         time.sleep(_PAUSE_S)
-
-
-def _lock_batches(connection: psycopg.Connection[Any], wait_s: float) -> None:
-    connection.execute("select set_config('lock_timeout', %s, false)", [f"{round(wait_s * 1000)}ms"])
-    try:
-        connection.execute("select pg_advisory_lock(%s)", [BATCH_LOCK])
-    except psycopg.errors.LockNotAvailable as error:
-        raise Retry(f"a batch of the stream is unfinished for {wait_s:.0f} s") from error
-    finally:
-        connection.execute("select set_config('lock_timeout', '0', false)")
 
 
 class PostgresSink:

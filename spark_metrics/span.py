@@ -23,14 +23,6 @@ class Span:
         """Return the part of the span at or after `moment`."""
         return self if moment is None else Span(max(moment, self.first or moment), self.end)
 
-    def milliseconds(self) -> tuple[int | None, int | None]:
-        """Return both ends in ms since the epoch, rounded up for comparisons with timestamps in ms."""
-        return _ceiling_ms(self.first), _ceiling_ms(self.end)
-
-
-def _ceiling_ms(moment: datetime | None) -> int | None:
-    return None if moment is None else -((_EPOCH - moment) // timedelta(milliseconds=1))
-
 
 def instant(text: str) -> datetime:
     """Return an RFC 3339 instant; a date is its midnight in UTC. Raises ValueError."""

@@ -13,9 +13,6 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
 from spark_metrics.sql import read_sql
@@ -25,8 +22,7 @@ from spark_metrics.sql import read_sql
 class View:
     """A table of sums by key and time.
 
-    Dimensions, measures and `where` are SQL expressions of the columns of spark_metrics.sums.sums, which Postgres
-    evaluates for the stream and Spark for recompute. So they may use only what both have in common.
+    Dimensions, measures and `where` are Postgres' SQL expressions of the columns of batch_counts (sql/lane_tables.sql).
 
     Attributes:
         table: The name of the table and of the view.
@@ -56,31 +52,14 @@ class View:
         """The columns to which batches are added."""
         return tuple(self.measures)
 
-    def transform(self, sums: DataFrame) -> DataFrame:
-        """Return the rows of the view for the rows of spark_metrics.sums.sums."""
-        bucket = F.timestamp_seconds(F.expr(f"minute_s div {self.step_s} * {self.step_s}"))
-        labelled = sums.select("*", *[F.get_json_object("labels", f"$.{name}").alias(name) for name in self.labels])
-        return (
-            labelled.where(F.expr(self.where))
-            .groupBy(bucket.alias("bucket"), *[F.expr(text).alias(name) for name, text in self.dimensions.items()])
-            .agg(*[F.sum(F.expr(text)).alias(name) for name, text in self.measures.items()])
-        )
-
-    def check_expressions(self, spark: SparkSession) -> None:
-        """Plan the view once in Spark, without rows.
-
-        Raises Stop if the plan fails, or an expression uses the time, the user or random numbers.
-        """
+    def check_expressions(self) -> None:
+        """Raise Stop if an expression uses the time, the user or random numbers."""
         texts = [*self.dimensions.values(), *self.measures.values(), self.where]
         if any(map(_NOT_REPEATABLE.search, texts)):  # guard: views.repeatable
             raise Stop(
                 f"an expression of the view {self.table} depends on when it runs, or on chance: counted again, the view"
                 " would be another one"
             )
-        try:
-            self.transform(spark.createDataFrame([], _SUMS))
-        except PySparkException as error:
-            raise Stop(f"the view {self.table} cannot be planned: {error}") from error
 
     def merge_statement(self) -> bytes:
         """Return the statement that adds the sums of a lane, which are in the temporary table batch_counts."""
@@ -136,15 +115,11 @@ _NOT_REPEATABLE = re.compile(
     re.IGNORECASE,
 )
 
-# The columns of spark_metrics.sums.sums.
-_SUMS = (
-    "source string, send_id string, club_id long, type string, minute_s long, labels string, channel string,"
-    " measure string, reason string, count_total long, records long, first_ms long, chunk_count int"
-)
-
 
 def load_views(names: Sequence[str]) -> tuple[View, ...]:
-    """Return the views with these names (module:VARIABLE). Raises Stop for a name without a view."""
+    """Return the views with these names (module:VARIABLE). Raises Stop for a name without a view, and for a view that
+    cannot be counted again.
+    """
     views = []
     for name in names:
         module, _, variable = name.partition(":")
@@ -154,6 +129,7 @@ def load_views(names: Sequence[str]) -> tuple[View, ...]:
             raise Stop(f"SPARK_VIEWS names {name}, which cannot be imported: {error}") from error
         if not isinstance(view, View):
             raise Stop(f"SPARK_VIEWS names {name}, which is not a spark_metrics.views.View")
+        view.check_expressions()
         views.append(view)
     if len({view.table for view in views}) != len(views):
         raise Stop("SPARK_VIEWS names two views of one table")
@@ -182,18 +158,9 @@ def kept_since(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
 def maintain(connection: psycopg.Connection[Any], names: Sequence[str]) -> None:
     """Record in stream_views that the stream maintains these tables from now on. Delete the entries of all others."""
     connection.execute("delete from stream_views where view <> all(%s)", [list(names)])
-    connection.execute(_MAINTAINED, [list(names)])
+    connection.execute(read_sql("maintain_views"), [list(names)])
 
 
 def complete(connection: psycopg.Connection[Any], names: Sequence[str]) -> None:
     """Record that these views also include the counts from before they were maintained."""
     connection.execute("update stream_views set since = '-infinity' where view = any(%s)", [list(names)])
-
-
-# A new view lacks earlier counts, unless the database has no counts yet.
-_MAINTAINED = """
-insert into stream_views (view, since)
-select name, case when exists (select from stream_offsets) then now() else '-infinity' end
-from unnest(%s::text[]) as name
-on conflict do nothing
-"""

@@ -163,5 +163,5 @@ drop table if exists
     staging, staging_attempts, staging_tasks, staging_positions, staging_problems, staging_redelivered, staging_ids, staging_counts,
     staging_states, staging_views, staging_recipients;
 
--- The tables with recomputed rows of each run of spark_metrics.recompute, which creates and drops them.
+-- The tables into which the lanes of spark_metrics.recompute merge. Each run creates and drops them.
 create schema if not exists recompute;

@@ -875,10 +875,22 @@ MUTANTS = (
         no_cell="no cell has old sends",
     ),
     Mutant(
-        guard="recompute.one_attempt_a_task",
-        rule="A task of a recompute that runs twice stores its rows once.",
+        guard="recompute.changed_meanwhile",
+        rule="A swap does not overwrite a send that the stream has changed since the comparison.",
+        change=Never(),
+        no_cell="no cell swaps recomputed rows",
+    ),
+    Mutant(
+        guard="recompute.earlier_part",
+        rule="A task of an earlier part of a recompute merges nothing into a later one.",
         change=Removed(),
         no_cell="no cell kills an executor of a recompute",
+    ),
+    Mutant(
+        guard="recompute.one_at_a_time",
+        rule="A second recompute does not use the tables of the first.",
+        change=Removed(),
+        no_cell="no cell recomputes while another recompute runs",
     ),
     Mutant(
         guard="recompute.wrong_clock",

@@ -82,7 +82,7 @@ def test_the_reader_reads_and_changes_nothing(database: str, users: tuple[str, s
 def test_the_writer_writes_and_makes_tables(database: str, users: tuple[str, str]) -> None:
     as_user(database, users[1], "DELETE FROM counts_minute")
     as_user(database, users[1], "CREATE UNLOGGED TABLE staging (id int)")
-    as_user(database, users[1], "CREATE UNLOGGED TABLE recompute.sends_7 (id int)")
+    as_user(database, users[1], "CREATE UNLOGGED TABLE recompute.sends (LIKE sends INCLUDING ALL)")
 
 
 def test_roles_have_their_rights_on_later_tables(database: str, users: tuple[str, str]) -> None:

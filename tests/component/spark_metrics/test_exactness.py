@@ -191,11 +191,12 @@ class Held:
     """Stops a batch at one point until `let_go` is called."""
 
     def __init__(self, database: str, point: str, lanes: int) -> None:
-        # The lock of a lane is spark_metrics.lane_merge's.
-        self._key = (460267, lanes * 100_000) if point == BETWEEN_LANES else (0, list(POINTS).index(point) + 1)
         self._lane = point == BETWEEN_LANES
         self._alone_since: float | None = None
         self._connection = psycopg.connect(database, autocommit=True)
+        # The lock of a lane is spark_metrics.lane_merge's.
+        [lock] = self._connection.execute("select hashtext(current_schema)").fetchone() or [0]
+        self._key = (lock, lanes * 100_000) if self._lane else (0, list(POINTS).index(point) + 1)
         how = "select pg_advisory_lock(%s, %s)" if self._lane else "select pg_advisory_lock(%s::bigint << 32 | %s)"
         self._connection.execute(how.encode(), self._key)
 

@@ -20,12 +20,13 @@ from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, ToFrame
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 
+VIEWS = [f"tests.support.spark.club_days:{name}" for name in ("CLUB_DAYS", "CLUB_WEEKS")]
 TODAY = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 @pytest.fixture
 def stream(spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: Path) -> Iterator[CountedStream]:
-    stream = CountedStream(spark, kafka_frame, database, tmp_path / "archive")
+    stream = CountedStream(spark, kafka_frame, database, tmp_path / "archive", VIEWS)
     yield stream
     stream.sink.close()
 
@@ -58,6 +59,31 @@ def test_span_is_compared_from_its_own_hours(stream: CountedStream) -> None:
     assert stream.differing(Span(day - timedelta(days=2), day - timedelta(days=1))) == 1
     assert stream.differing(Span(day - timedelta(days=1))) == 0
     assert stream.differing() == 2
+
+
+def test_hours_are_merged_one_after_the_other(stream: CountedStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here each in a part of its own: the records of one send are in several."""
+    monkeypatch.setattr("spark_metrics.recompute._PART", 1)
+    times = [PRODUCED_MS - 3_600_000 * hours for hours in (0, 1, 2, 40)]
+    stream.both(*[a_send(n, timestamp=at_ms, chunk_index=n, send_id="send 0") for n, at_ms in enumerate(times)])
+    stream.both(*[an_outcome(n, f"send {n}", timestamp=at_ms) for n, at_ms in enumerate(times)])
+    assert len(stream.table.hours(stream.table.appended().snapshot)) == len(times)
+    assert stream.differing() == 0
+    assert stream.differing(Span(TODAY)) == 0
+    assert stream.differing(Span(TODAY - timedelta(days=2), TODAY)) == 0
+    stream.sink.connected().execute("update sends set chunks = 3")
+    assert stream.differing(Span(TODAY)) == 0
+    assert stream.differing(Span(end=TODAY)) == 1
+
+
+def test_bucket_of_a_view_that_the_span_cuts_is_counted_whole(stream: CountedStream) -> None:
+    """The week begins before the days of which a send's records may be."""
+    stream.both(a_send(0, timestamp=PRODUCED_MS - 4 * DAY_MS), a_send(1))
+    assert stream.differing(Span(TODAY)) == 0
+    stream.sink.connected().execute("update club_weeks set count_total = count_total + 1")
+    assert stream.differing(Span(TODAY)) == 1
+    stream.table.delete_before(TODAY - timedelta(days=3))
+    assert stream.differing() == 0
 
 
 @pytest.mark.kills(guard="recompute.wrong_clock")
@@ -97,6 +123,8 @@ def test_records_deleted_during_a_recompute_stop_it(stream: CountedStream, monke
         Recompute(stream.settings, stream.spark, Span()).run(wait_s=0, swap=True)
     kept = stream.sink.connected().execute("select count(*) from sends").fetchone()
     assert kept == (2,)
+    left = "select count(*) from pg_class where relnamespace = 'recompute'::regnamespace and relkind = 'r'"
+    assert stream.sink.connected().execute(left).fetchone() == (0,)
 
 
 def test_ids_that_were_counted_twice_are_reported(stream: CountedStream, capsys: pytest.CaptureFixture[str]) -> None:

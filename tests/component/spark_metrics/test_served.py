@@ -13,10 +13,10 @@ import pytest
 from masscomm.domain.statuses import RANK, Status
 from masscomm.errors import Retry
 from spark_metrics.database import STREAM
+from spark_metrics.recomputed_tables import RecomputedTables
 from spark_metrics.served import TABLES, Served, Table, log_of
 from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
-from spark_metrics.staged import Rows, store
 from spark_metrics.states import BLOCK, stored
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -55,57 +55,36 @@ def compared(
     tables: Mapping[str, Table] = TABLES,
     log: Sequence[tuple[object, ...]] = (),
 ) -> Served:
+    """Return the comparison with tables of the schema `recompute` that have these rows."""
+    RecomputedTables(connection, tables)
     served = Served(connection, Span(), tables)
     with connection.transaction():
         connection.execute("set transaction isolation level repeatable read")
         served.remember()
     for grain in ("minute", "hour", "day"):
         bucket = NOON.replace(hour=0) if grain == "day" else NOON
-        table = f"counts_{grain}"
-        # Two tasks have a part of each sum, and each of them has run twice.
-        for task, part in ((0, 1), (1, sent - 1)) * 2:
-            stored_rows(connection, served, task, {table: [(bucket, 7, "news", "push", "sent", part)]})
-    stored_rows(connection, served, 0, {"sends": [("s", 1, 7, "news", NOON, 1)]})
-    stored_rows(
-        connection,
-        served,
-        0,
-        {"send_states": [("s", 0, "push", 0, stored(block(status)))], "send_totals": [("s", "push", status, "", 1)]},
-    )
-    if log:
-        stored_rows(connection, served, 0, {"recipient_log": log})
-    served.collect()
+        insert(connection, f"counts_{grain}", bucket, 7, "news", "push", "sent", sent)
+    insert(connection, "sends", "s", 7, "news", NOON, 1, 1)
+    insert(connection, "send_states", "s", 0, "push", 0, stored(block(status)))
+    insert(connection, "send_totals", "s", "push", status, "", 1)
+    for row in log:
+        insert(connection, "recipient_log", *row)
     return served
 
 
-def stored_rows(connection: Connection, served: Served, task: int, rows: Rows) -> None:
-    store(connection, served.staged(*rows), task, [rows])
+def insert(connection: Connection, table: str, *values: object) -> None:
+    places = ", ".join(["%s"] * len(values))
+    connection.execute(f"insert into recompute.{table} values ({places})".encode(), values)  # noqa: S608 - our own names
 
 
-@pytest.mark.kills(guard="recompute.one_attempt_a_task")
 def test_equal_counts_do_not_differ(connection: Connection) -> None:
     served = compared(connection)
     assert (served.differing(), list(served.report())) == (0, [])
 
 
-def test_tables_of_an_ended_run_are_dropped(connection: Connection, database: str) -> None:
-    tables = "select count(*) from pg_class where relnamespace = 'recompute'::regnamespace and relkind = 'r'"
-    with psycopg.connect(database, autocommit=True) as killed:
-        Served(killed, Span()).remember()
-        other = Served(connection, Span())
-        other.remember()
-        assert connection.execute(tables).fetchone() == (2 * len(TABLES),)
-        pid = killed.info.backend_pid
-    gone = "select pid from pg_stat_activity where pid = %s"
-    _await(lambda: connection.execute(gone, [pid]).fetchone() is None)
-    other.collect()
-    with psycopg.connect(database, autocommit=True) as later:
-        Served(later, Span()).remember()
-        assert connection.execute(tables).fetchone() == (len(TABLES),)
-
-
 def test_a_span_takes_whole_buckets_of_each_grain(connection: Connection) -> None:
     """The span begins after the minute of noon, but overlaps the hour and the day of noon."""
+    RecomputedTables(connection, TABLES)
     served = Served(connection, Span(NOON + MINUTE, NOON + 2 * MINUTE))
     served.remember()
     assert served.differing() == 2
@@ -115,6 +94,7 @@ def test_a_span_takes_whole_buckets_of_each_grain(connection: Connection) -> Non
 @pytest.mark.parametrize(("since", "differing"), [(NOON, 1), (NOON + MINUTE, 0)])
 def test_counts_beyond_retention_are_not_compared(connection: Connection, since: datetime, differing: int) -> None:
     tables = {"counts_minute": replace(TABLES["counts_minute"], kept_since=since)}
+    RecomputedTables(connection, tables)
     served = Served(connection, Span(), tables)
     served.remember()
     assert served.differing() == differing
@@ -147,6 +127,7 @@ def test_swap_revises_complete_minutes(connection: Connection) -> None:
     assert connection.execute("select minute, club_id from revised_minutes").fetchall() == [(NOON, 7)]
 
 
+@pytest.mark.kills(guard="recompute.changed_meanwhile")
 def test_swap_of_a_send_that_changed_is_refused(connection: Connection) -> None:
     """The stream has counted an earlier chunk of the send meanwhile."""
     connection.execute("update sends set chunks = 4")
@@ -194,22 +175,17 @@ def test_the_log_is_compared_by_its_rows_and_never_swapped(connection: Connectio
             [user_id, at, NOON],
         )
     tables = TABLES | log_of(NOON)
-    at_ms = round(NOON.timestamp() * 1000)
-    checksum = sum(_remainder(_remainder(user) * at_ms) for user in (7, -(2**63)))
-    log = [("s", "push", "sent", "", 2, 7 - 2**63, checksum), ("t", "push", "sent", "", 1, 8, 0)]
-    served = compared(connection, status=Status.SENT, tables=tables, log=log)
+    same = [(user, NOON, "s", "push", 7, "news", "sent", "", NOON + MINUTE) for user in (-(2**63), 7)]
+    other = (8, NOON, "t", "push", 7, "news", "sent", "", NOON)
+    served = compared(connection, status=Status.SENT, tables=tables, log=[*same, other])
     assert served.differing() == 3 + 1
+    checksum = 8 * round(NOON.timestamp() * 1000) % 1_000_003
     assert [line for line in served.report() if line.startswith("recipient_log")] == [
-        'recipient_log: served None, recomputed (t,push,sent,"",1,8,0)'
+        f'recipient_log: served None, recomputed (t,push,sent,"",1,8,{checksum})'
     ]
     served.swap()
     assert connection.execute("select count(*) from recipient_log").fetchone() == (3,)
     assert connection.execute("select status from send_totals").fetchall() == [("sent",)]
-
-
-def _remainder(number: int) -> int:
-    """Return the remainder with the sign of the number, as SQL does."""
-    return abs(number) % 1_000_003 * (1 if number >= 0 else -1)
 
 
 def _waits_for_a_lock(database: str, pid: int) -> bool:

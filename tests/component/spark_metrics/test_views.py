@@ -4,6 +4,8 @@ import json
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -122,6 +124,12 @@ def test_table_that_differs_from_its_view_is_a_stop(sink: PostgresSink, change: 
     sink.connected().execute(change.encode())
     with pytest.raises(Stop, match="the table by_club differs from its view"):
         BY_CLUB.prepare_table(sink.connected())
+
+
+@pytest.mark.parametrize("wrong", [{"where": "no_such_column > 0"}, {"measures": {"total": "sum(count_total)"}}])
+def test_view_with_a_wrong_expression_is_a_stop(database: str, wrong: dict[str, Any]) -> None:
+    with psycopg.connect(database) as connection, pytest.raises(Stop, match="the table by_club differs from its view"):
+        replace(BY_CLUB, **wrong).prepare_table(connection)
 
 
 def maintained(connection: Connection) -> list[tuple[object, ...]]:

@@ -1,5 +1,6 @@
-"""A view for tests: the notifications of a club by day."""
+"""Views for tests: the notifications of a club by day and by week."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from spark_metrics.views import View
@@ -19,3 +20,4 @@ CLUB_DAYS = View(
     step_s=DAY_S,
     keep=timedelta(days=3),
 )
+CLUB_WEEKS = replace(CLUB_DAYS, table="club_weeks", step_s=7 * DAY_S, keep=None)

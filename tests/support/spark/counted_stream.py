@@ -1,5 +1,6 @@
 """A new database that counts and archives records, for tests of recomputing and of the archive."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
+from spark_metrics.views import load_views
 from tests.support.spark.archived import WRITERS
 from tests.support.spark.session import Record, ToFrame
 
@@ -22,11 +24,17 @@ DAY_MS = 86_400_000
 class CountedStream:
     """Counts and archives records as the job does, without Kafka and in this process."""
 
-    def __init__(self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path, views: Sequence[str] = ()
+    ) -> None:
         self.spark, self.frame = spark, kafka_frame
-        self.settings = Settings(bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder))
+        self.settings = Settings(
+            bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder), views=tuple(views)
+        )
         self.table = ArchiveTable(spark, self.settings)
-        self.sink = PostgresSink(database, recipients=True)
+        self.sink = PostgresSink(database, views=load_views(views), recipients=True)
+        for view in self.sink.views:
+            view.prepare_table(self.sink.connected())
         self.sink.take_over()
         claim_table(self.sink.connected(), self.table, {("send.api", 0): 0, ("outcome", 0): 0})
         self.batches = 0

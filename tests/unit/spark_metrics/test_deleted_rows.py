@@ -9,7 +9,7 @@ DAY = timedelta(days=1)
 
 def test_deleted_rows_are_not_compared() -> None:
     """A send is deleted by the time of its first record, which may be a day before that of its request."""
-    tables = tables_of((), {"counts_minute": KEPT, "sends": KEPT + DAY})
+    tables = tables_of((), {"counts_minute": KEPT, "sends": KEPT + DAY}, None)
     compared = {name: table.touched(Span()).first for name, table in tables.items()}
     assert compared == {
         "counts_minute": KEPT,

@@ -19,8 +19,8 @@ from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from schemas import read_text
 from spark_metrics.facts import facts, resolved_channels
+from spark_metrics.lanes import Lanes
 from spark_metrics.sources import requested
-from spark_metrics.sums import exploded
 from spark_metrics.topic_check import decoded_again
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 from tests.support.spark.session import ToFrame
@@ -119,9 +119,9 @@ def counts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(r["channel"], r["measure"], r["reason"], r["count_total"]) for r in rows]
 
 
-def test_send_of_a_minimal_producer_is_counted(staged: ToRows) -> None:
+def test_send_of_a_minimal_producer_is_counted(counted: ToRows) -> None:
     record = {"topic": "send.monolith", "partition": 3, "offset": 41, "timestamp_ms": AT_MS + 9}
-    (row,) = staged([record | {"value": a_send(MINIMAL_SEND)}], WRITERS)
+    (row,) = counted([record | {"value": a_send(MINIMAL_SEND)}], WRITERS)
     send_id = ids.send_id_of_record("send.monolith", 3, 41, AT_MS + 9)
     assert row == {
         "topic": "send.monolith",
@@ -145,8 +145,8 @@ def test_send_of_a_minimal_producer_is_counted(staged: ToRows) -> None:
     }
 
 
-def test_each_record_is_read_by_its_writers_schema(staged: ToRows) -> None:
-    rows = staged(
+def test_each_record_is_read_by_its_writers_schema(counted: ToRows) -> None:
+    rows = counted(
         [
             {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
             {"topic": "send.monolith", "value": a_send(OWN_SEND, send_id="x", chunk_index=2, chunk_count=5)},
@@ -163,8 +163,8 @@ def test_each_record_is_read_by_its_writers_schema(staged: ToRows) -> None:
     assert by_topic["outcome", 3]["schema_id"] == OWN_OUTCOME
 
 
-def test_repeated_user_is_a_duplicate_on_each_channel(staged: ToRows) -> None:
-    rows = staged([{"topic": "send.api", "value": a_send(type="security_alert", to_users=[5, 1, 5, 5, 2])}], WRITERS)
+def test_repeated_user_is_a_duplicate_on_each_channel(counted: ToRows) -> None:
+    rows = counted([{"topic": "send.api", "value": a_send(type="security_alert", to_users=[5, 1, 5, 5, 2])}], WRITERS)
     assert counts(rows) == [
         ("push", "requested", None, 3),
         ("email", "requested", None, 3),
@@ -217,8 +217,8 @@ def test_requested_counts_distinct_users_a_channel(spark: SparkSession) -> None:
     assert_df_equality(found, expected, ignore_nullable=True)
 
 
-def test_rescheduled_delivery_is_not_queued_twice(staged: ToRows) -> None:
-    rows = staged(
+def test_rescheduled_delivery_is_not_queued_twice(counted: ToRows) -> None:
+    rows = counted(
         [
             {"topic": "delivery", "value": a_delivery()},
             {"topic": "delivery", "value": a_delivery(record_id=ids.chunk_id("a parent", 1), waits=1), "offset": 1},
@@ -231,13 +231,13 @@ def test_rescheduled_delivery_is_not_queued_twice(staged: ToRows) -> None:
     ]
 
 
-def test_queued_and_outcomes_are_counted_at_their_own_times(staged: ToRows) -> None:
+def test_queued_and_outcomes_are_counted_at_their_own_times(counted: ToRows) -> None:
     results = [
         {"status": "suppressed", "reason": "opted_out", "count": 3, "rule": "a"},
         {"status": "suppressed", "reason": "opted_out", "count": 4, "rule": "b"},
         {"status": "sent", "count": 2},
     ]
-    queued, *outcome = staged(
+    queued, *outcome = counted(
         [
             {"topic": "delivery.critical", "value": a_delivery()},
             {"topic": "outcome", "value": an_outcome(results)},
@@ -254,12 +254,12 @@ def test_queued_and_outcomes_are_counted_at_their_own_times(staged: ToRows) -> N
     assert {row["at_ms"] for row in outcome} == {AT_MS + 5}
 
 
-def test_outcome_without_results_still_has_its_record_id(staged: ToRows) -> None:
-    (row,) = staged([{"topic": "outcome", "value": an_outcome([])}], WRITERS)
+def test_outcome_without_results_still_has_its_record_id(counted: ToRows) -> None:
+    (row,) = counted([{"topic": "outcome", "value": an_outcome([])}], WRITERS)
     assert (row["record_id"], row["problem"], row["measure"]) == (RECORD_ID, None, None)
 
 
-def test_replayed_record_has_the_send_id_of_its_first_position(staged: ToRows) -> None:
+def test_replayed_record_has_the_send_id_of_its_first_position(counted: ToRows) -> None:
     headers = [
         (SOURCE_TOPIC, b"never the first"),
         (SOURCE_TOPIC, b"send.monolith"),
@@ -267,7 +267,7 @@ def test_replayed_record_has_the_send_id_of_its_first_position(staged: ToRows) -
         (SOURCE_OFFSET, b"17"),
         (SOURCE_TIMESTAMP, b"1699999999999"),
     ]
-    good, bad = staged(
+    good, bad = counted(
         [
             {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": headers},
             {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": [*headers[:3], (SOURCE_OFFSET, b"x")]},
@@ -280,10 +280,10 @@ def test_replayed_record_has_the_send_id_of_its_first_position(staged: ToRows) -
 
 @pytest.mark.kills(guard="metrics.position_header")
 @pytest.mark.parametrize("name", [SOURCE_TOPIC, SOURCE_PARTITION])
-def test_position_headers_that_are_no_utf8_stop_no_batch(staged: ToRows, name: str) -> None:
+def test_position_headers_that_are_no_utf8_stop_no_batch(counted: ToRows, name: str) -> None:
     position = {SOURCE_TOPIC: b"send.monolith", SOURCE_PARTITION: b"2", SOURCE_OFFSET: b"17", SOURCE_TIMESTAMP: b"1"}
     headers = (position | {name: b"\xff\xfe"}).items()
-    bad, good = staged(
+    bad, good = counted(
         [
             {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": headers},
             {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
@@ -304,9 +304,9 @@ def test_position_headers_that_are_no_utf8_stop_no_batch(staged: ToRows, name: s
         pytest.param(a_send(reference="Win!")[:-1], id="cut short"),
     ],
 )
-def test_value_that_functions_refuse_is_undecodable(staged: ToRows, value: bytes) -> None:
+def test_value_that_functions_refuse_is_undecodable(counted: ToRows, value: bytes) -> None:
     good = a_send(data={"headline": "W\u00efn \U0001f600"}, reference="\u00ef")
-    rows = staged([{"topic": "send.api", "value": each} for each in (value, good)], WRITERS)
+    rows = counted([{"topic": "send.api", "value": each} for each in (value, good)], WRITERS)
     assert [row["problem"] for row in rows] == ["undecodable", None]
 
 
@@ -327,8 +327,8 @@ def test_value_an_earlier_version_counted_stays_counted(kafka_frame: ToFrame) ->
     assert (row["problem"], row["send_id"]) == (None, "s")
 
 
-def test_empty_send_id_is_derived_from_the_position(staged: ToRows) -> None:
-    (row,) = staged([{"topic": "send.api", "offset": 5, "value": a_send(send_id="")}], WRITERS)
+def test_empty_send_id_is_derived_from_the_position(counted: ToRows) -> None:
+    (row,) = counted([{"topic": "send.api", "offset": 5, "value": a_send(send_id="")}], WRITERS)
     assert row["send_id"] == ids.send_id_of_record("send.api", 0, 5, AT_MS)
 
 
@@ -452,18 +452,18 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
     ],
 )
 def test_time_outside_the_date_range_is_quarantined(
-    staged: ToRows, produced_ms: int, at_ms: int, problem: str | None
+    counted: ToRows, produced_ms: int, at_ms: int, problem: str | None
 ) -> None:
     record = {"topic": "send.api", "timestamp_ms": produced_ms, "value": a_send(timestamp=at_ms)}
-    assert {row["problem"] for row in staged([record], WRITERS)} == {problem}
+    assert {row["problem"] for row in counted([record], WRITERS)} == {problem}
 
 
 @pytest.fixture(scope="module")
-def bad_rows(staged: ToRows) -> dict[int, dict[str, Any]]:
+def bad_rows(counted: ToRows) -> dict[int, dict[str, Any]]:
     """Stage all bad records between two good ones in one batch. Returns the rows by offset."""
     good: dict[str, Any] = {"topic": "send.api", "value": a_send()}
     records = [good, *({"topic": topic, "value": value} for _, topic, value, _ in BAD), good]
-    rows = staged(records, WRITERS)
+    rows = counted(records, WRITERS)
     assert len(rows) == len(records)
     return {row["kafka_offset"]: row for row in rows}
 
@@ -483,8 +483,8 @@ def test_bad_record_leaves_the_others_counted(bad_rows: dict[int, dict[str, Any]
     assert [bad_rows[place]["count_total"] for place in (0, len(BAD) + 1)] == [3, 3]
 
 
-def test_timestamp_a_day_ahead_is_counted(staged: ToRows) -> None:
-    (row,) = staged([{"topic": "send.api", "value": a_send(timestamp=AT_MS + 86_400_000)}], WRITERS)
+def test_timestamp_a_day_ahead_is_counted(counted: ToRows) -> None:
+    (row,) = counted([{"topic": "send.api", "value": a_send(timestamp=AT_MS + 86_400_000)}], WRITERS)
     assert row["problem"] is None
 
 
@@ -502,10 +502,10 @@ def whole_plans(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("whole_plans")
 @pytest.mark.parametrize("filtered", [False, True])
-def test_a_value_is_decoded_once(kafka_frame: Callable[[Any], DataFrame], filtered: bool) -> None:
+def test_a_value_is_decoded_once(spark: SparkSession, kafka_frame: Callable[[Any], DataFrame], filtered: bool) -> None:
     """If the optimizer copied the decoding into its uses, each value would be decoded once for each column."""
     frame = facts(kafka_frame([]), writers=WRITERS, far_future_ms=0)
-    frame = frame.where(F.col("problem").isNull()) if filtered else exploded(frame)
+    frame = frame.where(F.col("problem").isNull()) if filtered else Lanes(spark, 2).rows(frame)
     plan = frame._jdf.queryExecution().optimizedPlan().toString()
     writers = sum(len(schemas) for schemas in WRITERS.values())
     assert plan.count("from_avro(") == writers
@@ -514,27 +514,19 @@ def test_a_value_is_decoded_once(kafka_frame: Callable[[Any], DataFrame], filter
 @pytest.mark.usefixtures("whole_plans")
 def test_every_operator_is_compiled(kafka_frame: Callable[[Any], DataFrame]) -> None:
     """Spark compiles neither a lambda function nor the operator that contains it."""
-    frame = exploded(facts(kafka_frame([]), writers=WRITERS, far_future_ms=0))
+    frame = facts(kafka_frame([]), writers=WRITERS, far_future_ms=0)
     plan = frame._jdf.queryExecution().executedPlan().toString()
     operators = [line.lstrip(" +-:") for line in plan.splitlines() if line.strip()]
     assert len(operators) > 3
     assert [line for line in operators if not line.startswith("*(") and "Scan" not in line] == []
 
 
-def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable[[Any], DataFrame]) -> None:
-    frame = kafka_frame([]).transform(facts, writers={}, far_future_ms=0).transform(exploded)
-    assert frame.columns == [
-        *("topic", "partition", "kafka_offset", "ordinal", "source", "schema_id", "problem", "record_id", "send_id"),
-        *("club_id", "type", "at_ms", "chunk_count", "labels", "channel", "measure", "reason", "count_total"),
-    ]
-
-
-def test_job_counts_the_sends_that_preference_checker_accepts(staged: ToRows) -> None:
+def test_job_counts_the_sends_that_preference_checker_accepts(counted: ToRows) -> None:
     """tests/unit/preference_checker/test_check_preferences.py checks preference_checker with the same sends."""
     usual = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "send_id": "a", "to_users": [1, 2]}
     records = [
         {"topic": "send.api", "value": avro(OWN_SEND, usual | changes), "timestamp_ms": PRODUCED_MS}
         for changes, _ in CASES
     ]
-    counted = {row["kafka_offset"] for row in staged(records, WRITERS) if row["problem"] is None}
-    assert [(changes, place in counted) for place, (changes, _) in enumerate(CASES)] == CASES
+    accepted = {row["kafka_offset"] for row in counted(records, WRITERS) if row["problem"] is None}
+    assert [(changes, place in accepted) for place, (changes, _) in enumerate(CASES)] == CASES

@@ -1,0 +1,1 @@
+create temporary table {copy} as select {columns} from {rows} where {scope}

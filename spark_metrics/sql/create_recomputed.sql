@@ -1,0 +1,1 @@
+create unlogged table {schema}.{table} (like {table}{indexes})
