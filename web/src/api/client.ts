@@ -4,6 +4,7 @@ import type {
   AcceptedSend,
   Alarms,
   AuditPage,
+  Categories,
   DeadLetter,
   DeadLetters,
   DeviceCounts,
@@ -23,6 +24,7 @@ import type {
   SendRequest,
   StreamPosition,
   Suppressions,
+  Templates,
   Trends,
   UserNotifications,
   WebhookDeliveries,
@@ -34,6 +36,10 @@ const JSON_TYPE = "application/json";
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
 const WAIT_S = 20;
+/** The longest time until the answer to a request that does not wait, a large list of recipients included. */
+const ANSWER_MS = 60_000;
+/** The longest time until the answer to a long poll. A connection that a network change broke has none. */
+const POLL_MS = WAIT_S * 1_000 + 15_000;
 
 interface Options {
   method?: "GET" | "POST" | "PATCH" | "DELETE";
@@ -41,6 +47,8 @@ interface Options {
   body?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal;
+  /** The longest time until the whole answer; null: no limit, as for a stream. */
+  limitMs?: number | null;
 }
 
 async function fetched(path: string, options: Options): Promise<Response> {
@@ -50,7 +58,9 @@ async function fetched(path: string, options: Options): Promise<Response> {
   if (options.body !== undefined) headers["Content-Type"] = JSON_TYPE;
   const settings: RequestInit = { method: options.method ?? "GET", headers, credentials: "omit", cache: "no-cache" };
   if (options.body !== undefined) settings.body = JSON.stringify(options.body);
-  if (options.signal) settings.signal = options.signal;
+  const limitMs = options.limitMs === undefined ? ANSWER_MS : options.limitMs;
+  const signals = [options.signal, limitMs === null ? undefined : AbortSignal.timeout(limitMs)].filter((each) => each !== undefined);
+  settings.signal = AbortSignal.any(signals);
   let response: Response;
   try {
     response = await fetch(path + queryText(options.query ?? {}), settings);
@@ -94,8 +104,16 @@ function sendPath(sendId: string, action = ""): string {
 }
 
 /** Request a send. A repeated call with the same idempotency key makes no second send. */
-export function requestSend(body: SendRequest, idempotencyKey: string): Promise<AcceptedSend> {
-  return json("/v1/sends", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
+export function requestSend(body: SendRequest, idempotencyKey: string, signal?: AbortSignal): Promise<AcceptedSend> {
+  return json("/v1/sends", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey }, ...(signal && { signal }) });
+}
+
+export function listCategories(signal?: AbortSignal): Promise<Categories> {
+  return json("/v1/categories", { ...(signal && { signal }) });
+}
+
+export function listTemplates(query: Query, signal?: AbortSignal): Promise<Templates> {
+  return json("/v1/templates", { query, ...(signal && { signal }) });
 }
 
 /** Return what would become of a send, without sending it. */
@@ -125,8 +143,8 @@ export function getRecipients(sendId: string, query: Query, signal?: AbortSignal
 }
 
 /** Return a notification with its timeline. `path` is the link of a recipient. */
-export function getNotification(path: string): Promise<Notification> {
-  return json(path);
+export function getNotification(path: string, signal?: AbortSignal): Promise<Notification> {
+  return json(path, { ...(signal && { signal }) });
 }
 
 export function listSends(query: Query, signal?: AbortSignal): Promise<SendList> {
@@ -259,10 +277,11 @@ export function openSendEvents(sendId: string, after: string | null, poll: boole
     query: { after, wait: after === null ? 0 : WAIT_S },
     headers: { Accept: poll ? JSON_TYPE : `${EVENT_STREAM}, ${JSON_TYPE};q=0.9` },
     signal,
+    limitMs: poll ? POLL_MS : null,
   });
 }
 
 /** Wait until a batch was counted after the position `since`. */
 export function awaitCounts(since: string | null, signal: AbortSignal): Promise<StreamPosition> {
-  return json("/v1/metrics/stream", { query: { since, wait: since === null ? 0 : WAIT_S }, signal });
+  return json("/v1/metrics/stream", { query: { since, wait: since === null ? 0 : WAIT_S }, signal, limitMs: POLL_MS });
 }

@@ -15,8 +15,11 @@ export class Problem extends Error {
   }
 }
 
-/** The API could not be reached, or its response is not readable. */
+/** The API could not be reached, did not answer in time, or its response is not readable. */
 export class Unreachable extends Error {}
+
+/** Return whether it is unknown if a request had an effect: its answer was lost, or the server failed. */
+export const isLost = (failure: unknown): boolean => failure instanceof Unreachable || (failure instanceof Problem && failure.status >= 500);
 
 export type Query = Record<string, string | number | readonly (string | number)[] | null | undefined>;
 

@@ -2,7 +2,7 @@ import { effectScope, type EffectScope } from "vue";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import * as client from "./client";
 import { Problem, Unreachable } from "./http";
-import { FIRST_BYTES_MS, useSend, type Live } from "./live";
+import { FIRST_BYTES_MS, IDLE_MS, useSend, type Live } from "./live";
 import type { Send } from "./types";
 
 vi.mock("./client", () => ({ EVENT_STREAM: "text/event-stream", openSendEvents: vi.fn(), awaitCounts: vi.fn() }));
@@ -76,7 +76,7 @@ test("each event is shown until the send has ended", async () => {
   follow();
   await settle();
   stream.event("1");
-  await settle(60_000);
+  await settle(IDLE_MS - 1);
   stream.event("2", true);
   await settle(60_000);
   expect(shown.map((send) => send?.requested)).toEqual([1, 2]);
@@ -115,6 +115,25 @@ test("a stream without bytes is followed by long polls", async () => {
   await settle(1);
   expect(calls()).toEqual([[null, false], [null, true]]);
   expect(shown.map((send) => send?.requested)).toEqual([1]);
+});
+
+test("comments keep a stream open, and a silent one is opened again", async () => {
+  const [silent, next] = [new Stream(), new Stream()];
+  for (const stream of [silent, next]) opened.mockImplementationOnce((_id, _after, _poll, signal) => stream.opened(signal));
+  const live = follow();
+  await settle();
+  silent.event("1");
+  for (let heartbeat = 0; heartbeat < 10; heartbeat += 1) {
+    await settle(IDLE_MS - 1);
+    silent.write(": no change\n\n");
+  }
+  await settle(IDLE_MS - 1);
+  expect(opened).toHaveBeenCalledOnce();
+  await settle(1);
+  expect(calls()).toEqual([[null, false], ["1", false]]);
+  next.event("2", true);
+  await settle();
+  expect([shown.map((send) => send?.requested), live.error.value]).toEqual([[1, 2], null]);
 });
 
 test("a hidden page has no connection, and continues after its last event", async () => {

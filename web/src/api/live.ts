@@ -11,6 +11,11 @@ export interface Live {
 
 /** The time in which a stream has its first bytes. A proxy that collects the response passes none on. */
 export const FIRST_BYTES_MS = 5_000;
+/**
+ * The time without a byte after which a stream is opened again. The gateway writes a comment each ten seconds; after sleep
+ * or a change of the network, a connection can be silent without an error.
+ */
+export const IDLE_MS = 35_000;
 /** The longest pause before a send that is unknown is asked for again. */
 const LONGEST_ABSENCE_MS = 10_000;
 
@@ -58,18 +63,24 @@ export function useSend(sendId: string, show: (send: Send | null) => void): Live
         return event.complete ? null : 0;
       };
       const silent = new AbortController();
-      const timer = poll ? undefined : setTimeout(() => silent.abort(), FIRST_BYTES_MS);
+      let began = false;
+      let timer = poll ? undefined : setTimeout(() => silent.abort(), FIRST_BYTES_MS);
+      const hear = (): void => {
+        began = true;
+        clearTimeout(timer);
+        timer = setTimeout(() => silent.abort(), IDLE_MS);
+      };
       try {
         const response = await openSendEvents(sendId, after, poll, AbortSignal.any([signal, silent.signal]));
         if (response.status === 204) return null;
         if (response.headers.get("Content-Type")?.startsWith(EVENT_STREAM)) {
-          return await readEvents(response, () => clearTimeout(timer), take);
+          return await readEvents(response, hear, take);
         }
         poll = true;
         return take((await response.json()) as SendEvent);
       } catch (failure) {
         if (silent.signal.aborted && !signal.aborted) {
-          poll = true;
+          poll = !began;
           return 0;
         }
         if (!(failure instanceof Problem && failure.status === 404)) throw failure;
@@ -84,15 +95,18 @@ export function useSend(sendId: string, show: (send: Send | null) => void): Live
   });
 }
 
-/** Read a stream to its end. Returns the pause before the next connection; null if no more is needed. */
-async function readEvents(response: Response, began: () => void, take: (event: SendEvent) => number | null): Promise<number | null> {
+/**
+ * Read a stream to its end; `hear` is called with each piece of it. Returns the pause before the next connection; null if no
+ * more is needed.
+ */
+async function readEvents(response: Response, hear: () => void, take: (event: SendEvent) => number | null): Promise<number | null> {
   const events = new EventReader();
   const pieces = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { done, value } = await pieces.read();
     // The server ends a stream early when it stops, or when the caller has too many.
     if (done) return events.retryMs ?? nextPause(0, null);
-    began();
+    hear();
     for (const event of events.push(value)) {
       if (take(JSON.parse(event.data) as SendEvent) !== null) continue;
       await pieces.cancel();

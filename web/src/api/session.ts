@@ -1,7 +1,7 @@
 import { UserManager, WebStorageStateStore, type User } from "oidc-client-ts";
 import { ref } from "vue";
 import { club } from "../lib/club";
-import { forgetDraft } from "../lib/draft";
+import { forgetAll } from "../lib/kept";
 import { onlyClub, scopesOf, type Scope } from "../lib/roles";
 
 /** The file console.json at the page's address: the issuer at which people sign in. */
@@ -75,7 +75,7 @@ export async function signIn(): Promise<void> {
 
 export async function signOut(): Promise<void> {
   session.value = null;
-  forgetDraft();
+  forgetAll();
   // An issuer with sessions of its own ends them, too.
   const endpoint = await manager?.metadataService.getEndSessionEndpoint().catch(() => undefined);
   await (endpoint ? manager?.signoutRedirect() : manager?.removeUser());

@@ -9,6 +9,10 @@ export type Forecast = Schemas["DryRunBody"];
 export type ForecastReason = Schemas["DryRunReason"];
 export type PreviewRequest = Schemas["PreviewRequest"];
 export type Preview = Schemas["PreviewBody"];
+export type Categories = Schemas["CategoriesBody"];
+export type Category = Schemas["CategoryRow"];
+export type Templates = Schemas["TemplatesBody"];
+export type Template = Schemas["TemplateBody"];
 export type Totals = Schemas["Totals"];
 export type Send = Schemas["SendBody"];
 export type SendEvent = Schemas["SendEventBody"];
@@ -59,3 +63,21 @@ export const STATUSES = [
   "failed",
 ] as const;
 export type StatusName = (typeof STATUSES)[number];
+
+// Each status once: the type checker refuses a list that lacks one, or has another.
+const LOGGED: Record<Schemas["Status"], true> = {
+  accepted: true,
+  scheduled: true,
+  held: true,
+  queued: true,
+  sending: true,
+  sent: true,
+  delivered: true,
+  suppressed: true,
+  cancelled: true,
+  expired: true,
+  bounced: true,
+  failed: true,
+};
+/** The statuses of the log of recipients, in the order in which a notification can reach them. */
+export const LOGGED_STATUSES = Object.keys(LOGGED) as (keyof typeof LOGGED)[];

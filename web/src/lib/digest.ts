@@ -1,8 +1,13 @@
+/** Return the SHA-256 of a text in hexadecimal digits. */
+export async function sha256(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 /** Return the SHA-256 under which the suppression of an e-mail address is stored (masscomm/domain/ids.py). */
 export async function addressId(address: string): Promise<string> {
   const [name, domain] = halves(address.trim().toLowerCase());
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${name}@${ascii(domain)}`));
-  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return sha256(`${name}@${ascii(domain)}`);
 }
 
 function halves(address: string): [string, string] {

@@ -1,6 +1,7 @@
 import { reactive } from "vue";
 import type { SendRequest } from "../api/types";
 import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
+import { forget, kept } from "./kept";
 import { parseRecipients, type Recipients } from "./recipients";
 import { instantOf, ownZone } from "./zones";
 
@@ -52,31 +53,12 @@ export const newDraft = (club: string): Draft =>
     reference: "",
   });
 
-const STORED = "masscomm.draft";
-
-/** Keep a person's draft until the tab is closed, for example while the person signs in again. */
-export function keepDraft(draft: Draft, person: string): void {
-  try {
-    sessionStorage.setItem(STORED, JSON.stringify({ draft, person }));
-  } catch {
-    // A draft with very many recipients does not fit. An earlier draft must not take its place.
-    forgetDraft();
-  }
-}
-
-/** Fill a draft with the one that this person kept, and return whether there was one. */
+/** Fill a draft with the one that this person kept (lib/kept.ts), and return whether there was one. It is taken once. */
 export function takeDraft(draft: Draft, person: string): boolean {
-  const text = sessionStorage.getItem(STORED);
-  forgetDraft();
-  if (text === null) return false;
-  const kept = JSON.parse(text) as { draft: Draft; person: string };
-  if (kept.person !== person) return false;
-  Object.assign(draft, kept.draft);
-  return true;
-}
-
-export function forgetDraft(): void {
-  sessionStorage.removeItem(STORED);
+  const found = kept("draft", person) as Partial<Draft> | null;
+  forget("draft");
+  Object.assign(draft, found);
+  return found !== null;
 }
 
 /** Return what is missing or wrong in a draft. The API checks everything again. */
@@ -136,6 +118,16 @@ export function requestOf(draft: Draft): SendRequest {
   if (draft.when === "local") request.send_at_local = draft.at;
   if (expiresAt) request.expires_at = expiresAt;
   return request;
+}
+
+/**
+ * Return what the numbers of a send depend on while it is written: its request with a stand-in for the person's own words, so
+ * that typing asks for no numbers. The last page counts the words themselves.
+ */
+export function countedRequestOf(draft: Draft): SendRequest {
+  const words = draft.mode === "words" ? { data: { title: "-", body: "-" } } : {};
+  const { reference: _reference, ...others } = requestOf(draft);
+  return { ...others, ...words };
 }
 
 /** Return the request of a test: the same messages to one user, at once. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { creationOf, endpointState, EVENT_TYPES, lastResult, repeatableKeys } from "./webhooks";
+import { creationOf, endpointState, EVENT_TYPES, lastResult } from "./webhooks";
 
 const DRAFT = { club: "7", url: " https://hooks.example.org/a ", description: " shop ", types: [] as string[] };
 const ATTEMPT = { at: "2026-11-21T12:00:00Z", duration_ms: 5, status: null, error: null, body: "" };
@@ -28,12 +28,4 @@ test("a creation has trimmed texts and the chosen types in order", () => {
 test("every type is the same as none, so that later types are included", () => {
   expect(creationOf({ ...DRAFT, types: [...EVENT_TYPES] }).event_types).toEqual([]);
   expect(creationOf(DRAFT).event_types).toEqual([]);
-});
-
-test("a repeated request has the key of the first one", () => {
-  let number = 0;
-  const keys = repeatableKeys(() => `key-${(number += 1)}`);
-  expect([keys.of({ a: 1 }), keys.of({ a: 1 }), keys.of({ a: 2 }), keys.of({ a: 1 })]).toEqual(["key-1", "key-1", "key-2", "key-3"]);
-  keys.forget();
-  expect(keys.of({ a: 1 })).toBe("key-4");
 });

@@ -36,18 +36,3 @@ export function creationOf(draft: { club: string; url: string; description: stri
     event_types: chosen.length === EVENT_TYPES.length ? [] : chosen,
   };
 }
-
-/** Return a function that has one idempotency key for equal bodies, until `forget` is called. */
-export function repeatableKeys(random: () => string = () => crypto.randomUUID()): { of: (body: unknown) => string; forget: () => void } {
-  let last: { text: string; key: string } | null = null;
-  return {
-    of(body) {
-      const text = JSON.stringify(body);
-      if (last?.text !== text) last = { text, key: random() };
-      return last.key;
-    },
-    forget() {
-      last = null;
-    },
-  };
-}

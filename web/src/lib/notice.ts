@@ -1,0 +1,20 @@
+import { Problem, Unreachable } from "../api/http";
+
+/** A part of a notice: the key of a message, or a text of the API. */
+export type NoticePart = { key: string } | { text: string };
+
+/** Return whether an error is one of the page itself, and not of the API or the network. */
+export const isOfPage = (error: unknown): boolean => !(error instanceof Problem || error instanceof Unreachable);
+
+/**
+ * Return what a notice says about an error: the API's own words, that it did not answer, or that the page itself failed.
+ *
+ * @param live Whether the page makes further attempts by itself.
+ */
+export function messageOf(error: unknown, live: boolean): NoticePart[] {
+  const again: NoticePart[] = live ? [{ key: "error.live" }] : [];
+  if (error instanceof Unreachable) return [{ key: "error.unreachable" }, ...again];
+  if (!(error instanceof Problem)) return [{ key: "error.internal" }, { text: String(error) }];
+  if (error.status === 401) return [{ key: "signin.ended" }];
+  return error.status === 403 ? [{ key: "error.forbidden" }, { text: error.detail }] : [{ text: error.detail }, ...(error.status >= 500 ? again : [])];
+}
