@@ -25,6 +25,12 @@ test("a preview has the content of the send, and no recipients or times", () => 
   });
 });
 
+test("a preview is for a user, else for a language", () => {
+  expect(previewRequestOf(draft(), "", "de")).toMatchObject({ user: { locale: "de" } });
+  expect(previewRequestOf(draft(), "42", "de")).toMatchObject({ user_id: 42 });
+  expect(previewRequestOf(draft(), "42", "de")).not.toHaveProperty("user");
+});
+
 test("an incomplete draft has no preview, and a user that is no number is left out", () => {
   expect(previewRequestOf(draft({ type: " " }), "")).toBeNull();
   expect(previewRequestOf(draft({ type: "two words" }), "")).toBeNull();
@@ -57,10 +63,11 @@ test("a task that runs is aborted by the next one and by the end", async () => {
   expect(signals.map((signal) => signal.aborted)).toEqual([true, true]);
 });
 
-test("the HTML of an e-mail is in a frame without scripts, forms and access", () => {
+test("the HTML of an e-mail is in a frame without scripts, forms and windows", () => {
   const frames = emailPreview.match(/<iframe[^>]*>/g) ?? [];
   expect(frames).toHaveLength(1);
-  expect(frames[0]).toContain('sandbox=""');
-  expect(frames[0]).toContain(":srcdoc=");
+  // Of all permissions, only the origin, which gives no power without scripts. A browser test has hostile HTML.
+  expect(frames[0]).toContain('sandbox="allow-same-origin"');
+  expect(frames[0]).toContain(':srcdoc="EMPTY"');
   expect(emailPreview).not.toContain("v-html");
 });

@@ -3,11 +3,16 @@ import { contentOf, type Draft } from "./draft";
 
 export type Message = Preview["messages"][number];
 
-/** Return the request for the messages of a draft; null if its category or its club is missing. */
-export function previewRequestOf(draft: Draft, userId: string): PreviewRequest | null {
+/**
+ * Return the request for the messages of a draft; null if its category or its club is missing.
+ *
+ * @param userId The user who would get the messages; a text that is no id stands for a user of `locale`.
+ */
+export function previewRequestOf(draft: Draft, userId: string, locale: string | null = null): PreviewRequest | null {
   if (!/^[A-Za-z0-9_.:-]{1,128}$/.test(draft.type.trim()) || !/^[1-9]\d{0,14}$/.test(draft.club.trim())) return null;
   const request: PreviewRequest = contentOf(draft);
   if (/^[1-9]\d{0,14}$/.test(userId.trim())) request.user_id = Number(userId);
+  else if (locale !== null) request.user = { locale };
   return request;
 }
 
@@ -18,10 +23,10 @@ export class Latest {
 
   constructor(private readonly pauseMs: number) {}
 
-  run(task: (signal: AbortSignal) => Promise<void>): void {
+  run(task: (signal: AbortSignal) => Promise<void>, pauseMs = this.pauseMs): void {
     this.stop();
     const running = (this.running = new AbortController());
-    this.timer = setTimeout(() => void task(running.signal), this.pauseMs);
+    this.timer = setTimeout(() => void task(running.signal), pauseMs);
   }
 
   stop(): void {

@@ -12,9 +12,14 @@ export interface Recipients {
   tooMany: boolean;
 }
 
+const RECIPIENT = /^(\d{1,15})(?:-(\d{1,15}))?$/;
+
+/** Return whether a text is a user id or a range of them. */
+export const isRecipient = (text: string): boolean => RECIPIENT.test(text) && Number.parseInt(text, 10) >= 1;
+
 /**
- * Read user ids and ranges ("1-500") that are separated by white space, commas or semicolons. The first column of a
- * pasted CSV is such a list too, if its other columns are empty.
+ * Read user ids and ranges ("1-500") that are separated by white space, commas or semicolons. lib/tables.ts has tables
+ * with further columns.
  */
 export function parseRecipients(text: string): Recipients {
   const seen = new Set<number>();
@@ -33,7 +38,7 @@ export function parseRecipients(text: string): Recipients {
   };
   for (const part of text.split(/[\s,;]+/)) {
     if (!part) continue;
-    const found = /^(\d{1,15})(?:-(\d{1,15}))?$/.exec(part);
+    const found = RECIPIENT.exec(part);
     const first = Number(found?.[1]);
     const last = found?.[2] === undefined ? first : Number(found[2]);
     if (!found || first < 1 || last < first) {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Totals } from "../api/types";
-import { reasons, secondsLeft, segments } from "./totals";
+import { Pace, reasons, segments, STALE_MS, unended } from "./totals";
 
 const NONE: Totals = {
   requested: 0, duplicates: 0, queued: 0, held: 0, scheduled: 0, cancelled: 0, expired: 0, sent: 0, delivered: 0,
@@ -31,11 +31,47 @@ test("reasons are sorted by their number", () => {
   expect(found.map((each) => each.reason)).toEqual(["opted_out", "no_template", "no_device"]);
 });
 
-test("the time left follows from the rate", () => {
-  expect(secondsLeft({ atMs: 0, ended: 0 }, { atMs: 2_000, ended: 100 }, 600)).toBe(10);
+test("notifications that wait do not flow", () => {
+  const totals: Totals = { ...NONE, requested: 100, in_flight: 60, held: 10, scheduled: 20 };
+  expect(unended(totals)).toEqual({ waiting: 30, flowing: 30 });
+  expect(unended({ ...NONE, in_flight: 2, held: 5 })).toEqual({ waiting: 2, flowing: 0 });
 });
 
-test("without progress there is no estimate", () => {
-  expect(secondsLeft({ atMs: 0, ended: 50 }, { atMs: 2_000, ended: 50 }, 600)).toBeNull();
-  expect(secondsLeft({ atMs: 5, ended: 50 }, { atMs: 5, ended: 60 }, 600)).toBeNull();
+test("the rate is that of the last ten seconds", () => {
+  const pace = new Pace();
+  expect(pace.rate(0)).toBeNull();
+  pace.add(0, 0, 0);
+  expect(pace.rate(0)).toBeNull();
+  pace.add(10_000, 1_000, 10_000);
+  expect(pace.rate(10_000)).toBe(100);
+  pace.add(20_000, 1_500, 20_000);
+  expect(pace.rate(20_000)).toBe(50);
+  pace.add(30_000, 1_500, 30_000);
+  expect(pace.rate(30_000)).toBeNull();
+});
+
+test("a rate ends when no count follows", () => {
+  const pace = new Pace();
+  pace.add(0, 0, 1_000);
+  pace.add(2_000, 100, 3_000);
+  expect(pace.rate(3_000 + STALE_MS)).toBe(50);
+  expect(pace.rate(3_001 + STALE_MS)).toBeNull();
+});
+
+test("counts of a minute apart have a rate until three of them are missing", () => {
+  const pace = new Pace();
+  pace.add(0, 0, 0);
+  pace.add(60_000, 600, 60_000);
+  expect([pace.rate(240_000), pace.rate(240_001)]).toEqual([10, null]);
+});
+
+test("a pause begins the measurement again", () => {
+  const pace = new Pace();
+  pace.add(0, 0, 0);
+  pace.add(1_000, 100, 1_000);
+  pace.clear();
+  expect(pace.rate(1_000)).toBeNull();
+  pace.add(60_000, 100, 60_000);
+  pace.add(61_000, 150, 61_000);
+  expect(pace.rate(61_000)).toBe(50);
 });

@@ -7,15 +7,21 @@ export interface Segment {
 
 const sum = (counts: Record<string, number>): number => Object.values(counts).reduce((total, n) => total + n, 0);
 
-/** Return the number of notifications in each status; the numbers add up to `requested`. */
-export function segments(totals: Totals): Segment[] {
+/** Return the notifications that wait for a time: for the send's, or for the end of quiet hours. */
+function waitingOf(totals: Totals): { held: number; scheduled: number } {
   const waiting = Math.min(totals.in_flight, totals.held + totals.scheduled);
   const held = Math.min(totals.held, waiting);
+  return { held, scheduled: waiting - held };
+}
+
+/** Return the number of notifications in each status. The API is wrong if the numbers do not add up to `requested`. */
+export function segments(totals: Totals): Segment[] {
+  const { held, scheduled } = waitingOf(totals);
   const counts: Record<StatusName, number> = {
     delivered: totals.delivered,
     sent: totals.sent,
-    in_flight: totals.in_flight - waiting,
-    scheduled: waiting - held,
+    in_flight: totals.in_flight - held - scheduled,
+    scheduled,
     held,
     suppressed: sum(totals.suppressed),
     cancelled: totals.cancelled,
@@ -33,15 +39,44 @@ export function reasons(totals: Totals): { status: "suppressed" | "failed"; reas
     .sort((a, b) => b.count - a.count || a.reason.localeCompare(b.reason));
 }
 
-/**
- * Return the estimated seconds until a send has ended, from two counts of its ended notifications; null if none ended in
- * between.
- */
-export function secondsLeft(
-  before: { atMs: number; ended: number },
-  now: { atMs: number; ended: number },
-  requested: number,
-): number | null {
-  const rate = (now.ended - before.ended) / ((now.atMs - before.atMs) / 1_000);
-  return rate > 0 && Number.isFinite(rate) ? (requested - now.ended) / rate : null;
+/** The time over which a rate is measured, in milliseconds. */
+const WINDOW_MS = 10_000;
+/** A rate is no longer shown after this time without a new count, or three times the last pause between counts. */
+export const STALE_MS = 15_000;
+
+/** The rate at which the notifications of a send end, from its latest counts. */
+export class Pace {
+  private points: { atMs: number; ended: number }[] = [];
+  /** The browser's time of the last count. */
+  heardMs = 0;
+
+  /**
+   * @param atMs The server's time of the count.
+   * @param nowMs The browser's time.
+   */
+  add(atMs: number, ended: number, nowMs: number): void {
+    while (this.points.length > 1 && atMs - this.points[0]!.atMs > WINDOW_MS) this.points.shift();
+    this.points.push({ atMs, ended });
+    this.heardMs = nowMs;
+  }
+
+  /** Begin again, for example because the send was paused. */
+  clear(): void {
+    this.points = [];
+  }
+
+  /** Return the notifications per second; null if none ended, or if the last count is old. */
+  rate(nowMs: number): number | null {
+    const [first, last] = [this.points[0], this.points.at(-1)];
+    if (!first || !last || last.atMs <= first.atMs || last.ended <= first.ended) return null;
+    const pauseMs = last.atMs - this.points.at(-2)!.atMs;
+    if (nowMs - this.heardMs > Math.max(STALE_MS, 3 * pauseMs)) return null;
+    return ((last.ended - first.ended) * 1_000) / (last.atMs - first.atMs);
+  }
+}
+
+/** Return the numbers of notifications that wait for a time, and of the other ones that have not ended. */
+export function unended(totals: Totals): { waiting: number; flowing: number } {
+  const { held, scheduled } = waitingOf(totals);
+  return { waiting: held + scheduled, flowing: totals.in_flight - held - scheduled };
 }

@@ -1,0 +1,49 @@
+/** The templates from which the messages of a send are rendered (docs/templates.md, "Which template"). */
+
+import type { Category, Template } from "../api/types";
+
+/** The language of a user whose own has no template. */
+const LAST_LOCALE = "en";
+const DATA = "data.";
+
+export interface Entry {
+  name: string;
+  value: string;
+}
+
+/** Return the names that a send can give as its template, in order. */
+export const namesOf = (templates: Template[]): string[] => [...new Set(templates.map((each) => each.type))].sort();
+
+/** Return the category as it is for a club; a category without a row has the channels of the row `default`. */
+export function categoryOf(categories: Category[], type: string, clubId: number): Pick<Category, "channels" | "mandatory" | "opt_in"> | null {
+  const row = categories.find((each) => each.type === type) ?? categories.find((each) => each.type === "default");
+  if (!row) return null;
+  return { ...row, ...row.clubs.find((each) => each.club_id === clubId) };
+}
+
+/** Return the templates of a name on the channels of a send. */
+export const usedOf = (templates: Template[], name: string, channels: readonly string[]): Template[] =>
+  templates.filter((each) => each.type === name && channels.includes(each.channel));
+
+/** Return the names of the data that templates read. */
+export function dataOf(templates: Template[]): string[] {
+  const read = templates.flatMap((each) => each.variables).filter((variable) => variable.startsWith(DATA));
+  return [...new Set(read.map((variable) => variable.slice(DATA.length)))].sort();
+}
+
+/** Return the entries for the data of a template: its names with the values so far, then other names that have a value. */
+export function filled(entries: Entry[], names: string[]): Entry[] {
+  const values = new Map(entries.map((each) => [each.name, each.value]));
+  const others = entries.filter((each) => each.value && !names.includes(each.name));
+  return [...names.map((name) => ({ name, value: values.get(name) ?? "" })), ...others];
+}
+
+/**
+ * Return the languages that get different messages: each that has a template, and last the one that stands for all others;
+ * none if all users get the same message.
+ */
+export function localesOf(templates: Template[]): string[] {
+  const own = new Map(templates.map((each) => [each.locale.replaceAll("_", "-").toLowerCase(), each.locale.replaceAll("_", "-")]));
+  own.delete(LAST_LOCALE);
+  return own.size === 0 ? [] : [...[...own.values()].sort(), LAST_LOCALE];
+}
