@@ -33,6 +33,7 @@ from devstack.loopback import exposed
 from devstack.services import all_services
 from devstack.state import RunState
 from devstack.terminal import Terminal
+from masscomm.http.rest import JSON
 from tests.support.harness.console import PATIENCE_MS, open_console
 from tests.support.schemathesis_run import check_responses
 from tests.support.servers.localstack_client import localstack_client
@@ -412,7 +413,106 @@ def test_console_cancels_a_scheduled_send(config: StackConfig) -> None:
         console.accepted()
         page.get_by_role("button", name="Cancel this send").click()
         page.get_by_role("button", name="Cancel the send").click()
-        expect(page.get_by_test_id("cancellation")).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.get_by_test_id("cancellation")).to_contain_text("Cancelled at", timeout=PATIENCE_MS)
+        assert page.get_by_test_id("sum").get_attribute("data-sum") == "5"
+        assert console.errors == []
+
+
+@pytest.mark.nightly
+def test_console_pauses_resumes_and_cancels_a_send(config: StackConfig) -> None:
+    """The cancelled notifications are counted once the scheduler's next sweep has released them."""
+    with open_console(config.gateway_url, "sender") as console:
+        page = console.page
+        page.get_by_label("Later").check()
+        page.get_by_label("Time", exact=True).fill(f"{datetime.now() + timedelta(hours=3):%Y-%m-%dT%H:%M}")  # noqa: DTZ005 - local
+        page.get_by_label("Title").fill("Later")
+        page.get_by_label("Text").fill("Paused, resumed, cancelled.")
+        page.get_by_label("User ids").fill("1-5")
+        page.get_by_role("button", name="Review").click()
+        page.get_by_role("button", name="Send to 5 recipients").click()
+        console.accepted()
+        console.wait_for_state("Scheduled")
+        page.get_by_role("button", name="Pause").click()
+        console.wait_for_state("Paused")
+        expect(page.get_by_text("wait until the send is resumed")).to_be_visible()
+        page.get_by_role("button", name="Resume").click()
+        console.wait_for_state("Scheduled")
+        page.get_by_role("button", name="Cancel this send").click()
+        page.get_by_role("button", name="Cancel the send").click()
+        expect(page.get_by_test_id("state")).to_have_text("Cancelled", timeout=2 * PATIENCE_MS)
+        assert console.count("cancelled") == 5
+        assert console.page.get_by_test_id("sum").get_attribute("data-sum") == "5"
+        expect(page.get_by_test_id("cancellation")).to_contain_text("0 notifications were published before")
+        assert console.errors == []
+
+
+# The states of the bar, each time that it changes: the sum of its parts, and the requested notifications.
+_BAR = """
+window.bars = [];
+new MutationObserver(() => {
+  const sum = document.querySelector("[data-testid=sum]");
+  if (!sum) return;
+  const counts = [...document.querySelectorAll("li[data-status]")].map((each) => Number(each.dataset.count));
+  const inFlight = Number(document.querySelector("li[data-status=in_flight]").dataset.count);
+  bars.push([counts.reduce((total, each) => total + each, 0), Number(sum.dataset.requested), inFlight]);
+}).observe(document, { subtree: true, childList: true, attributeFilter: ["data-count", "data-requested"] });
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("by", ["server-sent events", "long polls"])
+def test_console_bar_adds_up_while_a_send_moves(config: StackConfig, by: str) -> None:
+    """Runs after the demo, which seeds some of the users; the others are unknown."""
+    with open_console(config.gateway_url, "sender") as console:
+        if by == "long polls":
+            console.page.route(
+                "**/events*", lambda route: route.continue_(headers=route.request.headers | {"accept": JSON})
+            )
+        console.page.evaluate(_BAR)
+        console.compose("1-30000", title="Moving", body="Seen in a browser.")
+        console.page.get_by_role("button", name="Send to 30,000 recipients").click()
+        send_id = console.accepted()
+        console.wait_for_state("Ended")
+        bars = console.page.evaluate("bars")
+        assert [each for each in bars if each[0] != each[1]] == []
+        assert any(in_flight > 0 for _, _, in_flight in bars), "the bar was seen while the send moved"
+        assert bars[-1] == [30_000, 30_000, 0]
+        answers = [each.response() for each in console.requests if f"/{send_id}/events" in each.url]
+        types = {each.headers["content-type"].partition(";")[0] for each in answers if each and each.ok}
+        assert types == {"text/event-stream" if by == "server-sent events" else JSON}
+        assert console.errors == []
+
+
+@pytest.mark.nightly
+def test_console_foretells_a_send_and_explains_its_recipients(config: StackConfig) -> None:
+    """Runs after the demo, which seeds the users. The last of them is unknown."""
+    with open_console(config.gateway_url, "sender") as console:
+        page = console.page
+        console.compose("42 1-20 999999999", title="Foretold", body="Seen in a browser.")
+        forecast = page.get_by_test_id("forecast").get_by_role("row")
+        expect(forecast.filter(has_text="The user is not known").get_by_role("cell").last).to_have_text("1")
+        foretold = {row.get_attribute("data-group"): 0 for row in forecast.all()}
+        for row in forecast.all():
+            foretold[row.get_attribute("data-group")] += int(row.get_by_role("cell").last.inner_text())
+        assert sum(foretold.values()) == 22
+        page.get_by_role("button", name="Send to 22 recipients").click()
+        console.accepted()
+        console.wait_for_state("Ended")
+        assert console.count("sent") + console.count("delivered") == foretold["arrives"] > 0
+
+        rows = page.get_by_role("region", name="Recipients").get_by_role("row")
+        page.get_by_label("Status").select_option("suppressed")
+        expect(rows.filter(has_text="999999999")).to_have_count(1)
+        expect(rows.filter(has_text="Suppressed")).to_have_count(console.count("suppressed"))
+        page.get_by_label("Status").select_option("")
+        page.get_by_label("User", exact=True).fill("42")
+        expect(rows).to_have_count(2)
+        page.get_by_role("button", name="42", exact=True).click()
+        hops = page.get_by_role("dialog").get_by_role("listitem")
+        expect(hops.first).to_contain_text("Requested")
+        expect(hops.filter(has_text="Queued")).to_contain_text(re.compile(r"\d\d:\d\d:\d\d \(\+[\d.]+s\)"))
+        expect(hops.last).to_contain_text("The provider accepted the message")
+        assert console.violations() == []
         assert console.errors == []
 
 

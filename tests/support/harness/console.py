@@ -42,7 +42,7 @@ class Console:
     def compose(self, recipients: str, *, title: str, body: str, type: str = "announcement") -> None:
         """Fill in a send and go to its review."""
         self.page.goto(f"{self.url}/#/")
-        self.page.get_by_label("Category").fill(type)
+        self.page.get_by_label("Category").select_option(type)
         self.page.get_by_label("Title").fill(title)
         self.page.get_by_label("Text").fill(body)
         self.page.get_by_label("User ids").fill(recipients)

@@ -154,7 +154,7 @@ class Picture:
 
 
 def _compose(page: Page) -> None:
-    page.get_by_label("Category").fill("match_reminder")
+    page.get_by_label("Category").select_option("match_reminder")
     page.get_by_label("Title").fill("Kick-off in one hour")
     page.get_by_label("Text").fill("Reds against Blues, 18:00. The gates are open.")
     page.get_by_label("User ids").fill("40-59 42 42")

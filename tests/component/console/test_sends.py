@@ -1,0 +1,189 @@
+"""The pages Sends and Send in a real Chromium, over the functions in memory behind the local gateway."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Request, Route, expect
+
+from devstack.services.lambda_host import CONSOLE
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
+from functions.metrics_handler.store.port import ChannelTotals
+from tests.support.harness import console_pictures, rest_api
+from tests.support.harness.console import Console, open_console
+from tests.support.harness.console_pictures import LIVE
+
+pytestmark = pytest.mark.nightly
+MORE = 60
+
+
+@dataclass(frozen=True)
+class Opened:
+    console: Console
+    store: InMemoryMetricsStore
+
+    def add_sends(self, count: int, *, at: datetime) -> None:
+        """Add sends of the category news that were requested in the minutes before `at`."""
+        known = self.store.sends[LIVE]
+        for index in range(count):
+            send_id = f"{len(self.store.sends):08}-0000-4000-8000-000000000000"
+            requested_at = at - timedelta(minutes=index)
+            self.store.sends[send_id] = replace(known, send_id=send_id, type="news", requested_at=requested_at)
+
+    def count_batch(self) -> None:
+        """Note that the metrics job has counted a batch."""
+        self.store.batch_id = (self.store.batch_id or 0) + 1
+
+    def listed(self) -> list[str]:
+        return self.console.page.locator("td .id").all_inner_texts()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    store = console_pictures.build(monkeypatch)
+    with rest_api.serving(CONSOLE) as url, open_console(url, "admin") as console:
+        yield Opened(console, store)
+
+
+def test_older_sends_are_appended_once_and_none_vanishes(opened: Opened) -> None:
+    """A double click appends one page; a send that new ones push from the first page stays in the list."""
+    page = opened.console.page
+    now = datetime.now(UTC)
+    opened.add_sends(MORE, at=now - timedelta(days=1))
+    page.goto(f"{opened.console.url}/#/sends")
+    expect(page.locator("td .id")).to_have_count(25)
+    page.get_by_role("button", name="Older sends").dblclick()
+    expect(page.locator("td .id")).to_have_count(50)
+    before = opened.listed()
+    assert len(set(before)) == 50
+    opened.add_sends(3, at=now)
+    opened.count_batch()
+    expect(page.locator("td .id")).to_have_count(53, timeout=30_000)
+    assert opened.listed()[3:] == before
+    page.get_by_role("button", name="Older sends").click()
+    expect(page.locator("td .id")).to_have_count(len(opened.store.sends))
+    assert len(set(opened.listed())) == len(opened.store.sends)
+
+
+def test_rows_of_earlier_filters_are_not_appended(opened: Opened) -> None:
+    page = opened.console.page
+    opened.add_sends(MORE, at=datetime.now(UTC) - timedelta(days=1))
+    page.goto(f"{opened.console.url}/#/sends")
+    expect(page.locator("td .id")).to_have_count(25)
+    held: list[Route] = []
+    page.route("**/v1/sends?*cursor=*", held.append)
+    with page.expect_request("**/v1/sends?*cursor=*"):
+        page.get_by_role("button", name="Older sends").click()
+    page.get_by_label("Search").fill("newsletter")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="newsletter")).to_have_count(1)
+    for each in held:
+        each.abort()
+    expect(page.locator("td .id")).to_have_count(1)
+    expect(page.get_by_role("button", name="Older sends")).to_have_count(0)
+    assert opened.console.errors == []
+
+
+def test_the_link_to_the_sends_clears_the_filters(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends?type=newsletter&status=ended")
+    expect(page.locator("td .id")).to_have_count(1)
+    expect(page.get_by_label("Search")).to_have_value("newsletter")
+    page.get_by_role("navigation").get_by_role("link", name="Sends").click()
+    expect(page.locator("td .id")).to_have_count(len(opened.store.sends))
+    expect(page.get_by_label("Search")).to_have_value("")
+    assert page.get_by_label("Status").input_value() == ""
+
+
+def test_a_typed_club_is_asked_for_once(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends")
+    expect(page.locator("td .id").first).to_be_visible()
+    page.get_by_label("Club").press_sequentially("234")
+    page.wait_for_url("**/#/sends?club=1234")
+    expect(page.get_by_text("There is no such send yet.")).to_be_visible()
+    asked = {each.url.partition("club_id=")[2].partition("&")[0] for each in opened.console.requests if is_list(each)}
+    assert asked == {"1", "1234"}
+
+
+def is_list(request: Request) -> bool:
+    return request.method == "GET" and "/v1/sends?" in request.url
+
+
+def test_a_send_is_opened_at_its_top_and_back_at_the_place(opened: Opened) -> None:
+    page = opened.console.page
+    opened.add_sends(MORE, at=datetime.now(UTC) - timedelta(days=1))
+    page.goto(f"{opened.console.url}/#/sends")
+    expect(page.locator("td .id")).to_have_count(25)
+    last = page.get_by_role("link", name="news", exact=True).last
+    last.scroll_into_view_if_needed()
+    place = page.evaluate("scrollY")
+    assert place > 0
+    last.click()
+    expect(page.get_by_test_id("sum")).to_be_visible()
+    assert page.evaluate("scrollY") == 0
+
+
+def test_the_recipients_are_filtered_by_user_and_status(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    table = page.get_by_role("region", name="Recipients").get_by_role("row")
+    expect(table).to_have_count(21)
+    options = page.get_by_label("Status").locator("option").evaluate_all("all => all.map(each => each.value)")
+    assert options == [
+        *("", "accepted", "scheduled", "held", "queued", "sending", "sent", "delivered"),
+        *("suppressed", "cancelled", "expired", "bounced", "failed"),
+    ]
+    page.get_by_label("Status").select_option("suppressed")
+    expect(table).to_have_count(9)
+    page.get_by_label("User", exact=True).fill("42")
+    expect(table).to_have_count(2)
+    expect(table.last).to_contain_text("42")
+    page.get_by_label("Status").select_option("delivered")
+    expect(page.get_by_text("No recipient has this status.")).to_be_visible()
+    page.get_by_label("Status").select_option("")
+    expect(table.last).to_contain_text("opted out")
+    assert opened.console.errors == []
+
+
+def test_a_notification_that_is_not_found_keeps_the_list(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    page.route(
+        "**/v1/notifications/*", lambda route: route.fulfill(status=404, json={"detail": "No such notification."})
+    )
+    page.get_by_role("button", name="41", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("No such notification.")
+    expect(page.get_by_role("region", name="Recipients").get_by_role("row")).to_have_count(21)
+
+
+def test_numbers_that_do_not_add_up_are_marked(opened: Opened) -> None:
+    """More notifications have ended than were requested, as while the metrics job catches up."""
+    page = opened.console.page
+    opened.store.sends[LIVE] = replace(
+        opened.store.sends[LIVE], channels={"push": ChannelTotals(3, 0, 4, {"sent": {"": 4}})}
+    )
+    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    expect(page.get_by_test_id("sum")).to_have_text("These numbers do not add up: 4 in the states, 3 requested")
+
+
+def test_a_paused_send_has_no_rate(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    expect(page.get_by_test_id("state")).to_have_text("In progress")
+    send = opened.store.sends[LIVE]
+    opened.store.sends[LIVE] = replace(
+        send, channels={**send.channels, "email": ChannelTotals(12_000, 0, 9_000, {"sent": {"": 7_000}})}
+    )
+    opened.count_batch()
+    expect(page.get_by_test_id("progress")).to_contain_text("per second", timeout=30_000)
+    # Held notifications end later than the rate says.
+    expect(page.get_by_test_id("progress")).to_contain_text("all but the 2,400 that wait")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_test_id("state")).to_have_text("Paused", timeout=30_000)
+    expect(page.get_by_test_id("progress")).not_to_contain_text("per second")
+    expect(page.locator("li[data-status=in_flight]")).to_contain_text("Paused")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_test_id("state")).to_have_text("In progress", timeout=30_000)
+    assert opened.console.errors == []
