@@ -136,6 +136,21 @@ test("comments keep a stream open, and a silent one is opened again", async () =
   expect([shown.map((send) => send?.requested), live.error.value]).toEqual([[1, 2], null]);
 });
 
+test("a stream that breaks is no error of the page, and is opened again", async () => {
+  const broken = new Stream();
+  const dropped = new AbortController();
+  opened.mockImplementationOnce(() => broken.opened(dropped.signal)).mockResolvedValueOnce(answer("2", true));
+  const live = follow();
+  await settle();
+  broken.event("1");
+  await settle();
+  dropped.abort();
+  await settle();
+  expect(live.error.value).toBeInstanceOf(Unreachable);
+  await settle(60_000);
+  expect([shown.map((send) => send?.requested), live.error.value]).toEqual([[1, 2], null]);
+});
+
 test("a hidden page has no connection, and continues after its last event", async () => {
   const stream = new Stream();
   opened.mockImplementationOnce((_id, _after, _poll, signal) => stream.opened(signal));

@@ -1,7 +1,7 @@
 import { onScopeDispose, ref, type Ref } from "vue";
 import { awaitCounts, EVENT_STREAM, openSendEvents } from "./client";
 import { EventReader } from "./events";
-import { nextPause, Problem } from "./http";
+import { nextPause, Problem, Unreachable } from "./http";
 import type { Send, SendEvent } from "./types";
 
 export interface Live {
@@ -77,7 +77,7 @@ export function useSend(sendId: string, show: (send: Send | null) => void): Live
           return await readEvents(response, hear, take);
         }
         poll = true;
-        return take((await response.json()) as SendEvent);
+        return take((await response.json().catch(lost)) as SendEvent);
       } catch (failure) {
         if (silent.signal.aborted && !signal.aborted) {
           poll = !began;
@@ -95,6 +95,11 @@ export function useSend(sendId: string, show: (send: Send | null) => void): Live
   });
 }
 
+/** A connection that breaks during the answer is one that cannot be reached. */
+function lost(failure: unknown): never {
+  throw new Unreachable(String(failure));
+}
+
 /**
  * Read a stream to its end; `hear` is called with each piece of it. Returns the pause before the next connection; null if no
  * more is needed.
@@ -103,7 +108,7 @@ async function readEvents(response: Response, hear: () => void, take: (event: Se
   const events = new EventReader();
   const pieces = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
-    const { done, value } = await pieces.read();
+    const { done, value } = await pieces.read().catch(lost);
     // The server ends a stream early when it stops, or when the caller has too many.
     if (done) return events.retryMs ?? nextPause(0, null);
     hear();

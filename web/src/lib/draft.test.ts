@@ -43,9 +43,11 @@ test("own words become title and body", () => {
 
 test("a template has its data and not the words", () => {
   const request = requestOf(
-    draft({ mode: "template", template: "goal", data: [{ name: "team", value: "Reds" }, { name: "", value: "x" }], channels: ["push"] }),
+    draft({ mode: "template", template: "goal", data: [{ name: "team", value: "Reds" }, { name: "", value: "x" }, { name: "venue", value: "" }], channels: ["push"] }),
   );
-  expect(request).toMatchObject({ template: "goal", data: { team: "Reds" }, channels: ["push"] });
+  expect(request).toMatchObject({ template: "goal", channels: ["push"] });
+  // A value that is not entered is missing, so that a template's default applies.
+  expect(request.data).toEqual({ team: "Reds" });
 });
 
 test("the numbers do not depend on own words, but on everything else", () => {

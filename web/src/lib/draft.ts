@@ -99,7 +99,7 @@ export function contentOf(draft: Draft): Content {
     request.data = { title: draft.title, body: draft.body };
   } else {
     if (draft.template.trim()) request.template = draft.template.trim();
-    request.data = Object.fromEntries(draft.data.filter((each) => each.name).map((each) => [each.name, each.value]));
+    request.data = Object.fromEntries(draft.data.filter((each) => each.name && each.value).map((each) => [each.name, each.value]));
   }
   if (draft.channels.length) request.channels = [...draft.channels];
   if (draft.locale.trim()) request.locale = draft.locale.trim();
