@@ -7,7 +7,7 @@ import SendsPage from "./pages/SendsPage.vue";
 // The path is behind a #, so that a file server needs no rules for the pages.
 export const router = createRouter({
   history: createWebHashHistory(),
-  // A new page begins at its top; "back" returns to the place. A change of the query, such as a filter, moves nothing.
+  // A new page begins at its top. A change of the query, such as a filter, moves nothing.
   scrollBehavior: (to, from, saved) => saved ?? (to.path === from.path ? false : { top: 0 }),
   routes: [
     { path: "/", name: "compose", component: ComposePage },
