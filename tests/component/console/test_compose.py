@@ -258,7 +258,7 @@ def test_earlier_numbers_are_marked_until_the_next_ones(console: Console) -> Non
     page.get_by_label("User ids").fill("40-59")
     expect(page.get_by_test_id("forecast")).to_contain_text("20 notifications")
     held: list[Route] = []
-    page.route("**/v1/sends", held.append)
+    page.route("**/v1/sends", lambda route: held.append(route))
     with page.expect_request("**/v1/sends"):
         page.get_by_label("User ids").fill("40-49")
     expect(page.locator(".forecast")).to_have_attribute("aria-busy", "true")

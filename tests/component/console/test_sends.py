@@ -72,7 +72,7 @@ def test_rows_of_earlier_filters_are_not_appended(opened: Opened) -> None:
     page.goto(f"{opened.console.url}/#/sends")
     expect(page.locator("td .id")).to_have_count(25)
     held: list[Route] = []
-    page.route("**/v1/sends?*cursor=*", held.append)
+    page.route("**/v1/sends?*cursor=*", lambda route: held.append(route))
     with page.expect_request("**/v1/sends?*cursor=*"):
         page.get_by_role("button", name="Older sends").click()
     page.get_by_label("Search").fill("newsletter")
