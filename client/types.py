@@ -322,6 +322,22 @@ class DeadLettersBody(TypedDict):
     next_cursor: str | None
 
 
+class DecidedBy(TypedDict):
+    """The rule and the user settings that determined a status, as far as they are known."""
+
+    layer: str | None
+    """The source of the decision, such as user, default or provider."""
+    rule: str | None
+    """The setting that determined it, or the provider's code."""
+    category: str | None
+    """The category that a rule of the user settings is about; null: every category."""
+    channel: str | None
+    """The channel that a rule of the user settings is about; null: every channel."""
+    settings_version: int | None
+    changed_at: str | None
+    """The time of the newest change in these user settings."""
+
+
 class DeletedWebhookBody(TypedDict):
     """A deleted endpoint."""
 
@@ -670,6 +686,8 @@ class NotificationBody(TypedDict):
     reason: str | None
     decision: str
     """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision, as in `timeline`."""
     timeline: list[StepBody]
     """The statuses in the order of their times. A repeated status of a redelivered record occurs once."""
     since: str | None
@@ -825,6 +843,8 @@ class RecipientBody(TypedDict):
     reason: str | None
     decision: str
     """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
     at: str | None
     """The time of the status."""
     links: Links
@@ -1077,6 +1097,8 @@ class StepBody(TypedDict):
     reason: str | None
     decision: str
     """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
 
 
 class StreamBody(TypedDict):

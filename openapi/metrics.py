@@ -354,6 +354,7 @@ OPERATIONS = {
                     "status": "sent",
                     "reason": None,
                     "decision": STATUS_WORDS[Status.SENT],
+                    "decided_by": None,
                     "at": _NOON,
                     "links": {"self": f"/v1/notifications/{_SEND_ID}.42.push"},
                 }
@@ -392,7 +393,16 @@ OPERATIONS = {
             "status": "sent",
             "reason": None,
             "decision": STATUS_WORDS[Status.SENT],
-            "timeline": [{"at": _NOON, "status": "sent", "reason": None, "decision": STATUS_WORDS[Status.SENT]}],
+            "decided_by": None,
+            "timeline": [
+                {
+                    "at": _NOON,
+                    "status": "sent",
+                    "reason": None,
+                    "decision": STATUS_WORDS[Status.SENT],
+                    "decided_by": None,
+                }
+            ],
             "since": None,
             "watermark": _ONE,
             "generated_at": _ONE,

@@ -9,12 +9,12 @@ from masscomm.domain.categories import DEFAULT, Categories, category_table
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, decoded, read_as_functions, wire_header
 from spark_metrics.problems import problem_of, storable
-from spark_metrics.sources import Source, sources
+from spark_metrics.sources import Source, decisions, sources
 
 _POSITION = ("topic", "partition", "kafka_offset", "timestamp_ms", "source", "schema_id")
 _OF_SOURCES = ("record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed")
 _COUNTED = ("send_id", "id", *_OF_SOURCES, "labels")
-_OF_RECIPIENTS = ("user_ids", "result_index")
+_OF_RECIPIENTS = ("user_ids", "result_index", "decisions")
 
 
 class Facts:
@@ -64,8 +64,8 @@ def facts(
 
     The columns are topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id (the 16
     bytes of record_id), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total),
-    run and listed (see spark_metrics.states), labels (JSON), problem, and with `recipients` user_ids and result_index.
-    If a row has a problem, only its position and problem are valid.
+    run and listed (see spark_metrics.states), labels (JSON), problem, and with `recipients` user_ids, result_index and
+    decisions (sources.decisions). If a row has a problem, only its position and problem are valid.
 
     No expression contains a lambda (transform, filter, exists): Spark would interpret it for each record, and could not
     compile the operator that contains it.
@@ -111,8 +111,13 @@ def _facts(of: Sequence[Source], *, recipients: bool) -> list[Column]:
         F.col("send_id"),
         *map(fact, _OF_SOURCES),
         _labels(of).alias("labels"),
-        *([F.col("outcome")[name].alias(name) for name in _OF_RECIPIENTS] if recipients else []),
+        *(_of_recipients(F.col("outcome")) if recipients else []),
     ]
+
+
+def _of_recipients(outcome: Column) -> list[Column]:
+    columns = (outcome["user_ids"], outcome["result_index"], decisions(outcome["results"]))
+    return [column.alias(name) for name, column in zip(_OF_RECIPIENTS, columns, strict=True)]
 
 
 def _labels(of: Sequence[Source]) -> Column:

@@ -24,6 +24,7 @@ from spark_metrics.copy_lines import copy_lines, line
 from spark_metrics.counted_ids import IdTables, store_new
 from spark_metrics.database import STREAM, connect
 from spark_metrics.problems import Problem
+from spark_metrics.recipient_log import decisions_of
 from spark_metrics.refusals import Place, first_line, is_permanent
 from spark_metrics.sql import read_sql
 from spark_metrics.states import StateEntry
@@ -52,6 +53,7 @@ class LaneRow(NamedTuple):
         run, listed: The results by position (spark_metrics.states).
         users: The users of an outcome with one result as numbers separated by commas; `only` is the index of its count.
         user_ids, result_index: The users of all other outcomes, each with the index of its count.
+        decisions: The decisions of the counts (sources.decisions).
     """
 
     lane: int
@@ -80,6 +82,7 @@ class LaneRow(NamedTuple):
     only: int | None = None
     user_ids: Sequence[int | None] | None = None
     result_index: Sequence[int | None] | None = None
+    decisions: str | None = None
 
 
 _RECORD_ID, _SEND_ID, _COUNT, _USERS = map(LaneRow._fields.index, ("record_id", "send_id", "channel", "users"))
@@ -345,9 +348,10 @@ class _Lane:
                 if user is not None and index is not None:
                     of[index].append(str(user))
             users = {index: ",".join(some) for index, some in of.items()}
+        decisions = decisions_of(r.decisions) if r.decisions else [None] * len(counts)
         for index, some in users.items():
             if 0 <= index < len(counts):
-                begin = line(r.send_id, r.club_id, r.type, *counts[index][:3])
+                begin = line(r.send_id, r.club_id, r.type, *counts[index][:3], decisions[index])
                 self._recipients.append(f"{begin}\t{r.at_ms}\t{{{some}}}")
                 self._bytes += len(some)
 

@@ -84,6 +84,7 @@ def _columns(*, recipients: bool) -> list[Column]:
         "only": only,
         "user_ids": F.when(only.isNull(), users),
         "result_index": F.when(only.isNull(), index),
+        "decisions": F.col("decisions"),
     }
     valid = ("lane", "hash", "topic", "partition", "kafka_offset", "schema_id", "problem")
     # Without the log of recipients, the last columns are left out.

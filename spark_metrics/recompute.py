@@ -208,6 +208,8 @@ class Recompute:
         lanes = Lanes(self._spark, self._settings.lanes, recipients=logged)
         # The archive has each position once, and no redelivered record is among these: no id is needed.
         counted = counted.withColumn("id", F.lit(None).cast("binary"))
+        # The archive has no decisions, and the log's are not compared.
+        counted = counted.withColumn("decisions", F.lit(None).cast("string"))
         for part in parts:
             plan = Plan(
                 database_url=self._settings.database_url,

@@ -141,6 +141,10 @@ OUTCOME = Source(
 )
 
 
+# The fields of a result that the log of recipients keeps as its decision.
+DECISION = ("layer", "rule", "settings_version", "settings_changed_at")
+
+
 @cache
 def all_sources() -> tuple[Source, ...]:
     """Return our sources, and those that SPARK_SOURCES names as module:VARIABLE, separated by commas. Only the driver
@@ -168,8 +172,9 @@ def _named(name: str) -> Source:
 
 
 def sources(*, recipients: bool) -> tuple[Source, ...]:
-    """Return the sources, with the users of each outcome if the log of recipients needs them."""
-    with_users = replace(OUTCOME, fields=OUTCOME.fields | names("user_ids"))
+    """Return the sources, with the users and decisions of each outcome if the log of recipients needs them."""
+    results = names("status", "reason", "count", *DECISION)
+    with_users = replace(OUTCOME, fields=OUTCOME.fields | names("user_ids") | {"results": results})
     return tuple(with_users if recipients and each is OUTCOME else each for each in all_sources())
 
 
@@ -245,6 +250,11 @@ def decided(channel: Column, results: Column) -> Column:
     only = F.try_element_at(results, F.lit(1))
     one = count_of(channel, only["status"], only["reason"], only["count"])
     return F.when(F.size(results) == 1, one).otherwise(several)
+
+
+def decisions(results: Column) -> Column:
+    """Return the decision of each result as a line of JSON: a list for each field of DECISION."""
+    return F.to_json(F.struct(*[results[name].alias(name) for name in DECISION]), {"ignoreNullFields": "false"})
 
 
 def _is_run(outcome: Column) -> Column:

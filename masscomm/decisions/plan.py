@@ -256,12 +256,12 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> De
     if request.send_at_local is not None:
         early = decide_by_local_time(user, request.send_at_local, now_ms=now_ms, expires_at=request.expires_at)
         if early is not None:
-            return early._replace(settings_version=decision.settings_version)
+            return early if settings is None else early.by(settings)
     if settings is None or settings.quiet_hours is None or chunk.lane is Lane.CRITICAL:
         return decision
     asleep = decide_by_hours(user, settings, type=request.type, now_ms=now_ms, expires_at=request.expires_at)
     if asleep is not None and request.held >= MAX_HELD:
-        return EXPIRED._replace(layer=asleep.layer, rule=asleep.rule, settings_version=asleep.settings_version)
+        return EXPIRED._replace(layer=asleep.layer, rule=asleep.rule).by(settings)
     return asleep or decision
 
 

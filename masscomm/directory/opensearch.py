@@ -9,6 +9,7 @@ can be one refresh interval (1 s) behind unless `confirm` has just refreshed the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import cache, partial
 from itertools import islice
 from typing import Any, Self
@@ -425,7 +426,17 @@ def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
         quiet_hours=source.get("quiet_hours"),
         version=version,
         preference_version=source.get("preference_version") or 0,
+        changed_at=_ms_of(source.get("updated_at")),
     )
+
+
+def _ms_of(text: object) -> int | None:
+    """Return a time of the monolith's row in ms since the epoch; None if it is none, or has no offset."""
+    try:
+        at = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return None if at is None or at.tzinfo is None else round(at.timestamp() * 1_000)
 
 
 def _device(device_id: int, source: Source, state: Source) -> Device:

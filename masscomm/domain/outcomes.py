@@ -107,6 +107,7 @@ def _result(decision: Decision, count: int, now_ms: int, directory: DirectoryPos
         layer=decision.layer,
         rule=decision.rule and mask(decision.rule),  # guard: masking.outcomes
         settings_version=decision.settings_version,
+        settings_changed_at=decision.settings_changed_at,
         cdc_position=directory.lsn if directory else None,
         staleness_ms=max(0, now_ms - directory.ts_ms) if directory else None,
     )

@@ -124,11 +124,11 @@ class PreferenceChanges:
         applied = self.applied_version(settings)
         return tuple(change for change in self.changes if change.version > applied)  # guard: preferences.older_row
 
-    def in_force(self, settings: UserSettings | None) -> list[Wish | QuietHoursWish]:
-        """Return the wishes that apply, the oldest first."""
+    def in_force(self, settings: UserSettings | None) -> list[PreferenceChange]:
+        """Return the changes that apply, the oldest first."""
         version = settings.version if settings is not None else 0
         return [
-            change.wish
+            change
             for change in sorted(self.pending(settings), key=lambda each: each.version)
             # guard: preferences.opt_in_to_another_row
             if change.wish.is_silence or change.settings_version == version
@@ -196,11 +196,12 @@ def with_changes(
         return settings
     base = settings or UserSettings(user_id=user_id, is_absent=True)
     try:
-        wishes = PreferenceChanges.read(document).in_force(settings)
+        changes = PreferenceChanges.read(document).in_force(settings)
     except ValueError:
         return base._replace(channels=_UNREADABLE)  # guard: preferences.malformed_change
-    if not wishes:
+    if not changes:
         return settings
+    wishes = [change.wish for change in changes]
     channels, categories = after_wishes(
         base.channels, base.categories, [wish for wish in wishes if isinstance(wish, Wish)]
     )
@@ -208,7 +209,9 @@ def with_changes(
     for wish in wishes:
         if isinstance(wish, QuietHoursWish):
             quiet_hours = wish.setting
-    return base._replace(channels=channels, categories=categories, quiet_hours=quiet_hours)
+    # A version is the time of its change.
+    changed_at = changes[-1].version
+    return base._replace(channels=channels, categories=categories, quiet_hours=quiet_hours, changed_at=changed_at)
 
 
 def after_wishes(channels: Any, categories: Any, wishes: Sequence[Wish]) -> tuple[Any, Any]:

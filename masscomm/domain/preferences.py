@@ -6,7 +6,7 @@ mandatory category ignores opt-outs and quiet hours.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
@@ -28,6 +28,12 @@ class Decision(NamedTuple):
     settings_version: int | None = None
     # The end of the status HELD, in ms since the epoch.
     until_ms: int | None = None
+    # The time of the newest change in these user settings, in ms since the epoch; None if unknown.
+    settings_changed_at: int | None = None
+
+    def by(self, user_settings: UserSettings) -> Self:
+        """Return this decision with the version and the time of the user settings that were read."""
+        return self._replace(settings_version=user_settings.version, settings_changed_at=user_settings.changed_at)
 
 
 # The decision for a missing user, and also for a user of another club: a tenant must learn nothing about other tenants'
@@ -78,16 +84,17 @@ def decide_by_user_settings(
     """
     kind = category(type, club_id)
     if kind.mandatory:
-        return Decision(None, None, "default", "mandatory", user_settings.version if user_settings else None)
+        mandatory = Decision(None, None, "default", "mandatory")
+        return mandatory.by(user_settings) if user_settings else mandatory
     needs_opt_in = channel in kind.opt_in
     if user_settings is None:
         return NOT_OPTED_IN if needs_opt_in else Decision(None)
     wanted, rule = _wanted(user_settings, type, channel)
     if wanted and needs_opt_in and not _is_about_category(rule):  # guard: preferences.opt_in
-        return NOT_OPTED_IN._replace(settings_version=user_settings.version)
+        return NOT_OPTED_IN.by(user_settings)
     if wanted:
-        return Decision(None, None, "user" if rule else "default", rule, user_settings.version)
-    return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule, user_settings.version)
+        return Decision(None, None, "user" if rule else "default", rule).by(user_settings)
+    return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule).by(user_settings)
 
 
 def _is_about_category(rule: str | None) -> bool:

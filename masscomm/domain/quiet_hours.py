@@ -79,8 +79,8 @@ def decide_by_hours(
     if quiet is None:
         return None
     if expires_at is not None and expires_at <= quiet.until_ms:
-        return Decision(Status.EXPIRED, Reason.EXPIRED, "user", quiet.rule, user_settings.version)
-    return Decision(Status.HELD, None, "user", quiet.rule, user_settings.version, quiet.until_ms)
+        return Decision(Status.EXPIRED, Reason.EXPIRED, "user", quiet.rule).by(user_settings)
+    return Decision(Status.HELD, None, "user", quiet.rule, until_ms=quiet.until_ms).by(user_settings)
 
 
 def group_by_end[K](ends: Mapping[int, tuple[int, K]]) -> dict[tuple[int, K], set[int]]:

@@ -427,6 +427,7 @@ class Result(AvroRecord):
     layer: str | None = None
     rule: str | None = None
     settings_version: int | None = None
+    settings_changed_at: int | None = None
     cdc_position: int | None = None
     staleness_ms: int | None = None
 

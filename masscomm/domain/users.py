@@ -40,6 +40,8 @@ class UserSettings(NamedTuple):
     preference_version: int = 0
     # Whether the monolith has no row: the settings consist of changes through masscomm.
     is_absent: bool = False
+    # The time of the newest change that is in the settings, in ms since the epoch; None if unknown.
+    changed_at: int | None = None
 
 
 class Device(NamedTuple):

@@ -15,6 +15,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 from masscomm.domain.ids import is_record_id
@@ -77,14 +78,14 @@ def unpack_decisions(packed: bytes, *, positions: Sequence[int], user_ids: Seque
 
 
 def _pack(decisions: Decisions) -> bytes:
-    """Pack the decisions: each distinct decision once, and in a separate column the versions of the user settings,
-    which differ for nearly every user.
+    """Pack the decisions: each distinct decision once, and in separate columns the versions and the times of the user
+    settings, which differ for nearly every user.
     """
     places: dict[tuple[str | int | None, ...], int] = {}
     channels = {}
     for channel, by_position in decisions.by_channel.items():
         index = [0] * len(decisions.positions)
-        versions = []
+        versions, changed = [], []
         for row, position in enumerate(decisions.positions):
             decision = by_position.get(position)
             if decision is not None:
@@ -92,7 +93,8 @@ def _pack(decisions: Decisions) -> bytes:
                 text = (decision.status, decision.reason, decision.layer, decision.rule, *until)
                 index[row] = places.setdefault(text, len(places) + 1)
                 versions.append(decision.settings_version)
-        channels[channel] = [index, versions]
+                changed.append(decision.settings_changed_at)
+        channels[channel] = [index, versions, changed]
     document = {
         "of": _recipients(decisions),
         "decisions": list(places),
@@ -112,19 +114,28 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
     if any(own and recorded and own != recorded for own, recorded in digests):  # guard: decisions.other_content
         raise OtherContent
     by_channel: dict[str, dict[int, Decision]] = {}
-    for channel, (index, versions) in document["channels"].items():
-        version_of = iter(versions)
+    for channel, (index, versions, *changed) in document["channels"].items():
+        # Records of earlier versions have no times of the settings.
+        settings_of = zip(versions, *changed or [repeat(None)], strict=False)
         by_channel[channel] = {
-            position: _decision(document["decisions"][place - 1], next(version_of))
+            position: _decision(document["decisions"][place - 1], *next(settings_of))
             for position, place in zip(now.positions, index, strict=True)
             if place
         }
     return now._replace(by_channel=by_channel, parts=tuple((start, end) for start, end in document["parts"]))
 
 
-def _decision(text: Sequence[Any], version: int | None) -> Decision:
+def _decision(text: Sequence[Any], version: int | None, changed_at: int | None) -> Decision:
     status, reason, layer, rule, *until = text
-    return Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version, *until)
+    return Decision(
+        Status(status),
+        None if reason is None else Reason(reason),
+        layer,
+        rule,
+        version,
+        until_ms=until[0] if until else None,
+        settings_changed_at=changed_at,
+    )
 
 
 def _recipients(decisions: Decisions) -> str:

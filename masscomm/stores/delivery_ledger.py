@@ -181,7 +181,10 @@ def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
     delayed = any(entry.retry_at_ms is not None for entry in results)
     return {
         "decisions": [
-            [decision.status, decision.reason, decision.layer, decision.rule, decision.settings_version]
+            [
+                *(decision.status, decision.reason, decision.layer, decision.rule),
+                *(decision.settings_version, decision.settings_changed_at),
+            ]
             for decision in distinct
         ],
         "positions": [entry.position for entry in results],
@@ -195,8 +198,16 @@ def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
 def from_document(document: dict[str, Any]) -> list[RecipientResult]:
     """Return the slice in a document that to_document made."""
     decisions = [
-        Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version)
-        for status, reason, layer, rule, version in document["decisions"]
+        Decision(
+            Status(status),
+            None if reason is None else Reason(reason),
+            layer,
+            rule,
+            version,
+            # Slices of earlier versions have no time of the settings.
+            settings_changed_at=changed_at[0] if changed_at else None,
+        )
+        for status, reason, layer, rule, version, *changed_at in document["decisions"]
     ]
     retry_times = document.get("again_ms") or [None] * len(document["positions"])
     numbered = document.get("ids") != _IDS

@@ -17,6 +17,9 @@ create table if not exists recipient_log (
     reason     text        not null,
     counted_at timestamptz not null
 ) partition by range (counted_at);
+-- decision: the rule, layer and user settings (their version and the time of their newest change, in ms since the epoch) that determined
+-- the status; null if neither a rule nor settings did, and in older rows
+alter table recipient_log add column if not exists decision jsonb;
 create index if not exists recipient_log_user on recipient_log (user_id);
 -- The list of a send's recipients, by user.
 create index if not exists recipient_log_send on recipient_log (send_id, user_id);

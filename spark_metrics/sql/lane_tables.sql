@@ -21,6 +21,7 @@ create temporary table if not exists batch_recipients (
     channel  text     not null,
     status   text     not null,
     reason   text,
+    decision jsonb,
     at_ms    bigint   not null,
     user_ids bigint[] not null
 ) on commit delete rows

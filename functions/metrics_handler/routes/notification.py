@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from functions.metrics_handler.routes.known_sends import KnownSends
 from functions.metrics_handler.routes.recipients import log_is_off
-from functions.metrics_handler.routes.words import in_words
+from functions.metrics_handler.routes.words import DecidedBy, decided_by, in_words
 from functions.metrics_handler.store.port import LogRow, MetricsStore, RecipientKey
 from masscomm.clock import Clock
 from masscomm.domain.ids import notification_id
@@ -33,6 +33,8 @@ class StepBody(TypedDict):
     reason: str | None
     decision: str
     """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
 
 
 class NotificationBody(TypedDict):
@@ -51,6 +53,8 @@ class NotificationBody(TypedDict):
     reason: str | None
     decision: str
     """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision, as in `timeline`."""
     timeline: list[StepBody]
     """The statuses in the order of their times. A repeated status of a redelivered record occurs once."""
     since: str | None
@@ -81,7 +85,7 @@ class NotificationRoute:
         if not found.rows:
             raise _not_found()
         present = max(found.rows, key=_rank)
-        reason = read_reason(present.reason) or None
+        reason, by = read_reason(present.reason) or None, decided_by(present.decision)
         return {
             "notification": notification,
             "notification_id": notification_id(send_id, key.user_id, key.channel),
@@ -93,7 +97,8 @@ class NotificationRoute:
             "requested_at": rfc3339(send.requested_at),
             "status": present.status,
             "reason": reason,
-            "decision": in_words(present.status, reason),
+            "decision": in_words(present.status, reason, by),
+            "decided_by": by,
             "timeline": _timeline(found.rows),
             "since": rfc3339(found.since),
             "watermark": rfc3339(found.watermark),
@@ -109,7 +114,8 @@ def _timeline(rows: Iterable[LogRow]) -> list[StepBody]:
             "at": rfc3339(row.key.at),
             "status": row.status,
             "reason": (reason := read_reason(row.reason) or None),
-            "decision": in_words(row.status, reason),
+            "decision": in_words(row.status, reason, by := decided_by(row.decision)),
+            "decided_by": by,
         }
         for row in steps
     ]

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from functions.metrics_handler.http.cursor import checked_text
 from functions.metrics_handler.routes.known_sends import KnownSends
-from functions.metrics_handler.routes.words import in_words
+from functions.metrics_handler.routes.words import DecidedBy, decided_by, in_words
 from functions.metrics_handler.store.port import MetricsStore, RecipientKey, RecipientQuery, RecipientRow
 from masscomm.clock import Clock
 from masscomm.domain.statuses import Status, read_reason
@@ -40,6 +40,8 @@ class RecipientBody(TypedDict):
     reason: str | None
     decision: str
     """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
     at: str | None
     """The time of the status."""
     links: Links
@@ -107,13 +109,14 @@ def log_is_off() -> Problem:
 
 
 def _row(send_id: str, row: RecipientRow) -> RecipientBody:
-    reason = read_reason(row.reason) or None
+    reason, by = read_reason(row.reason) or None, decided_by(row.decision)
     return {
         "user_id": row.key.user_id,
         "channel": row.key.channel,
         "status": row.status,
         "reason": reason,
-        "decision": in_words(row.status, reason),
+        "decision": in_words(row.status, reason, by),
+        "decided_by": by,
         "at": rfc3339(row.at),
         "links": {"self": f"/v1/notifications/{send_id}.{row.key.user_id}.{row.key.channel}"},
     }

@@ -1,8 +1,32 @@
-"""Explains the status of a notification in a sentence."""
+"""Explains the status of a notification in a sentence, and as the data of its decision."""
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypedDict
 
 from masscomm.domain.statuses import Reason, Status
+from masscomm.http.parameters import time_of_ms
+
+_RULE = re.compile(r"(?:category:(?P<category>.+?))?(?:(?:^| )channel:(?P<channel>\S+))?")
+_CHANNEL_WORDS = {"push": "push message", "email": "e-mail"}
+
+
+class DecidedBy(TypedDict):
+    """The rule and the user settings that determined a status, as far as they are known."""
+
+    layer: str | None
+    """The source of the decision, such as user, default or provider."""
+    rule: str | None
+    """The setting that determined it, or the provider's code."""
+    category: str | None
+    """The category that a rule of the user settings is about; null: every category."""
+    channel: str | None
+    """The channel that a rule of the user settings is about; null: every channel."""
+    settings_version: int | None
+    changed_at: str | None
+    """The time of the newest change in these user settings."""
+
 
 STATUS_WORDS: Mapping[str, str] = {
     Status.ACCEPTED: "The notification was requested, and is not decided yet.",
@@ -41,8 +65,44 @@ REASON_WORDS: Mapping[str, str] = {
 }
 
 
-def in_words(status: str, reason: str | None) -> str:
-    """Return a sentence about a status and its reason. A value that a later version recorded is named."""
-    if reason:
-        return REASON_WORDS.get(reason, f"The reason is {reason}.")
-    return STATUS_WORDS.get(status, f"The status is {status}.")
+def decided_by(decision: Mapping[str, Any] | None) -> DecidedBy | None:
+    """Return the data of a stored decision; None if none is stored."""
+    if decision is None:
+        return None
+    rule, changed_at = decision.get("rule"), decision.get("settings_changed_at")
+    about = _RULE.fullmatch(rule or "")
+    return {
+        "layer": decision.get("layer"),
+        "rule": rule,
+        "category": about["category"] if about else None,
+        "channel": about["channel"] if about else None,
+        "settings_version": decision.get("settings_version"),
+        "changed_at": None if changed_at is None else time_of_ms(changed_at),
+    }
+
+
+def in_words(status: str, reason: str | None, by: DecidedBy | None = None) -> str:
+    """Return a sentence about a status, its reason and its decision. A value that a later version recorded is named."""
+    if reason == Reason.OPTED_OUT and by and (by["category"] or by["channel"]):
+        sentence = f"The user has opted out of {_subject(by)}."
+    elif reason:
+        sentence = REASON_WORDS.get(reason, f"The reason is {reason}.")
+    else:
+        sentence = STATUS_WORDS.get(status, f"The status is {status}.")
+    if by is None or by["settings_version"] is None:
+        return sentence
+    return f"{sentence.removesuffix('.')} (settings version {by['settings_version']}{_date(by)})."
+
+
+def _subject(by: DecidedBy) -> str:
+    channel = _CHANNEL_WORDS.get(by["channel"] or "", by["channel"])
+    if by["category"] is None:
+        return f"every {channel}"
+    return f"{by['category']} by {channel}" if channel else by["category"]
+
+
+def _date(by: DecidedBy) -> str:
+    if by["changed_at"] is None:
+        return ""
+    at = datetime.fromisoformat(by["changed_at"]).astimezone(UTC)
+    return f" of {at.day} {at:%B %Y}"

@@ -139,7 +139,7 @@ class InMemoryMetricsStore:
                 key = RecipientKey(user_id, row.key.channel)
                 known[key] = max(known.get(key, row), row, key=_rank)
         rows = [
-            RecipientRow(key, row.status, row.reason, row.key.at)
+            RecipientRow(key, row.status, row.reason, row.key.at, row.decision)
             for key, row in sorted(known.items())
             if (query.after is None or key > query.after)
             and row.status in (query.status or [row.status])

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from masscomm.domain.grains import Grain
 from masscomm.domain.send_states import SendCounts, SendState
@@ -276,6 +276,8 @@ class LogRow:
     type: str
     status: str
     reason: str
+    # The fields of spark_metrics.sources.DECISION that are known; None: no decision is stored.
+    decision: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,6 +324,8 @@ class RecipientRow:
     status: str
     reason: str
     at: datetime
+    # As in LogRow.
+    decision: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

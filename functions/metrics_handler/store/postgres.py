@@ -242,14 +242,14 @@ select nullif(greatest(since, kept_since), '-infinity') from stream_views where 
 # status with the highest rank is the notification's status (masscomm.domain.statuses.merge).
 _LOG = """
 with notifications as (
-    select distinct on (send_id, channel) at, send_id, channel, club_id, type, status, reason
+    select distinct on (send_id, channel) at, send_id, channel, club_id, type, status, reason, decision
     from recipient_log
     where user_id = %(user_id)s
         and (%(club_id)s::bigint[] is null or club_id = any(%(club_id)s))
         and (%(channel)s::text[] is null or channel = any(%(channel)s))
     order by send_id, channel, array_position(%(by_rank)s::text[], status) desc nulls last, at, reason
 )
-select at, send_id, channel, club_id, type, status, reason
+select at, send_id, channel, club_id, type, status, reason, decision
 from notifications
 where (%(start)s::timestamptz is null or at >= %(start)s)
     and (%(end)s::timestamptz is null or at < %(end)s)
@@ -264,7 +264,8 @@ limit %(limit)s
 # The index of a send's rows returns them by user, so that a page reads no earlier user.
 _RECIPIENTS = """
 with notifications as (
-    select distinct on (user_id, channel collate "C") user_id, channel, status, reason, at
+    select distinct on (user_id, channel collate "C")
+        user_id, channel, status, reason, at, decision
     from recipient_log
     where send_id = %(send_id)s
         and club_id = %(club_id)s
@@ -272,7 +273,7 @@ with notifications as (
         and (%(user_id)s::bigint is null or user_id >= %(user_id)s)
     order by user_id, channel collate "C", array_position(%(by_rank)s::text[], status) desc nulls last, at, reason
 )
-select user_id, channel, status, reason, at
+select user_id, channel, status, reason, at, decision
 from notifications
 where (%(status)s::text[] is null or status = any(%(status)s))
     and (
@@ -293,7 +294,7 @@ from (
 """
 
 _TIMELINE = """
-select at, send_id, channel, club_id, type, status, reason
+select at, send_id, channel, club_id, type, status, reason, decision
 from recipient_log
 where send_id = %(send_id)s and user_id = %(user_id)s and club_id = %(club_id)s and channel = %(channel)s
 order by at, status, reason

@@ -1,5 +1,6 @@
 """Postgres and the store in memory return the same results."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -333,12 +334,18 @@ def test_empty_store_has_no_position(postgres: StackConfig) -> None:
         )
 
 
+DECISION = {
+    "layer": "user",
+    "rule": "channel:push",
+    "settings_version": 2**53,
+    "settings_changed_at": 1_777_803_720_000,
+}
 RECIPIENTS = [
     (7, LogRow(LogKey(NOON, "a", "push"), 1, "news", "sent", "")),
     (7, LogRow(LogKey(NEXT, "B", "push"), 2, "news", "failed", "no_template")),
     (7, LogRow(LogKey(NEXT, "b", "email"), 2, "news", "sent", "")),
     (7, LogRow(LogKey(NEXT, "b", "push"), 2, "news", "sent", "")),
-    (8, LogRow(LogKey(NEXT, "c", "push"), 1, "news", "sent", "")),
+    (8, LogRow(LogKey(NEXT, "c", "push"), 1, "news", "suppressed", "opted_out", DECISION)),
 ]
 # Further log rows of the same notifications: a response has one row for each, with its highest status.
 OTHER_ACCOUNTS = [
@@ -365,11 +372,11 @@ def logged(request: pytest.FixtureRequest, postgres: StackConfig) -> Iterator[Me
             for number, (user_id, row) in enumerate([*OTHER_ACCOUNTS, *RECIPIENTS]):
                 connection.execute(
                     "insert into recipient_log"
-                    " (user_id, at, send_id, channel, club_id, type, status, reason, counted_at)"
-                    " values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                    " (user_id, at, send_id, channel, club_id, type, status, reason, counted_at, decision)"
+                    " values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                     [
                         user_id, row.key.at, row.key.send_id, row.key.channel, row.club_id, row.type, row.status,
-                        row.reason, NOON + timedelta(days=number % 2),
+                        row.reason, NOON + timedelta(days=number % 2), row.decision and json.dumps(row.decision),
                     ],
                 )  # fmt: skip
         with connection_pool(url) as pool:
@@ -424,6 +431,14 @@ def test_recipients_of_a_send_are_in_pages_by_user(logged: MetricsStore) -> None
     assert first == Recipients(rows[:1], more=True, watermark=None)
     rest = logged.list_recipients(replace(query, limit=1, after=rows[0].key))
     assert rest == Recipients(rows[1:], more=False, watermark=None)
+
+
+def test_a_notification_has_its_decision(logged: MetricsStore) -> None:
+    listed = logged.list_recipients(RecipientQuery(send_id="c", club_id=1))
+    timeline = logged.timeline("c", 1, RecipientKey(8, "push"))
+    assert listed is not None
+    assert timeline is not None
+    assert [row.decision for row in listed.rows] == [row.decision for row in timeline.rows] == [DECISION]
 
 
 def test_recipients_are_filtered_by_their_present_status(logged: MetricsStore) -> None:

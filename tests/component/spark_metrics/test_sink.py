@@ -62,6 +62,7 @@ class Record:
     problem: str | None = None
     schema_id: int = 1
     users: tuple[int, ...] = ()
+    decisions: str | None = None
 
     @property
     def record_id(self) -> str:
@@ -131,6 +132,7 @@ def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
         listed,
         ",".join(map(str, r.users)) if r.users else None,
         0 if r.users else None,
+        decisions=r.decisions,
     )
 
 
@@ -636,6 +638,23 @@ def test_send_without_recipients_has_its_row(sink: PostgresSink) -> None:
     count(sink, a_chunk(0, number=1, counts=[("push", "requested", None, 0)]))
     assert served(sink)["send_channels"] == [("a send", "push", 0, 0, 0)]
     assert served(sink)["counts_minute"] == []
+
+
+def test_log_has_the_decision_of_each_result(database: str) -> None:
+    sink = PostgresSink(database, recipients=True)
+    sink.take_over()
+    decided: dict[str, list[Any]] = {
+        "layer": ["user"],
+        "rule": ["channel:push"],
+        "settings_version": [7],
+        "settings_changed_at": [AT_MS],
+    }
+    counts: list[tuple[str, str, str | None, int]] = [("push", "suppressed", "opted_out", 1)]
+    count(sink, Record(0, number=1, users=(5,), counts=counts, decisions=json.dumps(decided)))
+    count(sink, Record(1, number=2, users=(6,), counts=counts))
+    rows = sink.connected().execute("select user_id, decision from recipient_log order by 1").fetchall()
+    assert rows == [(5, {name: values[0] for name, values in decided.items()}), (6, None)]
+    sink.close()
 
 
 def test_status_has_the_last_batch_and_a_rising_watermark(sink: PostgresSink, database: str) -> None:

@@ -137,6 +137,14 @@ def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
     assert chain.published_arns() == ["arn-1", "arn-2"]
 
 
+def test_stored_results_have_the_time_of_the_settings() -> None:
+    held = Decision(Status.HELD, None, "user", "quiet_hours", 4, settings_changed_at=NOW)
+    document = to_document([RecipientResult(position=0, user_id=1, decision=held)])
+    assert from_document(document)[0].decision == held
+    document["decisions"][0].pop()
+    assert from_document(document)[0].decision == held._replace(settings_changed_at=None), "of an earlier version"
+
+
 @pytest.mark.guarantee("delayed.previous_ids_continue")
 def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
     """An earlier version was killed after it stored a delayed record whose id contains the number of delays."""

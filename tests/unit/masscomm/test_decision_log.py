@@ -1,5 +1,6 @@
 """The decision log: decisions are read complete, fit into an item, and need one write per record."""
 
+import json
 import random
 import zlib
 from collections.abc import Mapping
@@ -43,6 +44,8 @@ DECISION = st.builds(
     layer=st.sampled_from(["default", "user"]),
     rule=st.none() | st.text(max_size=5),
     settings_version=st.none() | st.integers(0, 2**60),
+    until_ms=st.none() | st.integers(0, 2**43),
+    settings_changed_at=st.none() | st.integers(0, 2**43),
 )
 
 
@@ -77,6 +80,15 @@ def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
     assert unpack_decisions(stored, positions=now.positions, user_ids=now.user_ids) == now
 
 
+def test_decisions_without_times_of_settings_are_read() -> None:
+    user = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", 5)
+    now = _decisions([0, 1], {"push": {1: user}})
+    document = json.loads(zlib.decompress(_pack(now)))
+    document["channels"] = {"push": document["channels"]["push"][:2]}
+    stored = zlib.compress(json.dumps(document).encode())
+    assert unpack_decisions(stored, positions=now.positions, user_ids=now.user_ids) == now
+
+
 def test_decision_about_one_recipient_is_not_recorded() -> None:
     log = InMemoryDecisionLog()
     alone = _decisions([3], {"push": {3: Decision(Status.EXPIRED)}})
@@ -99,7 +111,10 @@ def test_largest_decisions_of_a_record_fit_into_an_item() -> None:
     def opted_out(channel: str) -> dict[int, Decision]:
         rules = (f"channel:{channel}", f"category:{'x' * 128}", f"category:{'x' * 128} channel:{channel}")
         return {
-            position: Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", throw.choice(rules), version)
+            position: Decision(
+                *(Status.SUPPRESSED, Reason.OPTED_OUT, "user", throw.choice(rules), version),
+                settings_changed_at=throw.getrandbits(41),
+            )
             for position, version in versions.items()
             if throw.random() < 0.9
         }

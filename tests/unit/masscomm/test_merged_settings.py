@@ -11,6 +11,7 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.users import UserSettings
 
 TABLES = ("user_settings", "user_settings.quiet")
+AT, AT_MS = "2026-05-03T10:22:00.000000Z", 1_777_803_720_000
 HOURS = {"start": "22:00", "end": "07:00"}
 
 
@@ -38,10 +39,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(
         {
             ("users", "1"): (1, {"club_id": 7}),
-            (TABLES[0], "1"): (30, {"channels": {"push": False}, "quiet_hours": None}),
+            (TABLES[0], "1"): (30, {"channels": {"push": False}, "quiet_hours": None, "updated_at": AT}),
             (TABLES[1], "1"): (20, {"quiet_hours": HOURS}),
             (TABLES[1], "2"): (5, {"quiet_hours": HOURS}),
-            (TABLES[0], "3"): (9, {"categories": {"news": False}}),
+            (TABLES[0], "3"): (9, {"categories": {"news": False}, "updated_at": "2026-05-03T10:22:00"}),
             (TABLES[1], "3"): (10, {"deleted": True}),
         }
     )
@@ -51,7 +52,7 @@ def test_settings_of_two_tables_are_merged(cluster: Cluster) -> None:
     directory = OpenSearchDirectory(cast(OpenSearch, cluster), progress=lambda _: None, clock=FixedClock())  # type: ignore[arg-type, return-value]
     users, settings = directory.users_and_settings([1, 2, 3, 4])
     assert settings == {
-        1: UserSettings(user_id=1, channels={"push": False}, quiet_hours=HOURS, version=30),
+        1: UserSettings(user_id=1, channels={"push": False}, quiet_hours=HOURS, version=30, changed_at=AT_MS),
         2: UserSettings(user_id=2, quiet_hours=HOURS, version=5),
         3: UserSettings(user_id=3, categories={"news": False}, version=9),
     }

@@ -37,6 +37,15 @@ def test_opt_out_applies_over_the_older_row() -> None:
     assert _wanted(changes, row, channel="push"), "the category's other channels keep their rule"
 
 
+def test_settings_have_the_time_of_the_newest_change_in_them() -> None:
+    row = _row({"news": True})._replace(changed_at=NOW - 60_000)
+    changes = NONE.after([OUT], row, NOW)
+    for settings, changed_at in ((row, NOW), (row._replace(preference_version=changes.version), NOW - 60_000)):
+        found = with_changes(settings, changes.document, 1)
+        assert found is not None
+        assert found.changed_at == changed_at
+
+
 def test_opt_out_applies_over_a_newer_row_without_it() -> None:
     """An update of the row for another reason may be committed before the monolith has consumed the change."""
     changes = NONE.after([OUT], _row({"news": True}), NOW)

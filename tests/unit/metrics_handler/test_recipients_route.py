@@ -1,5 +1,6 @@
 """The recipients of a send, and the statuses of one notification."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from functions.metrics_handler.routes.notification import NotificationRoute
 from functions.metrics_handler.routes.recipients import RecipientsRoute
-from functions.metrics_handler.routes.words import REASON_WORDS, STATUS_WORDS, in_words
+from functions.metrics_handler.routes.words import REASON_WORDS, STATUS_WORDS, decided_by, in_words
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import LogKey, LogRow, SendTotals
 from masscomm.clock import FixedClock
@@ -25,6 +26,12 @@ def row(user_id: int, status: str, reason: str = "", *, minutes: int = 0, club_i
     return user_id, LogRow(LogKey(NOON + timedelta(minutes=minutes), "s", "push"), club_id, "news", status, reason)
 
 
+OPTED_OUT = {
+    "layer": "user",
+    "rule": "category:news channel:email",
+    "settings_version": 7,
+    "settings_changed_at": 1_777_803_720_000,
+}
 LOG = [
     row(1, "held"),
     row(1, "sent", minutes=480),
@@ -70,6 +77,42 @@ def test_recipients_have_their_status_and_its_reason_in_words() -> None:
     assert body["rows"][1]["decision"] == "The user has opted out of this category or channel."
     assert body["rows"][0]["links"] == {"self": "/v1/notifications/s.1.push"}
     assert (body["truncated"], body["next_cursor"]) == (False, None)
+
+
+def test_decision_names_the_setting_its_version_and_date() -> None:
+    user_id, opted_out = row(2, "suppressed", "opted_out")
+    log = [(user_id, replace(opted_out, decision=OPTED_OUT))]
+    listed = RecipientsRoute(store(log), CONTROLS, FixedClock()).answer("s", {}, OWN)["rows"][0]
+    shown = NotificationRoute(store(log), CONTROLS, FixedClock()).answer("s.2.push", {}, OWN)
+    for body in (listed, shown, shown["timeline"][0]):
+        assert body["decision"] == "The user has opted out of news by e-mail (settings version 7 of 3 May 2026)."
+        assert body["decided_by"] == {
+            "layer": "user",
+            "rule": "category:news channel:email",
+            "category": "news",
+            "channel": "email",
+            "settings_version": 7,
+            "changed_at": "2026-05-03T10:22:00Z",
+        }
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "decision", "sentence"),
+    [
+        ("suppressed", "opted_out", {"rule": "category:news"}, "The user has opted out of news."),
+        ("suppressed", "opted_out", {"rule": "channel:push"}, "The user has opted out of every push message."),
+        ("suppressed", "opted_out", {"rule": "channels malformed"}, REASON_WORDS[Reason.OPTED_OUT]),
+        ("failed", "provider_rejected", {"rule": "channel"}, REASON_WORDS[Reason.PROVIDER_REJECTED]),
+        (
+            "held",
+            None,
+            {"rule": "quiet_hours", "settings_version": 4},
+            "The notification waits for the end of the user's quiet hours (settings version 4).",
+        ),
+    ],
+)
+def test_decision_is_in_words(status: str, reason: str | None, decision: dict[str, Any], sentence: str) -> None:
+    assert in_words(status, reason, decided_by(decision)) == sentence
 
 
 def test_pages_continue_after_the_last_row() -> None:

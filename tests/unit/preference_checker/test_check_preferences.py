@@ -38,7 +38,7 @@ def _passed_on(builds: Sequence[BuildRequested]) -> list[tuple[int, str]]:
 
 def test_opted_out_user_is_suppressed_others_are_forwarded() -> None:
     checker = Checker()
-    checker.directory.put(UserSettings(user_id=2, channels={"push": False}, version=5))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}, version=5, changed_at=NOW - 7))
     assert checker.check(send([1, 2, 3], data={"headline": "Win"})) == []
     (build,) = checker.builds()
     assert (build.positions, build.user_ids, build.channel) == ([0, 2], [1, 3], "push")
@@ -46,7 +46,8 @@ def test_opted_out_user_is_suppressed_others_are_forwarded() -> None:
     (outcome,) = checker.outcomes()
     assert results_of([outcome]) == {(2, "push"): ("suppressed", "opted_out")}
     assert (outcome.step, outcome.positions) == ("preference", [1])
-    assert (outcome.results[0].rule, outcome.results[0].settings_version) == ("channel:push", 5)
+    (result,) = outcome.results
+    assert (result.rule, result.settings_version, result.settings_changed_at) == ("channel:push", 5, NOW - 7)
 
 
 def test_a_record_is_keyed_by_its_id() -> None:

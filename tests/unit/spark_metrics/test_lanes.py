@@ -17,6 +17,7 @@ from masscomm.kafka.avro import own_schema
 from spark_metrics.facts import facts
 from spark_metrics.lane_merge import LaneRow
 from spark_metrics.lanes import Lanes
+from spark_metrics.sources import DECISION
 from spark_metrics.states import BLOCK, blocks_of, code_of
 
 AT_MS, DAY_MS, MINUTE_MS = 1_700_000_000_000, 86_400_000, 60_000
@@ -49,10 +50,20 @@ def an_outcome(rng: random.Random, number: int) -> dict[str, Any]:
         "positions": positions,
         "user_ids": positions,
         "results": [
-            {"status": status, "reason": reason, "count": index.count(place)}
+            {"status": status, "reason": reason, "count": index.count(place)} | decision(reason, place)
             for place, (status, reason) in enumerate(results)
         ],
         "result_index": index,
+    }
+
+
+def decision(reason: str | None, place: int) -> dict[str, Any]:
+    by_user = reason == "opted_out"
+    return {
+        "layer": "user" if by_user else "provider",
+        "rule": "channel:push" if by_user else None,
+        "settings_version": place if by_user else None,
+        "settings_changed_at": AT_MS if by_user else None,
     }
 
 
@@ -111,6 +122,8 @@ def test_lanes_have_each_record_with_all_values(spark: SparkSession, kafka_frame
             position: RESULT_CODES[value["results"][result]["status"]]
             for position, result in zip(value["positions"], value["result_index"], strict=True)
         }
+        decisions = {name: [result[name] for result in value["results"]] for name in DECISION}
+        assert json.loads(row.decisions or "") == decisions
         assert users_of(row) == list(zip(value["result_index"], value["user_ids"], strict=True))
 
 
