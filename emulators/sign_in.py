@@ -31,9 +31,9 @@ PATH = "/-/sign-in"
 CLIENT_ID = "masscomm-console"
 AUDIENCE = "masscomm"
 TOKEN_S = 3_600
-# The time within which a code is exchanged, and the number of codes kept.
+# The time within which a code is exchanged, and the number of codes kept, and of refresh tokens.
 _CODE_S = 60
-_MAX_CODES = 100
+_MAX_KEPT = 100
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 # The parameters of a request that the page sends again with the chosen user.
@@ -76,6 +76,7 @@ class _Grant:
     user: User
     challenge: str
     nonce: str | None
+    offline: bool
     # The time of the clock's monotonic() at which the code ends.
     until: float
 
@@ -88,6 +89,8 @@ class SignIn:
     address: str
     clock: Clock
     _grants: dict[str, _Grant] = field(default_factory=dict)
+    # The users of the refresh tokens that are not used yet.
+    _refresh_tokens: dict[str, User] = field(default_factory=dict)
     _key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
     _key_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -105,7 +108,12 @@ class SignIn:
     @property
     def console_settings(self) -> dict[str, str]:
         """Return the content of the console's file console.json."""
-        return {"issuer": self.issuer.issuer, "client_id": CLIENT_ID, "redirect_uri": self.redirect_uri}
+        return {
+            "issuer": self.issuer.issuer,
+            "client_id": CLIENT_ID,
+            "redirect_uri": self.redirect_uri,
+            "scope": "openid offline_access",
+        }
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -131,7 +139,7 @@ class SignIn:
                 "token_endpoint": f"{base}/token",
                 "jwks_uri": self.issuer.keys_url,
                 "response_types_supported": ["code"],
-                "grant_types_supported": ["authorization_code"],
+                "grant_types_supported": ["authorization_code", "refresh_token"],
                 "subject_types_supported": ["public"],
                 "id_token_signing_alg_values_supported": ["ES256"],
                 "code_challenge_methods_supported": ["S256"],
@@ -164,20 +172,22 @@ class SignIn:
         if user is None:
             raise web.HTTPBadRequest(text="unknown user")
         code = secrets.token_urlsafe(32)
-        while len(self._grants) >= _MAX_CODES:
-            del self._grants[next(iter(self._grants))]
-        self._grants[code] = _Grant(
+        grant = _Grant(
             user=user,
             challenge=asked["code_challenge"],
             nonce=asked.get("nonce"),
+            offline="offline_access" in asked["scope"].split(),
             until=self.clock.monotonic() + _CODE_S,
         )
+        _keep(self._grants, code, grant)
         answer = urlencode({"code": code, "state": asked.get("state", "")})
         raise web.HTTPSeeOther(f"{self.redirect_uri}?{answer}", headers={"Cache-Control": "no-store"})
 
     async def _exchange(self, request: web.Request) -> web.Response:
         self._check_host(request)
         form = _texts(await request.post())
+        if form.get("grant_type") == "refresh_token":
+            return self._refresh(form)
         if form.get("grant_type") != "authorization_code":
             return _refused("unsupported_grant_type")
         # A code is used once, also if the exchange fails.
@@ -191,13 +201,26 @@ class SignIn:
             or not secrets.compare_digest(challenge_of(verifier), grant.challenge)
         ):
             return _refused("invalid_grant")
+        return self._tokens(grant.user, grant.nonce, offline=grant.offline)
+
+    def _refresh(self, form: Mapping[str, str]) -> web.Response:
+        # A refresh token is used once: the response has the next one.
+        user = self._refresh_tokens.pop(form.get("refresh_token", ""), None)
+        if user is None or form.get("client_id") != CLIENT_ID:
+            return _refused("invalid_grant")
+        return self._tokens(user, None, offline=True)
+
+    def _tokens(self, user: User, nonce: str | None, *, offline: bool) -> web.Response:
         tokens = {
-            "access_token": self._signed(grant.user.claims | {"aud": AUDIENCE}, "at+jwt"),
-            "id_token": self._signed(grant.user.claims | {"aud": CLIENT_ID, "nonce": grant.nonce}, "JWT"),
+            "access_token": self._signed(user.claims | {"aud": AUDIENCE}, "at+jwt"),
+            "id_token": self._signed(user.claims | {"aud": CLIENT_ID, "nonce": nonce}, "JWT"),
             "token_type": "Bearer",
             "expires_in": TOKEN_S,
-            "scope": "openid",
+            "scope": "openid offline_access" if offline else "openid",
         }
+        if offline:
+            tokens["refresh_token"] = secrets.token_urlsafe(32)
+            _keep(self._refresh_tokens, tokens["refresh_token"], user)
         return web.json_response(tokens, headers={"Cache-Control": "no-store"})
 
     def _signed(self, claims: Mapping[str, Any], media_type: str) -> str:
@@ -235,6 +258,13 @@ class SignIn:
 def challenge_of(verifier: str) -> str:
     """Return PKCE's S256 challenge of a verifier."""
     return urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+def _keep[Value](kept: dict[str, Value], name: str, value: Value) -> None:
+    """Add a value, in the place of the oldest one if there are too many."""
+    while len(kept) >= _MAX_KEPT:
+        del kept[next(iter(kept))]
+    kept[name] = value
 
 
 def _texts(form: Mapping[str, Any]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 import { createRouter, createWebHashHistory } from "vue-router";
 import { may, session } from "./api/session";
+import { instead } from "./lib/pages";
 import ComposePage from "./pages/ComposePage.vue";
 import SendPage from "./pages/SendPage.vue";
 import SendsPage from "./pages/SendsPage.vue";
@@ -20,5 +21,5 @@ export const router = createRouter({
   ],
 });
 
-// The first page of a person who may not send.
-router.beforeEach((to) => (to.name === "compose" && session.value && !may("send") ? { name: "sends" } : true));
+// A page or section that the person's roles do not permit is not opened; the API would refuse its requests.
+router.beforeEach((to) => (session.value && instead(to.name, to.params.section, may)) ?? true);

@@ -215,12 +215,14 @@ export function listKeys(query: Query, signal?: AbortSignal): Promise<Keys> {
   return json("/v1/keys", { query, ...(signal && { signal }) });
 }
 
-export function createKey(body: unknown): Promise<NewKey> {
-  return json("/v1/keys", { method: "POST", body });
+/** Create a key. A repeated call with the same idempotency key makes no second one, and returns no text of the key. */
+export function createKey(body: unknown, idempotencyKey: string): Promise<NewKey> {
+  return json("/v1/keys", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
 }
 
-export function rotateKey(id: string): Promise<NewKey> {
-  return json(`/v1/keys/${encodeURIComponent(id)}/rotate`, { method: "POST", body: {} });
+/** Rotate a key; as createKey. */
+export function rotateKey(id: string, idempotencyKey: string): Promise<NewKey> {
+  return json(`/v1/keys/${encodeURIComponent(id)}/rotate`, { method: "POST", body: {}, headers: { "Idempotency-Key": idempotencyKey } });
 }
 
 export function revokeKey(id: string): Promise<unknown> {

@@ -25,7 +25,21 @@ test("an overtaken response is ignored", async () => {
   expect(list.rows.value).toEqual([2]);
 });
 
-test("a failure keeps the rows and is shown", async () => {
+test("a list that is refused has no rows of the one before", async () => {
+  let club = 1;
+  const list = paged(async () => {
+    if (club === 2) throw new Error("forbidden");
+    return { rows: [club], next_cursor: "c" };
+  });
+  await list.load();
+  club = 2;
+  const second = list.load();
+  expect([list.rows.value, list.busy.value]).toEqual([[1], true]);
+  await second;
+  expect([list.rows.value, list.cursor.value, list.busy.value, String(list.error.value)]).toEqual([null, null, false, "Error: forbidden"]);
+});
+
+test("a failed further page keeps the rows and is shown", async () => {
   let fails = false;
   const list = paged(async () => {
     if (fails) throw new Error("down");

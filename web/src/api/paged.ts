@@ -9,6 +9,8 @@ export interface Paged<Row> {
   rows: Ref<Row[] | null>;
   cursor: Ref<string | null>;
   error: Ref<unknown>;
+  /** Whether the list is read again; its rows are those of before. */
+  busy: Ref<boolean>;
   /** Begin again. Rows that are shown stay until the answer. */
   load: () => Promise<void>;
   /** Read the first page again and keep the later rows. Calls during a request are one call after it. */
@@ -39,20 +41,31 @@ export function usePaged<Row>(
   const rows = ref<Row[] | null>(null) as Ref<Row[] | null>;
   const cursor = ref<string | null>(null);
   const error = ref<unknown>(null);
+  const busy = ref(false);
   let controller = new AbortController();
   /** The tasks that run or wait, each at most once; one after the other, so that none starves another. */
   let tasks = new Map<Task, Promise<void>>();
   let last: Promise<void> = Promise.resolve();
   onScopeDispose(() => controller.abort());
 
-  async function attempt(from: string | null, signal: AbortSignal, take: (page: Page<Row>) => void): Promise<void> {
+  async function attempt(
+    from: string | null,
+    signal: AbortSignal,
+    take: (page: Page<Row>) => void,
+    failed: () => void = () => undefined,
+  ): Promise<void> {
+    busy.value = true;
     try {
       const page = await read(from, signal);
       if (signal.aborted) return;
       take(page);
       error.value = null;
     } catch (failure) {
-      if (!signal.aborted) error.value = failure;
+      if (signal.aborted) return;
+      error.value = failure;
+      failed();
+    } finally {
+      if (!signal.aborted) busy.value = false;
     }
   }
 
@@ -60,10 +73,17 @@ export function usePaged<Row>(
     controller.abort();
     controller = new AbortController();
     tasks = new Map();
-    return (last = attempt(null, controller.signal, (page) => {
-      rows.value = page.rows;
-      cursor.value = page.next_cursor;
-    }));
+    const show = (found: Row[] | null, next: string | null): void => {
+      rows.value = found;
+      cursor.value = next;
+    };
+    return (last = attempt(
+      null,
+      controller.signal,
+      (page) => show(page.rows, page.next_cursor),
+      // The rows of another filter are not shown under this one.
+      () => show(null, null),
+    ));
   }
 
   function queued(task: Task, run: (signal: AbortSignal) => Promise<void>): Promise<void> {
@@ -97,5 +117,5 @@ export function usePaged<Row>(
       }),
     );
 
-  return { rows, cursor, error, load, refresh, more };
+  return { rows, cursor, error, busy, load, refresh, more };
 }

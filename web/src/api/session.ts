@@ -1,8 +1,8 @@
 import { UserManager, WebStorageStateStore, type User } from "oidc-client-ts";
 import { ref } from "vue";
-import { club } from "../lib/club";
+import { useClubs } from "../lib/club";
 import { forgetAll } from "../lib/kept";
-import { onlyClub, scopesOf, type Scope } from "../lib/roles";
+import { clubsOf, scopesOf, type Scope } from "../lib/roles";
 
 /** The file console.json at the page's address: the issuer at which people sign in. */
 interface Settings {
@@ -13,6 +13,8 @@ interface Settings {
   /** The names of the claims with the person's roles and clubs; by default `roles` and `clubs`. */
   roles_claim?: string;
   clubs_claim?: string;
+  /** By default `openid`; with `offline_access`, an issuer gives refresh tokens. */
+  scope?: string;
 }
 
 /** A person who signed in. */
@@ -99,21 +101,35 @@ async function connected(): Promise<UserManager> {
     redirect_uri: settings.redirect_uri,
     post_logout_redirect_uri: settings.redirect_uri,
     response_type: "code",
-    scope: "openid",
+    scope: settings.scope ?? "openid",
     automaticSilentRenew: false,
     monitorSession: false,
     loadUserInfo: false,
     userStore: store,
     stateStore: store,
   });
+  manager.events.addAccessTokenExpiring(renew);
+  manager.events.addUserLoaded(use);
   manager.events.addAccessTokenExpired(endSession);
   return manager;
+}
+
+/** Get the next access token a minute before the end of the present one, if the page is seen and the issuer permits it. */
+async function renew(): Promise<void> {
+  const user = await manager?.getUser();
+  if (!user?.refresh_token || document.visibilityState !== "visible") return;
+  try {
+    await manager?.signinSilent();
+  } catch (error) {
+    // The page says so when the present token ends.
+    console.warn("the access token was not renewed", error);
+  }
 }
 
 function use(user: User | null): void {
   if (!user) return;
   const claims = user.profile as Record<string, unknown>;
-  club.value = onlyClub(claims[settings?.clubs_claim ?? "clubs"]) ?? club.value;
+  useClubs(clubsOf(claims[settings?.clubs_claim ?? "clubs"]));
   session.value = {
     token: user.access_token,
     person: String(claims.sub),

@@ -7,10 +7,25 @@ function locale(): string {
   return navigator.languages.find((tag) => tag.startsWith(language)) ?? language;
 }
 
-export const formatNumber = (n: number): string => new Intl.NumberFormat(locale()).format(n);
+/** Formatters by locale and options. To create one takes much longer than to format with it, and a chart has many buckets. */
+const numberFormats = new Map<string, Intl.NumberFormat>();
+const timeFormats = new Map<string, Intl.DateTimeFormat>();
+
+function cached<Format>(formats: Map<string, Format>, options: object, make: (locale: string) => Format): Format {
+  const of = locale();
+  const key = `${of} ${JSON.stringify(options)}`;
+  const format = formats.get(key) ?? make(of);
+  formats.set(key, format);
+  return format;
+}
+
+const numbers = (options: Intl.NumberFormatOptions = {}) => cached(numberFormats, options, (of) => new Intl.NumberFormat(of, options));
+const times = (options: Intl.DateTimeFormatOptions) => cached(timeFormats, options, (of) => new Intl.DateTimeFormat(of, options));
+
+export const formatNumber = (n: number): string => numbers().format(n);
 
 export function formatPercent(part: number, whole: number): string {
-  const format = new Intl.NumberFormat(locale(), { style: "percent", maximumFractionDigits: 1 });
+  const format = numbers({ style: "percent", maximumFractionDigits: 1 });
   const share = whole === 0 ? 0 : part / whole;
   return share > 0 && share < 0.0005 ? `<${format.format(0.001)}` : format.format(share);
 }
@@ -19,7 +34,7 @@ export function formatTime(time: string | null, zone?: string): string {
   if (time === null) return "–";
   const options: Intl.DateTimeFormatOptions = { dateStyle: "medium", timeStyle: "medium" };
   if (zone) options.timeZone = zone;
-  return new Intl.DateTimeFormat(locale(), options).format(new Date(time));
+  return times(options).format(new Date(time));
 }
 
 /** Return the beginning of a bucket of the metrics, whose days are days of UTC. */
@@ -28,22 +43,25 @@ export function formatBucket(atMs: number, grain: Grain): string {
     grain === "day"
       ? { day: "numeric", month: "short", year: "numeric", timeZone: "UTC", timeZoneName: "short" }
       : { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
-  return new Intl.DateTimeFormat(locale(), options).format(atMs);
+  return times(options).format(atMs);
 }
+
+/** Return the day of a time. */
+export const formatDay = (time: string): string => times({ dateStyle: "long" }).format(new Date(time));
 
 /** Return a time of this day without its date, for times that are near. */
 export function formatNearTime(atMs: number): string {
   const sameDay = new Date(atMs).toDateString() === new Date().toDateString();
-  return new Intl.DateTimeFormat(locale(), { ...(sameDay ? {} : { dateStyle: "medium" }), timeStyle: "short" }).format(atMs);
+  return times({ ...(sameDay ? {} : { dateStyle: "medium" }), timeStyle: "short" }).format(atMs);
 }
 
 /** Return the seconds between two times, such as "1.2 s". */
 export function formatSeconds(ms: number): string {
-  return new Intl.NumberFormat(locale(), { style: "unit", unit: "second", unitDisplay: "narrow", maximumFractionDigits: 1 }).format(ms / 1_000);
+  return numbers({ style: "unit", unit: "second", unitDisplay: "narrow", maximumFractionDigits: 1 }).format(ms / 1_000);
 }
 
 export function formatDuration(seconds: number): string {
   const unit = seconds < 90 ? "second" : seconds < 5_400 ? "minute" : "hour";
   const value = seconds / { second: 1, minute: 60, hour: 3_600 }[unit];
-  return new Intl.NumberFormat(locale(), { style: "unit", unit, unitDisplay: "long" }).format(Math.max(1, Math.round(value)));
+  return numbers({ style: "unit", unit, unitDisplay: "long" }).format(Math.max(1, Math.round(value)));
 }

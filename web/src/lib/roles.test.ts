@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import text from "../../../docs/openapi/masscomm.json?raw";
-import { onlyClub, scopesOf, type Scope } from "./roles";
+import { clubsOf, scopesOf, type Scope } from "./roles";
 
 interface Operation {
   security?: { api_key?: Scope[]; person?: string[] }[];
@@ -27,15 +27,15 @@ describe("roles", () => {
   });
 });
 
-describe("onlyClub", () => {
+describe("clubs", () => {
   it.each([
-    [[7], "7"],
-    [[7, 8], null],
-    [[], null],
-    ["*", null],
-    [["7"], null],
-    [undefined, null],
-  ])("of %j is %j", (clubs, club) => {
-    expect(onlyClub(clubs)).toBe(club);
+    [[7], ["7"]],
+    [[7, 8], ["7", "8"]],
+    [[], []],
+    ["*", []],
+    [["7"], []],
+    [undefined, []],
+  ])("of %j are %j", (claim, clubs) => {
+    expect(clubsOf(claim)).toEqual(clubs);
   });
 });

@@ -14,7 +14,7 @@ export function scopesOf(roles: unknown): ReadonlySet<Scope> {
   return new Set((Array.isArray(roles) ? roles : []).flatMap((role) => SCOPES.get(role) ?? []));
 }
 
-/** Return the only club of the claim `clubs`; null if there are several, or all of them. */
-export function onlyClub(clubs: unknown): string | null {
-  return Array.isArray(clubs) && clubs.length === 1 && Number.isSafeInteger(clubs[0]) ? String(clubs[0]) : null;
+/** Return the clubs of the claim `clubs`, as text; none if the person belongs to every club. */
+export function clubsOf(clubs: unknown): string[] {
+  return (Array.isArray(clubs) ? clubs : []).filter(Number.isSafeInteger).map(String);
 }

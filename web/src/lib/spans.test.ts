@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bucketsOf, incompleteFrom, spanBefore, spanOf } from "./spans";
+import { bucketsOf, GRAIN_MS, grainsOf, incompleteFrom, MAX_BUCKETS, MAX_ROWS, MEASURES, RANGES, spanBefore, spanOf, stepped, WHOLE, type Step } from "./spans";
 
 const NOW = Date.parse("2026-11-23T12:34:56Z");
 
@@ -9,8 +9,32 @@ test("a span ends with the current bucket", () => {
   expect(bucketsOf(span, "minute")).toHaveLength(60);
 });
 
-test("a grain that is longer than the range has one bucket", () => {
-  expect(bucketsOf(spanOf("lastHour", "day", NOW), "day")).toEqual([Date.parse("2026-11-23T00:00:00Z")]);
+test("a response has all rows of each grain that is offered", () => {
+  for (const { ms, grain } of Object.values(RANGES)) {
+    expect(grainsOf(ms)).toContain(grain);
+    for (const each of grainsOf(ms)) expect((ms / GRAIN_MS[each]) * MEASURES.length).toBeLessThanOrEqual(MAX_ROWS);
+  }
+  expect(grainsOf((MAX_BUCKETS + 1) * GRAIN_MS.minute)).toEqual(["hour"]);
+  expect(grainsOf(1)).toEqual(["minute"]);
+});
+
+test.each<[Step, string, string]>([
+  ["in", "12:10", "12:30"],
+  ["out", "11:40", "13:00"],
+  ["earlier", "11:40", "12:20"],
+  ["later", "12:20", "13:00"],
+])("a step %s shows %s to %s", (step, from, until) => {
+  const time = (text: string) => Date.parse(`2026-11-23T${text}:00Z`);
+  const span = { startMs: time("11:00"), endMs: time("13:00") };
+  expect(stepped({ from: time("12:00"), until: time("12:40") }, span, "minute", step)).toEqual({ from: time(from), until: time(until) });
+});
+
+test("steps stay in the span, and show at least one bucket", () => {
+  const span = { startMs: 0, endMs: 10 * 60_000 };
+  expect(stepped({ from: 0, until: 60_000 }, span, "minute", "earlier")).toEqual({ from: 0, until: 60_000 });
+  expect(stepped({ from: 60_000, until: 120_000 }, span, "minute", "in")).toEqual({ from: 60_000, until: 120_000 });
+  expect(stepped({ from: 0, until: 6 * 60_000 }, span, "minute", "out")).toEqual(WHOLE);
+  expect(stepped(WHOLE, span, "minute", "out")).toEqual(WHOLE);
 });
 
 test("the span before has the same length and ends where the span begins", () => {

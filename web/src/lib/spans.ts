@@ -12,6 +12,14 @@ export const RANGES = {
   lastMonth: { ms: 2_592_000_000, grain: "day" },
 } as const satisfies Record<string, { ms: number; grain: Grain }>;
 export type Range = keyof typeof RANGES;
+export const RANGE_NAMES = Object.keys(RANGES) as Range[];
+
+/** Measures in the order of the stack; their sum is the number of ended notifications. */
+export const MEASURES = ["delivered", "sent", "suppressed", "cancelled", "expired", "bounced", "failed"] as const;
+/** The most rows of a response of the API. */
+export const MAX_ROWS = 10_000;
+/** The most buckets of a span: a response has a row for each bucket and measure. */
+export const MAX_BUCKETS = Math.floor(MAX_ROWS / MEASURES.length);
 
 export interface Span {
   startMs: number;
@@ -24,6 +32,12 @@ export function spanOf(range: Range, grain: Grain, nowMs: number): Span {
   const endMs = (Math.floor(nowMs / step) + 1) * step;
   const length = Math.max(step, Math.floor(RANGES[range].ms / step) * step);
   return { startMs: endMs - length, endMs };
+}
+
+/** Return the grains in which a span has at least one bucket, and not more than a response can have. The last one always fits. */
+export function grainsOf(lengthMs: number): Grain[] {
+  const fit = GRAINS.filter((grain) => lengthMs / GRAIN_MS[grain] <= MAX_BUCKETS && GRAIN_MS[grain] <= lengthMs);
+  return fit.length ? fit : lengthMs < GRAIN_MS.hour ? ["minute"] : ["day"];
 }
 
 export const spanBefore = (span: Span): Span => ({ startMs: 2 * span.startMs - span.endMs, endMs: span.startMs });
@@ -39,4 +53,31 @@ export function incompleteFrom(span: Span, grain: Grain, watermark: string | nul
   const step = GRAIN_MS[grain];
   const known = watermark === null ? -Infinity : Date.parse(watermark);
   return bucketsOf(span, grain).find((bucket) => bucket + step + graceMs > known) ?? null;
+}
+
+/** A part of a span, in milliseconds since the epoch; null: to its beginning or end. */
+export interface Zoom {
+  from: number | null;
+  until: number | null;
+}
+export const WHOLE: Zoom = { from: null, until: null };
+export type Step = "in" | "out" | "earlier" | "later";
+
+/** Return the shown part after a step: half or twice as long, or moved by half of its length. */
+export function stepped(zoom: Zoom, span: Span, grain: Grain, step: Step): Zoom {
+  const buckets = Math.round((span.endMs - span.startMs) / GRAIN_MS[grain]);
+  const first = zoom.from === null ? 0 : Math.max(0, Math.ceil((zoom.from - span.startMs) / GRAIN_MS[grain]));
+  const last = zoom.until === null ? buckets : Math.min(buckets, Math.floor((zoom.until - span.startMs) / GRAIN_MS[grain]));
+  const length = Math.max(1, last - first);
+  const wanted = Math.min(buckets, Math.max(1, { in: Math.ceil(length / 2), out: length * 2, earlier: length, later: length }[step]));
+  const moved = { in: Math.floor((length - wanted) / 2), out: -Math.floor((wanted - length) / 2), earlier: -Math.ceil(length / 2), later: Math.ceil(length / 2) }[step];
+  const begin = Math.min(Math.max(0, first + moved), buckets - wanted);
+  return zoomOf(begin, begin + wanted, span, grain);
+}
+
+/** Return the part with the buckets [first, end) of a span. */
+export function zoomOf(first: number, end: number, span: Span, grain: Grain): Zoom {
+  const from = span.startMs + first * GRAIN_MS[grain];
+  const until = span.startMs + end * GRAIN_MS[grain];
+  return from <= span.startMs && until >= span.endMs ? WHOLE : { from, until };
 }
