@@ -14,5 +14,6 @@ export default defineConfig({
     chunkSizeWarningLimit: 700,
   },
   server: { host: "127.0.0.1", proxy: { "/v1": gateway } },
-  test: { include: ["src/**/*.test.ts"] },
+  // The text of stylesheets is tested.
+  test: { include: ["src/**/*.test.ts"], css: true },
 });

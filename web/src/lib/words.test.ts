@@ -1,0 +1,41 @@
+import { afterEach, expect, test, vi } from "vitest";
+
+vi.stubGlobal("localStorage", { getItem: () => "en" });
+vi.stubGlobal("document", { documentElement: {}, createElement: () => ({}) });
+vi.stubGlobal("navigator", { languages: [] });
+const { i18n } = await import("../i18n");
+const { channelName, decisionText, reasonText } = await import("./words");
+
+const by = { layer: "user", rule: "category:news channel:email", category: "news", channel: "email", settings_version: 7, changed_at: "2026-05-03T10:22:00Z" };
+const row = { status: "suppressed", reason: "opted_out", decision: "The API's sentence.", decided_by: by };
+
+afterEach(() => {
+  i18n.global.locale.value = "en";
+});
+
+test.each([
+  [by, "The user has opted out of news by e-mail (settings version 7 of "],
+  [{ ...by, channel: null }, "The user has opted out of news (settings version 7 of "],
+  [{ ...by, category: null }, "The user has opted out of every e-mail (settings version 7 of "],
+  [{ ...by, changed_at: null }, "The user has opted out of news by e-mail (settings version 7)"],
+  [{ ...by, settings_version: null }, "The user has opted out of news by e-mail"],
+  [{ ...by, category: null, channel: null, settings_version: null }, "The user has opted out of this category or channel"],
+  [null, "The user has opted out of this category or channel"],
+])("the decision by %j is %s", (decided_by, text) => {
+  expect(decisionText({ ...row, decided_by }).startsWith(text)).toBe(true);
+});
+
+test("a decision has the day of the settings", () => {
+  expect(decisionText(row)).toMatch(/version 7 of (May 3, 2026|3 May 2026)\)$/);
+});
+
+test("a decision is in the chosen language", () => {
+  i18n.global.locale.value = "de";
+  expect(decisionText(row)).toBe("Abgemeldet von news per E-Mail (Einstellungen Version 7 vom 3. Mai 2026)");
+});
+
+test("values of a later version are shown as they are", () => {
+  expect([channelName("pigeon"), reasonText("tired"), reasonText(null)]).toEqual(["pigeon", "tired", ""]);
+  expect(decisionText({ ...row, reason: "tired", decided_by: null })).toBe("The API's sentence.");
+  expect(decisionText({ ...row, status: "dreaming", reason: null, decided_by: null })).toBe("The API's sentence.");
+});

@@ -1,0 +1,28 @@
+/** Channels, reasons and decisions in the chosen language. A value that this build does not know is shown as it is. */
+import { i18n } from "../i18n";
+import type { Recipient } from "../api/types";
+import { formatDay } from "./format";
+
+const { t, te } = i18n.global;
+const known = (key: string, otherwise: string): string => (te(key) ? t(key) : otherwise);
+
+export const channelName = (channel: string): string => known(`compose.${channel}`, channel);
+export const reasonText = (reason: string | null): string => (reason ? known(`reason.${reason}`, reason) : "");
+
+/** Return the decision about a notification in a sentence: the setting, its version and its day, as far as they are known. */
+export function decisionText(row: Pick<Recipient, "status" | "reason" | "decision" | "decided_by">): string {
+  const by = row.decided_by;
+  const sentence = row.reason === "opted_out" && by && (by.category || by.channel) ? optOut(by.category, by.channel) : plain(row);
+  if (by?.settings_version == null) return sentence;
+  const version = String(by.settings_version);
+  const settings = by.changed_at ? t("decision.settingsOf", { version, day: formatDay(by.changed_at) }) : t("decision.settings", { version });
+  return `${sentence.replace(/\.$/, "")} (${settings})`;
+}
+
+function optOut(category: string | null, channel: string | null): string {
+  if (category && channel) return t("decision.optedOutOfBoth", { category, channel: known(`decision.by.${channel}`, channel) });
+  return category ? t("decision.optedOutOfCategory", { category }) : t("decision.optedOutOfChannel", { channel: known(`decision.every.${channel}`, channel!) });
+}
+
+const plain = (row: Pick<Recipient, "status" | "reason" | "decision">): string =>
+  row.reason ? known(`reason.${row.reason}`, row.decision) : known(`statusHelp.${row.status}`, row.decision);
