@@ -168,6 +168,9 @@ class ConsoleConfig:
     certificate_arn: str
     # The identifier of the console at the issuer, which must know https://DOMAIN/ as its redirect address.
     client_id: str = "masscomm-console"
+    # The scopes of a sign-in. With `openid offline_access` and an issuer that rotates refresh tokens of public clients,
+    # the console renews access tokens; without, people are redirected to the issuer when a token ends.
+    scope: str = "openid"
     # The origins, other than the issuer's, that a sign-in calls, such as that of a token endpoint on another host.
     sign_in_origins: tuple[str, ...] = ()
     # The ARN of a web ACL with the scope CLOUDFRONT; None: the firewall of the API alone.

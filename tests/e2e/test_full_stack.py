@@ -21,6 +21,7 @@ import httpx
 import psutil
 import psycopg
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from playwright.sync_api import expect
 
@@ -34,7 +35,7 @@ from devstack.services import all_services
 from devstack.state import RunState
 from devstack.terminal import Terminal
 from masscomm.http.rest import JSON
-from tests.support.harness.console import PATIENCE_MS, open_console
+from tests.support.harness.console import OBSERVE, PATIENCE_MS, open_console
 from tests.support.schemathesis_run import check_responses
 from tests.support.servers.localstack_client import localstack_client
 from tests.support.until import until
@@ -529,6 +530,69 @@ def test_console_shows_each_page_without_serious_violations(config: StackConfig)
             expect(ready).to_be_visible(timeout=PATIENCE_MS)
             assert console.violations() == [], path
         assert console.errors == []
+
+
+@pytest.mark.nightly
+def test_console_replays_a_dead_letter_of_the_stack(config: StackConfig) -> None:
+    """The record cannot be decoded, so its replay becomes a dead letter of its own."""
+    producer = Producer({"bootstrap.servers": config.kafka_bootstrap})
+    producer.produce("send.api", b"no record")
+    assert producer.flush(30) == 0
+    headers = {"x-api-key": config.api_key}
+    with httpx.Client(base_url=config.gateway_url, headers=headers) as api:
+
+        def letters() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = api.get("/v1/dead-letters?status=open").raise_for_status().json()["rows"]
+            return [letter for letter in found if letter["topic"] == "send.api"]
+
+        until("the record is a dead letter", lambda: bool(letters()))
+        position = letters()[0]["position"]
+    with open_console(config.gateway_url, "admin") as console:
+        page = console.page
+        page.goto(f"{console.url}/#/operations/letters")
+        page.get_by_role("button", name=f"Show {position}").click(timeout=PATIENCE_MS)
+        page.get_by_role("button", name="Replay").click()
+        expect(page.get_by_role("status")).to_contain_text(f"Letter {position} is replayed.", timeout=PATIENCE_MS)
+        page.goto(f"{console.url}/#/operations/audit")
+        page.get_by_label("Club").fill("")
+        replayed = page.get_by_role("row").filter(has_text="dead_letter.replayed").filter(has_text=position)
+        expect(replayed).to_contain_text("person:admin", timeout=PATIENCE_MS)
+        assert console.errors == []
+
+
+@pytest.mark.nightly
+def test_console_sign_in_on_the_stack_ends_with_its_sign_out(config: StackConfig) -> None:
+    with open_console(config.gateway_url, "viewer") as console:
+        page = console.page
+        page.reload()
+        expect(page.get_by_role("heading", level=1, name="Sends")).to_be_visible(timeout=PATIENCE_MS)
+        page.get_by_role("button", name="Sign out").click()
+        page.locator("main").get_by_role("button", name="Sign in").click()
+        console.sign_in("admin")
+        expect(page.get_by_role("link", name="Operations")).to_be_visible(timeout=PATIENCE_MS)
+        assert console.errors == []
+
+
+@pytest.mark.nightly
+def test_console_interactions_are_measured_on_the_stack(
+    config: StackConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Runs after the demo. The figure is printed; docs/console.md has the aim."""
+    with open_console(config.gateway_url, "admin") as console:
+        page = console.page
+        page.add_init_script(OBSERVE)
+        page.reload()
+        page.get_by_label("Title").press_sequentially("Kick-off in one hour")
+        page.get_by_label("User ids").press_sequentially("1-500")
+        page.get_by_label("An audience of the club").click()
+        for link in ("Sends", "Metrics", "Sends", "Operations"):
+            page.get_by_role("navigation", name="Main").get_by_role("link", name=link).click()
+            expect(page.get_by_role("heading", level=1, name=link)).to_be_visible(timeout=PATIENCE_MS)
+        page.get_by_role("link", name="Sends").click()
+        page.get_by_role("table").get_by_role("link").first.click(timeout=PATIENCE_MS)
+        expect(page.get_by_test_id("sum")).to_be_visible(timeout=PATIENCE_MS)
+        with capsys.disabled():
+            sys.stdout.write(f"\n{console.longest_interaction()}\n")
 
 
 def test_console_hides_the_sends_of_another_tenant(config: StackConfig) -> None:

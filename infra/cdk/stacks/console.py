@@ -48,6 +48,7 @@ class ConsoleStack(Stack):
             settings={
                 "issuer": people.issuer,
                 "client_id": console.client_id,
+                "scope": console.scope,
                 "redirect_uri": f"https://{console.domain}/",
                 "roles_claim": people.roles_claim,
                 "clubs_claim": people.clubs_claim,

@@ -1,30 +1,18 @@
 """The time of interactions until the next paint, and pages that move while they load, as Chromium measures them."""
 
-import json
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from devstack.services.lambda_host import CONSOLE
 from tests.support.harness import console_pictures, rest_api
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import OBSERVE, Console, open_console
 
 pytestmark = pytest.mark.nightly
 # The largest sum of layout shifts of a page. A shift of 0.01 is a tenth of the window that moves by a tenth of it.
 LARGEST_SHIFT = 0.01
-_OBSERVE = """
-window.measured = { shifts: [], events: [] };
-new PerformanceObserver((list) => list.getEntries().forEach((each) => {
-  const moved = each.sources.map(({ node }) => node?.outerHTML?.slice(0, 120));
-  if (!each.hadRecentInput) measured.shifts.push([each.value, moved]);
-})).observe({ type: "layout-shift", buffered: true });
-new PerformanceObserver((list) => list.getEntries().forEach((each) => {
-  if (each.interactionId) measured.events.push([each.name, each.duration, each.interactionId]);
-})).observe({ type: "event", buffered: true, durationThreshold: 16 });
-"""
 PAGES = {
     "compose": "#/",
     "sends": "#/sends",
@@ -39,15 +27,8 @@ PAGES = {
 def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
     console_pictures.build(monkeypatch)
     with rest_api.serving(CONSOLE) as url, open_console(url, "admin") as opened:
-        opened.page.add_init_script(_OBSERVE)
+        opened.page.add_init_script(OBSERVE)
         yield opened
-
-
-def measured(console: Console) -> dict[str, Any]:
-    # Entries arrive after the frame that they describe.
-    console.page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
-    found: dict[str, Any] = json.loads(console.page.evaluate("JSON.stringify(measured)"))
-    return found
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -58,7 +39,7 @@ def test_a_page_does_not_move_while_it_loads(console: Console, name: str) -> Non
     page.wait_for_load_state("networkidle") if name == "compose" else expect(
         page.get_by_role("cell").first
     ).to_be_visible()
-    shifts = measured(console)["shifts"]
+    shifts = console.measured()["shifts"]
     assert sum(value for value, _ in shifts) <= LARGEST_SHIFT, shifts
 
 
@@ -77,10 +58,5 @@ def test_interactions_are_measured(console: Console, capsys: pytest.CaptureFixtu
     page.get_by_role("link", name="match_reminder").first.click()
     page.get_by_role("button", name="40", exact=True).click()
     page.get_by_role("button", name="Close").click()
-    longest: dict[int, tuple[float, str]] = {}
-    for name, duration, interaction in measured(console)["events"]:
-        longest[interaction] = max(longest.get(interaction, (0.0, "")), (duration, name))
-    assert longest
-    duration, name = max(longest.values())
     with capsys.disabled():
-        sys.stdout.write(f"\ninteraction to next paint: {duration:.0f} ms ({name}), of {len(longest)} from 16 ms on\n")
+        sys.stdout.write(f"\n{console.longest_interaction()}\n")

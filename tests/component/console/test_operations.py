@@ -31,6 +31,7 @@ def test_a_dead_letter_is_replayed_once(console: Console) -> None:
     section(console, "letters")
     page.get_by_role("button", name="Show 0@17").click()
     expect(page.locator("pre").first).to_contain_text('"to_users": [42]')
+    expect(page.get_by_role("heading", name="0@17")).to_be_focused()
     page.get_by_role("button", name="Replay").click()
     expect(page.get_by_role("status")).to_contain_text("Letter 0@17 is replayed.")
     expect(page.get_by_text("No dead letters match.")).to_be_visible()
@@ -62,6 +63,10 @@ def test_a_suppression_is_found_by_its_address_and_removed(console: Console) -> 
     page.get_by_label("Address or its SHA-256").fill("Ada@Example.org")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("button", name="Remove 1-").click()
+    page.get_by_role("alert").get_by_role("button", name="Back").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("button", name="Remove 1-").click()
+    page.keyboard.press("Enter")  # The question has the focus.
     expect(page.get_by_role("status")).to_contain_text("the address gets e-mail again")
     expect(page.get_by_text("No suppressions match.")).to_be_visible()
     assert not any("xample.org" in request.url or "%40" in request.url for request in console.requests)
@@ -80,6 +85,23 @@ def test_a_key_is_created_shown_once_and_revoked(console: Console) -> None:
     page.get_by_role("row").filter(has_text=KEY_ID).get_by_role("button", name="Revoke").click()
     page.get_by_role("alert").get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row").filter(has_text=KEY_ID).get_by_role("button")).to_have_count(0)
+
+
+def test_a_key_is_rotated_after_a_question(console: Console) -> None:
+    page = console.page
+    section(console, "keys")
+    page.get_by_label("Name").fill("newsletter")
+    page.get_by_label("Clubs").fill("seven")
+    expect(page.get_by_text("Ids of clubs with commas between them.").last).to_be_visible()
+    expect(page.get_by_role("button", name="Create a key")).to_be_disabled()
+    page.get_by_role("row").filter(has_text=KEY_ID).get_by_role("button", name="Rotate").click()
+    expect(page.get_by_role("alert").get_by_role("button", name="Rotate")).to_be_focused()
+    assert not [each for each in console.requests if each.url.endswith("/rotate")]
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").locator("code")).to_contain_text("mc_")
+    (rotated,) = [each for each in console.requests if each.url.endswith("/rotate")]
+    assert rotated.headers["idempotency-key"]
+    assert console.errors == []
 
 
 def test_an_alarm_leads_to_its_runbook(console: Console) -> None:

@@ -48,6 +48,11 @@ def test_a_viewer_reads_and_the_api_refuses_a_send(url: str) -> None:
         console.page.goto(f"{url}/#/")
         expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
         assert console.page.get_by_role("button", name="Review").count() == 0
+        for path in ("operations", "operations/keys", "operations/letters"):
+            console.page.goto(f"{url}/#/{path}")
+            expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
+            console.page.wait_for_url(f"{url}/#/sends*")
+        assert not [each for each in console.requests if "/v1/keys" in each.url or "/v1/dead-letters" in each.url]
         assert console.call("GET", "/v1/sends?club_id=1") == 200
         assert console.call("POST", "/v1/sends", SEND) == 403
         assert console.errors == []
@@ -106,6 +111,36 @@ def test_an_expired_token_is_noticed_without_a_request(url: str) -> None:
         console.page.reload()
         expect(console.page.get_by_role("button", name="Sign in again")).to_be_visible()
         expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
+
+
+def test_a_token_is_renewed_before_its_end(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page stays as it is. The library renews a minute before the end."""
+    monkeypatch.setattr(sign_in, "TOKEN_S", 65)
+    with open_console(url, "sender") as console:
+        page = console.page
+        page.get_by_label("Title").fill("Kept title")
+        stored = "Object.entries(sessionStorage).find(([name]) => name.includes('user:'))[1]"
+        first = json.loads(page.evaluate(stored))["access_token"]
+        monkeypatch.setattr(sign_in, "TOKEN_S", 3_600)
+        with page.expect_response("**/token", timeout=30_000) as renewed:
+            pass
+        assert renewed.value.ok
+        page.wait_for_function(f"(first) => JSON.parse({stored}).access_token !== first", arg=first)
+        assert page.get_by_label("Title").input_value() == "Kept title"
+        assert console.call("GET", "/v1/sends?club_id=1") == 200
+        expect(page.get_by_role("button", name="Sign in again")).to_have_count(0)
+        assert console.errors == []
+
+
+def test_a_person_of_two_clubs_begins_with_one_of_them(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_in, "USERS", {"sender": replace(sign_in.USERS["sender"], clubs=(7, 8))})
+    with open_console(url, "sender") as console:
+        page = console.page
+        page.goto(f"{url}/#/sends")
+        expect(page.get_by_text("There is no such send yet.")).to_be_visible()
+        page.goto(f"{url}/#/metrics")
+        assert page.get_by_label("Club (empty: all)").locator("option").all_inner_texts() == ["Any", "7", "8"]
+        assert not [each for each in console.requests if "club_id=1" in each.url]
 
 
 def test_another_person_does_not_see_the_composed_text(url: str) -> None:

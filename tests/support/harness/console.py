@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Page, Request, expect, sync_playwright
 
@@ -15,6 +16,17 @@ from devstack.config import ROOT
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 # The time for the metrics job to count a batch on a loaded machine, in milliseconds.
 PATIENCE_MS = 60_000
+# A script of a page: it notes layout shifts and the durations of interactions until the next paint, from 16 ms on.
+OBSERVE = """
+window.measured = { shifts: [], events: [] };
+new PerformanceObserver((list) => list.getEntries().forEach((each) => {
+  const moved = each.sources.map(({ node }) => node?.outerHTML?.slice(0, 120));
+  if (!each.hadRecentInput) measured.shifts.push([each.value, moved]);
+})).observe({ type: "layout-shift", buffered: true });
+new PerformanceObserver((list) => list.getEntries().forEach((each) => {
+  if (each.interactionId) measured.events.push([each.name, each.duration, each.interactionId]);
+})).observe({ type: "event", buffered: true, durationThreshold: 16 });
+"""
 _SERIOUS = ("serious", "critical")
 
 
@@ -28,10 +40,10 @@ class Console:
     errors: list[str] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
 
-    def sign_in(self, user: str) -> None:
+    def sign_in(self, user: str, sign_out: str = "Sign out") -> None:
         """Choose a ready user on the issuer's page, to which a button of the console led."""
         self.page.get_by_role("button", name=user.title()).click()
-        expect(self.page.get_by_role("button", name="Sign out")).to_be_visible(timeout=PATIENCE_MS)
+        expect(self.page.get_by_role("button", name=sign_out)).to_be_visible(timeout=PATIENCE_MS)
 
     def call(self, method: str, path: str, body: object = None) -> int:
         """Call the API with the person's own token, as another program could. Returns the status."""
@@ -64,6 +76,21 @@ class Console:
     def wait_for_state(self, text: str) -> None:
         expect(self.page.get_by_test_id("state")).to_have_text(text, timeout=PATIENCE_MS)
 
+    def measured(self) -> dict[str, Any]:
+        """Return what the script OBSERVE has noted on this page."""
+        # Entries arrive after the frame that they describe.
+        self.page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+        found: dict[str, Any] = json.loads(self.page.evaluate("JSON.stringify(measured)"))
+        return found
+
+    def longest_interaction(self) -> str:
+        """Return the longest interaction until the next paint, in words. At least one was noted."""
+        longest: dict[int, tuple[float, str]] = {}
+        for name, duration, interaction in self.measured()["events"]:
+            longest[interaction] = max(longest.get(interaction, (0.0, "")), (duration, name))
+        duration, name = max(longest.values())
+        return f"interaction to next paint: {duration:.0f} ms ({name}), of {len(longest)} from 16 ms on"
+
     def violations(self) -> list[str]:
         """Return the serious violations of accessibility rules on this page, as axe-core finds them."""
         self.page.evaluate(AXE.read_text())
@@ -82,8 +109,14 @@ def is_send(request: Request) -> bool:
 
 
 @contextmanager
-def open_console(url: str, user: str | None, *, dark: bool = False, locale: str = "en-GB") -> Iterator[Console]:
-    """Open the console in a new browser and sign in as a ready user; None: stay signed out."""
+def open_console(
+    url: str, user: str | None, *, dark: bool = False, locale: str = "en-GB", sign_out: str = "Sign out"
+) -> Iterator[Console]:
+    """Open the console in a new browser and sign in as a ready user; None: stay signed out.
+
+    Args:
+        sign_out: The text of the button in the language of `locale`.
+    """
     executable = os.environ.get("CHROME_PATH") or shutil.which("chromium")
     assert executable, "no browser: install chromium, or set CHROME_PATH"
     with sync_playwright() as playwright:
@@ -105,7 +138,7 @@ def open_console(url: str, user: str | None, *, dark: bool = False, locale: str 
         expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=PATIENCE_MS)
         if user is not None:
             page.locator("main").get_by_role("button").click()
-            console.sign_in(user)
+            console.sign_in(user, sign_out)
         try:
             yield console
         finally:

@@ -33,10 +33,12 @@ from tests.support.harness.console import Console, open_console
 from tests.support.harness.operations_api import endpoint_id
 
 LIVE = "8c1f0a52-55e1-4d0b-9d6f-0f9b4a7f2c11"
+# The time is 3 May 2026.
+_OPTED_OUT = {"layer": "user", "settings_version": 7, "settings_changed_at": 1_777_803_720_000}
 _ENDED = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
-_PHONE = {"width": 390, "height": 844}
+PHONE = {"width": 390, "height": 844}
 _WIDE = {"width": 1280, "height": 900}
-_SIGNED_OUT = "sign-in"
+SIGNED_OUT = "sign-in"
 
 
 def _send(send_id: str, category: str, at: datetime, channels: dict[str, ChannelTotals]) -> SendTotals:
@@ -100,7 +102,9 @@ def _recipients(now: datetime) -> Iterator[tuple[int, LogRow]]:
                 yield user_id, LogRow(LogKey(at, send_id, "push"), 1, category, "queued", "")
                 yield user_id, LogRow(LogKey(at + timedelta(seconds=1), send_id, "push"), 1, category, "sent", "")
             if status != "sent":
-                yield user_id, LogRow(LogKey(at + timedelta(seconds=2), send_id, "push"), 1, category, status, reason)
+                key = LogKey(at + timedelta(seconds=2), send_id, "push")
+                decision = _OPTED_OUT | {"rule": f"category:{category} channel:push"} if reason == "opted_out" else None
+                yield user_id, LogRow(key, 1, category, status, reason, decision)
 
 
 def _people() -> Iterator[User | Device | UserSettings]:
@@ -243,7 +247,7 @@ def _offline(page: Page) -> None:
 
 
 PICTURES = (
-    Picture(_SIGNED_OUT, "", _nothing),
+    Picture(SIGNED_OUT, "", _nothing),
     Picture("compose", "#/", _compose),
     Picture("compose-audience", "#/", _audience),
     Picture("compose-errors", "#/", _refused),
@@ -273,7 +277,7 @@ def take(console: Console, out: Path, *, suffix: str, size: dict[str, int], name
     for picture in PICTURES:
         if names and picture.name not in names:
             continue
-        page = console.page.context.new_page() if picture.name == _SIGNED_OUT else console.page
+        page = console.page.context.new_page() if picture.name == SIGNED_OUT else console.page
         page.set_viewport_size({"width": size["width"], "height": size["height"]})
         page.goto("about:blank")
         page.goto(f"{console.url}/{picture.path}")
@@ -291,7 +295,7 @@ def main(out: Path, *names: str) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         build(monkeypatch)
         with rest_api.serving(CONSOLE) as url:
-            for suffix, dark, size in (("", False, _WIDE), ("-dark", True, _WIDE), ("-phone", False, _PHONE)):
+            for suffix, dark, size in (("", False, _WIDE), ("-dark", True, _WIDE), ("-phone", False, PHONE)):
                 with open_console(url, "admin", dark=dark) as console:
                     # A picture begins without the draft of the one before.
                     console.page.add_init_script("sessionStorage.removeItem('masscomm.draft')")

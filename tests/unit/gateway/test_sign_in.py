@@ -44,8 +44,8 @@ class Browser:
         headers = None if origin is None else {"Origin": origin}
         return await self.client.post(f"{PATH}/authorize", data=form, headers=headers)
 
-    async def code(self, user: str = "sender") -> str:
-        response = await self.choose(user)
+    async def code(self, user: str = "sender", **changes: str) -> str:
+        response = await self.choose(user, **changes)
         assert response.status_code == 303
         target = urlsplit(response.headers["Location"])
         assert f"{target.scheme}://{target.netloc}{target.path}" == self.sign_in.redirect_uri
@@ -143,6 +143,24 @@ async def test_a_wrong_exchange_ends_the_code(changes: dict[str, str]) -> None:
         assert (await browser.exchange(code, **changes)).status_code == 400
         if not changes.keys() & {"grant_type", "code"}:
             assert (await browser.exchange(code)).status_code == 400
+
+
+async def test_a_refresh_token_is_exchanged_once_for_the_next() -> None:
+    async with browsing() as browser:
+        assert "refresh_token" not in (await browser.exchange(await browser.code())).json()
+        first = (await browser.exchange(await browser.code(scope="openid offline_access"))).json()
+
+        async def refresh(token: str, client_id: str = CLIENT_ID) -> httpx.Response:
+            form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": client_id}
+            return await browser.client.post(f"{PATH}/token", data=form)
+
+        second = await refresh(first["refresh_token"])
+        assert second.status_code == 200
+        assert (await browser.verify(second.json()["access_token"]))["principalId"] == "person:sender"
+        assert second.json()["refresh_token"] != first["refresh_token"]
+        assert (await refresh(first["refresh_token"])).json() == {"error": "invalid_grant"}
+        assert (await refresh(second.json()["refresh_token"], "other")).status_code == 400
+        assert (await refresh("")).status_code == 400
 
 
 async def test_a_code_ends_after_a_minute() -> None:

@@ -161,6 +161,7 @@ def test_console_json_names_the_issuer_of_the_environment(prod: SynthesisedEnvir
     wanted = {
         "issuer": PEOPLE.issuer,
         "client_id": CONSOLE.client_id,
+        "scope": CONSOLE.scope,
         "redirect_uri": f"https://{CONSOLE.domain}/",
         "roles_claim": PEOPLE.roles_claim,
         "clubs_claim": PEOPLE.clubs_claim,

@@ -1,0 +1,183 @@
+"""The console's metrics page in a real Chromium, over the functions in memory behind the local gateway."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from devstack.services.lambda_host import CONSOLE
+from functions.metrics_handler import handler as metrics_handler
+from tests.support.harness import console_pictures, rest_api
+from tests.support.harness.console import Console, open_console
+
+pytestmark = pytest.mark.nightly
+MEASURES = ("delivered", "sent", "suppressed", "cancelled", "expired", "bounced", "failed")
+
+
+@pytest.fixture
+def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
+    console_pictures.build(monkeypatch)
+    with rest_api.serving(CONSOLE) as url, open_console(url, "admin") as opened:
+        opened.page.goto(f"{url}/#/metrics")
+        expect(opened.page.get_by_test_id("total")).not_to_have_text("0")
+        yield opened
+
+
+def total(page: Page) -> int:
+    return int(page.get_by_test_id("total").inner_text().replace(",", ""))
+
+
+def query(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(urlsplit(page.url).fragment).query)
+
+
+def buckets(page: Page) -> list[list[str]]:
+    """Open the table beside the chart. Returns its rows of texts."""
+    table = page.get_by_test_id("buckets")
+    if not table.is_visible():
+        page.get_by_text("The same as a table").click()
+    return [row.locator("th, td").all_inner_texts() for row in table.locator("tbody tr").all()]
+
+
+def drag(page: Page, start: float, end: float) -> None:
+    """Drag over the chart from one share of its width to another."""
+    box = page.locator("canvas").first.bounding_box()
+    assert box is not None
+    height = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + start * box["width"], height)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], height, steps=4)
+    page.mouse.up()
+
+
+def test_the_csv_has_all_counts_of_the_chart(console: Console, tmp_path: Path) -> None:
+    page = console.page
+    with page.expect_download() as downloaded:
+        page.get_by_role("button", name="Download CSV").click()
+    file = tmp_path / "metrics.csv"
+    downloaded.value.save_as(file)
+    with file.open(newline="") as text:
+        rows = list(csv.DictReader(text))
+    assert {row["measure"] for row in rows} <= set(MEASURES)
+    assert sum(int(row["count_total"]) for row in rows) == total(page) > 0
+    assert console.errors == []
+
+
+def test_a_drag_over_the_chart_is_one_zoom_in_the_address(console: Console) -> None:
+    """Another person sees the same part under this address, at any time."""
+    page = console.page
+    whole = total(page)
+    changes = page.evaluate("history.length")
+    drag(page, 0.4, 0.6)
+    page.wait_for_url("**from=**")
+    part, period = total(page), page.get_by_test_id("period").inner_text()
+    assert 0 < part < whole
+    assert query(page).keys() >= {"start", "end", "from", "until"}
+    assert page.evaluate("history.length") == changes
+    shared = page.url
+    page.goto("about:blank")
+    page.goto(shared)
+    expect(page.get_by_test_id("period")).to_have_text(period)
+    expect(page.get_by_test_id("total")).to_have_text(f"{part:,}")
+    assert console.errors == []
+
+
+def test_the_wheel_over_the_chart_scrolls_the_page(console: Console) -> None:
+    page = console.page
+    page.locator("canvas").first.hover()
+    page.mouse.wheel(0, 300)
+    page.wait_for_function("window.scrollY > 0")
+    assert "from" not in query(page)
+
+
+def test_the_keyboard_zooms_and_reads_the_buckets(console: Console) -> None:
+    page = console.page
+    whole = total(page)
+    zoom_in = page.get_by_role("button", name="Zoom in")
+    zoom_in.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**from=**")
+    assert 0 < total(page) < whole
+    page.get_by_text("The same as a table").focus()
+    page.keyboard.press("Enter")
+    rows = buckets(page)
+    assert sum(int(count.replace(",", "")) for row in rows for count in row[1:]) == total(page)
+    assert len(rows) == 30
+    page.get_by_role("button", name="Whole span").press("Enter")
+    expect(page.get_by_test_id("total")).to_have_text(f"{whole:,}")
+    assert "from" not in query(page)
+    assert console.violations() == []
+
+
+def test_the_span_before_is_compared(console: Console) -> None:
+    page = console.page
+    compared = page.get_by_role("listitem").filter(has_text="Span before")
+    expect(compared).to_have_count(0)
+    with page.expect_response(lambda response: "/v1/metrics?" in response.url) as answered:
+        page.get_by_label("Compare with the span before").check()
+    assert answered.value.ok
+    expect(compared).to_be_visible()
+    before = int(compared.locator("strong").inner_text().replace(",", ""))
+    store: Any = metrics_handler.bootstrap().metrics.store
+    ended = sum(row.count_total for row in store.stored if row.measure in MEASURES)
+    # The two hours that are stored begin a minute apart from the two spans of an hour.
+    assert 0 < before < ended - total(page) + 1
+    assert query(page)["compare"] == ["1"]
+
+
+def test_incomplete_and_revised_buckets_are_marked(console: Console) -> None:
+    """The store's watermark is more than a minute old, and one minute is revised."""
+    page = console.page
+    expect(page.get_by_text("Revised by late records: 1 bucket")).to_be_visible()
+    assert len([row for row in buckets(page) if "revised" in row[0]]) == 1
+    drawn = page.locator("canvas").first.evaluate("(canvas) => canvas.toDataURL()")
+    store: Any = metrics_handler.bootstrap().metrics.store
+    store.watermark = None
+    page.reload()
+    expect(page.get_by_test_id("total")).not_to_have_text("0")
+    page.wait_for_function(
+        "(before) => document.querySelector('canvas').toDataURL() !== before", arg=drawn
+    )  # All buckets are pale now.
+
+
+def test_the_trending_categories_are_listed(console: Console) -> None:
+    rows = console.page.get_by_role("row").filter(has=console.page.get_by_role("cell", name="match_reminder"))
+    expect(rows).to_be_visible()
+    names = console.page.locator("table").last.locator("tbody tr td:first-child").all_inner_texts()
+    assert names == ["match_reminder", "news", "newsletter"]
+
+
+def test_a_refused_filter_shows_no_counts_of_another(console: Console) -> None:
+    page = console.page
+    page.route(
+        "**/v1/metrics?*club_id=2*",
+        lambda route: route.fulfill(status=403, content_type="application/json", body=json.dumps({"detail": "no"})),
+    )
+    page.get_by_label("Club (empty: all)").fill("2")
+    expect(page.get_by_role("alert")).to_contain_text("do not permit")
+    expect(page.get_by_test_id("total")).to_have_text("0")
+    page.get_by_label("Club (empty: all)").fill("1")
+    expect(page.get_by_test_id("total")).not_to_have_text("0")
+
+
+def test_a_link_to_the_page_shows_it_as_at_first(console: Console) -> None:
+    page = console.page
+    page.get_by_label("Category (empty: all)").fill("newsletter")
+    page.wait_for_url("**type=newsletter**")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Metrics").click()
+    expect(page.get_by_label("Category (empty: all)")).to_have_value("")
+    assert "type" not in query(page)
+
+
+def test_a_span_offers_the_grains_that_fit_a_response(console: Console) -> None:
+    page = console.page
+    page.get_by_label("Span", exact=True).select_option("lastMonth")
+    assert page.get_by_label("Per", exact=True).locator("option").all_inner_texts() == ["Hour", "Day"]
+    page.get_by_label("Per", exact=True).select_option("hour")
+    expect(page.get_by_test_id("total")).to_be_visible()
+    assert console.errors == []
