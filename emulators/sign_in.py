@@ -219,8 +219,8 @@ class SignIn:
             "scope": "openid offline_access" if offline else "openid",
         }
         if offline:
-            tokens["refresh_token"] = secrets.token_urlsafe(32)
-            _keep(self._refresh_tokens, tokens["refresh_token"], user)
+            tokens["refresh_token"] = refresh_token = secrets.token_urlsafe(32)
+            _keep(self._refresh_tokens, refresh_token, user)
         return web.json_response(tokens, headers={"Cache-Control": "no-store"})
 
     def _signed(self, claims: Mapping[str, Any], media_type: str) -> str:

@@ -30,7 +30,7 @@ def console(request: pytest.FixtureRequest, url: str) -> Iterator[Console]:
     with open_console(url, "admin", dark=request.param == "dark") as opened:
         opened.page.add_init_script("sessionStorage.removeItem('masscomm.draft')")
         if request.param == "phone":
-            opened.page.set_viewport_size(PHONE)
+            opened.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
         yield opened
 
 
@@ -44,7 +44,7 @@ def test_a_page_has_no_serious_violation(console: Console, picture: console_pict
     assert width <= 0, "the page is wider than its window"
 
 
-def test_an_offline_computer_is_noticed_and_goes_on(url: str) -> None:
+def test_offline_page_shows_a_banner_and_continues(url: str) -> None:
     with open_console(url, "admin") as console:
         page = console.page
         page.goto(f"{url}/#/sends")

@@ -123,7 +123,7 @@ def test_the_span_before_is_compared(console: Console) -> None:
     assert answered.value.ok
     expect(compared).to_be_visible()
     before = int(compared.locator("strong").inner_text().replace(",", ""))
-    store: Any = metrics_handler.bootstrap().metrics.store
+    store: Any = metrics_handler.bootstrap().metrics_route.store
     ended = sum(row.count_total for row in store.stored if row.measure in MEASURES)
     # The two hours that are stored begin a minute apart from the two spans of an hour.
     assert 0 < before < ended - total(page) + 1
@@ -136,7 +136,7 @@ def test_incomplete_and_revised_buckets_are_marked(console: Console) -> None:
     expect(page.get_by_text("Revised by late records: 1 bucket")).to_be_visible()
     assert len([row for row in buckets(page) if "revised" in row[0]]) == 1
     drawn = page.locator("canvas").first.evaluate("(canvas) => canvas.toDataURL()")
-    store: Any = metrics_handler.bootstrap().metrics.store
+    store: Any = metrics_handler.bootstrap().metrics_route.store
     store.watermark = None
     page.reload()
     expect(page.get_by_test_id("total")).not_to_have_text("0")
