@@ -139,7 +139,7 @@ def test_a_person_of_two_clubs_begins_with_one_of_them(url: str, monkeypatch: py
         page.goto(f"{url}/#/sends")
         expect(page.get_by_text("There is no such send yet.")).to_be_visible()
         page.goto(f"{url}/#/metrics")
-        assert page.get_by_label("Club (empty: all)").locator("option").all_inner_texts() == ["Any", "7", "8"]
+        expect(page.get_by_label("Club (empty: all)").locator("option")).to_have_text(["Any", "7", "8"])
         assert not [each for each in console.requests if "club_id=1" in each.url]
 
 

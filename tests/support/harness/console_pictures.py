@@ -25,7 +25,6 @@ from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain
 from masscomm.domain.users import Device, User, UserSettings
-from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness import rest_api
@@ -138,7 +137,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
         InMemoryPollSlots(),
         InMemorySendControls(),
         InMemoryDelayStore(),
-        InMemoryAuditLog(),
+        metrics_handler.bootstrap().audit_route.audit_log,
         open_polls=100,
     )
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
