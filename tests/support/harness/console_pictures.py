@@ -190,7 +190,7 @@ def _refused(page: Page) -> None:
 
 def _timeline(page: Page) -> None:
     page.get_by_role("button", name="40", exact=True).click()
-    expect(page.get_by_role("listitem").filter(has_text="Delivered")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_role("listitem").filter(has_text="Delivered")).to_be_visible()
 
 
 def _cancel(page: Page) -> None:
