@@ -32,6 +32,7 @@ def run(monkeypatch: pytest.MonkeyPatch, module: str, work: Answers) -> int:
         return recompute.main(["--day-before"])
     monkeypatch.setattr(retention, "connect", lambda *_: nullcontext(MagicMock()))
     monkeypatch.setattr(retention, "drop_recipients", lambda *_: work() and [])
+    monkeypatch.setattr(retention, "delete_sends", lambda *_: 0)
     monkeypatch.setattr(retention, "delete_quarantined", work)
     return retention.main([])
 
