@@ -1,0 +1,54 @@
+"""The console without a network, and in German, in a real Chromium over the functions in memory."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from devstack.services.lambda_host import CONSOLE
+from tests.support.harness import console_pictures, rest_api
+from tests.support.harness.console import open_console
+from tests.support.harness.console_pictures import LIVE
+
+pytestmark = pytest.mark.nightly
+# Words of the English messages that no German page has.
+ENGLISH = ("Loading", "Older", "Search", "Notification", "The user", "The provider", "Requested", "Delivered", "zoom")
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    console_pictures.build(monkeypatch)
+    with rest_api.serving(CONSOLE) as url:
+        yield url
+
+
+def test_offline_page_shows_a_banner_and_continues(url: str) -> None:
+    with open_console(url, "admin") as console:
+        page = console.page
+        page.goto(f"{url}/#/sends")
+        expect(page.get_by_role("table")).to_be_visible()
+        page.context.set_offline(True)
+        banner = page.get_by_role("status").filter(has_text="This computer is offline.")
+        expect(banner).to_be_visible()
+        assert console.violations() == []
+        page.context.set_offline(False)
+        expect(banner).to_have_count(0)
+        page.get_by_role("link", name="match_reminder").first.click()
+        expect(page.get_by_test_id("send-id")).to_have_text(LIVE)
+
+
+def test_german_pages_have_no_english_words(url: str) -> None:
+    with open_console(url, "admin", locale="de-DE", sign_out="Abmelden") as console:
+        page = console.page
+        assert page.evaluate("document.documentElement.lang") == "de"
+        page.goto(f"{url}/#/sends/{LIVE}")
+        page.get_by_role("button", name="42", exact=True).click()
+        expect(page.get_by_role("dialog")).to_contain_text("Abgemeldet von match_reminder per Push")
+        expect(page.get_by_role("dialog")).to_contain_text("Einstellungen Version 7 vom 3. Mai 2026")
+        page.keyboard.press("Escape")
+        for path in (f"sends/{LIVE}", "sends", "metrics", "users/42", "operations/suppressions", "operations/keys"):
+            page.goto(f"{url}/#/{path}")
+            expect(page.get_by_role("cell").first).to_be_visible()
+            text = page.locator("body").inner_text()
+            assert [word for word in ENGLISH if word in text] == [], path
+        assert console.errors == []
