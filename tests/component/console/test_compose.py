@@ -118,13 +118,6 @@ def test_a_time_of_the_recipients_zones_is_sent_as_entered(console: Console) -> 
     assert json.loads(sent.value.post_data or "")["send_at_local"] == "2030-01-01T09:00"
 
 
-def fill(console: Console, recipients: str = "40-59") -> None:
-    page = console.page
-    page.get_by_label("Title").fill("Goal")
-    page.get_by_label("Text").fill("1:0")
-    page.get_by_label("User ids").fill(recipients)
-
-
 def lose_answers(console: Console) -> None:
     """The API accepts requests from now on, and the browser gets no answer."""
 
@@ -341,17 +334,6 @@ def test_a_template_is_chosen_with_its_data_and_languages(console: Console) -> N
     assert page.get_by_label("Value", exact=True).last.input_value() == "FC Riverside"
     assert console.violations() == []
     assert console.errors == []
-
-
-def test_a_category_that_is_not_listed_is_entered(console: Console) -> None:
-    page = console.page
-    page.get_by_label("Category").select_option("Another category")
-    page.get_by_label("Its name").fill("season_tickets")
-    fill(console)
-    page.get_by_role("button", name="Review").click()
-    with page.expect_request(is_send) as sent:
-        page.get_by_role("button", name="Send to 20 recipients").click()
-    assert json.loads(sent.value.post_data or "")["type"] == "season_tickets"
 
 
 HOSTILE = """
