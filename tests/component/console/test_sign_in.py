@@ -12,7 +12,7 @@ from emulators import sign_in
 from tests.support.harness import rest_api
 from tests.support.harness.console import is_send, open_console
 
-SEND = {"type": "news", "club_id": 1, "to_users": [42], "template": "t"}
+SEND = {"type": "news", "club_id": 1, "to_users": [42], "data": {"headline": "Hello"}}
 
 
 @pytest.fixture
