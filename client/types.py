@@ -1354,16 +1354,13 @@ class RecipientsFilters(TypedDict):
     limit: NotRequired[int]
 
 
-type SendsStatus = Literal["accepted", "scheduled", "in_progress", "paused", "cancelling", "cancelled", "ended"]
-
-
 class SendsFilters(TypedDict):
     """The sends of the caller's clubs, the latest first."""
 
     start: NotRequired[str]
     end: NotRequired[str]
     type: NotRequired[str | list[str]]
-    status: NotRequired[SendsStatus | list[SendsStatus]]
+    status: NotRequired[SendState | list[SendState]]
     limit: NotRequired[int]
     club_id: NotRequired[int | list[int]]
 

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from client import ApiError, Client
-from client.types import SendsStatus, Status
+from client.types import SendState, Status
 from devstack.config import StackConfig
 from devstack.options import JsonOption, given
 from devstack.send import follow
@@ -56,7 +56,7 @@ def list_sends(
     """Show the latest sends. An operator, who sees every club, names the clubs."""
     with calling(api):
         # The API refuses another status, and names the valid ones.
-        statuses = cast("list[SendsStatus]", status or [])
+        statuses = cast("list[SendState]", status or [])
         found = api.sends(club_id=club or [], type=kind or [], status=statuses, limit=min(limit, _PAGE))
         rows = list(islice(found, limit))
     if as_json:

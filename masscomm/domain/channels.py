@@ -44,6 +44,8 @@ class Channel:
     user_field: str | None
     # The default quota of a provider account, in messages per second.
     quota_per_s: float
+    # The name of one message in a sentence; empty: the channel's name.
+    noun: str = ""
 
     @property
     def to_devices(self) -> bool:
@@ -95,6 +97,7 @@ CHANNELS: Mapping[str, Channel] = MappingProxyType(
                 ),
                 user_field=None,
                 quota_per_s=1500,
+                noun="push message",
             ),
             Channel(
                 name="email",
@@ -105,6 +108,7 @@ CHANNELS: Mapping[str, Channel] = MappingProxyType(
                 ),
                 user_field="email",
                 quota_per_s=14,
+                noun="e-mail",
             ),
         )
     }

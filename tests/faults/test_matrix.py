@@ -71,8 +71,9 @@ def test_requests_of_small_sends_are_bounded(bench: Bench) -> None:
     assert traffic.calls == count
     chain = (topics.SEND_MONOLITH, topics.BUILD, topics.DELIVERY, topics.OUTCOME)
     assert [traffic.records[topic] for topic in chain] == [count] * len(chain)
-    assert traffic.look_ups <= count // 2, traffic
-    assert traffic.writes.total() <= count // 4, traffic
+    # A busy machine has smaller batches.
+    assert traffic.look_ups <= count, traffic
+    assert traffic.writes.total() <= count // 2, traffic
 
 
 def test_headline(request: pytest.FixtureRequest, bench: Bench, results: list[Result]) -> None:

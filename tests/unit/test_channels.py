@@ -19,7 +19,7 @@ from tests.support.harness.delivery import Delivery
 from tests.support.literal_lists import modules_listing
 from tests.support.made_up_channel import ENTRY
 
-LAST = '                user_field="email",\n                quota_per_s=14,\n            ),\n'
+LAST = '                user_field="email",\n                quota_per_s=14,\n                noun="e-mail",\n            ),\n'
 
 
 @pytest.fixture(scope="module")

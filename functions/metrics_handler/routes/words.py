@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.statuses import Reason, Status
 from masscomm.http.parameters import time_of_ms
 
 _RULE = re.compile(r"(?:category:(?P<category>.+?))?(?:(?:^| )channel:(?P<channel>\S+))?")
-_CHANNEL_WORDS = {"push": "push message", "email": "e-mail"}
 
 
 class DecidedBy(TypedDict):
@@ -95,7 +95,8 @@ def in_words(status: str, reason: str | None, by: DecidedBy | None = None) -> st
 
 
 def _subject(by: DecidedBy) -> str:
-    channel = _CHANNEL_WORDS.get(by["channel"] or "", by["channel"])
+    known = CHANNELS.get(by["channel"] or "")
+    channel = (known.noun if known else "") or by["channel"]
     if by["category"] is None:
         return f"every {channel}"
     return f"{by['category']} by {channel}" if channel else by["category"]

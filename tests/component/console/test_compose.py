@@ -261,7 +261,7 @@ def test_earlier_numbers_are_marked_until_the_next_ones(console: Console) -> Non
     expect(page.locator(".forecast")).to_have_attribute("aria-busy", "false")
 
 
-def test_numbers_of_a_long_list_are_estimated_while_it_is_entered(console: Console) -> None:
+def test_numbers_of_a_long_list_are_estimates_at_first(console: Console) -> None:
     page = console.page
     page.get_by_label("User ids").fill("1-10001")
     expect(page.get_by_test_id("forecast")).to_contain_text("10,001 notifications")

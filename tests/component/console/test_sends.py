@@ -46,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
         yield Opened(console, store)
 
 
-def test_older_sends_are_appended_once_and_none_vanishes(opened: Opened) -> None:
+def test_older_sends_are_appended_once_and_all_stay(opened: Opened) -> None:
     """A double click appends one page; a send that new ones push from the first page stays in the list."""
     page = opened.console.page
     now = datetime.now(UTC)
@@ -94,7 +94,7 @@ def test_the_link_to_the_sends_clears_the_filters(opened: Opened) -> None:
     assert page.get_by_label("Status").input_value() == ""
 
 
-def test_a_typed_club_is_asked_for_once(opened: Opened) -> None:
+def test_a_typed_club_makes_one_request(opened: Opened) -> None:
     page = opened.console.page
     page.goto(f"{opened.console.url}/#/sends")
     expect(page.locator("td .id").first).to_be_visible()

@@ -155,7 +155,7 @@ def test_archiver_continues_where_the_table_ends(writing: Writing) -> None:
 
 
 def test_columns_of_recipients_are_null_without_the_log(writing: Writing) -> None:
-    archiver = ArchiverOfFrames(writing)
+    archiver = ArchiverOfFrames(writing, recipient_log=False)
     archiver.topic = [an_outcome(0, "send 0")]
     archiver.append_some()
     assert [row["user_ids"] for row in writing.table.records().collect()] == [None]

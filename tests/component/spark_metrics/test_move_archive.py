@@ -7,6 +7,7 @@ writers, whole records of a version before it, an uncountable record, two redeli
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -27,9 +28,23 @@ pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 
 EARLIER = Path(__file__).parents[2] / "support" / "spark" / "earlier_archive"
 HOUR_US = 3_600_000_000
-# The schema of the earlier version's outcomes had no fields for labels.
-_OUTCOME = json.loads(WRITERS["outcome"][OUTCOME])
-_OUTCOME["fields"] = [field for field in _OUTCOME["fields"] if field["name"] not in ("template", "locale")]
+# Fields of outcomes that the earlier version did not have.
+LATER_FIELDS = {"template", "locale", "settings_changed_at"}
+
+
+def without_later_fields(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {name: without_later_fields(each) for name, each in schema.items()}
+    if isinstance(schema, list):
+        return [
+            without_later_fields(each)
+            for each in schema
+            if not (isinstance(each, dict) and each.get("name") in LATER_FIELDS)
+        ]
+    return schema
+
+
+_OUTCOME = without_later_fields(json.loads(WRITERS["outcome"][OUTCOME]))
 EARLIER_WRITERS = {**WRITERS, "outcome": {OUTCOME: json.dumps(_OUTCOME)}}
 
 

@@ -141,7 +141,7 @@ def test_learned_schema_ends_the_query(
     assert isinstance(counter.failure, NewWriters)
 
 
-def test_batch_whose_commit_answer_was_lost_is_complete(
+def test_batch_is_complete_after_a_lost_commit_answer(
     counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = Steps(failing(psycopg.OperationalError("the connection ended")))

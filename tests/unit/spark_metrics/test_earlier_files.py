@@ -63,6 +63,6 @@ def test_only_the_batches_are_found_and_deleted(archive: Archive, monkeypatch: p
     assert files.batches() == []
 
 
-def test_archive_without_a_mark_has_none(archive: Archive) -> None:
+def test_archive_without_a_mark_returns_no_mark(archive: Archive) -> None:
     address, _ = archive(dict.fromkeys(FILES, b"x"))
     assert earlier_files(address).mark() is None
