@@ -19,7 +19,11 @@ from tests.support.harness.delivery import Delivery
 from tests.support.literal_lists import modules_listing
 from tests.support.made_up_channel import ENTRY
 
-LAST = '                user_field="email",\n                quota_per_s=14,\n                noun="e-mail",\n            ),\n'
+LAST = """                user_field="email",
+                quota_per_s=14,
+                noun="e-mail",
+            ),
+"""
 
 
 @pytest.fixture(scope="module")
