@@ -3,8 +3,8 @@
     python -m benchmarks.critical_during_bulk [--recipients 100000] [--probes 100]
 
 The idle pushes and the pushes during the broadcast are measured in one run on one stack. A probe is a send to one user
-on the critical lane. One probe is produced every quarter of a second, independently of earlier probes, and ends when
-the SNS stand-in accepts its push. Functions, broker, OpenSearch and DynamoDB share the processors of one machine, which
+on the critical lane. One probe is produced every 0.15 s, independently of earlier probes, and ends when the SNS
+stand-in accepts its push. Functions, broker, OpenSearch and DynamoDB share the processors of one machine, which
 the lanes cannot separate. The bulk functions run at a lower priority (--nice), because in Lambda each function has a
 separate share of a processor.
 
@@ -38,7 +38,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 
 BULK_CLUB, PROBED_CLUB = 1, 2
-EVERY_S = 0.25
+EVERY_S = 0.15
 WARM_UP = 40
 TARGET = 2.0
 SERVERS = ("kafka", "opensearch", "localstack")
