@@ -5,6 +5,7 @@
     package  the zip of each function, built for this machine's processor, unpacked and run under awslambdaric: the
              time from the start of the process until its first request for work (init) and until its first response.
              The event is a batch without records (all adapters are built, none connects) or a rejected HTTP request.
+             Functions that only a schedule invokes are left out.
 
 Handler and naive handler are measured in turns, so that other load on the machine affects both. Compare processor
 times, because wall times vary on a busy machine. The serdes of confluent-kafka need authlib, httpx and cachetools,
@@ -39,6 +40,8 @@ NAIVE = (
 SERDES = ("authlib", "httpx", "cachetools", "attrs", "orjson")
 # The longest time until the first answer of a function, in ms of an idle machine.
 FIRST_ANSWER_MS = 1_000
+# Their first event needs servers, and comes from a schedule, so that no request waits for it.
+SCHEDULED = ("webhook_delivery", "webhook_events")
 
 _MEASURE = """
 import json, resource, sys, time
@@ -88,14 +91,21 @@ def imports(names: Mapping[str, str], runs: int, serdes: str) -> dict[str, Impor
 
 def _event(function: str) -> dict[str, object]:
     """Return an event that builds all adapters and needs no dependency: no records, or a refused request."""
-    paths = {"send_handler": "/v1/sends", "operations_handler": "/v1/suppressions", "audiences": "/v1/audiences/count"}
-    if function not in (*paths, "metrics_handler", "metrics_stream"):
+    refused = {
+        "send_handler": ("POST", "/v1/sends"),
+        "operations_handler": ("POST", "/v1/suppressions"),
+        "audiences": ("POST", "/v1/audiences/count"),
+        "preferences_handler": ("GET", "/v1/users/1/preferences"),
+        "metrics_handler": ("GET", "/v1/metrics"),
+        "metrics_stream": ("GET", "/v1/metrics"),
+    }
+    if function not in refused:
         return {"records": {}, "eventSource": "aws:kafka"}
-    path = paths.get(function, "/v1/metrics")
+    method, path = refused[function]
     return {
         "resource": path,
         "path": path,
-        "httpMethod": "GET" if path == "/v1/metrics" else "POST",
+        "httpMethod": method,
         "headers": {},
         "multiValueHeaders": {},
         "queryStringParameters": {"granularity": "fortnight"},
@@ -187,6 +197,7 @@ def main() -> None:
             )
         if arguments.imports_alone:
             return
+        contents = [each for each in contents if each.name not in SCHEDULED]
         print("\n| package | MB zipped | init ms | first answer ms |\n|---|---|---|---|")
         for name, (size, init_ms, whole_ms) in packages(contents, min(arguments.runs, 5), folder / "packages").items():
             late = f" (target {FIRST_ANSWER_MS})" if whole_ms > FIRST_ANSWER_MS else ""
