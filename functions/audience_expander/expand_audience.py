@@ -15,6 +15,7 @@ from typing import NamedTuple
 from aws_lambda_powertools import Logger
 
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.chunks import fault_of_send
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.audiences import Audience, members, read_audience
@@ -33,7 +34,7 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.http.rate_limits import KeyUsage
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
-from masscomm.kafka.avro import Codec
+from masscomm.kafka.avro import Codec, mismatch
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
@@ -85,6 +86,8 @@ class ExpandAudience:
     def _expand(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested]) -> None:
         request = item.value
         audience, send = _read(request)
+        if (fault := fault_of_send(send, item.record, self.clock.now_ms())) is not None:
+            raise fault
         ended = self.expansions.find(_key(request))
         if ended is None:
             self._enlist(request, send.type, SendState.EXPANDING)
@@ -224,6 +227,8 @@ def _read(request: AudienceRequested) -> tuple[Audience | None, SendRequested]:
         send = SendRequested.from_avro(read_json(request.send, bounded=False))
     except (InvalidJson, TypeError, AttributeError) as error:
         raise DeadLetter("invalid", f"the send to an audience is malformed: {error}") from error
+    if (fault := mismatch("SendRequested", send.to_avro())) is not None:
+        raise DeadLetter("invalid", f"the send to an audience is malformed: {fault}")
     if errors:
         raise DeadLetter("invalid", f"the audience is invalid: {errors[0].path}: {errors[0].message}")
     if (send.club_id, send.send_id) != (request.club_id, request.send_id) or request.chunk_size < 1:

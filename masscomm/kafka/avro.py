@@ -203,6 +203,17 @@ def own_schema(name: str) -> dict[str, Any]:
     return schema
 
 
+def mismatch(schema: str, value: Mapping[str, Any]) -> str | None:
+    """Return the reason why a value cannot be encoded with schemas/<schema>.avsc; None if it can."""
+    import fastavro
+
+    try:
+        fastavro.schemaless_writer(io.BytesIO(), _reader_schema(schema), value)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        return str(error)
+    return None
+
+
 def _without_logical_types(schema: Any) -> Any:
     """Remove logical types from a schema, so that timestamps stay integers: creating a datetime for each recipient
     would take time without a use.

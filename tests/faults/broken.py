@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from masscomm.domain.records import SendRequested
+from masscomm.domain.records import MAX_COPIED_BYTES, SendRequested
 from masscomm.kafka import topics
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import FaultOf, Send
@@ -14,8 +14,8 @@ POISON = {
     "undecodable": b"this is no Avro",
     "unknown_schema": b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever",
 }
-# A text that exceeds the limit of a send's data.
-TOO_MUCH = "x" * 150_000
+# A text that exceeds the limit of the texts that each record of a send repeats.
+TOO_MUCH = "x" * (MAX_COPIED_BYTES + 1)
 
 
 def among_valid(kind: str, *, positions: Sequence[int]) -> FaultOf:

@@ -39,6 +39,7 @@ from masscomm.kafka.topics import DEAD_LETTER
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.fakes.opensearch import FakeOpenSearch
+from tests.support.harness.audience_expander import Expander
 from tests.support.harness.builder import Builder
 from tests.support.harness.chain import Chain, entry
 from tests.support.harness.delivery import Delivery
@@ -64,6 +65,11 @@ def _builder() -> tuple[Chain, UseCase[Any]]:
 def _delivery() -> tuple[Chain, UseCase[Any]]:
     delivery = Delivery()
     return delivery, delivery.use_case
+
+
+def _audience_expander() -> tuple[Chain, UseCase[Any]]:
+    expander = Expander()
+    return expander, expander.use_case
 
 
 def _cdc_consumer() -> tuple[Chain, UseCase[Any]]:
@@ -100,6 +106,7 @@ _TABLES = [topics.cdc_topic(name, "g1") for name in captured_tables()]
 # One environment processes all topics of a function, because one topic's records must not block another topic.
 CASES = [
     pytest.param(_checker, [topics.SEND_MONOLITH, topics.SEND_API, topics.RECHECK], id="preference_checker"),
+    pytest.param(_audience_expander, [topics.AUDIENCE], id="audience_expander"),
     pytest.param(_builder, [topics.BUILD], id="builder"),
     pytest.param(_delivery, [topics.DELIVERY], id="delivery"),
     pytest.param(_receipts, [topics.OUTCOME, topics.RECEIPT], id="receipts"),

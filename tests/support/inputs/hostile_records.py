@@ -284,13 +284,23 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
         "user_ids": users,
     }
     texts: dict[str, Any] = {"template": None, "data": {"headline": "Win"}, "locale": "de", "waited_until": None}
+    whole: dict[str, Any] = {**send, "to_users": users, "chunk_count": 1, "channels": ["push"], "send_at": None} | {
+        "template": None,
+        "data": {"headline": "Win"},
+        "locale": None,
+        "priority": None,
+    }
     match schema:
         case "SendRequested":
-            return {**send, "to_users": users, "chunk_count": 1, "channels": ["push"], "send_at": None} | {
-                "template": None,
-                "data": {"headline": "Win"},
-                "locale": None,
-                "priority": None,
+            return whole
+        case "AudienceRequested":
+            audience = {"where": {"field": "locale", "is": "de"}, "except_users": [2]}
+            return {name: send[name] for name in ("send_id", "club_id", "timestamp")} | {
+                "chunk_size": 2,
+                "audience": _half_hostile(chance, audience),
+                "send": _half_hostile(chance, whole | {"to_users": []}),
+                "key_id": chance.choice((None, "k")),
+                "recipients_a_day": chance.choice((None, 100)),
             }
         case "RecheckRequested":
             return part | texts | {"why": "split", "channels": ["push"], "waits": 0, "held": 0}
@@ -337,6 +347,11 @@ def _receipt(chance: random.Random) -> str:
             receipt_events.APPLICATION_EVENT,
         )
     )
+    return _half_hostile(chance, document)
+
+
+def _half_hostile(chance: random.Random, document: Any) -> str:
+    """Return a document as JSON text for a field of an Avro record; every second text is hostile."""
     if chance.random() < 0.5:
         return json.dumps(document)
     raw: dict[str, bytes] = {}
