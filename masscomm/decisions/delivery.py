@@ -215,7 +215,12 @@ class _Rules(NamedTuple):
         ready = list(filter(_is_ready, devices))  # guard: endpoints.ready_devices
         if accepted:
             targets = {call.target for call in accepted}
-            ready = [device for device in ready if str(device.device_id) not in targets]
+            reached = {device.endpoint_arn for device in devices if str(device.device_id) in targets}
+            ready = [device for device in ready if device.endpoint_arn not in reached]
+        if len(ready) > 1:
+            # Devices with one token have one endpoint, such as the rows of several logins on a phone.
+            # guard: endpoints.one_push_a_phone
+            ready = list({device.endpoint_arn: device for device in ready}.values())
         return make(decision=quiet, devices=ready, unregistered=any(map(_is_unregistered, devices)))
 
 

@@ -313,6 +313,12 @@ MUTANTS = (
         cell="devices whose endpoints come late or never",
     ),
     Mutant(
+        guard="endpoints.one_push_a_phone",
+        rule="A phone with several rows gets one message.",
+        change=Removed(),
+        no_cell="each device of the cells has a token of its own",
+    ),
+    Mutant(
         guard="endpoints.refused_row",
         rule="The state of a refused row ends the wait for its endpoint.",
         change=Replaced('raise DeadLetter("invalid", "no endpoint")'),

@@ -49,6 +49,28 @@ def test_kill_after_the_ready_devices_push_doubles_no_push() -> None:
     assert chain.published_arns() == ["arn-1"]
 
 
+@pytest.mark.guarantee("push.one_message_a_phone")
+@pytest.mark.kills(guard="endpoints.one_push_a_phone")
+def test_phone_with_two_rows_gets_one_push() -> None:
+    """The token of a phone has one endpoint, and the monolith may have a row for each login on the phone."""
+    chain = Delivery()
+    chain.put_device(11, 1, endpoint_arn="arn-1")
+    assert chain.deliver(delivery([1])) == []
+    assert chain.published_arns() == ["arn-1"]
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT}
+
+
+def test_late_row_of_a_reached_phone_gets_no_push() -> None:
+    chain = Delivery()
+    _put_unregistered(chain, 11, 1)
+    assert chain.deliver(delivery([1])) == []
+    chain.put_device(11, 1, endpoint_arn="arn-1")
+    chain.forget()
+    assert chain.release() == []
+    assert chain.published_arns() == ["arn-1"]
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT}
+
+
 @pytest.mark.parametrize("age_s", [3_600, None])
 def test_an_old_row_is_not_waited_for_in_the_invocation(age_s: float | None) -> None:
     chain = Delivery()
