@@ -61,6 +61,8 @@ TABLE: tuple[Row, ...] = (
         "AccountSendingPaused ConfigurationSetSendingPaused ConfigurationSetDoesNotExist MailFromDomainNotVerified",
         Transient,
     ),
+    # SES also reports a paused account as MessageRejected, with the text "Sending paused for this account. …".
+    _row("MessageRejected", Transient, saying="for this account"),  # guard: provider_errors.paused_account
     _row("KMSAccessDenied KMSDisabled KMSInvalidState KMSNotFound KMSOptInRequired", Transient),
     # Errors that are temporary faults of the provider.
     _row("InternalError InternalFailure ServiceUnavailable RequestTimeout RequestAborted", Transient),

@@ -467,6 +467,12 @@ MUTANTS = (
         cell="SNS responds that credentials have expired",
     ),
     Mutant(
+        guard="provider_errors.paused_account",
+        rule="While SES has paused the account, no recipient fails.",
+        change=Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
+        no_cell="the local SES pauses no account",
+    ),
+    Mutant(
         guard="provider.rate_limit",
         rule="Calls keep the provider's rate.",
         change=Always(),

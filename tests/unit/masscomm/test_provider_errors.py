@@ -60,6 +60,8 @@ SNS = [
 SES = [
     ("MessageRejected", "Email address is not verified: ada@example.com", 400, Rejected, ""),
     ("MessageRejected", f"Email address is not verified: {SENDER}", 400, Transient, ""),
+    ("MessageRejected", "Sending paused for this account. For more information, please check …", 400, Transient, ""),
+    ("MessageRejected", "Sending suspended for this account. For more information, …", 400, Transient, ""),
     ("InvalidParameterValue", "Missing final '@domain'", 400, Rejected, ""),
     ("InvalidParameterValue", "Message length is too long", 400, Rejected, "too_large"),
     ("Throttling", "Maximum sending rate exceeded.", 400, Transient, "throttled"),
@@ -89,6 +91,7 @@ def test_sns_error_has_its_documented_meaning(
     assert text in str(caught.value)
 
 
+@pytest.mark.kills(guard="provider_errors.paused_account")
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SES)
 def test_ses_error_has_its_documented_meaning(
     code: str, text: str, status: int, wanted: type[ProviderError], flag: str
