@@ -43,6 +43,7 @@ _LEAST_FINAL_FIRST = (
     Reason.PROVIDER_REJECTED,
     Reason.BOUNCED_PERMANENT,
     Reason.DEVICE_INACTIVE,
+    Reason.COMPLAINED,
 )
 
 
@@ -310,5 +311,5 @@ def _overall_reason(reasons: Sequence[Reason]) -> Reason:
 
 
 def _suppression_reason(receipt: Receipt) -> Reason:
-    """Return the reason for a suppression: a complaint about a delivered message, or a permanent bounce."""
-    return Reason.COMPLAINED if receipt.status is Status.DELIVERED else Reason.BOUNCED_PERMANENT
+    """Return the reason for a suppression: that of the bounce, or a complaint about a delivered message."""
+    return receipt.reason or Reason.COMPLAINED

@@ -165,6 +165,11 @@ _BOUNCE_SUBTYPES = {
     *("MailboxFull", "MessageTooLarge", "CustomTimeoutExceeded", "ContentRejected", "AttachmentRejected"),
 }
 _COMPLAINTS = {"abuse", "auth-failure", "fraud", "not-spam", "virus"}
+# Reports that are no complaint of the recipient: the message is no spam (RFC 6430), or a mail server could not
+# authenticate it (RFC 6591).
+_NO_COMPLAINTS = {"auth-failure", "not-spam"}
+# The complaintSubType of a message that SES accepted and did not send, because of an earlier complaint.
+_NOT_SENT = "OnAccountSuppressionList"
 
 
 def _of_ses(document: Mapping[str, Any]) -> Receipt:
@@ -182,12 +187,17 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
         return _bounce(document["bounce"], message_id, sent_at, sent_to)
     if kind == "Complaint":
         notice = document["complaint"]
-        # The message arrived, and its recipient reported it as spam.
+        feedback = _listed(notice.get("complaintFeedbackType"), _COMPLAINTS)
+        if feedback in _NO_COMPLAINTS:  # guard: receipts.no_complaint
+            return Receipt(message_id=message_id)
+        was_sent = notice.get("complaintSubType") != _NOT_SENT
         return Receipt(
             message_id=message_id,
-            status=Status.DELIVERED,
+            # A message that was sent arrived, and its recipient reported it as spam.
+            status=Status.DELIVERED if was_sent else Status.BOUNCED,
+            reason=None if was_sent else Reason.COMPLAINED,
             at_ms=_moment(notice.get("timestamp", sent_at)),
-            code=f"complaint/{_listed(notice.get('complaintFeedbackType'), _COMPLAINTS)}",
+            code=f"complaint/{feedback}",
             dead_addresses=_addresses(notice["complainedRecipients"], sent_to),
         )
     if kind in ("Reject", "Rendering Failure"):

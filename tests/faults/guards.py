@@ -629,6 +629,12 @@ MUTANTS = (
         no_cell="no cell forges a receipt",
     ),
     Mutant(
+        guard="receipts.no_complaint",
+        rule="A recipient who reports a message as no spam gets further messages.",
+        change=Never(),
+        no_cell="the receipts of the cells are bounces and complaints about spam",
+    ),
+    Mutant(
         guard="receipts.dead_address",
         rule="A dead address is suppressed.",
         change=Removed(),

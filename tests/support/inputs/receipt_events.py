@@ -124,16 +124,20 @@ BOUNCED = {
     },
     "mail": MAIL,
 }
-COMPLAINED = {
+_COMPLAINT: dict[str, Any] = {
+    "complainedRecipients": [{"emailAddress": ADDRESS}],
+    "timestamp": "2017-08-05T00:41:02.669Z",
+    "feedbackId": "01000157c44f053b-61b59c11-9236-11e6-8f96-7be8aexample-000000",
+    "complaintSubType": None,
+    "userAgent": "Mozilla/5.0",
+    "complaintFeedbackType": "abuse",
+    "arrivalDate": "2017-08-05T00:41:02.669Z",
+}
+COMPLAINED = {"eventType": "Complaint", "complaint": _COMPLAINT, "mail": MAIL}
+# SES did not send the message, because of an earlier complaint.
+COMPLAINED_BEFORE = {
     "eventType": "Complaint",
-    "complaint": {
-        "complainedRecipients": [{"emailAddress": ADDRESS}],
-        "timestamp": "2017-08-05T00:41:02.669Z",
-        "feedbackId": "01000157c44f053b-61b59c11-9236-11e6-8f96-7be8aexample-000000",
-        "userAgent": "Mozilla/5.0",
-        "complaintFeedbackType": "abuse",
-        "arrivalDate": "2017-08-05T00:41:02.669Z",
-    },
+    "complaint": {**_COMPLAINT, "complaintSubType": "OnAccountSuppressionList"},
     "mail": MAIL,
 }
 REJECTED = {"eventType": "Reject", "mail": MAIL, "reject": {"reason": "Bad content"}}

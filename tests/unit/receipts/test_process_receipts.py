@@ -199,7 +199,11 @@ def test_receipt_without_a_trace_has_that_of_its_send() -> None:
 
 @pytest.mark.parametrize(
     ("document", "reason", "days"),
-    [(receipt_events.BOUNCED, Reason.BOUNCED_PERMANENT, 30), (receipt_events.COMPLAINED, Reason.COMPLAINED, 40)],
+    [
+        (receipt_events.BOUNCED, Reason.BOUNCED_PERMANENT, 30),
+        (receipt_events.COMPLAINED, Reason.COMPLAINED, 40),
+        (receipt_events.COMPLAINED_BEFORE, Reason.COMPLAINED, 40),
+    ],
 )
 def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], reason: Reason, days: int) -> None:
     receipts = Receipts(periods=Periods(bounced_days=30, complained_days=40))

@@ -55,6 +55,13 @@ def _ms(text: str) -> int:
             "Permanent/General",
         ),
         (receipt_events.COMPLAINED, Status.DELIVERED, None, "2017-08-05 00:41:02.669", "complaint/abuse"),
+        (
+            receipt_events.COMPLAINED_BEFORE,
+            Status.BOUNCED,
+            Reason.COMPLAINED,
+            "2017-08-05 00:41:02.669",
+            "complaint/abuse",
+        ),
         (receipt_events.REJECTED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "Reject"),
         (
             receipt_events.NOT_RENDERED,
@@ -139,6 +146,13 @@ def test_permanent_bounce_or_complaint_names_the_dead_address() -> None:
     assert _read(receipt_events.COMPLAINED).dead_addresses == (receipt_events.ADDRESS,)
     named = [{"emailAddress": f"A Name <{receipt_events.ADDRESS}>"}]
     assert _read(_with(receipt_events.BOUNCED, bouncedRecipients=named)).dead_addresses == (receipt_events.ADDRESS,)
+
+
+@pytest.mark.kills(guard="receipts.no_complaint")
+@pytest.mark.parametrize("feedback", ["not-spam", "auth-failure"])
+def test_report_that_is_no_complaint_changes_nothing(feedback: str) -> None:
+    receipt = _read(_with(receipt_events.COMPLAINED, complaintFeedbackType=feedback))
+    assert (receipt.status, receipt.dead_addresses) == (None, ())
 
 
 def test_address_the_message_did_not_go_to_is_not_suppressed() -> None:
