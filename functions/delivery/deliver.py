@@ -3,10 +3,11 @@
     leases of all records, look-up of all users → decide about each recipient → publish and record in groups
     → retry records of delayed recipients → one outcome for each record
 
-The users of a delayed record are looked up too: since the record was built they may have been erased, or their
-addresses may have changed. Nothing is published before the delivery ledger (a DynamoDB table) has returned the earlier
-results of the record. A redelivered record continues after its last recorded group and emits the decisions recorded
-first. Recipients that cannot be delivered to now are retried later (functions/delivery/retry_scheduler.py).
+The users of a late record, which was delayed or built long ago, are looked up too: since the record was built they may
+have been erased, or their addresses may have changed. Nothing is published before the delivery ledger (a DynamoDB
+table) has returned the earlier results of the record. A redelivered record continues after its last recorded group and
+emits the decisions recorded first. Recipients that cannot be delivered to now are retried later
+(functions/delivery/retry_scheduler.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -90,8 +91,9 @@ class Deliver:
     # The largest number of recipients, over all records of a batch, that are published to before their results are
     # recorded.
     unrecorded: int = UNRECORDED
-    # The age of a send in seconds from which quiet hours are checked again.
-    quiet_after_s: float = RECHECK_AFTER_S
+    # The age in seconds from which quiet hours are checked again (of a send), and users are looked up again (of a
+    # record).
+    late_after_s: float = RECHECK_AFTER_S
 
     def decode(self, record: KafkaRecord, codec: Codec) -> DeliveryRequested:
         """Return the delivery record in a Kafka record. Raises DeadLetter or Retry."""
@@ -219,7 +221,19 @@ class Deliver:
     # --- recipients ---------------------------------------------------------------------------------------------------
 
     def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> list[DirectoryView]:
-        return self._directory_look_up.views([_question(item) for item in items])
+        return self._directory_look_up.views([self._question(item) for item in items])
+
+    def _question(self, item: Item[DeliveryRequested]) -> Question:
+        delivery = item.value
+        age_ms = self.clock.now_ms() - delivery.built_at
+        return Question(
+            delivery=delivery,
+            lane=topics.lane_of(item.record.topic),
+            is_late=delivery.waits > 0
+            or item.record.header(DELAY_REASON_HEADER) is not None
+            or age_ms >= self.late_after_s * 1000,  # guard: delivery.late_users
+            rows=range(len(delivery.positions)),
+        )
 
     @property
     def _directory_look_up(self) -> LookUp:
@@ -229,7 +243,7 @@ class Deliver:
             clock=self.clock,
             retry_schedule=self.retry_scheduler.retry_schedule,
             pool=self.pool,
-            quiet_after_s=self.quiet_after_s,
+            late_after_s=self.late_after_s,
         )
 
     def _deliver(
@@ -297,7 +311,7 @@ class Deliver:
                 rows.append(row)
         return RecordDelivery(
             item=item,
-            question=_question(item)._replace(rows=rows),
+            question=self._question(item)._replace(rows=rows),
             time_budget=TimeBudget(
                 lease=RenewingLease(self.ledger, self.clock, item.value.record_id, lease),
                 invocation_s=batch.remaining_s,
@@ -402,16 +416,6 @@ def _start_of_new(lease: Lease | LeasedElsewhere | MasscommError) -> _Begun | No
     if isinstance(lease, Lease) and lease.fresh:  # guard: delivery_ledger.recorded_results
         return _Begun(lease=lease, done={})
     return None
-
-
-def _question(item: Item[DeliveryRequested]) -> Question:
-    delivery = item.value
-    return Question(
-        delivery=delivery,
-        lane=topics.lane_of(item.record.topic),
-        is_delayed=delivery.waits > 0 or item.record.header(DELAY_REASON_HEADER) is not None,
-        rows=range(len(delivery.positions)),
-    )
 
 
 def _misshapen(column: ContentColumn, count: int) -> bool:

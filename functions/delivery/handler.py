@@ -80,7 +80,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         clock=clock,
         pool=ThreadPoolExecutor(_THREADS),
         unrecorded=_unrecorded(),
-        quiet_after_s=environment.number("QUIET_HOURS_AGAIN_AFTER_S", RECHECK_AFTER_S),
+        late_after_s=environment.number("QUIET_HOURS_AGAIN_AFTER_S", RECHECK_AFTER_S),
     )
     return batch_driver("delivery", logger), use_case
 

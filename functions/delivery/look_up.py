@@ -26,8 +26,8 @@ class Question(NamedTuple):
 
     delivery: DeliveryRequested
     lane: Lane
-    # Whether the record was in the delay store after it was built.
-    is_delayed: bool
+    # Whether the record was in the delay store after it was built, or was built long ago.
+    is_late: bool
     rows: Sequence[int]
 
     @property
@@ -47,7 +47,7 @@ class LookUp:
     # The threads in which requests are sent concurrently.
     pool: Executor
     # The age of a send in seconds from which quiet hours are checked again.
-    quiet_after_s: float = RECHECK_AFTER_S
+    late_after_s: float = RECHECK_AFTER_S
 
     def views(self, questions: Sequence[Question]) -> list[DirectoryView]:
         """Return the view of each record. All records share the same round trips.
@@ -59,22 +59,27 @@ class LookUp:
         # absent.
         confirmed = [self.directory.is_confirmed(min(each.delivery.timestamp, now_ms)) for each in questions]
         pushed = _user_ids(each for each in questions if CHANNELS[each.delivery.channel].to_devices)
-        direct = _user_ids(each for each in questions if not each.is_delayed)
-        delayed = _user_ids(each for each in questions if each.is_delayed)
+        direct = _user_ids(each for each in questions if not each.is_late)
+        late = _user_ids(each for each in questions if each.is_late)
         sends_controlled = self.pool.submit(self.controls.read, {send_of(each.delivery) for each in questions})
         # The requests run concurrently, because round trips add to the latency of one-time passwords.
-        of_delayed = self.pool.submit(self.directory.users_and_settings, delayed) if delayed else None
+        late_users = self._begin(self.directory.users_and_settings, late)
         direct_settings = self._begin(self.directory.user_settings, direct)
         devices = _merged(self._begin(self.directory.devices, pushed))
-        users, settings = of_delayed.result() if of_delayed is not None else ({}, {})
-        settings = settings | _merged(direct_settings)
+        users: dict[int, User] = {}
+        settings = _merged(direct_settings)
+        for part in late_users:
+            some_users, some_settings = part.result()
+            users |= some_users
+            settings |= some_settings
         suppressed = self._suppressed(questions, users, now_ms)
         to_recheck = [
-            users_to_recheck(each.delivery, each.lane, settings, now_ms=now_ms, after_s=self.quiet_after_s)
+            users_to_recheck(each.delivery, each.lane, settings, now_ms=now_ms, after_s=self.late_after_s)
             for each in questions
         ]
         resting = list(dict.fromkeys(user_id for some in to_recheck for user_id in some))
-        in_zones = self.directory.users(resting) if resting else {}
+        unknown = [user_id for user_id in resting if user_id not in users]
+        in_zones = users | self.directory.users(unknown) if unknown else users
         controls = sends_controlled.result()
         views = []
         for each, is_confirmed, some in zip(questions, confirmed, to_recheck, strict=True):
@@ -90,7 +95,7 @@ class LookUp:
                 DirectoryView(
                     settings=settings,
                     devices=devices,
-                    users=users if each.is_delayed else None,  # guard: delivery.delayed_users
+                    users=users if each.is_late else None,  # guard: delivery.delayed_users
                     suppressed=suppressed.get(each.delivery.club_id, ()),
                     quiet=quiet,
                     absence_is_confirmed=is_confirmed,
@@ -100,9 +105,7 @@ class LookUp:
             )
         return views
 
-    def _begin[V](
-        self, look_up: Callable[[Sequence[int]], dict[int, V]], user_ids: Sequence[int]
-    ) -> list[Future[dict[int, V]]]:
+    def _begin[V](self, look_up: Callable[[Sequence[int]], V], user_ids: Sequence[int]) -> list[Future[V]]:
         """Begin to look up users, many users in several concurrent parts: nothing is published meanwhile."""
         return [self.pool.submit(look_up, some) for some in batched(user_ids, _USERS_A_LOOK_UP, strict=False)]
 
@@ -110,7 +113,7 @@ class LookUp:
         addresses: dict[int, dict[str, None]] = {}
         for each in questions:
             if not CHANNELS[each.delivery.channel].to_devices:
-                present = users if each.is_delayed else None
+                present = users if each.is_late else None
                 found = (address_of(each.delivery, present, row) for row in each.rows)
                 addresses.setdefault(each.delivery.club_id, {}).update(dict.fromkeys(filter(None, found)))
         return {club_id: self.directory.suppressed(club_id, list(some), now_ms) for club_id, some in addresses.items()}

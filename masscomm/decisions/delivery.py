@@ -39,8 +39,8 @@ class DirectoryView(NamedTuple):
 
     settings: Mapping[int, UserSettings]
     devices: Mapping[int, Sequence[Device]] = {}
-    # The current rows of the users of a delayed record, which may have changed since it was built; None for any other
-    # record.
+    # The current rows of the users of a late record (delayed, or built long ago), which may have changed since it was
+    # built; None for any other record.
     users: Mapping[int, User] | None = None
     # The e-mail addresses of these users that are on the club's suppression list.
     suppressed: Collection[str] = ()
@@ -102,8 +102,8 @@ def decide(
 
 
 def address_of(delivery: DeliveryRequested, users: Mapping[int, User] | None, row: int) -> str:
-    """Return the address of a message. A delayed message goes to the user's current address; it is empty if the user
-    has none.
+    """Return the address of a message. A late message goes to the user's current address; it is empty if the user has
+    none.
     """
     channel = CHANNELS[delivery.channel]
     if channel.to_devices:
@@ -164,8 +164,8 @@ class _Rules(NamedTuple):
         return make(decision=quiet)
 
     def _user_may_be_missing(self, user_id: int) -> bool:
-        """Return whether an absent user may still arrive in the directory. This concerns only delayed records, until
-        the absence is confirmed.
+        """Return whether an absent user may still arrive in the directory. This concerns only late records, until the
+        absence is confirmed.
         """
         users = self.view.users
         return users is not None and user_id not in users and not self.view.absence_is_confirmed

@@ -363,6 +363,12 @@ MUTANTS = (
         no_cell=NO_ERASURE,
     ),
     Mutant(
+        guard="delivery.late_users",
+        rule="The users of a record that was built long ago are looked up again before publishing.",
+        change=Never(),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
         guard="delivery.expires_at",
         rule="No notification is published after expires_at.",
         change=Never(),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from masscomm.channels.provider import Transient
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.kafka import topics
@@ -116,6 +117,28 @@ def test_a_record_that_a_mapping_gave_up_on_is_looked_up_again() -> None:
     place = chain.encoded(by_email([1, 2]), topics.DELIVERY, headers=((DELAY_REASON_HEADER, b"on_failure"),))
     assert chain.run(chain.use_case, place) == []
     assert results_of(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "unknown_user")}
+
+
+@pytest.mark.guarantee("delayed.users_are_looked_up_again")
+@pytest.mark.kills(guard="delivery.late_users")
+@pytest.mark.parametrize("channel", ["email", "push"])
+@pytest.mark.parametrize(("change", "reason"), CHANGES.values(), ids=CHANGES)
+def test_changed_user_of_a_record_built_long_ago_is_suppressed(change: Change, reason: str, channel: str) -> None:
+    """A record may wait in its topic for hours, behind a broadcast that is published at the provider's rate."""
+    chain = Delivery()
+    change(chain)
+    chain.clock.advance(RECHECK_AFTER_S)
+    assert chain.deliver(by_email([1, 2]) if channel == "email" else delivery([1, 2])) == []
+    assert results_of(chain.outcomes()) == {(1, channel): SENT, (2, channel): ("suppressed", reason)}
+
+
+def test_changed_address_gets_the_message_built_long_ago() -> None:
+    chain = Delivery()
+    chain.put_user(2, email="new@example.com")
+    chain.clock.advance(RECHECK_AFTER_S)
+    assert chain.deliver(by_email([2])) == []
+    assert [sent.recipient for sent in chain.email.sent] == ["new@example.com"]
+    assert "users" not in chain.directory.calls
 
 
 def test_the_direct_path_makes_no_more_round_trips() -> None:

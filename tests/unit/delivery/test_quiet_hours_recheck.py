@@ -177,10 +177,11 @@ def test_failed_quiet_hours_look_up_publishes_nothing() -> None:
     broken = QuietHoursDelivery()
     broken.put_quiet_hours(1)
     broken.directory.users = users  # type: ignore[method-assign, assignment]
-    assert chain.deliver(delivery([1]), environment=replace(chain.use_case, directory=broken.directory)) == [0]
+    record = delivery([1], built_at=NEW_YORK_6PM)
+    assert chain.deliver(record, environment=replace(chain.use_case, directory=broken.directory)) == [0]
     assert chain.published_arns() == []
     before = chain.clock.now_ms()
-    assert chain.deliver(delivery([1])) == []
+    assert chain.deliver(record) == []
     assert chain.clock.now_ms() == before, "the lease was waited for"
     assert chain.due_times() == [(NEW_YORK_7, "quiet_hours")]
 
