@@ -78,7 +78,7 @@ class Publishing:
             if not record.errors:
                 record.item.error = Retry("the invocation's time is used up")
                 continue
-            retry_at_ms = self.retry_scheduler.retry_at_ms(record.delivery, False)
+            retry_at_ms = self.retry_scheduler.retry_at_ms(record.delivery)
             slices.setdefault(record, []).append(delayed_result(recipient, (), retry_at_ms))
         self._record(slices)
         for record, results in slices.items():
@@ -147,13 +147,19 @@ class Publishing:
     ) -> RecipientResult | None:
         """Return the result to record now; None for a recipient that the provider refused temporarily on each
         device.
+
+        A recipient who may have the message is recorded with the group, so that neither this invocation nor a
+        redelivery calls the provider again before the delay has ended.
         """
         result = final_result(recipient, answers)
         if result is not None:
             return result
         refused = any(isinstance(answer.error, Transient) for _, answer in answers)
-        if not refused or any(answer.message_id is not None for _, answer in answers):
-            return delayed_result(recipient, answers, self.retry_scheduler.retry_at_ms(record.delivery, not refused))
+        lost = any(isinstance(answer.error, Transient) and answer.error.answer_lost for _, answer in answers)
+        # guard: provider.lost_answer_is_recorded
+        if lost or not refused or any(answer.message_id is not None for _, answer in answers):
+            retry_at_ms = self.retry_scheduler.retry_at_ms(record.delivery, unbounded=lost or not refused)
+            return delayed_result(recipient, answers, retry_at_ms)
         record.errors.update(str(answer.error) for _, answer in answers if is_refusal(answer.error))
         return None
 

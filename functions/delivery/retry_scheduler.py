@@ -41,14 +41,13 @@ class RetryScheduler:
     retry_schedule: RetrySchedule
     clock: Clock
 
-    def retry_at_ms(self, delivery: DeliveryRequested, endpoint_alone: bool) -> int | None:
+    def retry_at_ms(self, delivery: DeliveryRequested, *, unbounded: bool = False) -> int | None:
         """Return the time of the next attempt for recipients without a final result; None if the deadline has
         passed.
 
         Args:
-            endpoint_alone: Whether the only reason of the delay is a device without an SNS endpoint, and the provider
-                refused no call. Such delays double without an upper bound, so that an endpoint that is never created
-                causes few attempts.
+            unbounded: Whether the delays double without an upper bound. So a device whose SNS endpoint is never created
+                causes few attempts, and a message whose answers are lost each time has few copies.
         """
         now_ms = self.clock.now_ms()
         deadline_ms = self.retry_schedule.deadline_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
@@ -59,7 +58,7 @@ class RetryScheduler:
             attempt=delivery.waits + 1,
             item_id=delivery.record_id,
             deadline_ms=deadline_ms,
-            bounded=not endpoint_alone,
+            bounded=not unbounded,
         )
 
     def put(self, item: Item[DeliveryRequested], done: Iterable[RecipientResult], codec: Codec) -> None:

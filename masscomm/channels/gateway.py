@@ -225,7 +225,9 @@ class ProviderGateway:
             return CallAnswer(error=error)
         except Transient as error:
             breaker.failed(repeated=repeated)
-            return CallAnswer(error=error, retryable=True)
+            # The provider may have accepted the message each time, so a further call could deliver one more copy.
+            # guard: provider.lost_answers
+            return CallAnswer(error=error, retryable=not (repeated and error.answer_lost))
         except TargetGone as error:
             breaker.succeeded()
             return CallAnswer(error=error)

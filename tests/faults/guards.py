@@ -479,6 +479,18 @@ MUTANTS = (
         no_cell="the local SES pauses no account",
     ),
     Mutant(
+        guard="provider.lost_answers",
+        rule="A call whose answer is lost is repeated once within an invocation.",
+        change=Becomes("CallAnswer(error=error, retryable=True)"),
+        no_cell="the cell loses each answer once",
+    ),
+    Mutant(
+        guard="provider.lost_answer_is_recorded",
+        rule="A recipient whose answer was lost waits for the delay, also after a redelivery.",
+        change=Becomes("not refused or any(answer.message_id is not None for _, answer in answers)"),
+        no_cell="the cell loses each answer once",
+    ),
+    Mutant(
         guard="provider.rate_limit",
         rule="Calls keep the provider's rate.",
         change=Always(),

@@ -422,3 +422,50 @@ def test_full_batch_of_small_sends_takes_three_ledger_requests() -> None:
     assert fleet.deliver(*records, environment=fleet.environment(ledger, unrecorded=UNRECORDED)) == []
     assert (size, recorded_before[0]) == (2 * UNRECORDED, UNRECORDED)
     assert ledger.calls == {"acquire_all": 1, "record_all": 2}
+
+
+@pytest.mark.kills(guard="provider.lost_answer_is_recorded")
+@pytest.mark.guarantee("push.lost_answers_are_repeated_once")
+def test_lost_answers_give_two_copies_and_a_delay() -> None:
+    """An answer of the provider that is lost each time is repeated once, also if the record is redelivered."""
+    chain = Delivery()
+    copies: Counter[str] = Counter()
+
+    async def lose(*, recipient: str, message: bytes) -> str:
+        copies[recipient] += 1
+        raise Transient("cut", answer_lost=True)
+
+    accept, chain.email.send = chain.email.send, lose  # type: ignore[method-assign]
+    few = chain.environment(chain.ledger, unrecorded=2)
+    chain.delay_store.failing = Retry("DynamoDB is down")
+    for _ in range(2):
+        assert chain.deliver(by_email([1, 2, 3]), environment=few) == [0]
+    chain.delay_store.failing = None
+    assert chain.deliver(by_email([1, 2, 3]), environment=few) == []
+    assert copies == {f"user{user_id}@example.com": 2 for user_id in (1, 2, 3)}
+    chain.email.send = accept  # type: ignore[method-assign]
+    for user_id in (1, 2, 3):
+        chain.put_user(user_id)
+    chain.forget()
+    assert chain.release() == []
+    assert sorted(sent.recipient for sent in chain.email.sent) == [
+        f"user{user_id}@example.com" for user_id in (1, 2, 3)
+    ]
+    assert set(results_of(chain.outcomes()).values()) == {("sent", None)}
+
+
+def test_answers_lost_for_three_days_give_few_copies() -> None:
+    chain = Delivery()
+    calls = 0
+
+    async def lose(**_message: object) -> str:
+        nonlocal calls
+        calls += 1
+        raise Transient("cut", answer_lost=True)
+
+    chain.email.send = lose  # type: ignore[method-assign]
+    assert chain.deliver(by_email([1])) == []
+    while chain.delay_store.items:
+        assert chain.release(environment=chain.environment(chain.ledger)) == []
+    assert results_of(chain.outcomes()[-1:]) == {(1, "email"): ("expired", "expired")}
+    assert 10 < calls < 30

@@ -110,6 +110,21 @@ def test_outage_of_one_channel_stops_no_other() -> None:
     assert sum(answer.tried for answer in answers) <= 2
 
 
+@pytest.mark.kills(guard="provider.lost_answers")
+def test_call_is_repeated_once_after_a_lost_answer() -> None:
+    """The provider may have accepted each of the calls."""
+    clock, calls = FixedClock(NOW), 0
+
+    async def lose() -> str:
+        nonlocal calls
+        calls += 1
+        raise Transient("cut", answer_lost=True)
+
+    (answer,) = _calls(clock, lose)
+    assert isinstance(answer.error, Transient)
+    assert calls == 2
+
+
 def test_retry_budget_bounds_the_retries() -> None:
     clock = FixedClock(NOW)
     calls = [
