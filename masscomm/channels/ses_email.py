@@ -1,11 +1,15 @@
 """SES as the e-mail provider: one signed request (SendRawEmail of SES v1) for each message."""
 
 import base64
+import re
 from typing import Unpack
 
 from masscomm.aws.request import ServiceOptions
 from masscomm.channels.provider import Rejected
 from masscomm.channels.query_api import QueryApi
+from masscomm.errors import Stop
+
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 
 
 class SesEmail:
@@ -18,7 +22,7 @@ class SesEmail:
         options: The options of QueryApi.
 
     Raises:
-        Stop: No region is set.
+        Stop: No region is set, or the sender has no address in ASCII.
     """
 
     def __init__(
@@ -31,8 +35,13 @@ class SesEmail:
     ) -> None:
         from email.utils import parseaddr
 
-        self._sender = sender
         self._own_address = parseaddr(sender)[1]
+        # SES would refuse the message of each recipient.
+        if not (_ADDRESS.fullmatch(self._own_address) and self._own_address.isascii()):  # guard: email.sender
+            raise Stop(
+                f"the sender of e-mails has no address: {sender!r}. Write it as Name <name@example.com>, a name with a"
+                " comma in quotes, and a domain in Punycode"
+            )
         self._options = [] if configuration_set is None else [("ConfigurationSetName", configuration_set)]
         self._api = QueryApi("ses", "2010-12-01", http=http, **options)
 
@@ -44,7 +53,8 @@ class SesEmail:
         except ValueError as error:
             raise Rejected(f"no e-mail can be addressed so: {error}") from error
         parameters = [
-            ("Source", self._sender),
+            # The name of the sender is in the message, where it is encoded: SES permits only ASCII here.
+            ("Source", self._own_address),
             ("Destinations.member.1", address),
             ("RawMessage.Data", base64.b64encode(message).decode()),
             *self._options,

@@ -313,6 +313,12 @@ MUTANTS = (
         cell="devices whose endpoints come late or never",
     ),
     Mutant(
+        guard="email.sender",
+        rule="A sender without an address fails no recipient.",
+        change=Never(),
+        no_cell="the cells have a valid sender",
+    ),
+    Mutant(
         guard="endpoints.one_push_a_phone",
         rule="A phone with several rows gets one message.",
         change=Removed(),

@@ -206,6 +206,25 @@ def test_request_and_signature_equal_those_of_the_sdk() -> None:
     assert headers["content-type"].startswith("application/x-www-form-urlencoded")
 
 
+def test_source_of_an_email_is_the_senders_address() -> None:
+    """SES permits only ASCII in Source, and the name of a sender may have other letters."""
+    accepted = "<SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult>"
+    with _server(_answer(200, accepted)) as (url, requests):
+        keys = Credentials("key", "secret")
+        mail = SesEmail(sender=f"Müller <{SENDER}>", url=url, region="eu-central-1", credentials=lambda: keys)
+        assert send(mail, recipient="ada@example.com", message=b"x") == "m"
+    assert parse_qs(requests[0].partition(b"\r\n\r\n")[2].decode())["Source"] == [SENDER]
+
+
+@pytest.mark.kills(guard="email.sender")
+@pytest.mark.parametrize(
+    "sender", ["no-reply", "", f"Club, Inc <{SENDER}>", "no-reply@müller.example", "a b@c.example"]
+)
+def test_sender_without_an_address_is_a_stop(sender: str) -> None:
+    with pytest.raises(Stop, match="sender"):
+        SesEmail(sender=sender, region="eu-central-1")
+
+
 def test_connection_lost_after_the_request_is_a_lost_answer() -> None:
     with _server(b"") as (url, _), pytest.raises(Transient) as caught:
         publish(_push(url), endpoint_arn="arn", message=message(), attributes={})
