@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from email.utils import parseaddr
 
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.time_limits import ARCHIVE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
@@ -274,7 +275,7 @@ class Environment:
     # The snapshot generation of change data capture (one snapshot of the tables with the changes after it); `g1,g2`
     # while g2 replaces g1.
     generation: str = "g1"
-    # The From address of e-mails.
+    # The sender of e-mails: an address, or a name and an address.
     sender: str = "notifications@masscomm.example"
     # The address of the route /v1/unsubscribe of the REST API, as mail programs reach it.
     unsubscribe_url: str = "https://masscomm.example/v1/unsubscribe"
@@ -327,6 +328,8 @@ class Environment:
             raise ValueError(f"{self.name}: kafka: min_insync_replicas < replication_factor <= brokers")
         if self.log_days not in LOG_DAYS:
             raise ValueError(f"{self.name}: log_days is one of {', '.join(map(str, LOG_DAYS))}")
+        if not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", self.sender_address):
+            raise ValueError(f"{self.name}: sender has no address in ASCII; a name with a comma is in quotes")
         # send_handler is the only function that has both a reservation and provisioned concurrency (profiles.py).
         if not 0 <= self.provisioned <= self.concurrency.send_handler:
             raise ValueError(
@@ -338,6 +341,11 @@ class Environment:
             raise ValueError(f"{self.name}: the console needs api.people, the issuer at which people sign in")
         if self.console is not None and self.console.domain == self.api.domain:
             raise ValueError(f"{self.name}: console.domain and api.domain are different hosts")
+
+    @property
+    def sender_address(self) -> str:
+        """Return the address of the sender, without its name."""
+        return parseaddr(self.sender)[1]
 
     @property
     def prefix(self) -> str:

@@ -179,19 +179,19 @@ def _provider(
         found.append(iam.PolicyStatement(actions=["sns:CreatePlatformEndpoint"], resources=applications))
         found.append(iam.PolicyStatement(actions=["sns:SetEndpointAttributes"], resources=endpoints))
     if profile.email:
-        domain = environment.sender.rpartition("@")[2]
+        sender = environment.sender_address
         found.append(
             iam.PolicyStatement(
                 actions=["ses:SendRawEmail"],
                 resources=[
                     stack.format_arn(service="ses", resource=kind, resource_name=name)
                     for kind, name in (
-                        ("identity", domain),
-                        ("identity", environment.sender),
+                        ("identity", sender.rpartition("@")[2]),
+                        ("identity", sender),
                         ("configuration-set", configuration_set(environment)),
                     )
                 ],
-                conditions={"StringEquals": {"ses:FromAddress": environment.sender}},
+                conditions={"StringEquals": {"ses:FromAddress": sender}},
             )
         )
     return found

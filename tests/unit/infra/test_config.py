@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aws_cdk import App, Stack
 
 from infra.cdk import app
 from infra.cdk.config import PROD, ApiConfig, KafkaConfig, OpenSearchConfig, PeopleConfig, placeholders
+from infra.cdk.profiles import PROFILES
+from infra.cdk.stacks.grants import _provider
 
 
 @pytest.mark.parametrize(
@@ -20,11 +23,25 @@ from infra.cdk.config import PROD, ApiConfig, KafkaConfig, OpenSearchConfig, Peo
         ({"log_days": 31}, "log_days is one of 14, 30, 90, 365"),
         ({"trace_ratio": 1.5}, "trace_ratio"),
         ({"receipts_percent": 101}, "receipts_percent"),
+        ({"sender": "Club, Inc <no-reply@club.example>"}, "sender has no address"),
+        ({"sender": "no-reply"}, "sender has no address"),
     ],
 )
 def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(PROD, **changed)
+
+
+def test_permission_names_the_address_of_a_named_sender() -> None:
+    """SES compares the address alone; e-mails of another sender would wait for a permission until they expire."""
+    environment = replace(PROD, sender="Müller <no-reply@club.example>")
+    (statement,) = [
+        each.to_statement_json()
+        for each in _provider(PROFILES["delivery"], Stack(App(), "stack"), environment, ["arn"])
+        if "ses:SendRawEmail" in each.actions
+    ]
+    assert statement["Condition"] == {"StringEquals": {"ses:FromAddress": "no-reply@club.example"}}
+    assert {str(each).rpartition("identity/")[2] for each in statement["Resource"]} >= {"club.example"}
 
 
 @pytest.mark.parametrize("given", [{"domain": "api.masscomm.example"}, {"certificate_arn": "arn"}])
