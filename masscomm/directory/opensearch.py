@@ -421,13 +421,20 @@ def _merged_settings(found: Mapping[tuple[str, int], tuple[Source, int]]) -> dic
 def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
     return UserSettings(
         user_id=user_id,
-        channels=source.get("channels") or {},
-        categories=source.get("categories") or {},
+        channels=_rules(source.get("channels")),
+        categories=_rules(source.get("categories")),
         quiet_hours=source.get("quiet_hours"),
         version=version,
         preference_version=source.get("preference_version") or 0,
         changed_at=_ms_of(source.get("updated_at")),
     )
+
+
+def _rules(value: Any) -> Any:
+    """Return the rules in a column of user settings. Only null is no rule: any other value that is no object, such as
+    false or [], stays as it is, because it is an opt-out (masscomm.domain.preferences).
+    """
+    return {} if value is None else value  # guard: preferences.rules_without_an_object
 
 
 def _ms_of(text: object) -> int | None:

@@ -218,7 +218,7 @@ def after_wishes(channels: Any, categories: Any, wishes: Sequence[Wish]) -> tupl
     """Return the rules for channels and categories after these wishes. Rules that are no JSON objects stay as they are,
     because they opt out of everything.
     """
-    if not isinstance(channels or {}, Mapping) or not isinstance(categories or {}, Mapping):
+    if any(rules is not None and not isinstance(rules, Mapping) for rules in (channels, categories)):
         return channels, categories
     by_channel, by_category = dict(channels or {}), dict(categories or {})
     for category, channel, wanted in wishes:

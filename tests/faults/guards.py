@@ -1585,6 +1585,12 @@ MUTANTS = (
         no_cell=UNCHANGED_PREFERENCES,
     ),
     Mutant(
+        guard="preferences.rules_without_an_object",
+        rule="Rules that are no object opt out, also false, 0 and an empty list.",
+        change=Returns("value or {}"),
+        no_cell="the monolith of the fault cells writes objects only",
+    ),
+    Mutant(
         guard="preferences.changes_without_a_row",
         rule="A row that may still arrive is awaited, although the user has changed preferences.",
         change=Without(2),

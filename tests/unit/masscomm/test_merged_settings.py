@@ -8,6 +8,8 @@ from masscomm.clock import FixedClock
 from masscomm.directory import opensearch
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.domain.statuses import Status
 from masscomm.domain.users import UserSettings
 
 TABLES = ("user_settings", "user_settings.quiet")
@@ -19,7 +21,7 @@ class Cluster:
     """Answers look-ups by id from a dictionary: (index, id) → (version, document)."""
 
     def __init__(self, documents: dict[tuple[str, str], tuple[int, dict[str, Any]]]) -> None:
-        self._documents = documents
+        self.documents = documents
         self.requests: list[int] = []
 
     def mget(self, *, body: dict[str, Any]) -> dict[str, Any]:
@@ -27,9 +29,9 @@ class Cluster:
         return {"docs": [self._document(each["_index"], each["_id"]) for each in body["docs"]]}
 
     def _document(self, index: str, name: str) -> dict[str, Any]:
-        if (index, name) not in self._documents:
+        if (index, name) not in self.documents:
             return {"_index": index, "_id": name, "found": False}
-        version, source = self._documents[index, name]
+        version, source = self.documents[index, name]
         return {"_index": index, "_id": name, "found": True, "_version": version, "_source": source}
 
 
@@ -59,3 +61,14 @@ def test_settings_of_two_tables_are_merged(cluster: Cluster) -> None:
     assert users.keys() == {1}
     assert directory.user_settings([1, 2, 3, 4]) == settings
     assert cluster.requests == [16, 12], "one request for all tables and for changes through masscomm"
+
+
+@pytest.mark.kills(guard="preferences.rules_without_an_object")
+@pytest.mark.parametrize("column", ["channels", "categories"])
+@pytest.mark.parametrize("rules", [False, 0, "", [], True, "unreadable"])
+def test_rules_that_are_no_object_opt_out(cluster: Cluster, column: str, rules: Any) -> None:
+    """Also those that Python takes for false: a column with false is no column without a rule."""
+    cluster.documents["user_settings", "5"] = (3, {column: rules})
+    directory = OpenSearchDirectory(cast(OpenSearch, cluster), progress=lambda _: None, clock=FixedClock())  # type: ignore[arg-type, return-value]
+    decision = decide_by_user_settings(directory.user_settings([5])[5], type="news", channel="push")
+    assert (decision.status, decision.rule) == (Status.SUPPRESSED, f"{column} malformed")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish, with_changes
+from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish, after_wishes, with_changes
 from masscomm.domain.preferences import decide_by_user_settings, needs_confirmation
 from masscomm.domain.users import User, UserSettings
 
@@ -162,6 +162,13 @@ def test_row_is_awaited_although_there_are_changes() -> None:
 def test_document_is_read_as_it_was_written() -> None:
     changes = NONE.after([OUT, IN, NIGHT], _row(), NOW, source="api", principal="key")
     assert PreferenceChanges.read(changes.document) == changes
+
+
+@pytest.mark.parametrize("rules", [False, 0, "", [], True, "unreadable"])
+def test_wish_does_not_replace_rules_that_are_no_object(rules: Any) -> None:
+    assert after_wishes(rules, {}, [Wish("news", "email", True)]) == (rules, {})
+    assert after_wishes({}, rules, [Wish(None, "email", True)]) == ({}, rules)
+    assert after_wishes(None, None, [Wish(None, "email", True)]) == ({"email": True}, {})
 
 
 RULES = st.dictionaries(
