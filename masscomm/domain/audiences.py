@@ -8,6 +8,7 @@ docs/audiences.md has the grammar as a table. A condition is evaluated on the di
 always that of the send: no condition can name a tenant.
 """
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -217,7 +218,7 @@ class _Reader:
 
     def _one_of(self, values: Sequence[Any], path_of: Callable[[int], str]) -> Callable[[Any], bool]:
         for index, each in enumerate(values):
-            if not isinstance(each, str | int | float) or (isinstance(each, str) and len(each) > MAX_TEXT):
+            if not _is_scalar(each) or (isinstance(each, str) and len(each) > MAX_TEXT):
                 self._error(path_of(index), f"must be a text of at most {MAX_TEXT} characters, a number, true or false")
                 return lambda _: False
         wanted = {_typed(each) for each in values}
@@ -246,6 +247,11 @@ def _entry(settings: Any, name: str) -> Any:
     return settings.get(name) if isinstance(settings, Mapping) else None
 
 
+def _is_scalar(value: Any) -> bool:
+    """Return whether a value can be compared and written as JSON, which has no infinity: Python reads 1e400 as one."""
+    return isinstance(value, str | int | float) and not (isinstance(value, float) and not math.isfinite(value))
+
+
 def _typed(value: Scalar) -> tuple[str, Scalar]:
     """Return a value that equals only values of its own kind: true is not 1."""
     kind = "bool" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
@@ -258,7 +264,7 @@ _DAY_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d.*)?")
 def _orderable(value: Any) -> float | datetime | None:
     """Return a number or a time; None for any other value. A day is its first moment; a time without a zone is UTC."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
+        return value if _is_scalar(value) else None
     if not isinstance(value, str) or not _DAY_OR_TIME.fullmatch(value):
         return None
     try:

@@ -106,6 +106,14 @@ def test_invalid_request_names_its_fields(api: SendApi, fields: dict[str, Any], 
     assert api.producer.produced == []
 
 
+@pytest.mark.parametrize("condition", ['"is": 1e400', '"in": [-1e400]', '"after": 1e400'])
+def test_infinite_number_is_refused_at_once(api: SendApi, condition: str) -> None:
+    """JSON has no infinity, so that audience_expander could not read the record of an accepted send."""
+    where = f'{{"field": "locale", {condition}}}'
+    status, problem, _ = api.call(f'{{"type": "news", "club_id": 7, "audience": {{"where": {where}}}}}')
+    assert (status, problem["errors"][0]["field"].startswith("audience.where.")) == (400, True)
+
+
 def test_request_without_recipients_names_the_field(api: SendApi) -> None:
     status, problem, _ = api.call(json.dumps({"type": "news", "club_id": 7}))
     assert (status, problem["errors"]) == (400, [{"field": "to_users", "message": "Field required"}])
