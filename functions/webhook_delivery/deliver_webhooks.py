@@ -197,12 +197,13 @@ class DeliverWebhooks:
     def _attempt_due(self, queue: Queue, remaining_s: Callable[[], float]) -> bool:
         """Attempt the deliveries of an endpoint until one fails. Return whether one failed."""
         began = self.clock.monotonic()
-        endpoint = self.endpoints.find(queue.endpoint)
         for due in self.deliveries.due(queue.endpoint, limit=_BATCH):
             if due.due_ms > self.clock.now_ms() or not self._has_time(remaining_s):
                 return False
             if self.clock.monotonic() - began > WEBHOOK_TURN_S:
                 return False
+            # A request may have changed the endpoint since the previous delivery.
+            endpoint = self.endpoints.find(queue.endpoint)
             delivery = self.deliveries.find(queue.endpoint, due.delivery_id)
             event = None if delivery is None else self.deliveries.event(delivery.event_id)
             # guard: webhooks.stale_entry
@@ -268,7 +269,9 @@ class DeliverWebhooks:
         """Store on the endpoint that an attempt failed, or succeeded after failures. It may disable the endpoint."""
         for _ in range(_CHANGE_ATTEMPTS):
             stored = self.endpoints.find(endpoint.key)
-            if stored is None:
+            # The attempt says nothing about the server of another URL, nor about one that was enabled meanwhile.
+            # guard: webhooks.result_of_the_present_endpoint
+            if stored is None or (stored.url, stored.enabled_at_ms) != (endpoint.url, endpoint.enabled_at_ms):
                 return
             after = stored.after(succeeded=attempt.succeeded, status=attempt.status, now_ms=attempt.at_ms)
             if after == stored:

@@ -1777,6 +1777,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.result_of_the_present_endpoint",
+        rule="An answer of a URL that the tenant has left does not disable the endpoint.",
+        change=Without(2),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.stale_entry",
         rule="An entry whose delivery is not due then causes no attempt.",
         change=Becomes("delivery is None"),

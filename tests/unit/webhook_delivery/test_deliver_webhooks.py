@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -120,6 +121,38 @@ def test_a_gone_endpoint_is_disabled_and_audited(webhooks: Webhooks) -> None:
     webhooks.sweep()
     assert {webhooks.now(each).status for each in (first, second)} == {DeliveryStatus.FAILED}
     assert len(webhooks.http.requests) == 1
+
+
+@pytest.mark.kills(guard="webhooks.result_of_the_present_endpoint")
+@pytest.mark.parametrize("change", [{"url": "https://new.example.org/"}, {"enabled_at_ms": 1}])
+def test_result_of_an_earlier_endpoint_is_ignored(webhooks: Webhooks, change: dict[str, Any]) -> None:
+    """The tenant moves its endpoint, or enables it again, while the server that it leaves answers 410."""
+
+    def gone() -> Answer:
+        webhooks.endpoints.replace(replace(webhooks.stored(), **change, revision=2))
+        return answer(410)
+
+    webhooks.http.answers[url_of(KEY)] = gone
+    delivery = webhooks.deliver()
+    webhooks.use_case.sweep(lambda: NO_WAIT_S)
+    assert webhooks.now(delivery).status is DeliveryStatus.PENDING
+    assert (webhooks.stored().enabled, webhooks.stored().failing_since_ms) == (True, None)
+
+
+@pytest.mark.guarantee("webhooks.deleted_endpoint_receives_nothing")
+@pytest.mark.parametrize("change", [{"url": "https://new.example.org/"}, {"enabled": False}])
+def test_a_change_applies_to_the_next_delivery(webhooks: Webhooks, change: dict[str, Any]) -> None:
+    def changed() -> Answer:
+        webhooks.endpoints.replace(replace(webhooks.stored(), **change, revision=2))
+        return answer(200)
+
+    webhooks.http.answers[url_of(KEY)] = changed
+    for number in range(3):
+        webhooks.deliver(f"evt_{number}")
+    webhooks.sweep()
+    others = 0 if "enabled" in change else 2
+    urls = [url for url, _, _ in webhooks.http.requests]
+    assert urls == [url_of(KEY)] + ["https://new.example.org/"] * others
 
 
 @pytest.mark.guarantee("webhooks.failing_endpoint_is_disabled")
