@@ -129,6 +129,7 @@ def post_send(request: rest.Request) -> Response:
         use_cases.warnings.check_template(send)
         requests.check_id(send, identity, caller)
         # Only a request with an Idempotency-Key or a send_id may have been counted before.
+        # guard: limits.recipients_of_a_part
         counted_as = None if key is None and send.send_id is None else f"{identity.send_id}{send.part_suffix}"
         # guard: limits.recipients_of_a_send
         if send.audience is None:  # The recipients of an audience are counted when they are known.

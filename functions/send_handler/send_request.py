@@ -231,8 +231,10 @@ class SendRequest(ContentRequest):
 
     @property
     def part_suffix(self) -> str:
-        """Return what distinguishes this part from the others of the send; "" for the first one."""
-        return f"#{self.part_index}" if self.part_index else ""
+        """Return what distinguishes this part from the others under the send's id, also from those that are refused
+        later because they have other recipients; "" if the service makes the id.
+        """
+        return "" if self.send_id is None else f"#{self.part_index}#{self.part_digest()}"
 
     def part_digest(self) -> str:
         """Return a digest of what this part has in addition to the content of its send: recipients, their variables and

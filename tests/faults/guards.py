@@ -1375,6 +1375,12 @@ MUTANTS = (
         no_cell=LIMITED_KEYS,
     ),
     Mutant(
+        guard="limits.recipients_of_a_part",
+        rule="Recipients are counted although others under the same id were counted.",
+        change=Becomes("None if key is None and send.send_id is None else identity.send_id"),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
         guard="limits.recipients_of_a_send",
         rule="A send above the key's recipients of the day is refused before its first record.",
         change=Removed(),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from masscomm.domain.ids import chunk_id
+from masscomm.domain.key_limits import Use
 from masscomm.domain.records import SendRequested
 from masscomm.domain.send_content import content_of_send
 from masscomm.errors import DeadLetter, Retry
@@ -121,6 +122,25 @@ def test_each_part_counts_once_for_a_limit(api: SendApi) -> None:
             asked = json.dumps(body | {"part_index": index, "to_users": users})
             assert api.call(asked, authorizer=limited)[0] == 202
     assert api.call(json.dumps(api.valid(send_id=ID.replace("0b", "1b"))), authorizer=limited)[0] == 429
+
+
+@pytest.mark.kills(guard="limits.recipients_of_a_part")
+def test_concurrent_parts_are_counted_each(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two requests of other recipients under one id pass the check of the id before one of them is registered."""
+    limited = {"club_ids": "7", "principalId": "k", "recipients_a_day": "5"}
+    take, second = api.usage.take, list[Answered]()
+
+    def taken(*args: Any, **kwargs: Any) -> Use:
+        use = take(*args, **kwargs)
+        if not second:
+            second.append((0, {}, {}))
+            second[0] = api.call(json.dumps(api.valid(send_id=ID, to_users=list(range(1, 101)))), authorizer=limited)
+        return use
+
+    monkeypatch.setattr(api.usage, "take", taken)
+    first = api.call(json.dumps(api.valid(send_id=ID, to_users=[1])), authorizer=limited)
+    assert (first[0], second[0][0]) == (202, 429)
+    assert by_chunk(api.sends()) == {0: [1]}
 
 
 def test_a_keyed_request_with_a_send_id_is_replayed(api: SendApi) -> None:
