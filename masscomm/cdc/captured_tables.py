@@ -33,6 +33,9 @@ class CapturedTable:
     required: tuple[str, ...] = ()
     # Columns of the directory that are stored as null if a row does not have them.
     null_where_absent: tuple[str, ...] = ()
+    # Columns of the directory whose columns every row has, also as null. A row without them would lose opt-outs or its
+    # tenant.
+    present: tuple[str, ...] = ()
     # The column with the id of the user that a row belongs to (`id` if it is the primary key); None if rows belong to
     # no user.
     person: str | None = None
@@ -53,6 +56,7 @@ def read_captured(sources: Mapping[str, SourceTable]) -> Mapping[str, CapturedTa
                 source=sources[name],
                 required=_required(sources[name], entry.get("required", ())),
                 null_where_absent=tuple(entry.get("null_where_absent", ())),
+                present=tuple(entry.get("present", ())),
                 person=entry.get("person"),
             )
             for name, entry in captured_table_entries(sources).items()

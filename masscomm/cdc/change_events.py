@@ -232,8 +232,8 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
     """Return the columns of a document in the directory, as schemas/source.yaml derives them from a row.
 
     Raises:
-        DeadLetter: The row lacks a required value, or a value has a wrong type (invalid); the database has not logged a
-            value (undecodable).
+        DeadLetter: The row lacks a required value or column, or a value has a wrong type (invalid); the database has
+            not logged a value (undecodable).
     """
     table = captured_tables()[name]
     source, kinds = table.source, columns_of(name)
@@ -249,6 +249,7 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
             )
         return value
 
+    _check_present(table, row_id, after)
     found: dict[str, Any] = dict.fromkeys(table.null_where_absent)
     if "id" in kinds:
         found["id"] = int(row_id)
@@ -266,6 +267,17 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
             of = f" ({source.qualified}.{value.column})" if value.column else ""
             raise DeadLetter("invalid", f"{name}.{column}{of} is missing in the row {source.key}={row_id}")
     return found
+
+
+def _check_present(table: CapturedTable, row_id: str, after: Mapping[str, Any]) -> None:
+    """Check that a row has the columns whose loss is no null. Raises DeadLetter (invalid)."""
+    source = table.source
+    for name in table.present:
+        value = source.columns.get(name)
+        for part in value.parts() if value is not None else ():
+            if part.column is not None and part.column not in after:  # guard: cdc.lost_column
+                lost = f"{source.qualified}.{part.column}"
+                raise DeadLetter("invalid", f"{source.name}.{name}: the row {source.key}={row_id} has no column {lost}")
 
 
 def _column(where: str, kind: str | None, value: Value, read: Callable[[str], Any]) -> Any:

@@ -1591,6 +1591,12 @@ MUTANTS = (
         no_cell=UNCHANGED_PREFERENCES,
     ),
     Mutant(
+        guard="cdc.lost_column",
+        rule="A row of a table that lost the column of opt-outs does not remove them.",
+        change=Never(),
+        no_cell="no cell changes the columns of the monolith's tables",
+    ),
+    Mutant(
         guard="preferences.rules_without_an_object",
         rule="Rules that are no object opt out, also false, 0 and an empty list.",
         change=Returns("value or {}"),

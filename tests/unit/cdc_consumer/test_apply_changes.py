@@ -196,7 +196,7 @@ def test_jsonb_is_parsed_and_unmapped_columns_are_dropped() -> None:
 
 def test_unchanged_large_value_is_copied_from_the_old_row() -> None:
     consumer = Consumer()
-    names = {"id": 1, "type": "a", "channel": "push", "locale": "en", "title": "t"}
+    names = {"id": 1, "club_id": 7, "type": "a", "channel": "push", "locale": "en", "title": "t"}
     after = {**names, "body": "__debezium_unavailable_value"}
     consumer.run(row("notification_templates", "u", 10, after, {**after, "body": "long"}))
     assert consumer.cluster.rows("notification_templates-g1")["1"]["body"] == "long"

@@ -28,6 +28,8 @@ EXAMPLES = [
     for number, example in enumerate(json.loads(path.read_text()))
 ]
 decoder = ChangeDecoder("g1")
+SETTINGS_ROW = {"user_id": 1, "channels": {"push": False}, "categories": None, "quiet_hours": None}
+TEMPLATE_ROW = {"id": 1, "club_id": 7, "type": "news", "channel": "push", "locale": "en", "title": "t", "body": "b"}
 
 
 @pytest.mark.parametrize(("what", "example"), EXAMPLES)
@@ -66,7 +68,7 @@ def test_each_other_kind_of_change_event_is_decoded() -> None:
         record("users", {"a": 1, "b": 2}, {"op": "u", "source": {"lsn": 1, "ts_ms": 1}, "after": {"id": 1}}),
         record("users", {"id": None}, {"op": "u", "source": {"lsn": 1, "ts_ms": 1}, "after": {"id": 1}}),
         record("users", {"id": 1}, {"op": "u", "source": {"lsn": 1, "ts_ms": 1}, "after": None}),
-        row("user_settings", "c", 5, {"user_id": 1, "channels": "{no json"}, key="user_id"),
+        row("user_settings", "c", 5, SETTINGS_ROW | {"channels": "{no json"}, key="user_id"),
         heartbeat(5, "half past ten"),
         record("notification", {"id": 1}, {"type": "COMPLETED"}),
         KafkaRecord(topic=cdc_topic("users", "another"), partition=0, offset=0, timestamp_ms=0, key=b"{}", value=b"{}"),
@@ -76,3 +78,30 @@ def test_value_not_from_debezium_is_dead_lettered(bad: KafkaRecord) -> None:
     with pytest.raises(DeadLetter) as caught:
         decoder.decode(bad)
     assert caught.value.reason == "undecodable"
+
+
+@pytest.mark.kills(guard="cdc.lost_column")
+@pytest.mark.parametrize(
+    ("table", "key", "after", "lost"),
+    [
+        ("user_settings", "user_id", SETTINGS_ROW, "channels"),
+        ("user_settings", "user_id", SETTINGS_ROW, "categories"),
+        ("user_settings", "user_id", SETTINGS_ROW, "quiet_hours"),
+        ("notification_templates", "id", TEMPLATE_ROW, "club_id"),
+    ],
+)
+def test_row_of_a_table_that_lost_a_column_is_refused(table: str, key: str, after: dict[str, Any], lost: str) -> None:
+    """The monolith renames a column: its opt-outs are not removed, and no tenant gets the template of another."""
+    null = decoder.decode(row(table, "u", 5, after | {lost: None}, key=key))
+    assert isinstance(null, RowChanged)
+    with pytest.raises(DeadLetter, match=rf"has no column public\.{table}\.{lost}$") as caught:
+        decoder.decode(row(table, "u", 6, {name: value for name, value in after.items() if name != lost}, key=key))
+    assert caught.value.reason == "invalid"
+
+
+def test_row_without_a_further_column_is_decoded() -> None:
+    """Tables of earlier versions have fewer columns."""
+    change = decoder.decode(row("user_settings", "c", 5, SETTINGS_ROW, key="user_id"))
+    assert isinstance(change, RowChanged)
+    assert change.columns is not None
+    assert "preference_version" not in change.columns
