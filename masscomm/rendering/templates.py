@@ -22,6 +22,9 @@ from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, OutOfSteps, Rend
 # The maximum size of a subject, title or link in bytes. Python's e-mail package needs quadratic time to fold a header.
 MAX_LINE_BYTES = 2_000
 _LONGEST_NAMED_LINK = 100
+# Control characters but tab and line breaks: mail servers refuse a message with NUL (RFC 5322, 3.5), and data of a send
+# may have any of them.
+_CONTROLS = [chr(each) for each in (*range(0x20), 0x7F) if chr(each) not in "\t\n\r"]
 # The maximum size in bytes of each of the two caches (looked-up and compiled templates): a small part of an
 # environment's memory.
 MAX_CACHE_BYTES = 16_000_000
@@ -268,9 +271,19 @@ def _text_bytes(template: Template) -> int:
 
 def _fitting(field: MessageField, text: str) -> str:
     """Return the text of a field in the form of its channel. Raises RenderError."""
+    text = _without_controls(text)  # guard: templates.control_characters
     text = _one_line(text) if field.one_line else text
     if field.is_link and text and not is_deep_link(text):
         raise RenderError(f"{text[:_LONGEST_NAMED_LINK]!r} is no address with https:// or the scheme of an app")
+    return text
+
+
+def _without_controls(text: str) -> str:
+    """Return the text with a space in place of each control character. A regular expression would take ten times as
+    long for a text of them.
+    """
+    for each in _CONTROLS:
+        text = text.replace(each, " ")
     return text
 
 

@@ -773,6 +773,12 @@ MUTANTS = (
         no_cell=EXAMPLE_TEMPLATES,
     ),
     Mutant(
+        guard="templates.control_characters",
+        rule="No message has control characters, which mail servers refuse.",
+        change=Removed(),
+        no_cell="the templates and data of the fault cells have no control characters",
+    ),
+    Mutant(
         guard="templates.loop_items",
         rule="A loop has a limited number of items.",
         change=Never(),

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from masscomm.channels.email import email_message
+from masscomm.domain.users import Template, User
 from masscomm.rendering import compiler
 from masscomm.rendering.compiler import (
     MAX_STEPS,
@@ -22,7 +24,7 @@ from masscomm.rendering.compiler import (
     render,
 )
 from masscomm.rendering.message_writer import RECORD_STEPS
-from masscomm.rendering.templates import MAX_LINE_BYTES, SizedCache
+from masscomm.rendering.templates import MAX_LINE_BYTES, SizedCache, context_of, fields_of, literal_fields
 from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
 from tests.support.harness.chain import build, results_of
 
@@ -48,6 +50,29 @@ def test_hostile_templates_end_within_a_cpu_limit() -> None:
         [sys.executable, "-m", "tests.unit.rendering.hostile_templates"], cwd=ROOT, capture_output=True, check=False
     )
     assert ended.returncode == 0, ended.stderr[-2000:].decode()
+
+
+@pytest.mark.kills(guard="templates.control_characters")
+@pytest.mark.parametrize("from_template", [True, False])
+def test_control_characters_are_in_no_message(from_template: bool) -> None:
+    """Mail servers refuse a message with NUL. Tab and line breaks stay in a body."""
+    text = "".join(map(chr, range(0x20))) + "\x7f<é"
+    user, steps = User(user_id=1, club_id=7, first_name=text), Steps(RECORD_STEPS)
+    template = Template(
+        1, 7, "news", "email", "en", "{{ data.title }}", "{{ user.first_name }}", "{{ user.first_name }}"
+    )
+    data = {"title": f"a{text}b", "body": text}
+    fields = fields_of(template, steps) if from_template else literal_fields("email", data)
+    assert fields is not None
+    texts = {field.name: field.render(context_of(user, 7, data, "en"), steps) for field in fields}
+    assert texts["subject"] == "a <éb"
+    assert texts["text"].split() == ["<é"]
+    assert {each for each in texts["text"] if each < " "} == {"\t", "\n", "\r"}
+    message = email_message(
+        sender="a@club.example", recipient="b@club.example", notification_id="n", html=texts.get("html"),
+        subject=texts["subject"], text=texts["text"],
+    )  # fmt: skip
+    assert {each for each in message if each < 0x20 or each == 0x7F} <= {0x09, 0x0A, 0x0D}
 
 
 def _sampled(alternatives: str) -> st.SearchStrategy[str]:
