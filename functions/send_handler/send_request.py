@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from itertools import islice
@@ -22,7 +22,7 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from masscomm.clock import Clock
 from masscomm.domain.categories import category, is_listed, resolve_channels
@@ -301,8 +301,9 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
     try:
         send = model.model_validate(document)
     except ValidationError as error:
-        errors = _field_errors(error, model)
-        locations = [entry["loc"] for entry in error.errors()]
+        details = _details(error)
+        errors = _field_errors(details, model)
+        locations = [entry["loc"] for entry in details]
         # An error of the whole document, such as a name that is no text, hides those of its fields.
         if not isinstance(document, Mapping) or not all(locations):
             raise invalid(errors) from error
@@ -380,7 +381,7 @@ def _further(field: str, errors: int) -> list[FieldError]:
 
 def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
     """Return the problem that names each invalid field of a request."""
-    return invalid(_field_errors(error, model))
+    return invalid(_field_errors(_details(error), model))
 
 
 def check_times(send: SendRequest, now_ms: int) -> None:
@@ -392,11 +393,16 @@ def check_times(send: SendRequest, now_ms: int) -> None:
         raise invalid(errors)
 
 
-def _field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
+def _details(error: ValidationError) -> list[ErrorDetails]:
+    """Return each error without its input: half a million wrong users take 160 MB so, and 250 MB with it."""
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
+def _field_errors(details: Sequence[ErrorDetails], model: type[BaseModel]) -> list[FieldError]:
     """Return the errors by field. A field with many errors leaves room for those of other fields."""
     reported: Counter[str] = Counter()
     errors = []
-    for entry in error.errors(include_url=False, include_context=False, include_input=False):
+    for entry in details:
         field = str(entry["loc"][0]) if entry["loc"] else ""
         field = field if field in model.model_fields else ""
         reported[field] += 1
