@@ -11,43 +11,11 @@ import httpx
 import psycopg
 
 from devstack.demo.waiting import DemoError, Pending
+from examples.monolith.rows import TABLES, compared_rows, set_category, settings_of
 from masscomm.domain.preference_changes import INDEX
 
-# The key of each table, and the columns that are compared with its documents.
-TABLES = {
-    "users": ("id", ("club_id", "first_name", "last_name", "email", "locale", "time_zone")),
-    "user_settings": ("user_id", ("club_id", "channels", "categories", "quiet_hours")),
-    "devices": ("id", ("user_id", "platform", "token", "active")),
-    "notification_templates": ("id", ("club_id", "type", "channel", "locale", "title", "body", "html", "url")),
-}
 SLICE = 1_000
 CHANGE_TIMEOUT_S = 20.0
-
-
-# The user setting for quiet hours of three hours, in each user's own time zone.
-_QUIET = """
-UPDATE user_settings s SET updated_at = clock_timestamp(), quiet_hours =
-  CASE WHEN wall.ends IS NOT NULL THEN
-    jsonb_build_object(
-      'start', to_char(wall.ends - interval '3 hours', 'HH24:MI'), 'end', to_char(wall.ends, 'HH24:MI'))
-  END
-FROM (SELECT id, %s::timestamptz AT TIME ZONE time_zone AS ends FROM users) wall
-WHERE wall.id = s.user_id AND s.user_id = ANY(%s)
-"""
-
-
-def set_quiet_hours(connection: psycopg.Connection[Any], user_ids: Iterable[int], ends: datetime | None) -> None:
-    """Set or remove the quiet hours of the given users; users without a row in user_settings are skipped.
-
-    Args:
-        connection: A connection to the monolith's database.
-        user_ids: The ids of the users.
-        ends: The end of the quiet hours, a whole minute; None removes them.
-
-    Raises:
-        psycopg.Error: The database refuses the change.
-    """
-    connection.execute(_QUIET, (ends, list(user_ids)))
 
 
 def next_minute(seconds: float) -> datetime:
@@ -90,8 +58,8 @@ class Directory:
     def differing(self, connection: psycopg.Connection[Any]) -> Pending | None:
         """Return the rows whose document is absent or different; None if every document equals its row."""
         different, total = [], 0
-        for table, (key, columns) in TABLES.items():
-            rows = {row[0]: row[1:] for row in connection.execute(f"SELECT {key}, {', '.join(columns)} FROM {table}")}  # noqa: S608
+        for table, (_, columns) in TABLES.items():
+            rows = compared_rows(connection, table)
             total += len(rows)
             documents = dict(self._documents(table, rows))
             different += [
@@ -105,9 +73,7 @@ class Directory:
 
     def behind(self, connection: psycopg.Connection[Any], user_id: int) -> Pending | None:
         """Return whether a user's settings in OpenSearch still differ from the table's row; None if they are equal."""
-        row = connection.execute(
-            "SELECT channels, categories, quiet_hours FROM user_settings WHERE user_id = %s", (user_id,)
-        ).fetchone()
+        row = settings_of(connection, user_id)
         document = self._document("user_settings", user_id) or {}
         if row is not None and row == tuple(map(document.get, ("channels", "categories", "quiet_hours"))):
             return None
@@ -135,11 +101,7 @@ class Directory:
         Raises:
             DemoError: The change is not in OpenSearch within CHANGE_TIMEOUT_S.
         """
-        connection.execute(
-            "UPDATE user_settings SET categories = categories || jsonb_build_object('demo_probe', %s::boolean),"
-            " updated_at = clock_timestamp() WHERE user_id = %s",
-            (round_ % 2 == 0, user_id),
-        )
+        set_category(connection, user_id, "demo_probe", wanted=round_ % 2 == 0)
         committed = time.perf_counter()
         while time.perf_counter() - committed < CHANGE_TIMEOUT_S:
             document = self._document("user_settings", user_id) or {}

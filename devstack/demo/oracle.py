@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import psycopg
 import yaml
 
+from examples.monolith.rows import people
 from examples.monolith.seed import User
 
 _CATEGORIES = Path(__file__).resolve().parents[2] / "schemas" / "categories.yaml"
@@ -49,17 +50,12 @@ class World:
     @classmethod
     def of_database(cls, connection: psycopg.Connection[Any]) -> Self:
         """Return the users in the monolith's tables at this moment. Raises psycopg.Error."""
-        rows = connection.execute(
-            "SELECT u.id, u.club_id, u.email IS NOT NULL, coalesce(d.active, 0), s.channels, s.categories,"
-            " s.quiet_hours, u.time_zone FROM users u"
-            " LEFT JOIN user_settings s ON s.user_id = u.id"
-            " LEFT JOIN (SELECT user_id, count(*) FILTER (WHERE active) AS active FROM devices GROUP BY user_id) d"
-            " ON d.user_id = u.id"
-        )
         return cls(
             {
                 user_id: Person(club_id, has_email, devices, channels or {}, categories or {}, quiet_hours, time_zone)
-                for user_id, club_id, has_email, devices, channels, categories, quiet_hours, time_zone in rows
+                for user_id, club_id, has_email, devices, channels, categories, quiet_hours, time_zone in people(
+                    connection
+                )
             }
         )
 

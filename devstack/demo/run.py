@@ -18,13 +18,14 @@ from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, ROOT
 from devstack.demo import provider
 from devstack.demo.api import Api, SendStatus
-from devstack.demo.directory import TABLES, Directory, next_minute, set_quiet_hours
+from devstack.demo.directory import Directory, next_minute
 from devstack.demo.oracle import Ask, Expected, World, expect
 from devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, RecordCount, RecordsError
 from devstack.demo.report import Checks, Percentiles, Report, SendRow
 from devstack.demo.waiting import DemoError, Pending, Waiter
 from devstack.handle import StackHandle
 from devstack.terminal import Terminal
+from examples.monolith import rows
 from examples.monolith.emit import Emitter, NotDelivered, Written
 from examples.monolith.seed import BIG_CLUB, create_tables, generate, seed, user_ids
 from masscomm.domain.ids import notification_id, send_id_of_record
@@ -188,10 +189,10 @@ class Demo:
         self.directory.forget_changes()
         counts = ", ".join(f"{seeded.rows[table]:,} {table}" for table in ("users", "user_settings", "devices"))
         self.console.done(f"seeded {counts}", f"{seeded.rows_per_s:,.0f} rows/s")
-        rows = {table: self._rows(table) for table in TABLES}
+        counted = {table: rows.count(self.database, table) for table in rows.TABLES}
         self.waiter.until(
-            f"{sum(rows.values()):,} rows through Debezium into OpenSearch",
-            lambda: self.directory.progress(rows),
+            f"{sum(counted.values()):,} rows through Debezium into OpenSearch",
+            lambda: self.directory.progress(counted),
             timeout_s=120,
             logs=("connect", *LOGS),
         )
@@ -214,22 +215,9 @@ class Demo:
             every_s=0.3,
         )
 
-    def _rows(self, table: str) -> int:
-        row = self.database.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - a name of ours
-        return int(row[0]) if row else 0
-
     def choose(self) -> list[int]:
         """Return users for the single sends: they have a registered device and settings, and have not opted out."""
-        candidates = [
-            user_id
-            for (user_id,) in self.database.execute(
-                "SELECT s.user_id FROM user_settings s"
-                " WHERE s.club_id = %s AND s.channels = '{}' AND s.categories = '{}'"
-                " AND EXISTS (SELECT FROM devices d WHERE d.user_id = s.user_id AND d.active)"
-                " AND s.user_id <= %s ORDER BY s.user_id LIMIT %s",
-                (BIG_CLUB, self.users, CHOSEN * 4),
-            )
-        ]
+        candidates = rows.users_with_empty_settings(self.database, club_id=BIG_CLUB, up_to=self.users, limit=CHOSEN * 4)
         devices = self._active_devices(candidates)
         found: list[int] = []
 
@@ -243,10 +231,7 @@ class Demo:
 
     def _active_devices(self, users: Sequence[int]) -> dict[int, list[int]]:
         owned: dict[int, list[int]] = {user_id: [] for user_id in users}
-        rows = self.database.execute(
-            "SELECT user_id, id FROM devices WHERE active AND user_id = ANY(%s)", (list(users),)
-        )
-        for user_id, device_id in rows:
+        for device_id, user_id in rows.active_devices(self.database, users).items():
             owned[user_id].append(device_id)
         return owned
 
@@ -257,7 +242,7 @@ class Demo:
         """Wait until every active device has its endpoint; otherwise the broadcast would wait for endpoints inside
         the functions.
         """
-        devices = [device for (device,) in self.database.execute("SELECT id FROM devices WHERE active ORDER BY id")]
+        devices = list(rows.active_devices(self.database))
 
         def registered() -> Pending | None:
             self._learn_endpoints(devices)
@@ -355,7 +340,7 @@ class Demo:
                 return ends
 
     def _set_quiet_hours(self, users: Sequence[int], ends: datetime | None) -> None:
-        set_quiet_hours(self.database, users, ends)
+        rows.set_quiet_hours(self.database, users, ends)
 
         def known() -> Pending | None:
             behind = sum(self.directory.behind(self.database, user_id) is not None for user_id in users)
@@ -389,11 +374,7 @@ class Demo:
         """
         ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id])
         for wanted, label in ((False, "after opting out"), (True, "after opting in again")):
-            self.database.execute(
-                "UPDATE user_settings SET categories = jsonb_build_object(%s::text, %s::boolean),"
-                " updated_at = clock_timestamp() WHERE user_id = %s",
-                (NEWS, wanted, user_id),
-            )
+            rows.set_category(self.database, user_id, NEWS, wanted=wanted)
             self.waiter.until(
                 f"user {user_id} {'wants' if wanted else 'does not want'} the news: OpenSearch has the change",
                 lambda: self.directory.behind(self.database, user_id),
@@ -410,15 +391,7 @@ class Demo:
         who then gets the message.
         """
         user_id = NEWCOMERS + self.began_ms  # Each run creates another user.
-        with self.database.transaction():
-            self.database.execute(
-                "INSERT INTO users (id, club_id, first_name, last_name) VALUES (%s, %s, 'Nora', 'Newcomer')",
-                (user_id, NEWCOMERS_CLUB),
-            )
-            self.database.execute(
-                "INSERT INTO devices (id, user_id, platform, token) VALUES (%s, %s, 'gcm', %s)",
-                (user_id, user_id, f"token-of-{user_id}"),
-            )
+        rows.create_user(self.database, user_id, NEWCOMERS_CLUB)
         self.by_kafka("a user created this moment", Ask(club_id=NEWCOMERS_CLUB, type=NEWS, to_users=[user_id]))
 
     def other_sends(self, registered: int) -> None:

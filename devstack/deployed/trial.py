@@ -18,11 +18,12 @@ import psycopg
 
 from devstack.config import GENERATION
 from devstack.demo import provider
-from devstack.demo.directory import TABLES, Directory
+from devstack.demo.directory import Directory
 from devstack.demo.oracle import Ask, Expected, World, expect
 from devstack.demo.waiting import Pending
 from devstack.deployed.account import Resource, inventory, missing, stack_resources
 from devstack.deployed.cloud import PREFIX, Cloud
+from examples.monolith.rows import TABLES, active_devices, count
 from examples.monolith.seed import BIG_CLUB, create_tables, seed
 from masscomm.domain.ids import notification_id
 
@@ -184,9 +185,7 @@ def _sent(cloud: Cloud, database: psycopg.Connection[Any], ask: Ask, answer: Ans
         raise TrialError(f"POST /v1/sends answered {answer.status}: {answer.body}")
     sent = Sent(answer, expect(World.of_database(database), ask))
     takers = [user for (user, channel), fate in sent.expected.fates.items() if channel == "push" and fate == "sent"]
-    devices = dict(
-        database.execute("SELECT id, user_id FROM devices WHERE active AND user_id = ANY(%s)", (takers,)).fetchall()
-    )
+    devices = active_devices(database, takers)
     directory = Directory(cloud.config.opensearch_url, GENERATION)
     try:
         sent.endpoints = {arn: str(devices[device]) for device, arn in directory.endpoints(devices).items()}
@@ -198,8 +197,8 @@ def _sent(cloud: Cloud, database: psycopg.Connection[Any], ask: Ask, answer: Ans
 def _await_directory(cloud: Cloud, database: psycopg.Connection[Any]) -> None:
     """Wait until OpenSearch has every row of the monolith, and SNS has an endpoint for every device."""
     directory = Directory(cloud.config.opensearch_url, GENERATION)
-    rows = {table: _one(database, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608 - names of ours
-    active = [device for (device,) in database.execute("SELECT id FROM devices WHERE active")]
+    rows = {table: count(database, table) for table in TABLES}
+    active = list(active_devices(database))
     try:
         _until("the monolith's rows in the directory", lambda: directory.progress(rows), TIMEOUT_S)
 
@@ -232,8 +231,3 @@ def _until(condition: str, probe: Callable[[], Pending | None], timeout_s: float
                 f"{condition}: after {timeout_s:.0f} s {pending.done} of {pending.total} ({pending.missing})"
             )
         time.sleep(0.2)
-
-
-def _one(database: psycopg.Connection[Any], query: Any) -> int:
-    row = database.execute(query).fetchone()
-    return int(row[0]) if row else 0

@@ -15,9 +15,9 @@ import psycopg
 from confluent_kafka.admin import AdminClient
 
 from devstack.config import ROOT
-from devstack.demo.directory import TABLES
 from devstack.provision import connector_name, create_indices, create_topics, put_connector
 from emulators.sns_stand_in.script import Rule
+from examples.monolith.rows import TABLES
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import cdc_topics

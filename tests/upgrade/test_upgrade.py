@@ -13,12 +13,13 @@ import pytest
 from psycopg import sql
 
 from devstack.config import ROOT, StackConfig
-from devstack.demo.directory import TABLES, next_minute
+from devstack.demo.directory import next_minute
 from devstack.erase import erase_person
 from devstack.provision import provisioning
 from devstack.recompute import run_recompute
 from devstack.services.spark import run_module
 from emulators.sns_stand_in import Rule
+from examples.monolith.rows import TABLES
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.support.fault_stack.bench import Bench, Sent

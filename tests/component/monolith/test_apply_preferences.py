@@ -11,9 +11,11 @@ from psycopg import sql
 
 from devstack.config import ROOT, StackConfig
 from examples.crm import apply_preferences as crm
+from examples.monolith import apply_preferences as general
 from examples.monolith.apply_preferences import apply
 from examples.monolith.seed import create_tables
 from masscomm.domain.preference_changes import Wish, after_wishes
+from masscomm.domain.source_tables import SourceError, read_source
 
 type Connection = psycopg.Connection[Any]
 
@@ -130,3 +132,53 @@ def test_second_example_writes_quiet_hours_once(second: Connection) -> None:
     assert hours() == [("21:00:00", "06:30:00")]
     assert crm.apply(second, _record(9) | change(None, None, 9))
     assert hours() == []
+
+
+# The settings are columns of the users' table; a text has the choice for push.
+MEMBERS = {
+    "table": "shop.member",
+    "key": "number",
+    "columns": {
+        "channels": {"object": {"push": {"column": "app", "values": {"yes": True, "no": False}}, "email": "mail"}},
+        "categories": {"object": {"news": "wants_news", "newsletter": "letters"}},
+        "quiet_hours": {"object": {"start": "silent_from", "end": "silent_to"}},
+        "preference_version": "choice_version",
+    },
+}
+
+
+@pytest.fixture
+def member(postgres: StackConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    users = {"table": "shop.member", "key": "number", "columns": {"club_id": {"constant": 7}}}
+    source = read_source({"tables": {"users": users, "user_settings": MEMBERS}})
+    monkeypatch.setattr(general, "source_tables", lambda: source)
+    with empty_database(postgres) as connection:
+        connection.execute("CREATE SCHEMA shop")
+        connection.execute(
+            "CREATE TABLE shop.member (number bigint PRIMARY KEY, app text, mail boolean, wants_news boolean,"
+            " letters jsonb, silent_from time, silent_to time, choice_version bigint)"
+        )
+        connection.execute("INSERT INTO shop.member (number, app, mail) VALUES (1, 'yes', true), (2, 'no', false)")
+        yield connection
+
+
+def test_columns_of_the_mapping_are_written(member: Connection) -> None:
+    def row(number: int = 1) -> Any:
+        names = "app, mail, wants_news, letters, silent_from::text, silent_to::text, choice_version"
+        return member.execute(f"SELECT {names} FROM shop.member WHERE number = %s", (number,)).fetchone()  # noqa: S608
+
+    night = {"quiet_hours": {"start": "22:00", "end": "07:00", "version": 5}}
+    wishes = [Wish("news", None, False), Wish("newsletter", "push", False), Wish(None, "push", False)]
+    assert apply(member, _record(5, *wishes) | night)
+    assert row() == ("no", True, False, {"push": False}, "22:00:00", "07:00:00", 5)
+    assert not apply(member, _record(5, Wish("news", None, True)))
+    ended = {"quiet_hours": {"start": None, "end": None, "version": 6}}
+    assert apply(member, _record(6, Wish(None, "push", True)) | ended)
+    assert row() == ("yes", True, False, {"push": False}, None, None, 6)
+    assert row(2) == ("no", False, None, None, None, None, None), "another user's row"
+
+
+def test_change_without_a_column_is_not_marked_as_applied(member: Connection) -> None:
+    with pytest.raises(SourceError, match=r"names no column of its own for user_settings\.categories\.offers"):
+        apply(member, _record(5, Wish("offers", None, False)))
+    assert member.execute("SELECT choice_version FROM shop.member WHERE number = 1").fetchone() == (None,)

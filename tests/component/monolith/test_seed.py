@@ -8,8 +8,8 @@ import pytest
 from psycopg import sql
 
 from devstack.config import StackConfig
-from devstack.demo.directory import set_quiet_hours
 from devstack.demo.oracle import World
+from examples.monolith.rows import set_quiet_hours
 from examples.monolith.seed import create_tables, generate, seed
 from examples.monolith.templates import TEMPLATES
 

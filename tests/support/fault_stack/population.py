@@ -7,13 +7,13 @@ from itertools import batched
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg import sql
 
 from devstack.config import GENERATION, StackConfig
-from devstack.demo.directory import TABLES, Directory, set_quiet_hours
+from devstack.demo.directory import Directory
 from devstack.demo.oracle import World
 from devstack.service import function_environment
 from emulators.sns_stand_in import endpoint_arn
+from examples.monolith.rows import TABLES, count, set_quiet_hours
 from examples.monolith.seed import create_tables, seed
 from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates
 from tests.support.servers.opensearch_client import TestClient
@@ -57,11 +57,6 @@ def address(user_id: int) -> str:
 
 def _token(user_id: int) -> str:
     return f"token-{user_id}-0"
-
-
-def _count(connection: psycopg.Connection[Any], table: str) -> int:
-    [(count,)] = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table)))
-    return int(count)
 
 
 @dataclass
@@ -257,7 +252,7 @@ class Population:
         directory = self._directory()
         try:
             with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
-                rows = {name: _count(connection, name) for name in TABLES}
+                rows = {name: count(connection, name) for name in TABLES}
             until("the rows in the directory", lambda: directory.progress(rows) is None, 600, every_s=1)
         finally:
             directory.close()

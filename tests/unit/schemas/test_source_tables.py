@@ -187,14 +187,8 @@ def monolith_names(source: Mapping[str, Any]) -> set[str]:
     return names | columns - directory
 
 
-# The files that belong to the first example: its mapping, records of its tables, and the demo and the trial, which fill
-# its tables and read them.
-OF_EXAMPLE = {
-    "schemas/source.yaml",
-    "schemas/cdc_examples/notification.json",
-    *(f"devstack/demo/{name}.py" for name in ("directory", "oracle", "run")),
-    "devstack/deployed/trial.py",
-}
+# The files that belong to the first example: its mapping, and a record of its tables.
+OF_EXAMPLE = {"schemas/source.yaml", "schemas/cdc_examples/notification.json"}
 SUFFIXES = (".py", ".yaml", ".json", ".ts", ".vue", ".sql")
 
 
