@@ -105,4 +105,7 @@ def _names(columns: Iterable[str]) -> sql.Composed:
 
 
 if __name__ == "__main__":
-    main(apply)
+    try:
+        main(apply)
+    except SourceError as error:
+        raise SystemExit(str(error)) from error

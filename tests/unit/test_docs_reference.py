@@ -30,7 +30,7 @@ SPAN = re.compile(r"`([^`\n]+)`|^ {4,}(\S.*)$", re.MULTILINE)
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
 # AT_TIMESTAMP is AWS' name of a starting position, not a setting.
-AWS_NAMES = {"AT_TIMESTAMP"}
+FOREIGN_SETTINGS = {"AT_TIMESTAMP", "NODE_EXTRA_CA_CERTS"}
 _ROUTE = re.compile(r"/v1/(?:[\w-]+|\{\w+\})(?:/(?:[\w-]+|\{\w+\}))*")
 SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 # A name such as `WaitingBacklog` or *RecordsFailed*: a metric, a class or a schema.
@@ -245,7 +245,7 @@ def test_settings_named_by_a_page_exist() -> None:
     """A name is a setting that code reads, or a constant of the code; a comment or another page does not suffice."""
     known = {name.lstrip("_") for tree in trees(*PRODUCT, "openapi", "benchmarks") for name in names_of(tree)}
     known |= {name for tree in trees("tests") for name in settings_read_by(tree)}
-    known |= {channel.rate_setting for channel in CHANNELS.values()} | AWS_NAMES | PLACEHOLDERS
+    known |= {channel.rate_setting for channel in CHANNELS.values()} | FOREIGN_SETTINGS | PLACEHOLDERS
     known |= {f"MASSCOMM_PORT_{each.name.upper()}" for each in fields(Ports)}
     wrong = {page: absent for page in PAGES if (absent := set(SETTING.findall("\n".join(code_of(page)))) - known)}
     assert wrong == {}
