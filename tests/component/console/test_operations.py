@@ -110,8 +110,8 @@ def test_an_alarm_leads_to_its_runbook(console: Console) -> None:
     section(console, "alarms")
     row = page.get_by_role("row").filter(has_text="builder-dead-letters")
     expect(row).to_contain_text("Rings")
-    row.get_by_role("link", name="A function puts many records aside").click()
-    runbook = page.get_by_role("article", name="A function puts many records aside")
+    row.get_by_role("link", name="A function dead-letters many records").click()
+    runbook = page.get_by_role("article", name="A function dead-letters many records")
     expect(runbook.get_by_role("heading", name="Do")).to_be_visible()
     expect(runbook.get_by_text("masscomm dead-letters list --deployed")).to_be_visible()
     assert runbook.locator("a[href*='operations.md']").count() == 0
