@@ -38,6 +38,8 @@ JAVA_MAJOR = 17
 NODE_MAJOR = 20
 # What the parts of a first setup take in the project's folder, in bytes; caches of uv, npm and Maven are elsewhere.
 DISK_BYTES = 3_000_000_000
+# A line says that a command is still running, such as a download.
+STILL_S = 20.0
 
 
 class SetupError(Exception):
@@ -167,8 +169,8 @@ def write_stamp(folder: str, stamp: str) -> None:
 
 
 class Steps:
-    """Runs the commands of the steps. Each step has a log file, and a plain line is printed when it begins and when
-    it ends.
+    """Runs the commands of the steps. Each step has a log file. A plain line is printed when it begins, while it runs,
+    and when it ends.
     """
 
     def __init__(self) -> None:
@@ -183,9 +185,13 @@ class Steps:
         """Run `command`, with its output in .devstack/logs/<step>.log. Raises SetupError with the end of that log."""
         log = os.path.join(WORK, "logs", step + ".log")
         with open(log, "ab") as output:
-            status = subprocess.run(
-                command, stdout=output, stderr=output, env=environment, cwd=ROOT, check=False
-            ).returncode
+            process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, cwd=ROOT)
+            while True:
+                try:
+                    status = process.wait(STILL_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    self.report(f"{step}: still running")
         if status:
             with open(log, errors="replace") as file:
                 tail = "".join(file.readlines()[-20:])
@@ -204,6 +210,7 @@ class Steps:
                     self.report(f"{name}: done in {time.monotonic() - began:.1f} s")
             except Exception as error:
                 failures.append(f"{name}: {error}" if not isinstance(error, SetupError) else str(error))
+                self.report(f"{name}: failed; the reason follows when the other steps have ended")
 
         # Daemon threads end with the main thread, so that Ctrl-C does not wait for a download.
         threads = [threading.Thread(target=guarded, args=step, daemon=True) for step in steps]

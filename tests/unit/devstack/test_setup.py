@@ -147,6 +147,30 @@ def test_a_step_does_not_outlive_an_interrupted_setup() -> None:
     assert daemons == [True]
 
 
+def test_long_command_is_said_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "WORK", str(tmp_path))
+    monkeypatch.setattr(setup, "STILL_S", 0.01)
+    (tmp_path / "logs").mkdir()
+    steps, said, go = setup.Steps(), list[str](), tmp_path / "go"
+
+    def report(text: str) -> None:
+        said.append(text)
+        go.touch()
+
+    monkeypatch.setattr(steps, "report", report)
+    steps.run("jars", ["sh", "-c", f"until [ -e {go} ]; do :; done"], {})
+    assert set(said) == {"jars: still running"}
+
+
+def test_failure_is_reported_before_the_other_steps_end(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> bool:
+        raise setup.SetupError("no network")
+
+    with pytest.raises(setup.SetupError, match="no network"):
+        setup.Steps().together(("console", fail))
+    assert "console: failed" in capsys.readouterr().out
+
+
 def test_full_disk_is_reported_before_a_first_setup(
     tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
