@@ -32,21 +32,21 @@ def apply(connection: psycopg.Connection[Any], record: Mapping[str, Any]) -> boo
         if _locked_row(connection, users, record["user_id"]) is None:
             return False
         row = _locked_row(connection, settings, record["user_id"])
-        before = {name: value.of((row or {}).get, name) for name, value in settings.columns.items() if name in _READ}
+        before = {name: settings.columns.get(name, Value()).of((row or {}).get, name) for name in _READ}
         applied = before["preference_version"] or 0
         if record["version"] <= applied:
             return False
         channels, categories = before["channels"] or {}, before["categories"] or {}
         set_rules(channels, categories, record, applied)
-        after: dict[str, Any] = {
-            "channels": channels,
-            "categories": categories,
-            "preference_version": record["version"],
-        }
+        rules = {"channels": channels, "categories": categories}
+        after: dict[str, Any] = {name: each for name, each in rules.items() if each or name in settings.columns}
+        after["preference_version"] = record["version"]
         if (hours := new_quiet_hours(record, applied)) is not None:
             after["quiet_hours"] = None if hours["start"] is None else {"start": hours["start"], "end": hours["end"]}
         if row is None:
-            after |= {name: record[name] for name in ("user_id", "club_id") if name in settings.columns}
+            after |= {
+                name: record[name] for name in ("user_id", "club_id") if settings.columns.get(name, Value()).column
+            }
         _write(connection, settings, record["user_id"], after, is_new=row is None)
     return True
 

@@ -135,7 +135,7 @@ def test_second_example_writes_quiet_hours_once(second: Connection) -> None:
 
 
 # The settings are columns of the users' table; a text has the choice for push.
-MEMBERS = {
+MEMBERS: dict[str, Any] = {
     "table": "shop.member",
     "key": "number",
     "columns": {
@@ -182,3 +182,22 @@ def test_change_without_a_column_is_not_marked_as_applied(member: Connection) ->
     with pytest.raises(SourceError, match=r"names no column of its own for user_settings\.categories\.offers"):
         apply(member, _record(5, Wish("offers", None, False)))
     assert member.execute("SELECT choice_version FROM shop.member WHERE number = 1").fetchone() == (None,)
+
+
+def test_mapping_may_lack_rules_and_needs_a_version(member: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {name: MEMBERS["columns"][name] for name in ("channels", "preference_version")}
+    users = {"table": "shop.member", "key": "number", "columns": {}}
+
+    def without(*names: str) -> None:
+        left = {name: value for name, value in columns.items() if name not in names}
+        source = read_source({"tables": {"users": users, "user_settings": MEMBERS | {"columns": left}}})
+        monkeypatch.setattr(general, "source_tables", lambda: source)
+
+    without()
+    assert apply(member, _record(5, Wish(None, "email", False)))
+    with pytest.raises(SourceError, match=r"for user_settings\.categories,"):
+        apply(member, _record(6, Wish("news", None, False)))
+    without("preference_version")
+    with pytest.raises(SourceError, match=r"for user_settings\.preference_version,"):
+        apply(member, _record(6, Wish(None, "email", True)))
+    assert member.execute("SELECT mail, choice_version FROM shop.member WHERE number = 1").fetchone() == (False, 5)
