@@ -147,7 +147,7 @@ def test_a_step_does_not_outlive_an_interrupted_setup() -> None:
     assert daemons == [True]
 
 
-def test_long_command_is_said_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_command_is_reported_as_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "WORK", str(tmp_path))
     monkeypatch.setattr(setup, "STILL_S", 0.01)
     (tmp_path / "logs").mkdir()
