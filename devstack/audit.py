@@ -35,10 +35,20 @@ def audit(
         for each in page.entries:
             print_json(_shown(each))
         return
-    table = Table("at", "principal", "action", "subject", "result", "detail", title=f"{len(page.entries)} entries")
+    table = Table(
+        title=f"{len(page.entries)} entr{'y' if len(page.entries) == 1 else 'ies'}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    for name in ("at", "principal", "action", "result", "subject and detail"):
+        # An id that is cut off cannot be used in another command.
+        table.add_column(name, overflow="fold", no_wrap=name == "at")
     for each in page.entries:
         shown = _shown(each)
-        table.add_row(*(str(shown[name]) for name in ("at", "principal", "action", "subject", "result", "detail")))
+        at = str(shown["at"])[:19].replace("T", " ")
+        about = f"{each.subject} {each.detail}".rstrip()
+        table.add_row(at, each.principal, each.action, each.result, about)
     console.print(table)
 
 

@@ -63,7 +63,9 @@ def list_sends(
         for row in rows:
             print_json(row)
         return
-    table = Table(title=f"{len(rows)} send{'' if len(rows) == 1 else 's'}", title_justify="left", box=None)
+    table = Table(
+        title=f"{len(rows)} send{'' if len(rows) == 1 else 's'}", title_justify="left", box=None, pad_edge=False
+    )
     table.add_column("send", no_wrap=True, min_width=36)
     for name in ("at", "type", "status", "published"):
         table.add_column(name, overflow="fold", no_wrap=name != "type")

@@ -324,7 +324,7 @@ class Demo:
         self.checks.equal("in quiet hours", expected={("held", "quiet_hours"): len(sleepers)}, got=dict(listed))
         statuses = [record["results"][0]["status"] for record in self.outcomes.of(password.send_id)]
         self.checks.equal("password in quiet hours: outcome", expected=["sent"], got=statuses)
-        self.console.print(f"a password for one of them did not wait ({took * 1000:,.0f} ms)", style="dim")
+        self.console.print(f"a one-time password for one of them did not wait ({took * 1000:,.0f} ms)", style="dim")
         self._check_held(sent, ends)
         # The quiet hours are removed again, so that later sends are not held.
         self._set_quiet_hours(sleepers, None)
@@ -439,7 +439,12 @@ class Demo:
             ]
             return None if len(found) >= len(places) else Pending("dead letters", len(found), len(places))
 
-        self.waiter.until("two invalid records are in dead-letter", dead_lettered, timeout_s=60, logs=LOGS)
+        self.waiter.until(
+            "two invalid records are dead-lettered; an unknown schema id is retried for 30 s first",
+            dead_lettered,
+            timeout_s=60,
+            logs=LOGS,
+        )
         letters = {(each.topic, each.partition, each.offset): each for each in self.dead_letters.all()}
         for reason, written in poison.items():
             letter = letters[written.topic, written.partition, written.offset]
