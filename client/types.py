@@ -549,6 +549,10 @@ class FieldErrorBody(TypedDict):
     field: str
     """The name as in the request, such as `to_users[3]`."""
     message: str
+    code: NotRequired[str]
+    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
 
 
 type Grain = Literal["minute", "hour", "day"]
@@ -800,6 +804,10 @@ class ProblemBody(TypedDict):
     title: str
     status: int
     detail: str
+    code: NotRequired[str]
+    """Names the detail. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
     errors: NotRequired[list[FieldErrorBody]]
 
 

@@ -14,6 +14,7 @@ from masscomm.http.audiences import audience_of
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 
 _FIELDS = ("club_id", "audience", "channels")
 
@@ -74,7 +75,7 @@ class CountAudience:
         if query.club_id not in clubs:  # guard: tenancy.counted_audience
             message = f"{query.club_id} is none of the clubs of these credentials"
             errors = [FieldError("club_id", message)]
-            raise Problem(403, "These credentials may not count users of this club.", errors=errors)
+            raise Problem(403, Text.COUNT_NOT_PERMITTED.filled(), errors=errors)
         counts: CountBody = {
             "users": 0,
             "channels": dict.fromkeys(query.channels, 0),

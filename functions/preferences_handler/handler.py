@@ -13,6 +13,7 @@ from masscomm.http import rest
 from masscomm.http.problem import Problem
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
+from masscomm.http.texts import Text
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
@@ -96,7 +97,7 @@ def post_unsubscribe(request: rest.Request, token: str) -> Response:
 
 def _check_parameters(request: rest.Request) -> None:
     if request.parameters:
-        raise Problem(400, f"This route has no parameters: {', '.join(sorted(request.parameters))[:200]}")
+        raise Problem(400, Text.NO_PARAMETERS.filled(parameters=", ".join(sorted(request.parameters))[:200]))
 
 
 def _answer(found: "UserPreferences | None") -> Response:
@@ -104,7 +105,7 @@ def _answer(found: "UserPreferences | None") -> Response:
 
     # A user of another club and an unknown user have the same response.
     if found is None:
-        raise Problem(404, "This user is unknown.")
+        raise Problem(404, Text.USER_UNKNOWN.filled())
     logs.note(club_id=found.user.club_id)
     return Response(HTTPStatus.OK, JSON, json.dumps(body_of(found)), {"Cache-Control": "no-store"})
 

@@ -14,6 +14,7 @@ from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import parse_club_id
+from masscomm.http.texts import Text
 
 _FIELDS = ("channels", "categories", "quiet_hours")
 _MOST_ERRORS = 20
@@ -113,7 +114,7 @@ def user_id_of(text: str) -> int:
     except ValueError as error:
         raise Problem(
             400,
-            "user_id is invalid.",
+            Text.USER_INVALID.filled(),
             errors=[FieldError("user_id", f"cannot be used: {parse_club_id.__doc__}")],
         ) from error
 

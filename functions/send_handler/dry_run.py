@@ -27,6 +27,7 @@ from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESE
 from masscomm.http.audiences import audience_of
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, FieldErrorBody
+from masscomm.http.texts import Text
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.rendering.unused_content import unused_content
@@ -146,10 +147,7 @@ class DryRunSend:
                 for sample in found.samples
                 if with_samples
             ],
-            "warnings": [
-                {"field": each.field, "message": each.message}
-                for each in (*self._warnings(send), *_warnings_of(recipients, found, examined))
-            ],
+            "warnings": [each.body() for each in (*self._warnings(send), *_warnings_of(recipients, found, examined))],
         }
 
     def _recipients(self, send: SendRequest, remaining_s: Callable[[], float], *, is_test: bool) -> _Recipients:
@@ -196,12 +194,12 @@ def _records(send: SendRequest, identity: SendIdentity, recipients: _Recipients)
 def _warnings_of(recipients: _Recipients, found: Forecast, examined: int) -> Iterator[FieldError]:
     where = "to_users" if recipients.complete else "audience"
     if not recipients.complete:
-        message = f"has more users than were read in time: the counts are those of its first {recipients.total}"
+        message = Text.AUDIENCE_CUT.filled(users=recipients.total)
         yield FieldError(where, message)
     if examined < recipients.total:
-        yield FieldError(where, f"the counts are estimated from {examined} of {recipients.total} recipients")
+        yield FieldError(where, Text.COUNTS_ESTIMATED.filled(examined=examined, total=recipients.total))
     if found.unknown_users:
-        message = f"{found.unknown_users} of {examined} users are unknown now; users of the last seconds may follow"
+        message = Text.USERS_UNKNOWN.filled(unknown=found.unknown_users, examined=examined)
         yield FieldError(where, message)
 
 

@@ -12,6 +12,7 @@ from masscomm.domain.limits import FIELDS_OF_SEND
 from masscomm.domain.preferences import is_member
 from masscomm.domain.users import Template, User
 from masscomm.http.problem import FieldError, FieldErrorBody, Problem
+from masscomm.http.texts import Text
 from masscomm.rendering.compiler import MAX_SOURCE_CHARACTERS
 from masscomm.rendering.preview import Preview, preview
 from masscomm.rendering.unused_content import unused_content
@@ -117,7 +118,7 @@ def previewed(wanted: PreviewRequest, directory: Directory) -> PreviewBody:
     return {
         "complete": all(message["problem"] is None for message in messages),
         "messages": messages,
-        "warnings": [{"field": each.field, "message": each.message} for each in warnings],
+        "warnings": [each.body() for each in warnings],
     }
 
 
@@ -136,7 +137,9 @@ def _user(wanted: PreviewRequest, directory: Directory) -> User:
     # A user of another club and an unknown user have the same response, so that guessed ids reveal nothing.
     if user is None or not is_member(user, wanted.club_id):  # guard: tenancy.previewed_user
         message = f"is no user of club {wanted.club_id}"
-        raise Problem(400, f"user_id: {message}", errors=[FieldError("user_id", message)])
+        raise Problem(
+            400, Text.FIELD_INVALID.filled(field="user_id", reason=message), errors=[FieldError("user_id", message)]
+        )
     return user
 
 

@@ -23,6 +23,7 @@ from masscomm.clock import Clock
 from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
 from masscomm.http.problem import FieldError, Problem, ProblemBody, invalid
+from masscomm.http.texts import Text
 from masscomm.observability import logs
 
 logger = logs.logger("send_handler")
@@ -153,7 +154,7 @@ def pack_results(body: BatchBody) -> str:
     results: list[BatchResult] = [
         each
         if each["problem"] is None
-        else {**each, "problem": Problem(each["status"], "The first response has the errors.").body()}
+        else {**each, "problem": Problem(each["status"], Text.ERRORS_IN_FIRST_RESPONSE.filled()).body()}
         for each in body["results"]
     ]
     return _packed({**body, "results": results})

@@ -9,8 +9,9 @@ from uuid import uuid4
 from functions.send_handler.send_records import SendIdentity
 from masscomm.clock import Clock
 from masscomm.errors import MasscommError
-from masscomm.http.idempotency import KEY, other_request
+from masscomm.http.idempotency import other_request
 from masscomm.http.problem import Problem
+from masscomm.http.texts import Text
 from masscomm.observability import logs
 from masscomm.stores.idempotency_keys import Claim, IdempotencyKeys, claim_id
 
@@ -98,7 +99,7 @@ class RequestOnce:
             wait_s = max(1, -(-(stored.until_ms - now_ms) // 1000))
             raise Problem(
                 409,
-                f"A request with this {KEY} is in progress. Repeat the request after {wait_s} s to get its response.",
+                Text.IDEMPOTENCY_KEY_IN_PROGRESS.filled(seconds=wait_s),
                 retry_after_s=wait_s,
             )
         return stored, is_first

@@ -27,6 +27,7 @@ from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.http.problem import FieldError, FieldErrorBody, Problem
 from masscomm.http.rest import Links
+from masscomm.http.texts import Text
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Headers, Producer
@@ -74,7 +75,7 @@ class Accepted:
             "links": {"self": f"/v1/sends/{self.send_id}"},
         }
         if warnings:
-            body["warnings"] = [{"field": each.field, "message": each.message} for each in warnings]
+            body["warnings"] = [each.body() for each in warnings]
         return body
 
 
@@ -349,7 +350,7 @@ def _other_send() -> Iterator[None]:
         yield
     except (OtherSend, OtherRecipients, OtherContent) as error:
         message = "belongs to another send, or this part of it to other recipients"
-        raise Problem(409, f"send_id: {message}", errors=[FieldError("send_id", message)]) from error
+        raise Problem(409, Text.SEND_ID_IN_USE.filled(), errors=[FieldError("send_id", message)]) from error
 
 
 def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:
@@ -375,7 +376,7 @@ def _collect(errors: list[Exception]) -> Any:
 def _refuse(errors: Sequence[Exception], records: int, send_id: str) -> None:
     """Raise the problem of a request of which Kafka did not accept each record."""
     if not all(isinstance(error, DeadLetter) for error in errors):
-        message = f"Kafka has not taken the whole of send {send_id}: {errors[0]}"
+        message = Text.SEND_INCOMPLETE.filled(send_id=send_id, reason=str(errors[0]))
         raise PartlyExecuted(503, message, retry_after_s=5) from errors[0]
     problem = Problem if len(errors) == records else PartlyExecuted  # guard: idempotency.partly_refused
-    raise problem(413, f"the send is larger than Kafka accepts: {errors[0]}")
+    raise problem(413, Text.SEND_TOO_LARGE.filled(reason=str(errors[0])))

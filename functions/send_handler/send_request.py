@@ -44,6 +44,7 @@ from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import JSON, Request
 from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 
 _LONGEST_PATH = 200
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -258,7 +259,7 @@ def check_media_type(content_type: str | None) -> None:
     """Check the Content-Type of a request; it may be absent. Raises Problem with status 415 if it is not JSON."""
     media_type = (content_type or JSON).partition(";")[0].strip().lower()
     if media_type != JSON and not re.fullmatch(r"application/[\w.-]+\+json", media_type):
-        raise Problem(415, f"The body must be {JSON}.", errors=[FieldError("Content-Type", f"must be {JSON}")])
+        raise Problem(415, Text.BODY_TYPE.filled(type=JSON), errors=[FieldError("Content-Type", f"must be {JSON}")])
 
 
 def read_document(request: Request) -> dict[str, Any]:
@@ -427,7 +428,7 @@ def check_tenant(send: ContentRequest, clubs: Clubs) -> None:
     """
     if send.club_id not in clubs:
         message = f"{send.club_id} is none of the clubs of these credentials"
-        raise Problem(403, "These credentials may not send for this club.", errors=[FieldError("club_id", message)])
+        raise Problem(403, Text.SENDING_NOT_PERMITTED.filled(), errors=[FieldError("club_id", message)])
 
 
 def check_simulated(send: SendRequest) -> None:
@@ -438,7 +439,7 @@ def check_simulated(send: SendRequest) -> None:
     if others:  # guard: simulator.test_key
         message = f"is no simulator recipient ({FIRST_ID} to {LAST_ID})"
         errors = [FieldError(f"to_users[{index}]", message) for index in others[:20]]
-        raise Problem(403, "A test key may send to simulator recipients only.", errors=errors)
+        raise Problem(403, Text.TEST_KEY_RECIPIENTS.filled(), errors=errors)
 
 
 def scopes_needed(send: SendRequest) -> list[Scope]:

@@ -11,6 +11,7 @@ from functions.send_handler.send_request import LITERAL, SendRequest
 from masscomm.domain.time_limits import WARNINGS_S
 from masscomm.errors import MasscommError
 from masscomm.http.problem import FieldError, invalid
+from masscomm.http.texts import Text
 from masscomm.observability import logs
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class SendWarnings:
     def _missing(self, send: SendRequest) -> list[FieldError]:
         if any(self._templates().load(send.template_keys()).values()):
             return []
-        return [FieldError("template", "does not exist on any channel of the send (GET /v1/templates)")]
+        return [FieldError("template", Text.TEMPLATE_UNKNOWN.filled())]
 
     def _warnings(self, send: SendRequest) -> list[FieldError]:
         # A cold start does not import the compiler before the first send is on its way.

@@ -14,12 +14,10 @@ class Limit:
     # The name in the authorizer's context and in the table of API keys.
     setting: str
     window_s: int
-    # The text of the window in messages.
-    period: str
 
 
-REQUESTS = Limit(name="requests", setting="requests_a_minute", window_s=60, period="minute")
-RECIPIENTS = Limit(name="recipients", setting="recipients_a_day", window_s=86_400, period="UTC day")
+REQUESTS = Limit(name="requests", setting="requests_a_minute", window_s=60)
+RECIPIENTS = Limit(name="recipients", setting="recipients_a_day", window_s=86_400)
 LIMITS = (REQUESTS, RECIPIENTS)
 
 

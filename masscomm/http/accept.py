@@ -7,6 +7,7 @@ acceptable".
 from collections.abc import Sequence
 
 from masscomm.http.problem import Problem
+from masscomm.http.texts import Text
 
 
 def chosen(accept: str | None, offered: Sequence[str]) -> str | None:
@@ -28,7 +29,7 @@ def negotiated(accept: str | None, *offered: str) -> str:
     """Return the media type of a response. Raises Problem with status 406 if the caller accepts no offered one."""
     media_type = chosen(accept, offered)
     if media_type is None:
-        raise Problem(406, f"This resource is available as {' or '.join(offered)}.")
+        raise Problem(406, Text.NOT_ACCEPTABLE.filled(types=" or ".join(offered)))
     return media_type
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from masscomm.http.problem import FieldError, Problem
+from masscomm.http.texts import Text
 from masscomm.json_reader import InvalidJson, read_json
 
 
@@ -12,7 +13,7 @@ def read_fields(content: str | None) -> Any:
         return read_json(content) if content and content.strip() else {}
     except InvalidJson as error:
         problem = "must be a JSON object"
-        raise Problem(400, f"the body is not JSON: {error}", errors=[FieldError("", problem)]) from error
+        raise Problem(400, Text.BODY_NOT_JSON.filled(reason=str(error)), errors=[FieldError("", problem)]) from error
 
 
 def read_object(content: str | None, *, bounded: bool = True) -> dict[str, Any]:
@@ -24,19 +25,19 @@ def read_object(content: str | None, *, bounded: bool = True) -> dict[str, Any]:
     # API Gateway replaces bytes that are not UTF-8 by this character.
     if "\ufffd" in (content or ""):
         raise Problem(
-            400, "the body is not UTF-8 text", errors=[FieldError("", "must be UTF-8 without the character U+FFFD")]
+            400, Text.BODY_NOT_UTF8.filled(), errors=[FieldError("", "must be UTF-8 without the character U+FFFD")]
         )
     errors = [FieldError("", "must be a JSON object")]
     try:
         document = read_json(content or "", bounded=bounded)
     except InvalidJson as error:
-        raise Problem(400, f"the body is not JSON: {error}", errors=errors) from error
+        raise Problem(400, Text.BODY_NOT_JSON.filled(reason=str(error)), errors=errors) from error
     if not isinstance(document, dict):
-        raise Problem(400, "the body is not a JSON object", errors=errors)
+        raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=errors)
     return document
 
 
 def check_empty(content: str | None) -> None:
     """Check that a request has no fields. Raises Problem with status 400."""
     if read_fields(content) != {}:
-        raise Problem(400, "The request has no fields.", errors=[FieldError("", "must be empty, or {}")])
+        raise Problem(400, Text.BODY_NOT_EMPTY.filled(), errors=[FieldError("", "must be empty, or {}")])

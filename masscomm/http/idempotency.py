@@ -7,6 +7,7 @@ from typing import Any
 
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rest import Request
+from masscomm.http.texts import Text
 
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -53,8 +54,8 @@ def digest_of(method: str, path: str, document: Any) -> str:
 def other_request() -> Problem:
     """Return the problem of a request whose idempotency key belongs to another request."""
     message = "belongs to another request of the last 24 hours: choose a new key for a new request"
-    return Problem(422, f"This {KEY} {message}.", errors=[FieldError(KEY, message)])
+    return Problem(422, Text.IDEMPOTENCY_KEY_REUSED.filled(), errors=[FieldError(KEY, message)])
 
 
 def _invalid(message: str) -> Problem:
-    return Problem(400, f"{KEY}: {message}", errors=[FieldError(KEY, message)])
+    return Problem(400, Text.FIELD_INVALID.filled(field=KEY, reason=message), errors=[FieldError(KEY, message)])

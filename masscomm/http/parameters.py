@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import overload
 
 from masscomm.http.problem import FieldError, Problem
+from masscomm.http.texts import Text
 
 MAX_FILTER_VALUES = 100
 
@@ -61,7 +62,7 @@ class Reader:
     def problem(self) -> Problem:
         """Return the problem response with status 400 and all errors."""
         names = ", ".join(dict.fromkeys(error.field for error in self.errors))
-        return Problem(400, f"These parameters cannot be used: {names}.", errors=self.errors)
+        return Problem(400, Text.PARAMETERS_INVALID.filled(parameters=names), errors=self.errors)
 
     def _parsed[T](self, name: str, value: str, parse: Callable[[str], T]) -> T | None:
         try:

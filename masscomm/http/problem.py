@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NotRequired, TypedDict
 
+from masscomm.http.texts import CodedText, Text
+
 CONTENT_TYPE = "application/problem+json"
 
 
@@ -14,14 +16,28 @@ class FieldError:
 
     # The field as the caller wrote it (`start`, `to_users[3]`).
     field: str
-    # The text of the error, with the permitted values.
+    # The text of the error, with the permitted values. A CodedText has a code in the body.
     message: str
+
+    def body(self) -> "FieldErrorBody":
+        return {"field": self.field, "message": self.message, **coded(self.message)}
+
+
+class CodedBody(TypedDict):
+    """The code of a text, so that a program can translate it."""
+
+    code: NotRequired[str]
+    parameters: NotRequired[dict[str, str | int]]
 
 
 class FieldErrorBody(TypedDict):
     field: str
     """The name as in the request, such as `to_users[3]`."""
     message: str
+    code: NotRequired[str]
+    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
 
 
 class ProblemBody(TypedDict):
@@ -31,6 +47,10 @@ class ProblemBody(TypedDict):
     title: str
     status: int
     detail: str
+    code: NotRequired[str]
+    """Names the detail. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
     errors: NotRequired[list[FieldErrorBody]]
 
 
@@ -39,7 +59,7 @@ class Problem(Exception):
 
     Args:
         status: The HTTP status.
-        detail: One sentence for the caller.
+        detail: One sentence for the caller. A CodedText has a code in the body.
         title: The short title, by default the standard phrase of the HTTP status.
         errors: The invalid fields.
         retry_after_s: Seconds after which the caller may retry, for 409, 429 and 503.
@@ -65,7 +85,7 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> ProblemBody:
-        """Return the JSON members type, title, status and detail, and for invalid fields errors: [{field, message}]."""
+        """Return the JSON members of the problem, and for invalid fields errors: [{field, message}]."""
         body: ProblemBody = {
             # In the RFC, "about:blank" means that the type has no more meaning than the title, so that no documentation
             # page is needed.
@@ -75,11 +95,18 @@ class Problem(Exception):
             "detail": self.detail,
         }
         if self.errors:
-            body["errors"] = [{"field": error.field, "message": error.message} for error in self.errors]
-        return body
+            body["errors"] = [error.body() for error in self.errors]
+        return {**body, **coded(self.detail)}
+
+
+def coded(text: str) -> CodedBody:
+    """Return the code and the parameters of a text; {} if it has none."""
+    return {"code": text.code, "parameters": dict(text.parameters)} if isinstance(text, CodedText) else {}
 
 
 def invalid(errors: Sequence[FieldError]) -> Problem:
     """Return the problem with status 400 that names each invalid field; its detail is the first error."""
     first = errors[0]
-    return Problem(400, f"{first.field}: {first.message}" if first.field else first.message, errors=errors)
+    if not first.field:
+        return Problem(400, first.message, errors=errors)
+    return Problem(400, Text.FIELD_INVALID.filled(field=first.field, reason=first.message), errors=errors)

@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from masscomm.clock import Clock
-from masscomm.domain.key_limits import Limit, Use, Window
+from masscomm.domain.key_limits import RECIPIENTS, REQUESTS, Limit, Use, Window
 from masscomm.errors import Stop
 from masscomm.http.problem import Problem
+from masscomm.http.texts import Text
 
 POLICY, REMAINING = "RateLimit-Policy", "RateLimit"
+_TEXTS = {REQUESTS: Text.REQUESTS_LIMIT, RECIPIENTS: Text.RECIPIENTS_LIMIT}
 
 
 class KeyUsage(Protocol):
@@ -76,8 +78,7 @@ class RateLimiter:
             reset = datetime.fromtimestamp(window.end_s, UTC).isoformat().replace("+00:00", "Z")
             raise Problem(
                 429,
-                f"This key may use {maximum} {kind.name} each {kind.period}, and {remaining} remain until {reset};"
-                f" this request needs {amount}.",
+                _TEXTS[kind].filled(maximum=maximum, remaining=remaining, reset=reset, amount=amount),
                 retry_after_s=wait_s,
                 headers=headers,
             )

@@ -2,6 +2,7 @@
 
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 
 
 def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:
@@ -14,10 +15,8 @@ def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:
     if clubs.every:
         return asked
     if not clubs:
-        raise Problem(403, "These credentials may see no club.")
+        raise Problem(403, Text.NO_CLUB.filled())
     if others := [str(club) for club in asked if club not in clubs]:
         message = f"{', '.join(others)} may not be seen with these credentials"
-        raise Problem(
-            403, "These credentials may not see every club asked for.", errors=[FieldError("club_id", message)]
-        )
+        raise Problem(403, Text.CLUBS_NOT_PERMITTED.filled(), errors=[FieldError("club_id", message)])
     return asked or tuple(sorted(clubs.ids))

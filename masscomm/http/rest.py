@@ -32,6 +32,7 @@ from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.rate_limits import RateLimiter, joined, maximum_of
 from masscomm.http.scopes import PUBLIC_ROUTES, ROUTE_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import Clubs, clubs_of
+from masscomm.http.texts import Text
 from masscomm.lambda_context import LambdaContext
 from masscomm.untrusted import mask
 
@@ -92,7 +93,7 @@ class Request:
     def require(self, scope: Scope) -> None:
         """Check that the caller's API key has a scope (permission). Raises Problem with status 403."""
         if scope not in self.scopes:  # guard: tenancy.scope_of_a_route
-            raise Problem(403, f"These credentials do not have the scope {scope}.")
+            raise Problem(403, Text.SCOPE_MISSING.filled(scope=scope))
 
     @property
     def principal(self) -> str:
@@ -143,7 +144,7 @@ class Request:
         try:
             return base64.b64decode(body).decode()
         except ValueError as error:  # The body is invalid base64, or its bytes are not UTF-8.
-            raise Problem(400, f"the body is not UTF-8 text: {error}") from error
+            raise Problem(400, Text.BODY_NOT_UTF8.filled()) from error
 
 
 type Route = Callable[..., Response]
@@ -205,18 +206,18 @@ class Api:
                 return error
             case Retry():
                 self._logger.warning("a dependency is down", error=str(error))
-                return Problem(503, str(error), retry_after_s=self._retry_after_s)
+                return Problem(503, Text.DEPENDENCY_DOWN.filled(reason=str(error)), retry_after_s=self._retry_after_s)
             case Stop():
                 self._logger.error("misconfigured", error=str(error))
-                return Problem(500, "the service is misconfigured")
+                return Problem(500, Text.SERVICE_MISCONFIGURED.filled())
             case _:
                 self._logger.error("a request failed in our own code", exc_info=error)
-                return Problem(500, "the service failed")
+                return Problem(500, Text.SERVICE_FAILED.filled())
 
     def _answer(self, event: Mapping[str, Any], context: LambdaContext) -> Response:
         request = Request(event, lambda: context.get_remaining_time_in_millis() / 1000)
         if not request.clubs and not self._is_public(event):  # guard: tenancy.caller_without_tenant
-            raise Problem(403, "These credentials may see no club.")
+            raise Problem(403, Text.NO_CLUB.filled())
         for (method, path), route in self._routes.items():
             if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
                 if (method, path) in PUBLIC_ROUTES:
@@ -226,12 +227,12 @@ class Api:
                 if (
                     request.is_test and method != "GET" and (method, path) not in _OF_TEST_KEYS
                 ):  # guard: simulator.changes
-                    raise Problem(403, "A test key may only read, and send to simulator recipients.")
+                    raise Problem(403, Text.TEST_KEY.filled())
                 limits = self.take(request, REQUESTS, 1)
                 # A counted request that is refused has the headers, too.
                 answered = self._response(partial(route, request, **names))
                 return replace(answered, headers=joined(answered.headers, limits)) if limits else answered
-        raise Problem(404, "this resource does not exist")
+        raise Problem(404, Text.ROUTE_UNKNOWN.filled())
 
     def _is_public(self, event: Mapping[str, Any]) -> bool:
         """Return whether a request needs no API key."""
@@ -272,9 +273,15 @@ def uncached(body: Mapping[str, Any], status: int = 200) -> Response:
 def problem_response(problem: Problem) -> Response:
     """Return the response for problem details, with the header Retry-After if that time is known."""
     retry = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
-    # The detail is masked, because it may quote the error of a dependency.
-    body = json.dumps({**problem.body(), "detail": mask(problem.detail)}, ensure_ascii=False)
-    return Response(problem.status, CONTENT_TYPE, body, {"Cache-Control": "no-store", **retry, **problem.headers})
+    body = problem.body()
+    # The detail and its parameters are masked, because they may quote the error of a dependency.
+    body["detail"] = mask(body["detail"])
+    if "parameters" in body:
+        body["parameters"] = {
+            name: mask(value) if isinstance(value, str) else value for name, value in body["parameters"].items()
+        }
+    text = json.dumps(body, ensure_ascii=False)
+    return Response(problem.status, CONTENT_TYPE, text, {"Cache-Control": "no-store", **retry, **problem.headers})
 
 
 def _parameters(template: str, path: str) -> dict[str, str] | None:

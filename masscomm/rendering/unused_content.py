@@ -6,6 +6,7 @@ from masscomm.domain.channels import CHANNELS, LITERAL
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template
 from masscomm.http.problem import FieldError
+from masscomm.http.texts import Text
 from masscomm.rendering.compiler import DEFAULT_LOCALE, RenderError, Steps
 from masscomm.rendering.templates import by_locale, choose, fields_of, literal_fields
 
@@ -34,12 +35,19 @@ def unused_content(
         try:
             reads[channel] = _read(content, channel, several, steps)
         except RenderError as error:
-            found.append(FieldError(source, f"a template {name!r} on {channel} cannot be rendered: {error}"))
+            found.append(
+                FieldError(
+                    source,
+                    Text.TEMPLATE_FAILS.filled(longest=_LONGEST, template=name, channel=channel, reason=str(error)),
+                )
+            )
             reads[channel] = frozenset({"data"})
         if not several and literal_fields(channel, content.data) is None:
-            found.append(FieldError(source, f"there is no template {name!r} on {channel}"))
+            found.append(
+                FieldError(source, Text.TEMPLATE_MISSING.filled(longest=_LONGEST, template=name, channel=channel))
+            )
     found += (FieldError(f"data.{each}"[:_LONGEST], message) for each, message in _unused(name, names, reads))
-    return [FieldError(each.field, each.message[:_LONGEST]) for each in found[:_MOST]]
+    return found[:_MOST]
 
 
 def _read(content: ContentFields, channel: str, several: Sequence[Template], steps: Steps) -> frozenset[str]:
@@ -64,9 +72,9 @@ def _unused(name: str, names: Sequence[str], reads: Mapping[str, frozenset[str]]
     for each in names:
         ignoring = [channel for channel, read in reads.items() if not _uses(read, each)]
         if each in LITERAL and ignoring:
-            yield each, f"is not used on {', '.join(ignoring)}: the template {name!r} comes before title and body"
+            yield each, Text.DATA_IGNORED.filled(longest=_LONGEST, channels=", ".join(ignoring), template=name)
         elif len(ignoring) == len(reads):
-            yield each, f"is not used: no template {name!r} reads it"
+            yield each, Text.DATA_UNUSED.filled(longest=_LONGEST, template=name)
 
 
 def _uses(read: frozenset[str], name: str) -> bool:

@@ -17,6 +17,7 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 from masscomm.stores.send_controls import Cancellation
 
 
@@ -52,7 +53,7 @@ class CancelRoute:
         cancellation = self.control.controls.find(send.key)
         if cancellation is None:
             if send.has_ended:  # guard: cancellations.ended_send
-                raise Problem(409, "The send has ended: there is nothing to cancel.")
+                raise Problem(409, Text.SEND_ENDED_NO_CANCEL.filled())
             self.control.release_records(send.key)
             cancellation = self.control.controls.record(
                 Cancellation(

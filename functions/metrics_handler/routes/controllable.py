@@ -12,6 +12,7 @@ from masscomm.domain.send_states import FINAL, counted_state
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 from masscomm.observability import logs
 from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends
@@ -81,4 +82,4 @@ class Control:
 
     def check_not_cancelled(self, control: SendControl) -> None:
         if control.is_cancelled(self.clock.now_ms()):
-            raise Problem(409, "The send is cancelled.")
+            raise Problem(409, Text.SEND_CANCELLED.filled())

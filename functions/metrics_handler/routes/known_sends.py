@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 from masscomm.stores.send_controls import AcceptedSend, SendControls, SendKey
 
 
@@ -67,4 +68,4 @@ class KnownSends:
 
 
 def _not_found() -> Problem:
-    return Problem(404, "No send with this id is known; a send that was requested by Kafka is counted in seconds.")
+    return Problem(404, Text.SEND_UNKNOWN.filled())

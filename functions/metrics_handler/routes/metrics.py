@@ -50,6 +50,7 @@ from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.http.texts import Text
 
 DEFAULT_LIMIT = 1_000
 # The maximum size of a count in a cursor: a sum of 64-bit counts fits.
@@ -206,7 +207,7 @@ def is_complete(watermark: datetime | None, end: datetime, *graces: timedelta) -
 
 def too_much(error: TooMuch) -> Problem:
     """Return the problem response of a query that exceeds its bounds."""
-    return Problem(400, f"{error}. Ask for a shorter range, a coarser granularity or with more filters.")
+    return Problem(400, Text.QUERY_TOO_LARGE.filled(reason=str(error)))
 
 
 def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:

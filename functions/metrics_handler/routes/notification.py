@@ -20,6 +20,7 @@ from masscomm.domain.statuses import RANK, Status, read_reason
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 from masscomm.stores.send_controls import SendControls
 
 _NOTIFICATION = re.compile(r"([A-Za-z0-9-]{1,64})\.(-?[0-9]{1,19})\.([^.]{1,200})")
@@ -131,4 +132,4 @@ def _rank_of(status: str) -> int:
 
 
 def _not_found() -> Problem:
-    return Problem(404, "No outcome of a notification with this name has been counted: <send_id>.<user_id>.<channel>.")
+    return Problem(404, Text.NOTIFICATION_UNKNOWN.filled())

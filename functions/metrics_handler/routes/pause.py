@@ -16,6 +16,7 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 from masscomm.stores.send_controls import SendControl, change
 
 
@@ -53,7 +54,7 @@ class PauseRoute:
         check_empty(content)
         send = self.control.send(send_id, parameters, clubs)
         if send.has_ended:  # guard: send_controls.pause_of_an_ended_send
-            raise Problem(409, "The send has ended: there is nothing to pause.")
+            raise Problem(409, Text.SEND_ENDED_NO_PAUSE.filled())
 
         def paused(stored: SendControl) -> SendControl:
             self.control.check_not_cancelled(stored)
@@ -88,14 +89,14 @@ class ResumeRoute:
         check_empty(content)
         send = self.control.send(send_id, parameters, clubs)
         if not send.key.is_valid:
-            raise Problem(409, "The send is not paused.")
+            raise Problem(409, Text.SEND_NOT_PAUSED.filled())
 
         def resumed(stored: SendControl) -> SendControl:
             self.control.check_not_cancelled(stored)
             if stored.paused_at_ms is not None:
                 return replace(stored, paused_at_ms=None, resumed_at_ms=now_ms)
             if stored.resumed_at_ms is None:
-                raise Problem(409, "The send is not paused.")
+                raise Problem(409, Text.SEND_NOT_PAUSED.filled())
             return stored
 
         now_ms = self.control.clock.now_ms()

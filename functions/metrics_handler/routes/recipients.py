@@ -24,6 +24,7 @@ from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 from masscomm.stores.send_controls import SendControls
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
@@ -105,7 +106,7 @@ _limit = parse.whole_number(1, MAX_LIMIT)
 
 
 def log_is_off() -> Problem:
-    return Problem(404, "The log of recipients is off here: nothing is kept of single notifications.")
+    return Problem(404, Text.LOG_OFF.filled())
 
 
 def _row(send_id: str, row: RecipientRow) -> RecipientBody:

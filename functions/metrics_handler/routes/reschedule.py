@@ -20,6 +20,7 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 from masscomm.stores.delayed_records import SEND_AT, DelayedRecord
 from masscomm.stores.send_controls import SendControl, SendKey, change
 
@@ -58,7 +59,7 @@ class RescheduleRoute:
         if send.key.is_valid and self._is_moved(send.key, send_at_ms):
             return _body(send_id, send_at_ms)
         if send.has_ended:
-            raise Problem(409, "The send has ended.")
+            raise Problem(409, Text.SEND_ENDED.filled())
         accepted = self.control.controls.accepted(send_id)
         self._check_time(send_at_ms, None if accepted is None else accepted.expires_at_ms)
         first_ms = self._stored_send_at_ms(send.key) if accepted is None else accepted.send_at_ms
@@ -67,10 +68,10 @@ class RescheduleRoute:
             self.control.check_not_cancelled(stored)
             previous_ms = first_ms if stored.send_at_ms is None else stored.send_at_ms
             if previous_ms is None:
-                raise Problem(409, "The send is not scheduled.")
+                raise Problem(409, Text.SEND_NOT_SCHEDULED.filled())
             # guard: send_controls.released_send
             if previous_ms < self.control.clock.now_ms() + RESCHEDULE_MARGIN_S * 1000:
-                raise Problem(409, f"The send is released: its send_at was {time_of_ms(previous_ms)}.")
+                raise Problem(409, Text.SEND_RELEASED.filled(send_at=time_of_ms(previous_ms)))
             return replace(stored, send_at_ms=send_at_ms)
 
         if send.key.is_valid:
@@ -115,7 +116,7 @@ def _send_at(content: str | None) -> datetime:
     """Return the time in a body. Raises Problem with status 400."""
     fields = read_fields(content)
     if not isinstance(fields, dict):
-        raise Problem(400, "The body is no JSON object.", errors=[FieldError("", "must be a JSON object")])
+        raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=[FieldError("", "must be a JSON object")])
     unknown = sorted(fields.keys() - {"send_at"})
     errors = [FieldError(name[:100], "is not a field; allowed is send_at") for name in unknown]
     try:
@@ -128,4 +129,6 @@ def _send_at(content: str | None) -> datetime:
 
 
 def _invalid(problem: str) -> Problem:
-    return Problem(400, f"send_at: {problem}", errors=[FieldError("send_at", problem)])
+    return Problem(
+        400, Text.FIELD_INVALID.filled(field="send_at", reason=problem), errors=[FieldError("send_at", problem)]
+    )

@@ -27,6 +27,7 @@ from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.http.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 
@@ -81,7 +82,7 @@ class UserNotificationsRoute:
         query = _parsed(user_id, parameters, clubs)
         found = self.store.log(query)
         if found is None:
-            raise Problem(404, "The log of recipients is off here: nothing is kept of single notifications.")
+            raise Problem(404, Text.LOG_OFF.filled())
         return {
             "user_id": query.user_id,
             "rows": [

@@ -10,6 +10,7 @@ from masscomm.domain.time_limits import STREAM_POLL_S, STREAM_RESERVE_S, STREAM_
 from masscomm.errors import Retry
 from masscomm.http import parameters as parse
 from masscomm.http.problem import Problem
+from masscomm.http.texts import Text
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
 
@@ -81,7 +82,7 @@ class Waiting:
         if slot is None:
             raise Problem(
                 429,
-                f"This key has {self.open_polls} requests waiting already, and may have no more.",
+                Text.POLLS_WAITING.filled(polls=self.open_polls),
                 retry_after_s=STREAM_RETRY_AFTER_S,
             )
         try:

@@ -31,6 +31,7 @@ from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.http.texts import Text
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.payloads import payload_of
 from masscomm.operations.dead_letter_marks import Mark
@@ -268,7 +269,7 @@ class DeadLettersRoute:
             # A letter of another club and an unknown letter have the same response.
             if clubs.every or club_id in clubs:  # guard: tenancy.dead_letter
                 return letter, club_id
-        raise Problem(404, "The dead letter is unknown.")
+        raise Problem(404, Text.DEAD_LETTER_UNKNOWN.filled())
 
     def _operated(
         self, action: Action, club_id: int | None, operate: Callable[[], Done], audit: Audit, reason: str = ""
@@ -281,7 +282,7 @@ class DeadLettersRoute:
         detail = done.message if not reason else f"{done.message}: {reason}"
         audit(action, subject=done.letter.position, clubs=[club_id], result=result, detail=detail)
         if not done.ok:
-            raise Problem(409, f"The dead letter is not changed: {_text(done.message)}.")
+            raise Problem(409, Text.DEAD_LETTER_UNCHANGED.filled(reason=_text(done.message)))
         return False
 
 
@@ -341,7 +342,9 @@ def _reason(fields: Any) -> str:
     problem = f"must be a text of 1 to {MAX_REASON} characters"
     reason = fields.get("reason") if isinstance(fields, dict) else None
     if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON or fields.keys() != {"reason"}:
-        raise Problem(400, f"reason: {problem}", errors=[FieldError("reason", problem)])
+        raise Problem(
+            400, Text.FIELD_INVALID.filled(field="reason", reason=problem), errors=[FieldError("reason", problem)]
+        )
     return visible(reason.strip())
 
 

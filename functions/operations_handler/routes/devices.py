@@ -27,6 +27,7 @@ from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.http.texts import Text
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
@@ -143,9 +144,9 @@ class DevicesRoute:
         device = self.devices.find(int(device_id)) if re.fullmatch(r"[0-9]{1,18}", device_id, re.ASCII) else None
         # guard: tenancy.enabled_device
         if device is None or device.club_id not in clubs:
-            raise Problem(404, "The device is unknown, or it is not disabled.")
+            raise Problem(404, Text.DEVICE_UNKNOWN.filled())
         if not _can_be_enabled(device):
-            raise Problem(409, f"The device is {device.reason}: only a change of the monolith's row enables it.")
+            raise Problem(409, Text.DEVICE_ENDED.filled(reason=device.reason))
         self._produce(device)
         audit(Action.DEVICE_ENABLED, subject=device_id, clubs=[device.club_id])
         return {"device_id": device.device_id, "status": "requested"}

@@ -26,6 +26,7 @@ from masscomm.http.rate_limits import maximum_of
 from masscomm.http.rest import Request
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope
 from masscomm.http.tenant import Clubs
+from masscomm.http.texts import Text
 from masscomm.operations import keys as management
 from masscomm.operations.keys import EVERY_CLUB, KeyHasEnded, MadeAlready, NewKey, key_clubs
 from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TEST, ApiKey, KeyRequest, KeyStore, MadeBefore, request_id
@@ -191,7 +192,7 @@ class KeysRoute:
         except MadeAlready as already:
             return self._replayed(already.before, once)
         except KeyHasEnded as error:
-            raise Problem(409, "The key has ended.") from error
+            raise Problem(409, Text.KEY_ENDED.filled()) from error
 
     def revoke(self, key_id: str, content: str | None, caller: Caller, audit: Audit) -> RevokedKeyBody:
         """End a key. A repeated request has the same response. Raises Problem (400, 404) or Retry."""
@@ -216,7 +217,7 @@ class KeysRoute:
             raise other_request()
         made = self.keys.find(before.digest)
         if made is None:
-            raise Problem(409, "The key that this request made has ended.")
+            raise Problem(409, Text.KEY_OF_REQUEST_ENDED.filled())
         return Made({"key": None, "sha256": made.digest, "properties": _row(made)}, replayed=True)
 
     def _now_s(self) -> int:
@@ -232,7 +233,7 @@ def _visible(stored: Iterable[ApiKey], key_id: str, caller: Caller) -> ApiKey:
     for key in stored:
         if key.key_id == key_id and caller.sees(key):  # guard: tenancy.api_keys
             return key
-    raise Problem(404, "The key is unknown.")
+    raise Problem(404, Text.KEY_UNKNOWN.filled())
 
 
 def _check_authority(key: ApiKey, caller: Caller, stored: Iterable[ApiKey]) -> None:
@@ -242,7 +243,7 @@ def _check_authority(key: ApiKey, caller: Caller, stored: Iterable[ApiKey]) -> N
     end = next((own.expires_at for own in stored if own.key_id == caller.principal), None)
     errors = list(_beyond(key, caller, end))
     if errors:  # guard: api_keys.authority_of_the_caller
-        raise Problem(403, "The key would have more authority than these credentials.", errors=errors)
+        raise Problem(403, Text.KEY_BEYOND_CALLER.filled(), errors=errors)
 
 
 def _beyond(key: ApiKey, caller: Caller, end: int | None) -> Iterable[FieldError]:
@@ -262,7 +263,7 @@ def _beyond(key: ApiKey, caller: Caller, end: int | None) -> Iterable[FieldError
 def _parsed(fields: Any, now_s: int) -> ApiKey:
     """Return the key in a body, without a digest. Raises Problem with status 400 and each wrong field."""
     if not isinstance(fields, dict):
-        raise Problem(400, "The body is no JSON object.", errors=[FieldError("", "must be a JSON object")])
+        raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=[FieldError("", "must be a JSON object")])
     allowed = (*CreateKeyRequest.__required_keys__, *CreateKeyRequest.__optional_keys__)
     errors = [FieldError(name[:100], "is not a field") for name in fields if name not in allowed]
 
@@ -303,7 +304,7 @@ def _parsed(fields: Any, now_s: int) -> ApiKey:
             refuse(setting, f"must be a whole number from 1 to {MAX_NUMBER}")
     if errors:
         names = ", ".join(dict.fromkeys(error.field for error in errors))
-        raise Problem(400, f"These fields cannot be used: {names}.", errors=errors)
+        raise Problem(400, Text.FIELDS_INVALID.filled(fields=names), errors=errors)
     return ApiKey(
         digest="",
         name=name,
@@ -321,10 +322,14 @@ def _hours(fields: Any) -> int:
     """Return the hours in a body. Raises Problem with status 400."""
     problem = f"must be a whole number from 0 to {MAX_HOURS}"
     if not isinstance(fields, dict) or fields.keys() - {"hours"}:
-        raise Problem(400, "The only field is hours.", errors=[FieldError("hours", problem)])
+        raise Problem(
+            400, Text.FIELD_INVALID.filled(field="hours", reason=problem), errors=[FieldError("hours", problem)]
+        )
     hours = fields.get("hours", DEFAULT_HOURS)
     if not _is_number(hours, 0, MAX_HOURS):
-        raise Problem(400, f"hours: {problem}", errors=[FieldError("hours", problem)])
+        raise Problem(
+            400, Text.FIELD_INVALID.filled(field="hours", reason=problem), errors=[FieldError("hours", problem)]
+        )
     return int(hours)
 
 

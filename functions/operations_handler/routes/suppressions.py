@@ -20,6 +20,7 @@ from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.http.texts import Text
 from masscomm.stores.audit_log import Audit
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -134,4 +135,4 @@ def _row(found: StoredSuppression) -> SuppressionRow:
 
 
 def _not_found() -> Problem:
-    return Problem(404, "The suppression is unknown.")
+    return Problem(404, Text.SUPPRESSION_UNKNOWN.filled())

@@ -45,6 +45,7 @@ from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.http.texts import Text
 from masscomm.stores.audit_log import Audit
 from masscomm.stores.webhook_deliveries import WebhookDeliveries
 from masscomm.stores.webhook_endpoints import CreationRequest, TooManyEndpoints, WebhookEndpoints
@@ -209,7 +210,7 @@ class WebhooksRoute:
             raise _invalid(errors)
         if club_id not in clubs:  # guard: tenancy.created_webhook
             problem = f"{club_id} may not be seen with these credentials"
-            raise Problem(403, "These credentials may not see this club.", errors=[FieldError("club_id", problem)])
+            raise Problem(403, Text.CLUB_NOT_PERMITTED.filled(), errors=[FieldError("club_id", problem)])
         club = int(club_id or 0)
         request = self._creation(fields, key)
         endpoint = Endpoint(
@@ -224,7 +225,7 @@ class WebhooksRoute:
         try:
             before = self.endpoints.create(endpoint, request)
         except TooManyEndpoints as error:
-            raise Problem(409, f"The club has {MAX_ENDPOINTS} endpoints: delete one.") from error
+            raise Problem(409, Text.ENDPOINTS_TOO_MANY.filled(maximum=MAX_ENDPOINTS)) from error
         if before is None:
             audit(Action.WEBHOOK_CREATED, subject=endpoint.key.id, clubs=[club], detail=_host(endpoint.url))
             return body, False
@@ -232,7 +233,7 @@ class WebhooksRoute:
             raise other_request()
         stored = self.endpoints.find(before.key)
         if stored is None:
-            raise Problem(409, "The endpoint that this request created is deleted: choose a new key for another one.")
+            raise Problem(409, Text.ENDPOINT_DELETED.filled())
         return self._with_secret(stored), True
 
     def _creation(self, fields: Mapping[str, Any], key: str | None) -> CreationRequest | None:
@@ -370,7 +371,7 @@ class WebhooksRoute:
             is_id = _DELIVERY_ID.fullmatch(delivery_id) is not None
             stored = self.deliveries.find(endpoint.key, delivery_id) if is_id else None
             if stored is None:
-                raise Problem(404, "The delivery is unknown, or older than 30 days.")
+                raise Problem(404, Text.DELIVERY_UNKNOWN.filled())
             # guard: webhooks.resent_once
             if digest and stored.resend_digest == digest:
                 return _delivery(stored), True
@@ -393,7 +394,7 @@ class WebhooksRoute:
     def _enabled(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
         endpoint = self._visible(endpoint_id, clubs)
         if not endpoint.enabled:
-            raise Problem(409, "The endpoint is disabled: enable it first.")
+            raise Problem(409, Text.ENDPOINT_DISABLED.filled())
         return endpoint
 
     def _changed(self, endpoint_id: str, clubs: Clubs, change: Callable[[Endpoint], Endpoint]) -> tuple[Endpoint, bool]:
@@ -463,11 +464,11 @@ def _host(url: str) -> str:
 
 def _invalid(errors: list[FieldError]) -> Problem:
     names = ", ".join(dict.fromkeys(error.field for error in errors))
-    return Problem(400, f"These fields cannot be used: {names}.", errors=errors)
+    return Problem(400, Text.FIELDS_INVALID.filled(fields=names), errors=errors)
 
 
 def _unknown() -> Problem:
-    return Problem(404, "The endpoint is unknown.")
+    return Problem(404, Text.ENDPOINT_UNKNOWN.filled())
 
 
 def _busy() -> Retry:

@@ -166,7 +166,12 @@ def test_large_sends_are_estimated_from_the_same_sample(monkeypatch: pytest.Monk
     assert channel["deliverable"] + channel["suppressed"] == 3_000
     assert abs(channel["suppressed"] - 900) < 120  # three standard deviations of a sample of 1,000
     assert body["warnings"] == [
-        {"field": "to_users", "message": "the counts are estimated from 1000 of 3000 recipients"}
+        {
+            "field": "to_users",
+            "message": "the counts are estimated from 1000 of 3000 recipients",
+            "code": "counts_estimated",
+            "parameters": {"examined": 1000, "total": 3000},
+        }
     ]
     assert answer_of(use_case, to_users=users[::-1])["channels"] == body["channels"]
     assert answer_of(use_case, audience={"all_users": True})["channels"] == body["channels"]
@@ -178,7 +183,12 @@ def test_a_dry_run_without_time_is_estimated() -> None:
     body = answer_of(large(2_000, 0), lambda: DRY_RUN_RESERVE_S, to_users=list(range(1, 2_001)))
     assert (body["estimated"], body["channels"][0]["deliverable"]) == (True, 2_000)
     assert body["warnings"] == [
-        {"field": "to_users", "message": "the counts are estimated from 500 of 2000 recipients"}
+        {
+            "field": "to_users",
+            "message": "the counts are estimated from 500 of 2000 recipients",
+            "code": "counts_estimated",
+            "parameters": {"examined": 500, "total": 2000},
+        }
     ]
     use_case = large(5_000, 0)
     body = answer_of(use_case, lambda: DRY_RUN_AUDIENCE_RESERVE_S - 1, audience={"all_users": True})

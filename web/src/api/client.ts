@@ -86,6 +86,7 @@ async function problemOf(response: Response): Promise<Problem> {
     body.detail ?? body.title ?? `HTTP ${response.status}`,
     body.errors ?? [],
     retryAfter > 0 ? retryAfter : null,
+    body,
   );
 }
 

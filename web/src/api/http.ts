@@ -1,4 +1,4 @@
-import type { FieldError } from "./types";
+import type { CodedBody, FieldError } from "./types";
 
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 30_000;
@@ -10,6 +10,8 @@ export class Problem extends Error {
     readonly detail: string,
     readonly errors: FieldError[],
     readonly retryAfterS: number | null,
+    /** The code of the detail and the values in it. */
+    readonly text: CodedBody = {},
   ) {
     super(detail);
   }

@@ -1,4 +1,5 @@
 import { Problem, Unreachable } from "../api/http";
+import { apiText } from "./words";
 
 /** A part of a notice: the key of a message, or a text of the API. */
 export type NoticePart = { key: string } | { text: string };
@@ -7,7 +8,7 @@ export type NoticePart = { key: string } | { text: string };
 export const isOfPage = (error: unknown): boolean => !(error instanceof Problem || error instanceof Unreachable);
 
 /**
- * Return what a notice says about an error: the API's own words, that it did not answer, or that the page itself failed.
+ * Return what a notice says about an error: the API's text, that it did not answer, or that the page itself failed.
  *
  * @param live Whether the page makes further attempts by itself.
  */
@@ -15,6 +16,7 @@ export function messageOf(error: unknown, live: boolean): NoticePart[] {
   const again: NoticePart[] = live ? [{ key: "error.live" }] : [];
   if (error instanceof Unreachable) return [{ key: "error.unreachable" }, ...again];
   if (!(error instanceof Problem)) return [{ key: "error.internal" }, { text: String(error) }];
+  const text = apiText(error.text, error.detail);
   if (error.status === 401) return [{ key: "signin.ended" }];
-  return error.status === 403 ? [{ key: "error.forbidden" }, { text: error.detail }] : [{ text: error.detail }, ...(error.status >= 500 ? again : [])];
+  return error.status === 403 ? [{ key: "error.forbidden" }, { text }] : [{ text }, ...(error.status >= 500 ? again : [])];
 }

@@ -4,7 +4,7 @@ vi.stubGlobal("localStorage", { getItem: () => "en" });
 vi.stubGlobal("document", { documentElement: {}, createElement: () => ({}) });
 vi.stubGlobal("navigator", { languages: [] });
 const { i18n } = await import("../i18n");
-const { channelName, decisionText, reasonText } = await import("./words");
+const { apiText, channelName, decisionText, reasonText } = await import("./words");
 
 const by = { layer: "user", rule: "category:news channel:email", category: "news", channel: "email", settings_version: 7, changed_at: "2026-05-03T10:22:00Z" };
 const row = { status: "suppressed", reason: "opted_out", decision: "The API's sentence.", decided_by: by };
@@ -38,4 +38,21 @@ test("values of a later version are shown as they are", () => {
   expect([channelName("pigeon"), reasonText("tired"), reasonText(null)]).toEqual(["pigeon", "tired", ""]);
   expect(decisionText({ ...row, reason: "tired", decided_by: null })).toBe("The API's sentence.");
   expect(decisionText({ ...row, status: "dreaming", reason: null, decided_by: null })).toBe("The API's sentence.");
+});
+
+test("a text of the API is in the chosen language, with its values in the person's locale", () => {
+  i18n.global.locale.value = "de";
+  const estimated = { code: "counts_estimated", parameters: { examined: 10_000, total: 250_000 } };
+  expect(apiText(estimated, "the counts are estimated")).toBe("Die Zahlen sind aus 10.000 von 250.000 Empfängern geschätzt.");
+  const released = { code: "send_released", parameters: { send_at: "2026-11-21T08:00:00Z" } };
+  expect(apiText(released, "The send is released")).toMatch(/: Ihr Zeitpunkt war 2\d\.11\.2026, /);
+});
+
+test("a text without a code, or with a later version's, is the API's own", () => {
+  expect(apiText({}, "has ended")).toBe("has ended");
+  expect(apiText({ code: "of_a_later_version", parameters: {} }, "has ended")).toBe("has ended");
+});
+
+test("braces in a value of the API are no placeholders", () => {
+  expect(apiText({ code: "field_invalid", parameters: { field: "{reason}", reason: "@:error.title | <b>" } }, "")).toBe("{reason}: @:error.title | <b>");
 });

@@ -1,13 +1,24 @@
-/** Channels, reasons and decisions in the chosen language. A value that this build does not know is shown as it is. */
+/** Channels, reasons, decisions and texts of the API in the chosen language. A value that this build does not know is shown as it is. */
 import { i18n } from "../i18n";
-import type { Recipient } from "../api/types";
-import { formatDay } from "./format";
+import type { CodedBody, Recipient } from "../api/types";
+import { formatDay, formatNumber, formatTime } from "./format";
 
 const { t, te } = i18n.global;
 const known = (key: string, otherwise: string): string => (te(key) ? t(key) : otherwise);
 
 export const channelName = (channel: string): string => known(`compose.${channel}`, channel);
 export const reasonText = (reason: string | null): string => (reason ? known(`reason.${reason}`, reason) : "");
+
+/** Return a text of the API in the chosen language; the API's own words if this build does not know its code. */
+export function apiText({ code, parameters }: CodedBody, otherwise: string): string {
+  return code && te(`problem.${code}`) ? t(`problem.${code}`, localized(parameters ?? {})) : otherwise;
+}
+
+const localized = (parameters: NonNullable<CodedBody["parameters"]>): Record<string, string> =>
+  Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, typeof value === "number" ? formatNumber(value) : formatMoment(value)]));
+
+/** Return a value with its time in the person's locale, if it is one. */
+const formatMoment = (value: string): string => (/^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? formatTime(value) : value);
 
 /** Return the decision about a notification in a sentence: the setting, its version and its day, as far as they are known. */
 export function decisionText(row: Pick<Recipient, "status" | "reason" | "decision" | "decided_by">): string {
