@@ -40,6 +40,7 @@ def test_tokens_stay_in_the_tab_and_survive_a_reload(url: str) -> None:
 
 
 @pytest.mark.guarantee("people.page_hides_and_api_refuses")
+@pytest.mark.nightly
 def test_a_viewer_reads_and_the_api_refuses_a_send(url: str) -> None:
     with open_console(url, "viewer") as console:
         expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
@@ -82,6 +83,7 @@ def test_the_send_of_another_tenant_is_not_found(url: str, monkeypatch: pytest.M
         expect(console.page.get_by_text("There is no send with this id.")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_an_expired_sign_in_keeps_the_composed_text(url: str) -> None:
     with open_console(url, "sender") as console:
         page = console.page
@@ -102,6 +104,7 @@ def test_an_expired_sign_in_keeps_the_composed_text(url: str) -> None:
         assert console.errors == []
 
 
+@pytest.mark.nightly
 def test_an_expired_token_is_noticed_without_a_request(url: str) -> None:
     with open_console(url, "viewer") as console:
         console.page.evaluate("""() => {
@@ -113,6 +116,7 @@ def test_an_expired_token_is_noticed_without_a_request(url: str) -> None:
         expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_token_is_renewed_before_its_end(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page stays as it is. The library renews a minute before the end."""
     monkeypatch.setattr(sign_in, "TOKEN_S", 65)
@@ -132,6 +136,7 @@ def test_a_token_is_renewed_before_its_end(url: str, monkeypatch: pytest.MonkeyP
         assert console.errors == []
 
 
+@pytest.mark.nightly
 def test_a_person_of_two_clubs_begins_with_one_of_them(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sign_in, "USERS", {"sender": replace(sign_in.USERS["sender"], clubs=(7, 8))})
     with open_console(url, "sender") as console:
@@ -143,6 +148,7 @@ def test_a_person_of_two_clubs_begins_with_one_of_them(url: str, monkeypatch: py
         assert not [each for each in console.requests if "club_id=1" in each.url]
 
 
+@pytest.mark.nightly
 def test_another_person_does_not_see_the_composed_text(url: str) -> None:
     with open_console(url, "sender") as console:
         page = console.page
@@ -165,7 +171,10 @@ def test_a_sign_out_leaves_nothing_in_the_tab(url: str) -> None:
         assert console.page.evaluate("JSON.stringify({...sessionStorage})") == "{}"
 
 
-@pytest.mark.parametrize("answer", ["?code=made-up&state=made-up", "?error=access_denied&state=made-up"])
+@pytest.mark.parametrize(
+    "answer",
+    ["?code=made-up&state=made-up", pytest.param("?error=access_denied&state=made-up", marks=pytest.mark.nightly)],
+)
 def test_an_answer_without_a_request_is_refused(url: str, answer: str) -> None:
     """A page of another site could otherwise sign its reader in as another person."""
     with open_console(url, None) as console:
@@ -175,6 +184,7 @@ def test_an_answer_without_a_request_is_refused(url: str, answer: str) -> None:
         assert not [each for each in console.requests if each.url.endswith("/token")]
 
 
+@pytest.mark.nightly
 def test_the_sign_in_pages_have_no_serious_violations(url: str) -> None:
     with open_console(url, None) as console:
         assert console.violations() == []

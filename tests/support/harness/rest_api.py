@@ -147,9 +147,20 @@ def serving(console: Path | None = None) -> Iterator[str]:
         console: The folder of the built console; None: it is not served.
     """
 
+    invocations: set[asyncio.Task[dict[str, Any]]] = set()
+
     async def invoke(_function: str, payload: bytes) -> Invoked:
         # A request that waits must not delay the others.
-        return Invoked(json.dumps(await asyncio.to_thread(answer, json.loads(payload))).encode())
+        invocation = asyncio.create_task(asyncio.to_thread(answer, json.loads(payload)))
+        invocations.add(invocation)
+        invocation.add_done_callback(invocations.discard)
+        return Invoked(json.dumps(await invocation).encode())
+
+    async def close() -> None:
+        # The gateway's end would otherwise wait for long polls, whose clients are gone, for up to 20 s.
+        for invocation in invocations:
+            invocation.cancel()
+        await gateway.close()
 
     sign_in = SignIn(address="", clock=SystemClock())
 
@@ -180,7 +191,7 @@ def serving(console: Path | None = None) -> Iterator[str]:
         sign_in.address = f"http://127.0.0.1:{gateway.port}"
         yield sign_in.address
     finally:
-        asyncio.run_coroutine_threadsafe(gateway.close(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(close(), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
         loop.close()
