@@ -360,6 +360,7 @@ def test_an_email_is_shown_with_styles_and_without_effects(console: Console) -> 
     frame = page.frame_locator("iframe")
     expect(frame.get_by_role("heading", name="Goal")).to_have_css("color", "rgb(1, 2, 3)")
     expect(frame.get_by_text("1:0")).to_have_css("color", "rgb(4, 5, 6)")
+    expect(frame.get_by_role("img", name="picture")).to_have_attribute("title", "http://127.0.0.1:9/e.png")
     for name in ("javascript", "link", "form"):
         frame.get_by_text(name, exact=True).click()
     expect(frame.get_by_role("heading", name="Goal")).to_be_visible()

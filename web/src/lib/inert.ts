@@ -26,7 +26,8 @@ export function showInert(frame: HTMLIFrameElement, html: string): void {
   read.querySelectorAll(DROPPED).forEach((element) => element.remove());
   const styles = new Map<Element, string>();
   for (const element of read.querySelectorAll("*")) {
-    if (element.matches("a[href]")) element.setAttribute("title", element.getAttribute("href")!);
+    // A picture is not loaded: its alternative text is in its place.
+    for (const address of ["href", "src"]) if (element.matches(`a[${address}], img[${address}]`)) element.setAttribute("title", element.getAttribute(address)!);
     for (const { name, value } of [...element.attributes]) {
       if (name === "style") styles.set(element, value);
       if (name === "style" || name.startsWith("on") || ADDRESSES.has(name)) element.removeAttribute(name);
