@@ -22,11 +22,11 @@ def url() -> Iterator[str]:
             yield url
 
 
-@pytest.fixture(scope="module", params=["light", "dark", "phone"])
+@pytest.fixture(scope="module", params=["light", "dark", "phone", "dark phone"])
 def console(request: pytest.FixtureRequest, url: str) -> Iterator[Console]:
-    with open_console(url, "admin", dark=request.param == "dark") as opened:
+    with open_console(url, "admin", dark="dark" in request.param) as opened:
         opened.page.add_init_script("sessionStorage.removeItem('masscomm.draft')")
-        if request.param == "phone":
+        if "phone" in request.param:
             opened.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
         yield opened
 

@@ -1,4 +1,4 @@
-"""Pictures of every page of the console: light, dark, and as wide as a phone.
+"""Pictures of every page of the console: light, dark, as wide as a phone, and dark on a phone in German.
 
     python -m tests.support.harness.console_pictures OUT [PAGE…]
 
@@ -272,7 +272,9 @@ PICTURES = (
 )
 
 
-def take(console: Console, out: Path, *, suffix: str, size: dict[str, int], names: tuple[str, ...]) -> None:
+def take(
+    console: Console, out: Path, *, suffix: str, size: dict[str, int], german: bool, names: tuple[str, ...]
+) -> None:
     for picture in PICTURES:
         if names and picture.name not in names:
             continue
@@ -281,6 +283,9 @@ def take(console: Console, out: Path, *, suffix: str, size: dict[str, int], name
         page.goto("about:blank")
         page.goto(f"{console.url}/{picture.path}")
         picture.do(page)
+        if german:
+            # An open dialog covers the field.
+            page.get_by_label("Language").select_option("de", force=True)
         # The animations of the browser's own parts end before a picture is taken.
         whole = page.get_by_role("dialog").count() == 0
         page.screenshot(path=out / f"{picture.name}{suffix}.png", full_page=whole, animations="disabled")
@@ -294,11 +299,18 @@ def main(out: Path, *names: str) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         build(monkeypatch)
         with rest_api.serving(CONSOLE) as url:
-            for suffix, dark, size in (("", False, _WIDE), ("-dark", True, _WIDE), ("-phone", False, PHONE)):
+            for suffix, dark, size, german in (
+                ("", False, _WIDE, False),
+                ("-dark", True, _WIDE, False),
+                ("-phone", False, PHONE, False),
+                ("-phone-dark-de", True, PHONE, True),
+            ):
                 with open_console(url, "admin", dark=dark) as console:
-                    # A picture begins without the draft of the one before.
-                    console.page.add_init_script("sessionStorage.removeItem('masscomm.draft')")
-                    take(console, out, suffix=suffix, size=size, names=names)
+                    # A picture begins without the draft and the language of the one before.
+                    console.page.context.add_init_script(
+                        "sessionStorage.removeItem('masscomm.draft'); localStorage.removeItem('masscomm.language')"
+                    )
+                    take(console, out, suffix=suffix, size=size, german=german, names=names)
 
 
 if __name__ == "__main__":
