@@ -52,3 +52,17 @@ def test_german_pages_have_no_english_words(url: str) -> None:
             text = page.locator("body").inner_text()
             assert [word for word in ENGLISH if word in text] == [], path
         assert console.errors == []
+
+
+def test_problems_and_warnings_of_the_api_are_in_german(url: str) -> None:
+    with open_console(url, "sender", locale="de-DE", sign_out="Abmelden") as console:
+        page = console.page
+        page.goto(f"{url}/#/")
+        page.get_by_label("Kategorie").select_option("match_reminder")
+        page.get_by_label("Titel").fill("Anstoß")
+        page.get_by_label("Text").fill("Rot gegen Blau, 18:00")
+        page.get_by_label("Nummern der Empfänger").fill("40-59 999999999")
+        page.get_by_role("button", name="Prüfen").click()
+        expect(page.get_by_text("1 von 21 Nutzern sind noch unbekannt")).to_be_visible()
+        page.goto(f"{url}/#/sends?club=2")
+        expect(page.get_by_role("alert")).to_contain_text("Sie dürfen nicht jeden angefragten Verein sehen.")

@@ -163,7 +163,8 @@ def _compose(page: Page) -> None:
     page.get_by_label("User ids").fill("40-59 42 42")
     page.get_by_label("E-mail", exact=True).check()
     page.get_by_label("Push", exact=True).check()
-    expect(page.get_by_test_id("forecast")).to_be_visible()
+    for channel in ("E-mail", "Push"):
+        expect(page.get_by_test_id("forecast")).to_contain_text(f"{channel} ·")
     expect(page.get_by_test_id("preview-push")).to_be_visible()
 
 
@@ -285,7 +286,7 @@ def take(
         picture.do(page)
         if german:
             # An open dialog covers the field.
-            page.get_by_label("Language").select_option("de", force=True)
+            page.get_by_label("Language", exact=True).select_option("de", force=True)
         # The animations of the browser's own parts end before a picture is taken.
         whole = page.get_by_role("dialog").count() == 0
         page.screenshot(path=out / f"{picture.name}{suffix}.png", full_page=whole, animations="disabled")
