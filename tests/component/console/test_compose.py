@@ -381,3 +381,13 @@ def test_a_second_test_is_sent_and_a_sign_out_forgets_the_user(console: Console)
     page.get_by_role("button", name="Sign out").click()
     expect(page.locator("main").get_by_role("button", name="Sign in")).to_be_visible()
     assert page.evaluate("Object.keys(sessionStorage)") == []
+
+
+def test_braces_in_own_words_are_sent_as_they_are(console: Console) -> None:
+    page = console.page
+    notice = page.get_by_text("braces are not filled in")
+    page.get_by_label("Title").fill("Goal")
+    page.get_by_label("Text").fill("Well done!")
+    expect(notice).to_have_count(0)
+    page.get_by_label("Text").fill("Well done, {{ user.first_name }}!")
+    expect(notice).to_be_visible()

@@ -197,3 +197,15 @@ def test_a_section_has_no_serious_violation(console: Console, name: str) -> None
     expect(console.page.get_by_role("table").first).to_be_visible()
     assert console.violations() == []
     assert console.errors == []
+
+
+def test_a_phone_shows_each_cell_with_its_column(console: Console) -> None:
+    page = console.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    section(console, "keys")
+    cell = page.get_by_role("row").filter(has_text="shop").get_by_role("cell")
+    expect(cell.nth(2)).to_have_attribute("data-label", "Scopes")
+    for button in page.get_by_role("row").get_by_role("button").all():
+        box = button.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 390

@@ -139,7 +139,7 @@ def test_the_recipients_are_filtered_by_user_and_status(opened: Opened) -> None:
     expect(table).to_have_count(2)
     expect(table.last).to_contain_text("42")
     page.get_by_label("Status").select_option("delivered")
-    expect(page.get_by_text("No recipient has this status.")).to_be_visible()
+    expect(page.get_by_text("No notification matches.")).to_be_visible()
     page.get_by_label("Status").select_option("")
     expect(table.last).to_contain_text("opted out")
     assert opened.console.errors == []
