@@ -4,7 +4,7 @@ vi.stubGlobal("localStorage", { getItem: () => "en" });
 vi.stubGlobal("document", { documentElement: {}, createElement: () => ({}) });
 vi.stubGlobal("navigator", { languages: [] });
 const { i18n } = await import("../i18n");
-const { apiText, channelName, decisionText, reasonText } = await import("./words");
+const { apiText, channelName, conditionText, decisionText, reasonText } = await import("./words");
 
 const by = { layer: "user", rule: "category:news channel:email", category: "news", channel: "email", settings_version: 7, changed_at: "2026-05-03T10:22:00Z" };
 const row = { status: "suppressed", reason: "opted_out", decision: "The API's sentence.", decided_by: by };
@@ -55,4 +55,14 @@ test("a text without a code, or with a later version's, is the API's own", () =>
 
 test("braces in a value of the API are no placeholders", () => {
   expect(apiText({ code: "field_invalid", parameters: { field: "{reason}", reason: "@:error.title | <b>" } }, "")).toBe("{reason}: @:error.title | <b>");
+});
+
+test.each([
+  [{ field: "locale", name: "", operator: "is", kind: "text", value: " de " }, "Locale equal to de"],
+  [{ field: "attributes", name: "plan", operator: "in", kind: "text", value: "gold, silver" }, "Attribute plan one of gold, silver"],
+  [{ field: "settings.channels", name: "email", operator: "is", kind: "no", value: "old" }, "Setting of a channel email equal to No"],
+  [{ field: "settings.channels", name: "email", operator: "missing", kind: "yes", value: "" }, "Setting of a channel email missing"],
+  [{ field: "email", name: "", operator: "present", kind: "text", value: "" }, "E-mail address present"],
+] as const)("the condition %j is read as %s", (condition, text) => {
+  expect(conditionText(condition)).toBe(text);
 });

@@ -1,6 +1,7 @@
 /** Channels, reasons, decisions and texts of the API in the chosen language. A value that this build does not know is shown as it is. */
 import { i18n } from "../i18n";
 import type { CodedBody, Recipient } from "../api/types";
+import { hasName, needsValue, type Condition } from "./audience";
 import { formatDay, formatNumber, formatTime } from "./format";
 
 const { t, te } = i18n.global;
@@ -12,6 +13,15 @@ export const reasonText = (reason: string | null): string => (reason ? known(`re
 /** Return a text of the API in the chosen language; the API's own words if this build does not know its code. */
 export function apiText({ code, parameters }: CodedBody, otherwise: string): string {
   return code && te(`problem.${code}`) ? t(`problem.${code}`, localized(parameters ?? {})) : otherwise;
+}
+
+/** Return a condition of an audience in words. */
+export function conditionText(condition: Condition): string {
+  const { field, name, operator, kind, value } = condition;
+  const words = [t(`audienceField.${field.replace(".", "_")}`), hasName(field) ? name : "", t(`audienceOperator.${operator}`)];
+  if (needsValue(condition)) words.push(value.trim());
+  else if (operator !== "present" && operator !== "missing") words.push(t(`audienceKind.${kind}`));
+  return words.filter(Boolean).join(" ");
 }
 
 const localized = (parameters: NonNullable<CodedBody["parameters"]>): Record<string, string> =>
