@@ -5,26 +5,19 @@ Prometheus is Debian's package `prometheus`, which `make browser` installs where
 
 import asyncio
 import itertools
-import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from emulators.gateway import Gateway, Route
 from emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
 from infra.grafana.dashboard import PANELS, RATE
 from tests.support.inputs.operational_metrics import HOST_STATUS, SENDS, write_every_metric
+from tests.support.servers.prometheus import scraping, values
 
 QUERIES = [(panel.title, query.expression) for panel in PANELS for query in panel.queries]
-_CONFIG = """\
-global: {{scrape_interval: 250ms, scrape_timeout: 250ms}}
-scrape_configs:
-  - job_name: masscomm
-    static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
-"""
 
 
 @pytest.fixture
@@ -61,47 +54,22 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 @pytest.fixture
-async def prometheus(gateway: Gateway, tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[str]:
+def prometheus(gateway: Gateway, tmp_path: Path, unused_tcp_port: int) -> Iterator[str]:
     """The URL of a Prometheus that scrapes the gateway."""
-    binary = shutil.which("prometheus")
-    assert binary, "Prometheus is needed: install Debian's package `prometheus` (make browser)"
-    config = tmp_path / "prometheus.yml"
-    config.write_text(_CONFIG.format(port=gateway.port))
-    process = await asyncio.create_subprocess_exec(
-        binary,
-        f"--config.file={config}",
-        f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{unused_tcp_port}",
-        "--log.level=error",
-    )
-    yield f"http://127.0.0.1:{unused_tcp_port}"
-    process.terminate()
-    await process.wait()
-
-
-async def _values(session: aiohttp.ClientSession, url: str, expression: str) -> list[float]:
-    """Return the values of a query that are numbers; none while Prometheus starts."""
-    try:
-        async with session.get(f"{url}/api/v1/query", params={"query": expression}) as response:
-            answer = await response.json()
-    except aiohttp.ClientError:
-        return []
-    assert answer["status"] == "success" or response.status == 503, answer
-    found = [float(each["value"][1]) for each in answer.get("data", {}).get("result", ())]
-    return [value for value in found if value == value]
+    with scraping(gateway.port, port=unused_tcp_port, folder=tmp_path, interval="250ms") as url:
+        yield url
 
 
 @pytest.mark.nightly
 async def test_each_query_is_answered_with_data(prometheus: str) -> None:
-    async with aiohttp.ClientSession() as session:
-        for title, query in QUERIES:
-            expression = query.replace(RATE, "10s")
+    for title, query in QUERIES:
+        expression = query.replace(RATE, "10s")
+        async with asyncio.timeout(60):
+            while not (found := await asyncio.to_thread(values, prometheus, expression)):
+                await asyncio.sleep(0.1)
+        assert all(value >= 0 for value in found), title
+        if "rate(" in expression:
             async with asyncio.timeout(60):
-                while not (found := await _values(session, prometheus, expression)):
+                while not any(value > 0 for value in found):
+                    found = await asyncio.to_thread(values, prometheus, expression)
                     await asyncio.sleep(0.1)
-            assert all(value >= 0 for value in found), title
-            if "rate(" in expression:
-                async with asyncio.timeout(60):
-                    while not any(value > 0 for value in found):
-                        found = await _values(session, prometheus, expression)
-                        await asyncio.sleep(0.1)
