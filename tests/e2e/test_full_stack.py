@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +26,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from playwright.sync_api import expect
 
+from client import ApiError, AsyncClient, Client
+from client.types import DeadLetterRow
 from devstack import process
 from devstack.cli import FIRST_COMMAND
 from devstack.config import ROOT, StackConfig
@@ -34,11 +37,16 @@ from devstack.loopback import exposed
 from devstack.services import all_services
 from devstack.state import RunState
 from devstack.terminal import Terminal
+from infra.grafana.dashboard import PANELS, RATE
 from masscomm.http.rest import JSON
+from tests.support.harness.client_calls import call_each_method, methods
 from tests.support.harness.console import OBSERVE, PATIENCE_MS, open_console
+from tests.support.harness.problems import NOT_CAUSED, Cause, cause_problems, documented
+from tests.support.harness.webhook_receiver import receiving
 from tests.support.schemathesis_run import check_responses
 from tests.support.servers.localstack_client import localstack_client
-from tests.support.until import until
+from tests.support.servers.prometheus import scraping, values
+from tests.support.until import WaitTimeoutError, until
 
 MEMORY_LIMIT_MB = 4096
 USERS = 1_500
@@ -178,6 +186,144 @@ def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, 
 
     inbox = masscomm(config, "inbox", "--user", "42")
     assert inbox.count("It works.") == shown.count("It works.")
+
+
+def test_first_request_of_the_rest_page_works_as_pasted(config: StackConfig) -> None:
+    """Runs after the demo, which seeds user 42. The address and the key's file are those of this stack."""
+    command = re.findall(r"^    (curl (?:.*\\\n)*.*)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)[0]
+    here = {"http://127.0.0.1:8080": config.gateway_url, ".state/run/api-key": str(config.api_key_file)}
+    for written, used in here.items():
+        assert written in command
+        command = command.replace(written, used)
+    before = masscomm(config, "inbox", "--user", "42").count("It works.")
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    accepted = json.loads(done.stdout)
+    with Client(config.gateway_url, key=config.api_key) as api:
+        *_, ended = api.follow(accepted["send_id"])
+    assert ended["totals"]["sent"] + ended["totals"]["delivered"] == accepted["requested"] > 0
+    assert masscomm(config, "inbox", "--user", "42").count("It works.") > before
+
+
+def test_audience_send_reaches_exactly_its_users(stack: RunningStack, config: StackConfig) -> None:
+    """Runs after the demo, which seeds the users. The last of the audience is left out."""
+    with psycopg.connect(stack.environment["MONOLITH_DATABASE_URL"]) as monolith:
+        of_locale = monolith.execute("SELECT id FROM users WHERE club_id = 1 AND locale IN ('de', 'de-AT') ORDER BY id")
+        *users, excepted = (id_ for (id_,) in of_locale)
+    audience = {"where": {"field": "locale", "in": ["de", "de-AT"]}, "except_users": [excepted]}
+    data = {"title": "Hallo", "body": "An alle."}
+    with Client(config.gateway_url, key=config.api_key) as api:
+        accepted = api.send(type="announcement", club_id=1, channels=["push"], audience=audience, data=data)
+        assert (accepted["status"], accepted["requested"]) == ("expanding", None)
+        *_, ended = api.follow(accepted["send_id"])
+        recipients = list(api.recipients(accepted["send_id"]))
+    assert ended["expansion"] is not None
+    assert (ended["expansion"]["status"], ended["expansion"]["users"]) == ("ended", len(users))
+    assert (ended["requested"], ended["conservation"]["terminal"]) == (len(users), len(users))
+    assert sorted(each["user_id"] for each in recipients) == users
+    assert ended["totals"]["sent"] > 0
+
+
+@pytest.mark.nightly
+def test_webhook_of_a_send_arrives_signed(config: StackConfig) -> None:
+    """Runs after the demo. The signature is checked by the test's own code."""
+    with Client(config.gateway_url, key=config.api_key) as api, receiving() as receiver:
+        created = api.create_webhook(club_id=1, url=receiver.url, event_types=["send.accepted", "send.completed"])
+        endpoint = created["endpoint"]["id"]
+        data = {"title": "Hello", "body": "It works."}
+        send_id = api.send(type="announcement", club_id=1, to_users=[42], data=data, reference="order-7")["send_id"]
+        api.send(type="announcement", club_id=2, to_users=[42], data=data)
+        until("the send's end has arrived", lambda: "send.completed" in receiver.types(send_id), 120)
+        assert all(each.is_signed(created["secret"]) for each in receiver.received)
+        of_send = [each for each in receiver.received if each.event["data"]["send_id"] == send_id]
+        assert [each.event["type"] for each in of_send] == ["send.accepted", "send.completed"]
+        last, event = of_send[-1], of_send[-1].event
+        assert event["id"] == last.headers["webhook-id"]
+        assert (event["data"]["send_id"], event["data"]["reference"]) == (send_id, "order-7")
+        assert event["data"]["totals"] == {"sent": event["data"]["requested"]}
+        assert {each.event["data"]["club_id"] for each in receiver.received} == {1}, "no event of another club"
+
+        rotated = api.rotate_webhook(endpoint)
+        assert rotated["secret"] != created["secret"]
+        tested = api.test_webhook(endpoint)
+        until("the test has arrived", lambda: receiver.received[-1].event["type"] == "webhook.test", 120)
+        assert all(receiver.received[-1].is_signed(each) for each in (created["secret"], rotated["secret"]))
+        assert not last.is_signed(rotated["secret"])
+
+        def delivered() -> bool:
+            (found,) = (each for each in api.webhook_deliveries(endpoint) if each["id"] == tested["id"])
+            return found["status"] == "succeeded"
+
+        until("the delivery is recorded", delivered)
+        api.delete_webhook(endpoint)
+
+
+@pytest.mark.nightly
+def test_each_query_of_the_dashboard_has_data_of_the_stack(
+    config: StackConfig, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    """Runs after the demo. Prometheus scrapes the gateway while sends move, because rates need several scrapes."""
+    queries = {query.expression.replace(RATE, "2m") for panel in PANELS for query in panel.queries}
+    absent = set(queries)
+    data = {"title": "Scraped", "body": "It works."}
+    gateway = config.ports.gateway
+    with (
+        Client(config.gateway_url, key=config.api_key) as api,
+        scraping(gateway, port=unused_tcp_port, folder=tmp_path, interval="1s") as url,
+    ):
+        until("Prometheus has scraped the stack", lambda: bool(values(url, "masscomm_sends")))
+
+        def answered() -> bool:
+            send = api.send(type="announcement", club_id=1, channels=["push", "email"], to_users=[42, 43], data=data)
+            all(api.follow(send["send_id"]))
+            absent.difference_update({query for query in absent if values(url, query)})
+            return not absent
+
+        with suppress(WaitTimeoutError):
+            until("each query has data", answered, 90, every_s=1, progress=lambda: len(absent))
+    assert absent == set()
+    assert len(queries) > 20
+
+
+@pytest.mark.nightly
+def test_each_method_of_the_client_works_on_the_stack(config: StackConfig) -> None:
+    """Runs after the demo, which seeds the users. A repetition would hide an error: each request has one attempt."""
+    with Client(config.gateway_url, key=config.api_key, attempts=1) as api:
+        assert call_each_method(api, config) == methods(Client)
+
+
+@pytest.mark.nightly
+async def test_asynchronous_client_follows_a_send_of_the_stack(config: StackConfig) -> None:
+    """Runs after the demo. The rest of its methods are compared with those of the synchronous client in unit tests."""
+    body: dict[str, Any] = {"type": "announcement", "club_id": 1, "data": {"title": "t", "body": "b"}}
+    async with AsyncClient(config.gateway_url, key=config.api_key, attempts=1) as api:
+        sent = await api.send(**body, to_users=[42])
+        ended = [send async for send in api.follow(sent["send_id"])][-1]
+        assert ended["conservation"]["terminal"] == sent["requested"]
+        assert {each["user_id"] async for each in api.recipients(sent["send_id"])} == {42}
+        assert (await api.health())["lag"]
+        with pytest.raises(ApiError) as raised:
+            await api.get_send("00000000-0000-4000-8000-000000000000")
+        assert raised.value.status == 404
+
+
+@pytest.mark.nightly
+def test_each_documented_problem_is_caused_on_the_stack(config: StackConfig) -> None:
+    """Runs after the demo, which disables devices. Problems that need a fault have tests of their own."""
+    producer = Producer({"bootstrap.servers": config.kafka_bootstrap})
+    producer.produce("send.api", b"no record of a send")
+    assert producer.flush(30) == 0
+    cause = Cause(config)
+    with closing(cause), Client(config.gateway_url, key=config.api_key) as api:
+        letters: list[DeadLetterRow] = []
+
+        def found() -> bool:
+            letters[:] = api.dead_letters(status="open", topic="send.api")
+            return bool(letters)
+
+        until("the record is a dead letter", found)
+        device = next(api.devices(reason="inactive"))["device_id"]
+        cause_problems(cause, api, letters[0]["position"], device)
+    assert documented() - cause.caused == set(NOT_CAUSED)
 
 
 @pytest.mark.nightly

@@ -1,0 +1,177 @@
+"""Calls each method of the client on a running stack, in an order in which each has something to act on."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import uuid4
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+
+from client import ApiError, Client
+from client.types import SmallSend
+from devstack.config import StackConfig
+from masscomm.directory.disabled_devices import STATES, DisabledReason
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import INDEX, Suppression
+from tests.support.harness.webhook_receiver import receiving
+from tests.support.until import until
+
+CLUB, USER, DEVICE = 1, 42, 420
+_CONTENT: dict[str, Any] = {"type": "announcement", "club_id": CLUB, "data": {"title": "Called", "body": "It works."}}
+# The methods of the client that are no request of their own.
+NO_REQUESTS = frozenset({"close"})
+
+
+class Recorded:
+    """A client that records the names of the methods that were called."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.called: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.called.add(name)
+        return getattr(self._client, name)
+
+
+def methods(kind: type) -> set[str]:
+    """Return the names of the public methods of a client."""
+    return {name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")} - NO_REQUESTS
+
+
+def call_each_method(client: Client, config: StackConfig) -> set[str]:
+    """Call the methods, and check the responses. Returns the names of those that were called.
+
+    The demo has seeded the user, the device, and the templates of the stack.
+    """
+    recorded = Recorded(client)
+    api = cast("Client", recorded)
+    _sends(api)
+    _users(api)
+    _dead_letters(api, config)
+    _suppressions(api, config)
+    _devices(api, config)
+    with receiving() as receiver:
+        _webhooks(api, receiver.url)
+    assert api.health()["lag"]
+    return recorded.called
+
+
+def _sends(api: Client) -> None:
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    foretold = api.dry_run(**_CONTENT, to_users=[USER])
+    assert foretold["dry_run"]
+    assert api.preview(**_CONTENT, user_id=USER, channels=["push"])["messages"][0]["channel"] == "push"
+    assert "news" in {each["type"] for each in api.templates(club_id=CLUB)}
+    assert api.count_audience(club_id=CLUB, audience={"all_users": True})["users"] > 1_000
+
+    sent = api.send(**_CONTENT, to_users=[USER], channels=["push"])
+    *_, ended = api.follow(sent["send_id"])
+    assert (ended["status"], ended["requested"]) == ("ended", 1)
+    assert api.get_send(sent["send_id"])["totals"] == ended["totals"]
+    assert sent["send_id"] in {each["send_id"] for each in api.sends(club_id=CLUB, limit=200)}
+    (recipient,) = api.recipients(sent["send_id"])
+    name = recipient["links"]["self"].rpartition("/")[2]
+    assert api.notification(name)["user_id"] == USER
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    counted = api.metrics(
+        granularity="hour", start=hour.isoformat(), end=(hour + timedelta(hours=1)).isoformat(), club_id=CLUB
+    )
+    assert sum(row["count_total"] for row in counted["rows"]) > 0
+
+    batch = api.send_batch([_small_send(USER), _small_send(USER + 1)])
+    assert [each["status"] for each in batch["results"]] == [202, 202]
+
+    scheduled = api.send(**_CONTENT, to_users=[USER], send_at=ahead.isoformat())["send_id"]
+    api.reschedule(scheduled, (ahead + timedelta(hours=1)).isoformat())
+    api.pause(scheduled)
+    assert api.get_send(scheduled)["status"] == "paused"
+    api.resume(scheduled)
+    api.cancel(scheduled)
+    assert api.get_send(scheduled)["status"] in {"cancelling", "cancelled"}
+
+
+def _small_send(user_id: int) -> SmallSend:
+    return cast("SmallSend", {**_CONTENT, "to_users": [user_id]})
+
+
+def _users(api: Client) -> None:
+    assert {each["club_id"] for each in api.user_notifications(USER, club_id=CLUB, limit=10)} == {CLUB}
+    before = api.preferences(USER)["categories"].get("match_reminder", True)
+    changed = api.set_preferences(USER, categories={"match_reminder": False})
+    assert not changed["categories"]["match_reminder"]
+    api.set_preferences(USER, categories={"match_reminder": before})
+
+
+def _dead_letters(api: Client, config: StackConfig) -> None:
+    """Two records that cannot be decoded: one is replayed, and becomes a letter of its own; the other is discarded."""
+    mark = uuid4().hex.encode()
+    producer = Producer({"bootstrap.servers": config.kafka_bootstrap})
+    for _ in range(2):
+        producer.produce("send.api", mark)
+    assert producer.flush(30) == 0
+
+    def letters() -> list[str]:
+        found = api.dead_letters(status="open", topic="send.api")
+        return [each["position"] for each in found if each["size"] == len(mark)]
+
+    until("the records are dead letters", lambda: len(letters()) >= 2)
+    replayed, discarded = letters()[:2]
+    assert api.dead_letter(replayed)["letter"]["status"] == "open"
+    api.replay_dead_letter(replayed)
+    api.discard_dead_letter(discarded, "it is no record")
+    states = [api.dead_letter(each)["letter"]["status"] for each in (replayed, discarded)]
+    assert states == ["replayed", "discarded"]
+
+
+def _suppressions(api: Client, config: StackConfig) -> None:
+    now_ms = int(datetime.now(UTC).timestamp() * 1_000)
+    made = Suppression(
+        club_id=CLUB,
+        address=f"{uuid4()}@example.org",
+        reason=Reason.BOUNCED_PERMANENT,
+        at_ms=now_ms,
+        expires_ms=now_ms + 3_600_000,
+    )
+    _put(config, INDEX, made.id, made.source)
+    (row,) = (each for each in api.suppressions(club_id=CLUB) if each["id"] == made.id)
+    assert api.remove_suppression(row["id"])["status"] == "removed"
+
+
+def _devices(api: Client, config: StackConfig) -> None:
+    """A device whose endpoint accepts nothing is enabled: the device registrar registers its token again."""
+    reason = DisabledReason.TAKES_NOTHING
+    url = f"{config.opensearch_url}/{STATES}/_update/{DEVICE}"
+    change = {"doc": {"enabled": False, "reason": reason}}
+    httpx.post(url, json=change, params={"refresh": "true"}).raise_for_status()
+    assert any(each["reason"] == reason for each in api.device_counts(club_id=CLUB)["rows"])
+    assert DEVICE in _disabled(api)
+    assert api.enable_device(DEVICE)["status"] == "requested"
+    until("the device is enabled", lambda: DEVICE not in _disabled(api))
+
+
+def _disabled(api: Client) -> Iterator[int]:
+    return (each["device_id"] for each in api.devices(club_id=CLUB, reason="takes_nothing"))
+
+
+def _webhooks(api: Client, url: str) -> None:
+    created = api.create_webhook(club_id=CLUB, url=url)
+    id_ = created["endpoint"]["id"]
+    assert id_ in {each["id"] for each in api.webhooks(club_id=CLUB)}
+    assert api.change_webhook(id_, description="called")["description"] == "called"
+    assert api.webhook(id_)["description"] == "called"
+    tested = api.test_webhook(id_)
+    assert tested["id"] in {each["id"] for each in api.webhook_deliveries(id_)}
+    assert api.resend_webhook(id_, tested["id"])["id"] == tested["id"]
+    assert api.rotate_webhook(id_)["secret"] != created["secret"]
+    assert api.delete_webhook(id_)["status"] == "deleted"
+    with pytest.raises(ApiError) as raised:
+        api.webhook(id_)
+    assert raised.value.status == 404
+
+
+def _put(config: StackConfig, index: str, id_: str, source: dict[str, Any]) -> None:
+    url = f"{config.opensearch_url}/{index}/_doc/{id_}"
+    httpx.put(url, json=source, params={"refresh": "true"}).raise_for_status()
