@@ -7,6 +7,7 @@ RecursionError, which is not a ValueError.
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 # The maximum nesting: far above that of records from Debezium, SNS and SES, and far below the limits of Python and of
@@ -59,6 +60,32 @@ def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
     if bounded and _SURROGATE.search(decoded):  # guard: json.surrogates
         _encode(value)
     return value
+
+
+def unstorable_values(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each value that no store can hold, as (place, problem) with places such as `clubs[3]`.
+
+    Args:
+        value: A value of `read_json` with `bounded=False`, so that its nesting is limited.
+        place: The place of the value.
+    """
+    match value:
+        case dict():
+            for name, each in value.items():
+                shown = name.encode(errors="backslashreplace").decode()
+                inner = f"{place}.{shown}" if place else shown
+                if shown != name:
+                    yield inner, "its name contains half of a surrogate pair"
+                yield from unstorable_values(each, inner)
+        case list():
+            for number, each in enumerate(value):
+                yield from unstorable_values(each, f"{place}[{number}]")
+        case int() if not -_LONG <= value < _LONG:
+            yield place, "must be a 64-bit integer"
+        case float() if not math.isfinite(value):
+            yield place, "must be within the range of a double"
+        case str() if value != value.encode(errors="backslashreplace").decode():
+            yield place, "contains half of a surrogate pair"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

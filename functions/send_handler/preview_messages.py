@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from functions.send_handler.send_request import ContentRequest, UserId, invalid_fields
 from masscomm.directory.port import Directory
@@ -53,11 +53,12 @@ class PreviewRequest(ContentRequest):
     user: PreviewUser | None = None
     draft: Draft | None = None
 
-    @model_validator(mode="after")
-    def _one_user(self) -> "PreviewRequest":
-        if self.user_id is not None and self.user is not None:
-            raise ValueError("user_id and user exclude each other")
-        return self
+    @field_validator("user")
+    @classmethod
+    def _one_user(cls, user: PreviewUser | None, info: ValidationInfo) -> PreviewUser | None:
+        if user is not None and info.data.get("user_id") is not None:
+            raise ValueError("excludes user_id")
+        return user
 
 
 class PreviewedTemplate(TypedDict):

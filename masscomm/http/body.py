@@ -1,10 +1,16 @@
 """Reads the JSON body of a request."""
 
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.texts import Text
-from masscomm.json_reader import InvalidJson, read_json
+from masscomm.json_reader import InvalidJson, UnstorableJson, read_json, unstorable_values
+
+_NO_OBJECT = FieldError("", "must be a JSON object")
+# The numbers of fields that a problem lists and of the characters of each, so that its size is limited.
+_LISTED, _LONGEST_PLACE = 100, 200
 
 
 def read_fields(content: str | None) -> Any:
@@ -12,8 +18,7 @@ def read_fields(content: str | None) -> Any:
     try:
         return read_json(content) if content and content.strip() else {}
     except InvalidJson as error:
-        problem = "must be a JSON object"
-        raise Problem(400, Text.BODY_NOT_JSON.filled(reason=str(error)), errors=[FieldError("", problem)]) from error
+        raise _unreadable(content or "", error) from error
 
 
 def read_object(content: str | None, *, bounded: bool = True) -> dict[str, Any]:
@@ -27,14 +32,23 @@ def read_object(content: str | None, *, bounded: bool = True) -> dict[str, Any]:
         raise Problem(
             400, Text.BODY_NOT_UTF8.filled(), errors=[FieldError("", "must be UTF-8 without the character U+FFFD")]
         )
-    errors = [FieldError("", "must be a JSON object")]
     try:
         document = read_json(content or "", bounded=bounded)
     except InvalidJson as error:
-        raise Problem(400, Text.BODY_NOT_JSON.filled(reason=str(error)), errors=errors) from error
+        raise _unreadable(content or "", error) from error
     if not isinstance(document, dict):
-        raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=errors)
+        raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=[_NO_OBJECT])
     return document
+
+
+def _unreadable(content: str, error: InvalidJson) -> Problem:
+    """Return the problem for a body that cannot be read. It names the fields whose values no store can hold."""
+    if isinstance(error, UnstorableJson):
+        with suppress(InvalidJson):
+            found = unstorable_values(read_json(content, bounded=False))
+            if errors := [FieldError(place[:_LONGEST_PLACE], problem) for place, problem in islice(found, _LISTED)]:
+                return invalid(errors)
+    return Problem(400, Text.BODY_NOT_JSON.filled(reason=str(error)), errors=[_NO_OBJECT])
 
 
 def check_empty(content: str | None) -> None:

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from masscomm.json_reader import MAX_DEPTH, InvalidJson, read_json
+from masscomm.json_reader import MAX_DEPTH, InvalidJson, read_json, unstorable_values
 
 
 @pytest.mark.kills(guard="json.surrogates")
@@ -68,3 +68,13 @@ def test_unbounded_values_are_still_json(text: str) -> None:
 def test_nesting_is_bounded_below_the_recursion_limit() -> None:
     """json.dumps recurses, so a more deeply nested value could be read but not written."""
     assert sys.getrecursionlimit() / 2 > MAX_DEPTH
+
+
+def test_unstorable_values_are_named_with_their_places() -> None:
+    text = '{"a": [1, 9223372036854775808], "b": {"c": 1e999, "\\ud800": 1}, "d": "\\udc00x", "e": [true, null, "ok"]}'
+    assert dict(unstorable_values(read_json(text, bounded=False))) == {
+        "a[1]": "must be a 64-bit integer",
+        "b.c": "must be within the range of a double",
+        "b.\\ud800": "its name contains half of a surrogate pair",
+        "d": "contains half of a surrogate pair",
+    }

@@ -147,7 +147,7 @@ def test_a_preview_names_a_bounded_number_of_values(api: SendApi) -> None:
         ({"draft": {"title": "t"}}, "draft.body"),
         ({"draft": {"title": "t", "body": "x" * 200_001}}, "draft.body"),
         ({"to_users": [1]}, "to_users"),
-        ({"user_id": 1, "user": {}}, ""),
+        ({"user_id": 1, "user": {}}, "user"),
     ],
 )
 def test_invalid_request_names_its_field(api: SendApi, values: dict[str, Any], field: str) -> None:
