@@ -33,7 +33,8 @@ class Call[Body]:
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    # The body if the subject of a removal is unknown after an attempt that may have removed it.
+    # The body if the subject is unknown after an attempt that may have removed it from its list: a deleted endpoint, a
+    # device that is no longer disabled.
     removed: Body | None = None
 
     @property

@@ -158,7 +158,7 @@ def device_counts(filters: Mapping[str, Any]) -> Call[DisabledCountsBody]:
 
 
 def enable_device(device_id: int) -> Call[EnabledDeviceBody]:
-    return Call("POST", f"/v1/devices/{device_id}/enable")
+    return Call("POST", f"/v1/devices/{device_id}/enable", removed={"device_id": device_id, "status": "requested"})
 
 
 def webhooks(filters: Mapping[str, Any]) -> Listing[WebhookBody]:

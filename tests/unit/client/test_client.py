@@ -244,6 +244,7 @@ def test_a_repeated_action_has_the_same_key(call: Caller, method: str, arguments
     [
         ("delete_webhook", {"id": "x", "status": "deleted"}),
         ("remove_suppression", {"id": "x", "status": "removed", "remains_for_every_club": False}),
+        ("enable_device", {"device_id": "x", "status": "requested"}),
     ],
 )
 def test_a_repeated_removal_finds_nothing(call: Caller, method: str, body: Any, lost: int | Exception) -> None:
