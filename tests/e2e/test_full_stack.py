@@ -204,6 +204,7 @@ def test_first_request_of_the_rest_page_works_as_pasted(config: StackConfig) -> 
     assert masscomm(config, "inbox", "--user", "42").count("It works.") > before
 
 
+@pytest.mark.nightly
 def test_audience_send_reaches_exactly_its_users(stack: RunningStack, config: StackConfig) -> None:
     """Runs after the demo, which seeds the users. The last of the audience is left out."""
     with psycopg.connect(stack.environment["MONOLITH_DATABASE_URL"]) as monolith:
