@@ -40,6 +40,7 @@ from devstack.template import preview
 from devstack.terminal import Terminal, print_json, print_lines
 from devstack.webhooks import app as webhooks_app
 from masscomm.errors import MasscommError
+from provisioning import ProvisioningError
 
 # docs/quick-start.md contains the same command.
 FIRST_COMMAND = 'masscomm send --to 42 --type announcement --data title=Hello --data "body=It works." --wait'
@@ -477,6 +478,25 @@ def erase(
     raise typer.Exit(erase_person(RunningStack.of(_config()).config, user, club, address or [], even_if_known))
 
 
+@app.command()
+def upgrade(
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing. Exit status 1 if a step would change something.")
+    ] = False,
+    deployed: Annotated[
+        str | None,
+        typer.Option("--deployed", metavar="ENVIRONMENT", help="Upgrade the servers of a deployed environment: prod."),
+    ] = None,
+) -> None:
+    """Bring the stored data of an installation to this version: topics, schemas, indices, tables, archive. It may be
+    repeated. Stop the metrics job first; on this machine, `masscomm down`.
+    """
+    from devstack.upgrade import upgrade_deployed, upgrade_local
+
+    status = upgrade_local(_config(), check=check) if deployed is None else upgrade_deployed(deployed, check=check)
+    raise typer.Exit(status)
+
+
 @app.command("clean-state")
 def clean_state() -> None:
     """Remove all data of the stack. Refused while the stack runs."""
@@ -494,6 +514,7 @@ _EXPECTED_ERRORS = (
     NotRunningError,
     KafkaException,
     MasscommError,
+    ProvisioningError,
 )
 
 

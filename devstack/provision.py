@@ -26,10 +26,10 @@ from devstack.service import Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
-from provisioning.database import TABLES, apply_sql
-from provisioning.directory import create_indices, index_name
-from provisioning.registry import register_schemas
-from provisioning.source_check import require_source
+from provisioning.database import apply_sql, apply_tables, unapplied_tables
+from provisioning.directory import create_indices, index_name, outdated_indices
+from provisioning.registry import register_schemas, unregistered
+from provisioning.source_check import require_source, source_problems
 
 MONOLITH_MIGRATION = EXAMPLE / "schema.sql"
 
@@ -37,44 +37,52 @@ __all__ = ["SCHEMAS", "ProvisioningError", "apply_sql", "create_indices", "index
 
 
 def provisioning(config: StackConfig) -> list[Task]:
-    """Return all provisioning steps for one stack, with the services and steps that each depends on."""
+    """Return all provisioning steps for one stack, in an order in which each follows the steps that it depends on."""
+    topics = [*chain_topics(), *cdc_topics(GENERATION)]
+    metrics = config.database_url("metrics")
+    monolith = config.monolith_url or config.database_url("monolith")
     return [
         Task(
             name="topics",
             depends_on=("kafka",),
-            run=lambda: create_topics(config.kafka_bootstrap, [*chain_topics(), *cdc_topics(GENERATION)]),
+            pending=lambda: [f"create the topic {topic.name}" for topic in missing_topics(config, topics)],
+            run=lambda: create_topics(config.kafka_bootstrap, topics),
         ),
         Task(
             name="schemas",
             depends_on=("registry",),
+            pending=lambda: unregistered(config.registry_url, chain_topics()),
             run=lambda: register_schemas(config.registry_url, chain_topics()),
         ),
         Task(
             name="indices",
             depends_on=("opensearch",),
+            pending=lambda: outdated_indices(config.opensearch_url, GENERATION),
             run=lambda: create_indices(config.opensearch_url, GENERATION),
         ),
         Task(
             name="tables",
             depends_on=("postgres",),
-            run=lambda: apply_sql(config.database_url("metrics"), TABLES),
+            pending=lambda: unapplied_tables(metrics),
+            run=lambda: apply_tables(metrics),
         ),
         Task(
             name="monolith",
             depends_on=("postgres",),
+            pending=lambda: source_problems(monolith, GENERATION),
             run=lambda: _create_monolith(config),
         ),
         Task(
             name="aws",
             depends_on=("localstack", "kafka", "indices"),
+            pending=lambda: missing_in_aws(config),
             run=lambda: provision_aws(config),
         ),
         Task(
             name="connector",
             depends_on=("connect", "topics", "monolith"),
-            run=lambda: put_connector(
-                config.connect_url, GENERATION, config.monolith_url or config.database_url("monolith")
-            ),
+            pending=lambda: changed_connector(config.connect_url, GENERATION, monolith),
+            run=lambda: put_connector(config.connect_url, GENERATION, monolith),
         ),
     ]
 
@@ -95,8 +103,18 @@ def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
         _create_missing(admin, list(topics))
 
 
-def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
+def missing_topics(config: StackConfig, wanted: Iterable[Topic]) -> list[Topic]:
+    """Return the topics that do not exist."""
+    with AdminClient({"bootstrap.servers": config.kafka_bootstrap}, logger=KAFKA_LOGGER) as admin:
+        return _missing(admin, wanted)
+
+
+def _missing(admin: AdminClient, wanted: Iterable[Topic]) -> list[Topic]:
     existing = admin.list_topics(timeout=TIMEOUT_S).topics
+    return [topic for topic in wanted if topic.name not in existing]
+
+
+def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
     missing = [
         NewTopic(
             topic.name,
@@ -104,8 +122,7 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
             replication_factor=topic.replication_factor,
             config=topic.config,
         )
-        for topic in wanted
-        if topic.name not in existing
+        for topic in _missing(admin, wanted)
     ]
     if not missing:
         return
@@ -120,6 +137,10 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
 # --- the provider -----------------------------------------------------------------------------------------------------
 
 
+# The variables with the ARNs of the SNS platform applications, by platform.
+_APPLICATIONS = {"GCM": "PLATFORM_APPLICATION_ARN_GCM", "APNS": "PLATFORM_APPLICATION_ARN_APNS"}
+
+
 def provision_aws(config: StackConfig) -> None:
     """Create the SNS platform applications, the verified e-mail sender, and the tables of schemas/dynamodb.
 
@@ -130,7 +151,7 @@ def provision_aws(config: StackConfig) -> None:
     sns = local_client(config.aws_url, "sns")
     if not sns.list_platform_applications()["PlatformApplications"]:
         forget_endpoints(config.opensearch_url, config.kafka_bootstrap)
-    for platform, variable in (("GCM", "PLATFORM_APPLICATION_ARN_GCM"), ("APNS", "PLATFORM_APPLICATION_ARN_APNS")):
+    for platform, variable in _APPLICATIONS.items():
         arn = environment[variable]
         made = sns.create_platform_application(
             Name=arn.rpartition("/")[2],
@@ -143,16 +164,73 @@ def provision_aws(config: StackConfig) -> None:
     create_dynamodb_tables(local_client(config.aws_url, "dynamodb"))
 
 
+def missing_in_aws(config: StackConfig) -> list[str]:
+    """Return a line of text for each SNS platform application, sender, DynamoDB table and index that is missing."""
+    environment = function_environment(config)
+    sns = local_client(config.aws_url, "sns")
+    known = {each["PlatformApplicationArn"] for each in sns.list_platform_applications()["PlatformApplications"]}
+    wanted = [environment[variable] for variable in _APPLICATIONS.values()]
+    found = [f"create the platform application {arn}" for arn in wanted if arn not in known]
+    sender = environment["SES_SENDER"]
+    if sender not in local_client(config.aws_url, "ses").list_identities()["Identities"]:
+        found.append(f"verify the sender {sender}")
+    return found + missing_dynamodb_tables(local_client(config.aws_url, "dynamodb"))
+
+
+def missing_dynamodb_tables(dynamodb: DynamoDBClient) -> list[str]:
+    """Return a line of text for each table of schemas/dynamodb, and each of its indices, that is missing."""
+    existing = {name for page in dynamodb.get_paginator("list_tables").paginate() for name in page["TableNames"]}
+    found = []
+    for definition in _dynamodb_definitions():
+        name = definition["table"]["TableName"]
+        if name not in existing:
+            found.append(f"create the table {name}")
+            continue
+        found += [f"add the index {each['IndexName']} to {name}" for each in _missing_indices(dynamodb, definition)]
+    return found
+
+
 def create_dynamodb_tables(dynamodb: DynamoDBClient) -> None:
-    """Create the DynamoDB tables that do not exist, with the attribute that determines when their items expire."""
-    for path in sorted((SCHEMAS / "dynamodb").glob("*.json")):
-        definition = json.loads(path.read_text())
+    """Create the DynamoDB tables that do not exist, with the attribute that determines when their items expire, and add
+    missing indices to the others.
+    """
+    for definition in _dynamodb_definitions():
         name = definition["table"]["TableName"]
         with suppress(dynamodb.exceptions.ResourceInUseException):
             dynamodb.create_table(**definition["table"])
             dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+        for index in _missing_indices(dynamodb, definition):
+            dynamodb.update_table(
+                TableName=name,
+                AttributeDefinitions=definition["table"]["AttributeDefinitions"],
+                GlobalSecondaryIndexUpdates=[{"Create": index}],
+            )
+            _await_indices(dynamodb, name)
         if dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "DISABLED":
             dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=definition["time_to_live"])
+
+
+def _dynamodb_definitions() -> list[Any]:
+    return [json.loads(path.read_text()) for path in sorted((SCHEMAS / "dynamodb").glob("*.json"))]
+
+
+def _missing_indices(dynamodb: DynamoDBClient, definition: Any) -> list[Any]:
+    table = definition["table"]
+    known = dynamodb.describe_table(TableName=table["TableName"])["Table"].get("GlobalSecondaryIndexes", [])
+    names = {each["IndexName"] for each in known}
+    return [each for each in table.get("GlobalSecondaryIndexes", ()) if each["IndexName"] not in names]
+
+
+def _await_indices(dynamodb: DynamoDBClient, table: str) -> None:
+    """Wait until all indices of a table are filled. boto3 has no waiter for it."""
+    pause = threading.Event()
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        known = dynamodb.describe_table(TableName=table)["Table"].get("GlobalSecondaryIndexes", [])
+        if all(each["IndexStatus"] == "ACTIVE" for each in known):
+            return
+        pause.wait(0.1)
+    raise ProvisioningError(f"table {table}: an index is not active after {TIMEOUT_S} s")
 
 
 def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
@@ -223,6 +301,21 @@ def connector_config(generation: str, database_url: str) -> dict[str, str]:
         "database.dbname": database.path.lstrip("/"),
         "topic.creation.default.replication.factor": "1",
     }
+
+
+def changed_connector(connect_url: str, generation: str, database_url: str) -> list[str]:
+    """Return a line of text if the connector is missing or has another configuration."""
+    name = connector_name(generation)
+    with httpx.Client(base_url=connect_url, timeout=TIMEOUT_S) as client:
+        answer = client.get(f"/connectors/{name}/config")
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        return [f"create the connector {name}"]
+    if answer.is_error:
+        raise ProvisioningError(f"connector {name}: {answer.status_code} {answer.text}")
+    # Kafka Connect adds the name to the configuration.
+    known, wanted = answer.json(), connector_config(generation, database_url) | {"name": name}
+    differing = sorted(key for key in known.keys() | wanted.keys() if known.get(key) != wanted.get(key))
+    return [f"configure the connector {name}: {', '.join(differing)}"] if differing else []
 
 
 def put_connector(connect_url: str, generation: str, database_url: str) -> None:

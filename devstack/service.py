@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from devstack.config import ROOT, StackConfig
 from devstack.setup import CLASSES, JARS, WORK, digest, find_jdk
 from emulators.local import LOOPBACK, REGION
+from provisioning.steps import Step
 
 RunOnce = Callable[[list[str]], None]
 
@@ -55,11 +56,9 @@ class Service:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Step):
     """A provisioning step that runs once per start, after its dependencies, such as creating topics."""
 
-    name: str
-    run: Callable[[], object]
     depends_on: tuple[str, ...]
 
 

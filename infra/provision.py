@@ -1,9 +1,10 @@
-"""Provisions the servers of a deployed environment: `python -m infra.provision ENVIRONMENT`.
+"""Provisions the servers of a deployed environment: `python -m infra.provision ENVIRONMENT [--check]`.
 
 The command creates schemas, indices, roles, tables and users, and then compares the monolith's database with
 schemas/source.yaml. It reads addresses, authentication and roles from the deployed functions, so that they match. Run
 it as the role PREFIX-provisioner, on a host that can reach the VPC and the monolith's database, before the connector is
-created and the first records are produced. It is idempotent.
+created and the first records are produced. It is idempotent; `masscomm upgrade --deployed ENVIRONMENT` is the same
+command. With --check it changes nothing, and the exit status is 1 if a step would change something.
 """
 
 import argparse
@@ -11,11 +12,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import quote
 
 import boto3
+import psycopg
 from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
@@ -25,10 +28,11 @@ from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.kafka.topics import chain_topics, generations
 from provisioning import ProvisioningError
-from provisioning.database import TABLES, apply_sql, create_users
-from provisioning.directory import DirectoryUser, create_indices, create_roles
-from provisioning.registry import register_schemas
+from provisioning.database import apply_tables, create_users, outdated_users, unapplied_tables
+from provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_indices, outdated_roles
+from provisioning.registry import register_schemas, unregistered
 from provisioning.source_check import require_source
+from provisioning.steps import Step, run_steps
 
 # The fields of the monolith's secret (docs/deploying.md), which the connector reads, too.
 MONOLITH_FIELDS = ("host", "port", "dbname", "username", "password", "ca")
@@ -93,45 +97,79 @@ def administrator_url(client: Client, instance: str) -> str:
     return verified(f"postgresql://{user}:{password}@{at['Address']}:{at['Port']}/{response['DBName']}")
 
 
-def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigner]) -> list[str]:
-    """Provision all servers.
+def provisioning_steps(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigner]) -> list[Step]:
+    """Return the steps that provision all servers.
 
     Args:
         client: Creates a boto3 client of a service.
         prefix: The prefix of the environment's resource names.
         sign: Creates the signer of requests to an OpenSearch domain in a region.
-
-    Returns:
-        A line of text for each step.
-
-    Raises:
-        ProvisioningError: A server refused a step.
     """
     functions = deployed_functions(client, prefix)
     directory, metrics = functions["cdc_consumer"].variables, functions["metrics_handler"].variables
-    ids = register_schemas(directory["SCHEMA_REGISTRY_URL"], chain_topics())
-    done = [f"{len(ids)} subjects at {directory['SCHEMA_REGISTRY_URL']}"]
-    url = directory["OPENSEARCH_URL"]
-    if directory["OPENSEARCH_AUTHENTICATION"] == NONE:
-        auth = None
-    else:
+    registry, url = directory["SCHEMA_REGISTRY_URL"], directory["OPENSEARCH_URL"]
+    steps = [
+        Step(
+            name="schemas",
+            pending=lambda: unregistered(registry, chain_topics()),
+            run=lambda: register_schemas(registry, chain_topics()),
+        )
+    ]
+    auth = None
+    if directory["OPENSEARCH_AUTHENTICATION"] != NONE:
         auth = sign(client("lambda").meta.region_name)
         users = directory_users(functions, prefix)
-        create_roles(url, users, auth=auth)
-        done.append(f"{len(users)} roles at {url}")
-    done.extend(
-        f"{len(create_indices(url, generation, auth=auth))} indices of {generation} at {url}"
+        steps.append(
+            Step(
+                name="roles",
+                pending=partial(outdated_roles, url, users, auth=auth),
+                run=partial(create_roles, url, users, auth=auth),
+            )
+        )
+    steps += [
+        Step(
+            name=f"indices of {generation}",
+            pending=partial(outdated_indices, url, generation, auth=auth),
+            run=partial(create_indices, url, generation, auth=auth),
+        )
         for generation in generations(directory["CDC_GENERATION"])
-    )
+    ]
     if metrics["METRICS_DATABASE_AUTHENTICATION"] == NONE:
-        apply_sql(verified(metrics["METRICS_DATABASE_URL"]), TABLES)
+        database = verified(metrics["METRICS_DATABASE_URL"])
+        tables = Step(name="tables", pending=partial(unapplied_tables, database), run=partial(apply_tables, database))
     else:
-        administrator = administrator_url(client, f"{prefix}-metrics")
-        apply_sql(administrator, TABLES)
-        create_users(administrator, owner=METRICS_OWNER, reader=METRICS_READER, writer=METRICS_WRITER)
-        done.append(f"users {METRICS_READER} and {METRICS_WRITER}")
-    done.append(f"{len(TABLES)} files of tables")
-    return done
+        database = administrator_url(client, f"{prefix}-metrics")
+        tables = _tables_and_users(database)
+    archive = Step(name="archive", pending=partial(_earlier_archive, database), run=_refuse_earlier_archive)
+    return [*steps, tables, archive]
+
+
+def _tables_and_users(database_url: str) -> Step:
+    """Return one step, because the users' privileges cover the tables of that moment."""
+    users = {"owner": METRICS_OWNER, "reader": METRICS_READER, "writer": METRICS_WRITER}
+
+    def run() -> None:
+        apply_tables(database_url)
+        create_users(database_url, **users)
+
+    def pending() -> list[str]:
+        return unapplied_tables(database_url) + outdated_users(database_url, **users)
+
+    return Step(name="tables", pending=pending, run=run)
+
+
+def _earlier_archive(database_url: str) -> list[str]:
+    from spark_metrics.archive_mark import in_earlier_form
+
+    with psycopg.connect(database_url) as connection:
+        return ["move the archive's Parquet files into its Iceberg table"] if in_earlier_form(connection) else []
+
+
+def _refuse_earlier_archive() -> None:
+    raise ProvisioningError(
+        "The archive consists of files of an earlier version. Run `python -m spark_metrics.move_archive` with the"
+        " environment of the streaming job, and then this command again."
+    )
 
 
 def check_monolith(client: Client, secret_name: str, captured: Iterable[str]) -> str:
@@ -175,6 +213,7 @@ def main() -> int:
     """Run the command and return its exit status: 1 if a server refused a step, or a connector would not work."""
     parser = argparse.ArgumentParser(prog="python -m infra.provision", description=__doc__)
     parser.add_argument("environment", help="dev, staging, prod, local")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a step is pending")
     session: Any = boto3.Session()
 
     def sign(region: str) -> OpenSearchSigner:
@@ -188,9 +227,10 @@ def main() -> int:
         return OpenSearchSigner(region, now)
 
     try:
-        name = parser.parse_args().environment
-        for line in provision(session.client, f"masscomm-{name}", sign):
-            print(line)  # noqa: T201 - the command's output
+        chosen = parser.parse_args()
+        name = chosen.environment
+        steps = provisioning_steps(session.client, f"masscomm-{name}", sign)
+        pending = run_steps(steps, check=chosen.check, report=print)
         # An environment on external servers has no connector.
         if name in ENVIRONMENTS:
             configured = ENVIRONMENTS[name]
@@ -200,7 +240,7 @@ def main() -> int:
     except ProvisioningError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1
-    return 0
+    return 1 if chosen.check and pending else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Creates the tables and the users of the metrics database."""
 
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 
 import psycopg
@@ -22,10 +23,31 @@ SELECT relname FROM pg_class
    AND pg_get_userbyid(relowner) <> %s AND pg_has_role(current_user, relowner, 'USAGE')
 """
 
+_HAS_SETTINGS = """
+SELECT FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole
+ WHERE r.rolname = %s AND s.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND array(SELECT lower(setting) FROM unnest(s.setconfig) setting)
+       @> array(SELECT lower(setting) FROM unnest(%s::text[]) setting)
+"""
+
 # This lock is held until the connection ends. If two sessions create the same object concurrently, PostgreSQL refuses
 # one of them, even with IF NOT EXISTS. The metrics job has a lock of its own (spark_metrics.sink.BATCH_LOCK):
 # provisioning may have to repair what a batch waits for.
 _EXCLUSIVE = "select pg_advisory_lock(4602678821)"
+
+# The files of TABLES that were applied, with the digests of their texts, so that a check finds pending files without a
+# lock on a table.
+_APPLIED = """
+create table if not exists applied_files (
+    name       text        primary key,
+    digest     text        not null,
+    applied_at timestamptz not null
+)
+"""
+_STORE_DIGEST = """
+insert into applied_files (name, digest, applied_at) values (%s, %s, now())
+on conflict (name) do update set digest = excluded.digest, applied_at = excluded.applied_at
+"""
 
 
 def apply_sql(database_url: str, files: Iterable[Path]) -> None:
@@ -38,6 +60,48 @@ def apply_sql(database_url: str, files: Iterable[Path]) -> None:
         for path in files:
             # Without parameters, psycopg sends the text as one simple query, whose statements are one transaction.
             connection.execute(path.read_bytes())
+
+
+def apply_tables(database_url: str) -> None:
+    """Create or change the tables of the metrics database, and store the digest of each file that was applied.
+
+    A concurrent run for the same database waits until this one ends.
+    """
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(_EXCLUSIVE)
+        connection.execute(_APPLIED)
+        for path in TABLES:
+            with connection.transaction():
+                # Without parameters, psycopg sends the text as one simple query.
+                connection.execute(path.read_bytes())
+                connection.execute(_STORE_DIGEST, [path.name, _digest(path)])
+
+
+def unapplied_tables(database_url: str) -> list[str]:
+    """Return a line of text for each file of tables that has changed since it was applied. It takes no lock."""
+    with psycopg.connect(database_url) as connection:
+        has_digests = connection.execute("select to_regclass('applied_files') is not null").fetchone() == (True,)
+        rows = connection.execute("select name, digest from applied_files") if has_digests else ()
+        applied: dict[str, str] = dict(rows)
+    return [f"apply schemas/tables/{path.name}" for path in TABLES if applied.get(path.name) != _digest(path)]
+
+
+def outdated_users(database_url: str, *, owner: str, reader: str, writer: str) -> list[str]:
+    """Return a line of text for each role of create_users that is missing, for each table that does not belong to the
+    owner yet, and if the writer's sessions have other settings.
+    """
+    settings = [f"{name}={value}" for name, value in (_SESSION | {"role": owner}).items()]
+    with psycopg.connect(database_url) as connection:
+        known = {name for (name,) in connection.execute("SELECT rolname FROM pg_roles")}
+        found = [f"create the role {name}" for name in (owner, reader, writer) if name not in known]
+        tables = connection.execute(_OWN_TABLES, [owner]).fetchall()
+        if not connection.execute(_HAS_SETTINGS, [writer, settings]).rowcount:
+            found.append(f"set the settings of {writer}")
+    return found + [f"give the table {table} to {owner}" for (table,) in tables]
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def create_users(database_url: str, *, owner: str, reader: str, writer: str) -> None:

@@ -52,19 +52,49 @@ def create_indices(opensearch_url: str, generation: str, *, auth: OpenSearchSign
     Raises:
         ProvisioningError: OpenSearch refused an index or a mapping.
     """
-    names = []
-    stems = {path.stem for path in (SCHEMAS / "indices").glob("*.json")} | set(captured_tables())
-    for stem in sorted(stems):
-        name = index_name(stem, generation)
-        names.append(name)
-        definition = json.loads((SCHEMAS / "indices" / f"{directory_table(stem)}.json").read_text())
+    definitions = _definitions(generation)
+    for name, definition in definitions.items():
         with _opensearch(opensearch_url, auth, f"index {name}") as client:
             answer = client.indices.create(index=name, body=definition, ignore=400)
             if "resource_already_exists_exception" in str(answer):
                 client.indices.put_mapping(index=name, body=definition["mappings"])
             elif "acknowledged" not in answer:
                 raise ProvisioningError(f"index {name}: {answer}")
-    return names
+    return list(definitions)
+
+
+def outdated_indices(opensearch_url: str, generation: str, *, auth: OpenSearchSigner | None = None) -> list[str]:
+    """Return a line of text for each index of schemas/indices that is missing or lacks fields.
+
+    Raises:
+        ProvisioningError: OpenSearch cannot answer.
+    """
+    found = []
+    for name, definition in _definitions(generation).items():
+        with _opensearch(opensearch_url, auth, f"index {name}") as client:
+            known = client.indices.get_mapping(index=name, ignore=404)
+            if "error" in known:
+                found.append(f"create the index {name}")
+            elif missing := sorted(_fields(definition["mappings"]) - _fields(known[name]["mappings"])):
+                found.append(f"add to the index {name}: {', '.join(missing)}")
+    return found
+
+
+def _definitions(generation: str) -> dict[str, Any]:
+    """Return the definitions of schemas/indices by the names of their indices."""
+    stems = {path.stem for path in (SCHEMAS / "indices").glob("*.json")} | set(captured_tables())
+    return {
+        index_name(stem, generation): json.loads((SCHEMAS / "indices" / f"{directory_table(stem)}.json").read_text())
+        for stem in sorted(stems)
+    }
+
+
+def _fields(mapping: Any, path: str = "") -> set[str]:
+    """Return the paths of a mapping's fields, those of objects included."""
+    found = set()
+    for name, field in mapping.get("properties", {}).items():
+        found |= {f"{path}{name}", *_fields(field, f"{path}{name}.")}
+    return found
 
 
 def create_roles(opensearch_url: str, users: Iterable[DirectoryUser], *, auth: OpenSearchSigner | None = None) -> None:
@@ -74,18 +104,48 @@ def create_roles(opensearch_url: str, users: Iterable[DirectoryUser], *, auth: O
         ProvisioningError: OpenSearch refused a role.
     """
     for user in users:
-        permissions = [
-            {
-                "index_patterns": [pattern for index in indices for pattern in _patterns(index)],
-                "allowed_actions": to,
-            }
-            for indices, to in ((user.reads, _READ), (user.writes, _WRITE))
-            if indices
-        ]
-        role = {"cluster_permissions": _CLUSTER, "index_permissions": permissions}
         with _opensearch(opensearch_url, auth, f"role {user.name}") as client:
-            client.security.create_role(role=user.name, body=role)
+            client.security.create_role(role=user.name, body=_role(user))
             client.security.create_role_mapping(role=user.name, body=_only(user))
+
+
+def outdated_roles(
+    opensearch_url: str, users: Iterable[DirectoryUser], *, auth: OpenSearchSigner | None = None
+) -> list[str]:
+    """Return a line of text for each user whose role in the OpenSearch domain is missing or differs.
+
+    Raises:
+        ProvisioningError: OpenSearch cannot answer.
+    """
+    found = []
+    for user in users:
+        with _opensearch(opensearch_url, auth, f"role {user.name}") as client:
+            role = client.security.get_role(role=user.name, ignore=404).get(user.name, {})
+            mapping = client.security.get_role_mapping(role=user.name, ignore=404).get(user.name, {})
+        if not (_has(role, _role(user)) and _has(mapping, _only(user))):
+            found.append(f"create the role {user.name}")
+    return found
+
+
+def _has(known: Any, wanted: Any) -> bool:
+    """Return whether JSON that OpenSearch returned has all members of `wanted`; it adds members with defaults."""
+    if isinstance(wanted, dict):
+        return isinstance(known, dict) and all(_has(known.get(name), value) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(known, list) and len(known) == len(wanted) and all(map(_has, known, wanted))
+    return bool(known == wanted)
+
+
+def _role(user: DirectoryUser) -> dict[str, Any]:
+    permissions = [
+        {
+            "index_patterns": [pattern for index in indices for pattern in _patterns(index)],
+            "allowed_actions": to,
+        }
+        for indices, to in ((user.reads, _READ), (user.writes, _WRITE))
+        if indices
+    ]
+    return {"cluster_permissions": _CLUSTER, "index_permissions": permissions}
 
 
 @contextmanager

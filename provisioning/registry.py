@@ -29,11 +29,33 @@ def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, in
         for topic in topics:
             if topic.schema is None:
                 continue
-            schema = {"schema": (SCHEMAS / f"{topic.schema}.avsc").read_text(), "schemaType": "AVRO"}
-            ids[topic.subject] = _request(client, "POST", f"/subjects/{topic.subject}/versions", schema)["id"]
+            ids[topic.subject] = _request(client, "POST", f"/subjects/{topic.subject}/versions", _schema(topic))["id"]
             # The registry's default compatibility is NONE, which would accept a breaking change.
             _request(client, "PUT", f"/config/{topic.subject}", {"compatibility": "BACKWARD"})
     return ids
+
+
+def unregistered(registry_url: str, topics: Iterable[Topic]) -> list[str]:
+    """Return a line of text for each topic whose schema is not registered.
+
+    Raises:
+        ProvisioningError: The registry cannot answer.
+    """
+    found = []
+    with httpx.Client(base_url=registry_url, timeout=TIMEOUT_S) as client:
+        for topic in topics:
+            if topic.schema is None:
+                continue
+            answer = client.post(f"/subjects/{topic.subject}", json=_schema(topic))
+            if answer.status_code == httpx.codes.NOT_FOUND:
+                found.append(f"register {topic.schema} under {topic.subject}")
+            elif answer.is_error:
+                raise ProvisioningError(f"subject {topic.subject}: {answer.status_code} {answer.text}")
+    return found
+
+
+def _schema(topic: Topic) -> dict[str, str]:
+    return {"schema": (SCHEMAS / f"{topic.schema}.avsc").read_text(), "schemaType": "AVRO"}
 
 
 def _request(client: httpx.Client, method: str, path: str, body: dict[str, str]) -> Any:

@@ -150,18 +150,26 @@ def check_source(
         return _Check(connection, generation, sources).findings(creates_publication=creates_publication)
 
 
+def source_problems(database_url: str, generation: str) -> list[str]:
+    """Return each problem of a database with its repair, without warnings.
+
+    Raises:
+        ProvisioningError: The database cannot be reached.
+    """
+    try:
+        found = check_source(database_url, generation, source_tables(), creates_publication=creates_publication())
+    except psycopg.Error as error:
+        raise ProvisioningError(f"the monolith's database cannot be checked: {error}") from error
+    return ["\n    ".join((each.text, *each.repair)) for each in found if not each.warning]
+
+
 def require_source(database_url: str, generation: str) -> None:
     """Check a database before a connector is created for it. Warnings are allowed.
 
     Raises:
         ProvisioningError: The database lacks something; the message has each problem with its repair.
     """
-    try:
-        found = check_source(database_url, generation, source_tables(), creates_publication=creates_publication())
-    except psycopg.Error as error:
-        raise ProvisioningError(f"the monolith's database cannot be checked: {error}") from error
-    problems = ["\n    ".join((each.text, *each.repair)) for each in found if not each.warning]
-    if problems:
+    if problems := source_problems(database_url, generation):
         raise ProvisioningError("\n".join(["The monolith's database differs from schemas/source.yaml:", *problems]))
 
 

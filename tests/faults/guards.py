@@ -923,6 +923,12 @@ MUTANTS = (
         no_cell="no cell has old sends",
     ),
     Mutant(
+        guard="upgrade.metrics_job",
+        rule="Tables are upgraded only after an earlier metrics job has ended.",
+        change=Never(),
+        no_cell="a cell upgrades nothing",
+    ),
+    Mutant(
         guard="recompute.changed_meanwhile",
         rule="A swap does not overwrite a send that the stream has changed since the comparison.",
         change=Never(),

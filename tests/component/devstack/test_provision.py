@@ -23,6 +23,7 @@ from devstack.provision import (
     SCHEMAS,
     ProvisioningError,
     apply_sql,
+    changed_connector,
     connector_name,
     create_indices,
     create_topics,
@@ -180,8 +181,13 @@ def test_debezium_sends_rows_heartbeats_and_snapshot_end(connect: StackConfig, m
     with psycopg.connect(monolith) as connection:
         connection.execute("INSERT INTO clubs (id, name) VALUES (1, 'A')")
         connection.execute("INSERT INTO users (id, club_id, first_name, last_name) VALUES (7, 1, 'Ada', 'Abel')")
+    name = connector_name(generation)
+    assert changed_connector(connect.connect_url, generation, monolith) == [f"create the connector {name}"]
     put_connector(connect.connect_url, generation, monolith)
+    assert changed_connector(connect.connect_url, generation, monolith) == []
     put_connector(connect.connect_url, generation, monolith)
+    [change] = changed_connector(connect.connect_url, generation, f"{monolith}_moved")
+    assert change == f"configure the connector {name}: database.dbname"
     bootstrap = connect.kafka_bootstrap
 
     rows = read_until(bootstrap, cdc_topic("users", generation), lambda values: len(values) >= 1)

@@ -31,7 +31,7 @@ def crashed(tmp_path: Path) -> Stack:
 
 
 # Commands that print no data: they start, stop or check something, or print the lines of others.
-_WITHOUT_DATA = {"up", "down", "logs", "demo", "recompute-check", "query", "erase", "clean-state"}
+_WITHOUT_DATA = {"up", "down", "logs", "demo", "recompute-check", "query", "erase", "upgrade", "clean-state"}
 
 
 def commands(command: Any, *names: str) -> Iterator[tuple[str, Any]]:

@@ -66,7 +66,9 @@ def test_failed_task_is_reported_and_all_services_end(config: StackConfig) -> No
     def fail() -> None:
         raise ValueError("the server said no")
 
-    stack = Stack(config, catalogue=pair, tasks=lambda _: [Task(name="topics", run=fail, depends_on=("back",))])
+    stack = Stack(
+        config, catalogue=pair, tasks=lambda _: [Task(name="topics", pending=list, run=fail, depends_on=("back",))]
+    )
     with pytest.raises(StackError, match="topics failed: the server said no"):
         stack.start()
     assert process.marked(config.state_dir) == []
@@ -125,7 +127,7 @@ def test_a_service_that_ends_is_started_again(config: StackConfig, monkeypatch: 
     monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.05)
     said: list[str] = []
     made: list[str] = []
-    tasks = [Task(name="topics", run=lambda: made.append("topics"), depends_on=("front",))]
+    tasks = [Task(name="topics", pending=list, run=lambda: made.append("topics"), depends_on=("front",))]
     with Stack(config, catalogue=pair, tasks=lambda _: tasks) as stack:
         stack.keep_up(said.append)
         before, others = stack.pid("front"), stack.pid("back")

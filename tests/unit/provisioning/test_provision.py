@@ -86,7 +86,7 @@ def test_a_problem_of_the_monolith_stops_the_command(
         raise ProvisioningError("wal_level is replica\n    ALTER SYSTEM SET wal_level = logical;")
 
     monkeypatch.setattr(provision, "require_source", differs)
-    monkeypatch.setattr(provision, "provision", lambda *_: ["done"])
+    monkeypatch.setattr(provision, "provisioning_steps", lambda *_: [])
     client = Client(get_secret_value={"SecretString": json.dumps(SECRET)})
     monkeypatch.setattr("boto3.Session.client", lambda *_: client)
     monkeypatch.setattr("sys.argv", ["provision", "prod"])
