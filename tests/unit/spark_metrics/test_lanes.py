@@ -159,6 +159,17 @@ def test_record_of_an_unknown_schema_comes_to_each_lane(
     assert Counter(row["kafka_offset"] for row in rows) == Counter({0: 5} | dict.fromkeys(range(1, 30), 1))
 
 
+def test_records_of_a_send_share_a_lane_if_tenants_disagree(
+    spark: SparkSession, kafka_frame: Callable[[Any], DataFrame]
+) -> None:
+    """Their states are rows of one key, which two lanes would overwrite for each other."""
+    rng = random.Random(7)  # noqa: S311
+    values = [an_outcome(rng, number) | {"club_id": number} for number in range(70)]
+    rows = divided(Lanes(spark, LANES), kafka_frame([a_record(n, 0, encoded(each)) for n, each in enumerate(values)]))
+    found = {(row["send_id"], row["lane"]) for row in rows.collect()}
+    assert len(found) == len(SENDS)
+
+
 def test_batch_of_a_stream_is_one_job_of_two_stages(
     spark: SparkSession, kafka_frame: Callable[[Any], DataFrame], tmp_path: Path
 ) -> None:
