@@ -1,6 +1,7 @@
 """Runs and provisions an earlier commit of this repository."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,24 @@ _HOST = (
 )
 # Settings of the function host that FaultStack adds.
 _ADDED = {"task_root", "mappings"}
+
+
+def commit_before() -> str:
+    """Return the newest commit of an earlier day (UTC) than that of HEAD.
+
+    Raises:
+        LookupError: The history has none, as in a shallow clone.
+    """
+    day = _git("log", "-1", "--date=format-local:%Y-%m-%d", "--format=%cd")
+    if commit := _git("rev-list", "-1", f"--before={day}T00:00:00+0000", "HEAD"):
+        return commit
+    raise LookupError(f"The history of HEAD has no commit before {day}.")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @contextmanager

@@ -15,9 +15,8 @@ from psycopg import sql
 from devstack.config import ROOT, StackConfig
 from devstack.demo.directory import next_minute
 from devstack.erase import erase_person
-from devstack.provision import provisioning
 from devstack.recompute import run_recompute
-from devstack.services.spark import run_module
+from devstack.upgrade import job_runs, upgrade
 from emulators.sns_stand_in import Rule
 from examples.monolith.rows import TABLES
 from masscomm.domain.statuses import Reason, Status
@@ -29,7 +28,7 @@ from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
 from tests.upgrade.dumps import dumps
-from tests.upgrade.earlier import EarlierStack, tree_of
+from tests.upgrade.earlier import EarlierStack, commit_before, tree_of
 
 PEOPLE = 600
 # The delay of scheduled work in seconds: the earlier version must have stored the work and ended before it is due.
@@ -45,10 +44,10 @@ def bench(
     key, columns = TABLES["notification_templates"]
     with (
         pytest.MonkeyPatch.context() as patch,
-        tree_of(request.config.getoption("--upgrade-from"), folder / "earlier") as earlier,
+        tree_of(request.config.getoption("--upgrade-from") or commit_before(), folder / "earlier") as earlier,
         EarlierStack(folder / "state", earlier) as stack,
     ):
-        # The earlier version has no links of messages.
+        # An earlier version may have no links of messages.
         patch.setitem(TABLES, "notification_templates", (key, tuple(set(columns) - {"url"})))
         with Bench.on(stack, shared=PEOPLE) as made:
             made.timeout_s = TIMEOUT_S
@@ -177,11 +176,12 @@ def _upgrade(bench: Bench, _: Send) -> None:
     assert time.time() < due.timestamp(), "it took so long that what was put off is due: nothing was tried"
     bench.kill("delivery")
 
-    for task in provisioning(bench.stack.config):
-        task.run()
+    config = bench.stack.config
+    bench.stack.stack.kill("spark")
+    until("the sessions of the metrics job end", lambda: not job_runs(config), every_s=0.1)
+    assert upgrade(config, check=False) == 0
+    assert upgrade(config, check=True) == 0
     bench.stack.use(ROOT)
-    # The archive of an earlier version consists of Parquet files.
-    assert run_module(bench.stack.config, "spark_metrics.move_archive") == 0
     bench.stack.sns.clear()
     until("what was put off is due", lambda: time.time() >= due.timestamp(), 2 * LATER_S, every_s=0.5)
 

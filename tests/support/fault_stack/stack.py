@@ -141,11 +141,11 @@ class FaultStack:
             self.reconfigure({})
 
     def use(self, code: Path) -> None:
-        """Restart the function host with another source tree, and the Spark job if its code differs."""
+        """Restart the function host with another source tree, and the Spark job if its code differs or it has ended."""
         self.code = code
         self.reconfigure(self._changes)
         job = _text_of(code / "spark_metrics")
-        if job != self._job_text:
+        if job != self._job_text or "spark" not in self.stack.urls:
             self._job_text = job
             self.stack.known["spark"] = self._job(all_services(self.config)["spark"])
             self.stack.restart("spark")
