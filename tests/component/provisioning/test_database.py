@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from devstack.config import StackConfig
-from provisioning.database import TABLES, TOKENS, apply_sql, create_users
+from provisioning.database import TABLES, TOKENS, apply_sql, create_users, outdated_users
 from spark_metrics import recipient_log
 from spark_metrics.retention import drop_recipients
 from spark_metrics.sink import BATCH_LOCK
@@ -90,6 +90,27 @@ def test_roles_have_their_rights_on_later_tables(database: str, users: tuple[str
         connection.execute("CREATE TABLE counts_year (id int)")
     as_user(database, users[0], "SELECT * FROM counts_year")
     as_user(database, users[1], "DELETE FROM counts_year")
+
+
+def test_missing_users_settings_and_owners_are_pending(database: str, users: tuple[str, str]) -> None:
+    reader, writer = users
+    names = {"owner": f"{writer}_owner", "reader": reader, "writer": writer}
+    assert outdated_users(database, **names) == []
+    found = outdated_users(database, owner=names["owner"], reader="nobody", writer="other")
+    assert found == ["create the role nobody", "create the role other", "set the settings of other"]
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("create table later (id int)")
+        connection.execute(
+            sql.SQL("alter role {} in database {} set jit = on").format(
+                sql.Identifier(writer), sql.Identifier(connection.info.dbname)
+            )
+        )
+    assert outdated_users(database, **names) == [
+        f"set the settings of {writer}",
+        f"give the table later to {names['owner']}",
+    ]
+    create(database, users)
+    assert outdated_users(database, **names) == []
 
 
 def test_users_sign_in_with_tokens_and_creation_is_idempotent(database: str, users: tuple[str, str]) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -16,7 +17,7 @@ from infra.provision import Deployed, directory_users
 from masscomm.aws.authentication import OpenSearchSigner
 from masscomm.aws.signature import Credentials
 from provisioning import ProvisioningError
-from provisioning.directory import DirectoryUser, create_indices, create_roles
+from provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_roles
 
 
 class Domain:
@@ -37,6 +38,17 @@ class Domain:
                 self.send_header("Content-Type", "application/json" if domain.status == 200 else "text/plain")
                 self.end_headers()
                 self.wfile.write(b"{}" if domain.status == 200 else b"no more roles")
+
+            def do_GET(self) -> None:
+                path = self.path.removeprefix("/_plugins/_security/api/")
+                role = domain.roles.get(path)
+                # The domain adds members with defaults.
+                found = {"status": "NOT_FOUND"} if role is None else {path.partition("/")[2]: role | {"hidden": False}}
+                domain.headers.append({name.lower(): value for name, value in self.headers.items()})
+                self.send_response(404 if role is None else 200)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(json.dumps(found).encode())
 
             def log_message(self, *_: object) -> None:
                 """Do not log requests to standard error."""
@@ -82,6 +94,16 @@ def test_directory_role_maps_to_the_functions_role_only(domain: Domain) -> None:
     }
 
 
+def test_missing_and_changed_roles_are_pending(domain: Domain) -> None:
+    assert outdated_roles(domain.url, [USER]) == [f"create the role {USER.name}"]
+    create_roles(domain.url, [USER])
+    assert outdated_roles(domain.url, [USER]) == []
+    assert outdated_roles(domain.url, [replace(USER, reads=("users",))]) == [f"create the role {USER.name}"]
+    assert outdated_roles(domain.url, [replace(USER, role_arn="arn:other")]) == [f"create the role {USER.name}"]
+    del domain.roles[f"rolesmapping/{USER.name}"]
+    assert outdated_roles(domain.url, [USER]) == [f"create the role {USER.name}"]
+
+
 def test_requests_are_signed(domain: Domain) -> None:
     signer = OpenSearchSigner(
         "eu-central-1",
@@ -89,11 +111,12 @@ def test_requests_are_signed(domain: Domain) -> None:
         lambda: datetime(2026, 1, 1, tzinfo=UTC),
     )
     create_roles(domain.url, [USER], auth=signer)
+    outdated_roles(domain.url, [USER], auth=signer)
     for headers in domain.headers:
         assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIA/20260101/eu-central-1/es/")
         assert headers["x-amz-security-token"] == "token"
         signed = re.findall("SignedHeaders=([^,]+)", headers["authorization"])[0].split(";")
-        assert set(headers) == {*signed, "authorization", "content-length"}
+        assert set(headers) - {"content-length"} == {*signed, "authorization"}
 
 
 def test_refusal_of_the_domain_is_reported(domain: Domain) -> None:

@@ -8,8 +8,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from devstack.config import ROOT
 from infra import provision
-from infra.provision import MONOLITH_FIELDS, administrator_url, check_monolith, deployed_functions
+from infra.provision import (
+    MONOLITH_FIELDS,
+    administrator_url,
+    check_monolith,
+    deployed_functions,
+    provisioning_steps,
+)
 from provisioning import ProvisioningError
+from provisioning.steps import Step
 
 SECRET = {
     "host": "db.example.org",
@@ -94,6 +101,41 @@ def test_a_problem_of_the_monolith_stops_the_command(
     assert "ALTER SYSTEM SET wal_level = logical;" in capsys.readouterr().err
     monkeypatch.setattr("sys.argv", ["provision", "local"])
     assert provision.main() == 0
+
+
+def test_a_check_ends_with_1_if_a_step_is_pending(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[str] = []
+    steps = [
+        Step(name="schemas", pending=lambda: [] if made else ["register"], run=lambda: made.append("schemas")),
+        Step(name="tables", pending=list, run=lambda: made.append("tables")),
+    ]
+    monkeypatch.setattr(provision, "provisioning_steps", lambda *_: steps)
+    for arguments, status, text in (
+        (["--check"], 1, "schemas: would be done\n    register\ntables: not needed\n"),
+        ([], 0, "schemas: done\n    register\ntables: not needed\n"),
+        (["--check"], 0, "schemas: not needed\ntables: not needed\n"),
+    ):
+        monkeypatch.setattr("sys.argv", ["provision", "local", *arguments])
+        assert provision.main() == status
+        assert capsys.readouterr().out == text
+    assert made == ["schemas"]
+
+
+def test_steps_follow_the_deployed_functions() -> None:
+    """On servers without sign-in, there are neither roles nor users."""
+    variables = {
+        "SCHEMA_REGISTRY_URL": "http://registry",
+        "OPENSEARCH_URL": "http://directory",
+        "OPENSEARCH_AUTHENTICATION": "none",
+        "CDC_GENERATION": "g1,g2",
+        "METRICS_DATABASE_URL": "postgresql://metrics",
+        "METRICS_DATABASE_AUTHENTICATION": "none",
+    }
+    client = Client(get_function_configuration={"Environment": {"Variables": variables}, "Role": "arn:role"})
+    steps = provisioning_steps(lambda _: client, "masscomm-local", lambda _: pytest.fail("a request is signed"))
+    assert [step.name for step in steps] == ["schemas", "indices of g1", "indices of g2", "tables", "archive"]
 
 
 def test_a_field_that_the_secret_lacks_is_named() -> None:
