@@ -46,7 +46,7 @@ _OTHERS = (
     "insert into send_states select send_id, 0, 'push', 0, '\\x0101' from sends",
     "vacuum analyze",
 )
-_SENDS = "select md5(n::text)::uuid::text as send_id from generate_series(%s, %s) as n"
+_SENDS = "select md5(n::text)::uuid::text as send_id from generate_series(%s::int, %s::int) as n"
 _MERGE = f"""
 insert into sends as s (send_id, club_id, type, chunks)
 select send_id, 1, 'news', 1 from ({_SENDS}) as merged
