@@ -101,7 +101,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
     (
         "ses",
         lambda client: client.send_raw_email(
-            Source="A <a@example.com>",
+            Source="a@example.com",
             Destinations=["b@example.com"],
             RawMessage={"Data": b"Subject: x\r\n\r\n\xff"},
             ConfigurationSetName="set",
@@ -242,5 +242,10 @@ def _none() -> Any:
 def test_any_text_and_bytes_arrive_as_botocore_sends_them(server: AnsweringServer, text: str) -> None:
     server.answers = [(200, b"<R><SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult></R>")]
     for client in (_theirs("ses"), SesAsBoto3(ONCE)):
-        client.send_raw_email(Source=text, Destinations=["b@example.com"], RawMessage={"Data": text.encode()})
+        client.send_raw_email(
+            Source="a@example.com",
+            Destinations=["b@example.com"],
+            RawMessage={"Data": text.encode()},
+            ConfigurationSetName=text,
+        )
     assert server.asked[0] == server.asked[1]
