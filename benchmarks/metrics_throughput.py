@@ -69,7 +69,7 @@ from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.session import new_session
 
 # JVM options of a cluster, because the devstack's heap and compilers are deliberately small.
-JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods"
+JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData"
 BATCH, SIZES = 200_000, (2_000, 20_000, 60_000)
 CORES_OF_AN_EXECUTOR, EXECUTORS = 4, (1, 2, 4, 8)
 _WINDOW_S = Settings.redelivery_window_s

@@ -28,8 +28,7 @@ _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")
 # The options equal those in spark_metrics/session.py, which has their reasons; a test compares them.
 _JVM_OPTIONS = (
-    "-XX:-DontCompileHugeMethods"
-    " -Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
+    "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
     " -Dorg.apache.avro.limits.string.maxLength=2200000"
     " -Dorg.apache.avro.fastread=true"
