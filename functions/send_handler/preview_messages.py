@@ -11,8 +11,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.limits import FIELDS_OF_SEND
 from masscomm.domain.preferences import is_member
 from masscomm.domain.users import Template, User
-from masscomm.http.problem import FieldError, FieldErrorBody, Problem
-from masscomm.http.texts import Text
+from masscomm.http.problem import FieldError, FieldErrorBody, invalid
 from masscomm.rendering.compiler import MAX_SOURCE_CHARACTERS
 from masscomm.rendering.preview import Preview, preview
 from masscomm.rendering.unused_content import unused_content
@@ -137,10 +136,7 @@ def _user(wanted: PreviewRequest, directory: Directory) -> User:
     user = directory.users([wanted.user_id]).get(wanted.user_id)
     # A user of another club and an unknown user have the same response, so that guessed ids reveal nothing.
     if user is None or not is_member(user, wanted.club_id):  # guard: tenancy.previewed_user
-        message = f"is no user of club {wanted.club_id}"
-        raise Problem(
-            400, Text.FIELD_INVALID.filled(field="user_id", reason=message), errors=[FieldError("user_id", message)]
-        )
+        raise invalid([FieldError("user_id", f"is no user of club {wanted.club_id}")])
     return user
 
 

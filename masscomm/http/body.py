@@ -36,6 +36,11 @@ def read_object(content: str | None, *, bounded: bool = True) -> dict[str, Any]:
         document = read_json(content or "", bounded=bounded)
     except InvalidJson as error:
         raise _unreadable(content or "", error) from error
+    return as_object(document)
+
+
+def as_object(document: Any) -> dict[str, Any]:
+    """Return a JSON value that must be an object. Raises Problem with status 400."""
     if not isinstance(document, dict):
         raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=[_NO_OBJECT])
     return document

@@ -5,7 +5,7 @@ import re
 from hashlib import sha256
 from typing import Any
 
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Request
 from masscomm.http.texts import Text
 
@@ -58,4 +58,4 @@ def other_request() -> Problem:
 
 
 def _invalid(message: str) -> Problem:
-    return Problem(400, Text.FIELD_INVALID.filled(field=KEY, reason=message), errors=[FieldError(KEY, message)])
+    return invalid([FieldError(KEY, message)])

@@ -104,6 +104,12 @@ def coded(text: str) -> CodedBody:
     return {"code": text.code, "parameters": dict(text.parameters)} if isinstance(text, CodedText) else {}
 
 
+def unusable(errors: Sequence[FieldError]) -> Problem:
+    """Return the problem with status 400 that names each invalid field; its detail lists the fields."""
+    names = ", ".join(dict.fromkeys(error.field for error in errors))
+    return Problem(400, Text.FIELDS_INVALID.filled(fields=names), errors=errors)
+
+
 def invalid(errors: Sequence[FieldError]) -> Problem:
     """Return the problem with status 400 that names each invalid field; its detail is the first error."""
     first = errors[0]

@@ -15,7 +15,7 @@ from masscomm.domain.audit import Action
 from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
 from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
 from masscomm.http import parameters as parse
-from masscomm.http.body import read_fields
+from masscomm.http.body import as_object, read_fields
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
@@ -114,9 +114,7 @@ def _body(send_id: str, send_at_ms: int) -> RescheduleBody:
 
 def _send_at(content: str | None) -> datetime:
     """Return the time in a body. Raises Problem with status 400."""
-    fields = read_fields(content)
-    if not isinstance(fields, dict):
-        raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=[FieldError("", "must be a JSON object")])
+    fields = as_object(read_fields(content))
     unknown = sorted(fields.keys() - {"send_at"})
     errors = [FieldError(name[:100], "is not a field; allowed is send_at") for name in unknown]
     try:
@@ -129,6 +127,4 @@ def _send_at(content: str | None) -> datetime:
 
 
 def _invalid(problem: str) -> Problem:
-    return Problem(
-        400, Text.FIELD_INVALID.filled(field="send_at", reason=problem), errors=[FieldError("send_at", problem)]
-    )
+    return invalid([FieldError("send_at", problem)])

@@ -28,7 +28,7 @@ from masscomm.http.body import check_empty, read_fields
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.idempotency import digest_of
 from masscomm.http.parameters import Reader
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.http.texts import Text
@@ -339,12 +339,9 @@ def _action(entry: Mapping[str, str]) -> DeadLetterAction:
 
 def _reason(fields: Any) -> str:
     """Return the reason in a body. Raises Problem with status 400."""
-    problem = f"must be a text of 1 to {MAX_REASON} characters"
     reason = fields.get("reason") if isinstance(fields, dict) else None
     if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON or fields.keys() != {"reason"}:
-        raise Problem(
-            400, Text.FIELD_INVALID.filled(field="reason", reason=problem), errors=[FieldError("reason", problem)]
-        )
+        raise invalid([FieldError("reason", f"must be a text of 1 to {MAX_REASON} characters")])
     return visible(reason.strip())
 
 

@@ -17,11 +17,11 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 from masscomm.clock import Clock
 from masscomm.domain.key_limits import LIMITS
 from masscomm.http import parameters as parse
-from masscomm.http.body import check_empty, read_fields
+from masscomm.http.body import as_object, check_empty, read_fields
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.idempotency import digest_of, other_request
 from masscomm.http.parameters import Reader, rfc3339
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import FieldError, Problem, invalid, unusable
 from masscomm.http.rate_limits import maximum_of
 from masscomm.http.rest import Request
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope
@@ -262,8 +262,7 @@ def _beyond(key: ApiKey, caller: Caller, end: int | None) -> Iterable[FieldError
 
 def _parsed(fields: Any, now_s: int) -> ApiKey:
     """Return the key in a body, without a digest. Raises Problem with status 400 and each wrong field."""
-    if not isinstance(fields, dict):
-        raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=[FieldError("", "must be a JSON object")])
+    fields = as_object(fields)
     allowed = (*CreateKeyRequest.__required_keys__, *CreateKeyRequest.__optional_keys__)
     errors = [FieldError(name[:100], "is not a field") for name in fields if name not in allowed]
 
@@ -303,8 +302,7 @@ def _parsed(fields: Any, now_s: int) -> ApiKey:
         if value is not None and not _is_number(value, 1, MAX_NUMBER):
             refuse(setting, f"must be a whole number from 1 to {MAX_NUMBER}")
     if errors:
-        names = ", ".join(dict.fromkeys(error.field for error in errors))
-        raise Problem(400, Text.FIELDS_INVALID.filled(fields=names), errors=errors)
+        raise unusable(errors)
     return ApiKey(
         digest="",
         name=name,
@@ -320,16 +318,10 @@ def _parsed(fields: Any, now_s: int) -> ApiKey:
 
 def _hours(fields: Any) -> int:
     """Return the hours in a body. Raises Problem with status 400."""
-    problem = f"must be a whole number from 0 to {MAX_HOURS}"
-    if not isinstance(fields, dict) or fields.keys() - {"hours"}:
-        raise Problem(
-            400, Text.FIELD_INVALID.filled(field="hours", reason=problem), errors=[FieldError("hours", problem)]
-        )
-    hours = fields.get("hours", DEFAULT_HOURS)
+    is_known = isinstance(fields, dict) and not fields.keys() - {"hours"}
+    hours: Any = fields.get("hours", DEFAULT_HOURS) if is_known else None
     if not _is_number(hours, 0, MAX_HOURS):
-        raise Problem(
-            400, Text.FIELD_INVALID.filled(field="hours", reason=problem), errors=[FieldError("hours", problem)]
-        )
+        raise invalid([FieldError("hours", f"must be a whole number from 0 to {MAX_HOURS}")])
     return int(hours)
 
 

@@ -42,7 +42,7 @@ from masscomm.http.body import check_empty, read_object
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.idempotency import digest_of, key_digest, other_request
 from masscomm.http.parameters import Reader, time_of_ms
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.http.texts import Text
@@ -207,7 +207,7 @@ class WebhooksRoute:
         if "url" not in fields:
             errors.append(FieldError("url", "is missing"))
         if errors:
-            raise _invalid(errors)
+            raise unusable(errors)
         if club_id not in clubs:  # guard: tenancy.created_webhook
             problem = f"{club_id} may not be seen with these credentials"
             raise Problem(403, Text.CLUB_NOT_PERMITTED.filled(), errors=[FieldError("club_id", problem)])
@@ -250,7 +250,7 @@ class WebhooksRoute:
         if "enabled" in fields and not isinstance(fields["enabled"], bool):
             errors.append(FieldError("enabled", "must be true or false"))
         if errors:
-            raise _invalid(errors)
+            raise unusable(errors)
 
         def changed(endpoint: Endpoint) -> Endpoint:
             new = replace(
@@ -460,11 +460,6 @@ def _types(given: list[str]) -> tuple[str, ...]:
 def _host(url: str) -> str:
     """Return the host of a URL, for the audit log; path and query may contain a credential."""
     return checked(url, loopback=True).host
-
-
-def _invalid(errors: list[FieldError]) -> Problem:
-    names = ", ".join(dict.fromkeys(error.field for error in errors))
-    return Problem(400, Text.FIELDS_INVALID.filled(fields=names), errors=errors)
 
 
 def _unknown() -> Problem:
