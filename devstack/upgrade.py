@@ -95,10 +95,9 @@ select exists (
 
 
 def _earlier_archive(config: StackConfig) -> list[str]:
-    from spark_metrics.archive_mark import in_earlier_form
+    from spark_metrics.archive_mark import pending_moves
 
-    with psycopg.connect(config.database_url("metrics")) as connection:
-        return ["move the archive's Parquet files into its Iceberg table"] if in_earlier_form(connection) else []
+    return pending_moves(config.database_url("metrics"))
 
 
 def _move_archive(config: StackConfig) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import quote
 
 import boto3
-import psycopg
 from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
@@ -159,10 +158,9 @@ def _tables_and_users(database_url: str) -> Step:
 
 
 def _earlier_archive(database_url: str) -> list[str]:
-    from spark_metrics.archive_mark import in_earlier_form
+    from spark_metrics.archive_mark import pending_moves
 
-    with psycopg.connect(database_url) as connection:
-        return ["move the archive's Parquet files into its Iceberg table"] if in_earlier_form(connection) else []
+    return pending_moves(database_url)
 
 
 def _refuse_earlier_archive() -> None:

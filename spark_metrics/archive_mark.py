@@ -77,6 +77,12 @@ def in_earlier_form(connection: psycopg.Connection[Any]) -> bool:
     return connection.execute("select exists (select from archive_batches)").fetchone() == (True,)
 
 
+def pending_moves(database_url: str) -> list[str]:
+    """Return a line of text if the archive is still in the form of an earlier version."""
+    with psycopg.connect(database_url) as connection:
+        return ["move the archive's Parquet files into its Iceberg table"] if in_earlier_form(connection) else []
+
+
 def database_mark(connection: psycopg.Connection[Any]) -> tuple[str | None, bool]:
     """Return the database's mark, and whether the database has counted any record."""
     row = connection.execute(

@@ -61,7 +61,7 @@ def settings_of(connection: Connection, user_id: int) -> tuple[Any, ...] | None:
 
 
 def users_with_empty_settings(connection: Connection, *, club_id: int, up_to: int, limit: int) -> list[int]:
-    """Return ids of users of a club, up to an id, who have settings without any rule, and an active device."""
+    """Return the ids of a club's users, up to an id, with settings that contain no rule and with an active device."""
     rows = connection.execute(
         "SELECT s.user_id FROM user_settings s"
         " WHERE s.club_id = %s AND s.channels = '{}' AND s.categories = '{}'"
