@@ -7,17 +7,13 @@ rows of the last hour and of one hour in each of the past 40 days.
 
 import argparse
 import statistics
-import tempfile
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
 import psycopg
 
-from devstack.config import StackConfig
-from devstack.stack import Stack
+from benchmarks.metrics_tables import metrics_connection
 from spark_metrics.partitions import make_partitions
-from tests.support.servers.metrics_database import metrics_database
 
 _CLUBS = 200
 _FILL = """
@@ -47,24 +43,18 @@ def main() -> None:
     parser.add_argument("--merged", type=int, default=10_000, help="rows of a merge")
     parser.add_argument("--rounds", type=int, default=20)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        stack = StackConfig.on_free_ports(Path(folder))
-        with (
-            Stack(stack, ["postgres"]),
-            metrics_database(stack) as database,
-            psycopg.connect(database, autocommit=True) as connection,
-        ):
-            connection.execute("create table plain (like counts_minute including all)")
-            make_partitions(connection, datetime.now(UTC))
-            for table in ("plain", "counts_minute"):
-                print(f"{table:14} {chosen.rows} rows inserted in {run(connection, _FILL, table, chosen.rows):,.0f} ms")
-                connection.execute(f"vacuum analyze {table}".encode())
-            durations: dict[str, list[float]] = {"plain": [], "counts_minute": []}
-            for _ in range(chosen.rounds):
-                for table, found in durations.items():
-                    found.append(run(connection, _MERGE, table, chosen.merged))
+    with metrics_connection() as connection:
+        connection.execute("create table plain (like counts_minute including all)")
+        make_partitions(connection, datetime.now(UTC))
+        for table in ("plain", "counts_minute"):
+            print(f"{table:14} {chosen.rows} rows inserted in {run(connection, _FILL, table, chosen.rows):,.0f} ms")
+            connection.execute(f"vacuum analyze {table}".encode())
+        durations: dict[str, list[float]] = {"plain": [], "counts_minute": []}
+        for _ in range(chosen.rounds):
             for table, found in durations.items():
-                print(f"{table:14} {chosen.merged} rows merged in {statistics.median(found):,.1f} ms (median)")
+                found.append(run(connection, _MERGE, table, chosen.merged))
+        for table, found in durations.items():
+            print(f"{table:14} {chosen.merged} rows merged in {statistics.median(found):,.1f} ms (median)")
 
 
 if __name__ == "__main__":

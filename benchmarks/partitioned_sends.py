@@ -7,18 +7,12 @@ it deletes old sends, as spark_metrics.retention does, and drops a month of the 
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import psycopg
-
-from devstack.config import StackConfig
-from devstack.stack import Stack
+from benchmarks.metrics_tables import metrics_connection
 from spark_metrics.retention import delete_sends
-from tests.support.servers.metrics_database import metrics_database
 
 # SENDS_KEPT_DAYS in months.
 _MONTHS = 15
@@ -74,39 +68,33 @@ def main() -> None:
     parser.add_argument("--merged", type=int, default=5_000, help="sends of a merge")
     parser.add_argument("--rounds", type=int, default=10)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        stack = StackConfig.on_free_ports(Path(folder))
-        with (
-            Stack(stack, ["postgres"]),
-            metrics_database(stack) as database,
-            psycopg.connect(database, autocommit=True) as connection,
-        ):
-            connection.execute("insert into stream_status (stream) values ('metrics')")
-            connection.execute((_PARTITIONS % _MONTHS).encode())
-            connection.execute(_FILL, [_MONTHS, chosen.sends])
-            for text in _OTHERS:
-                connection.execute(text.encode())
-            durations: dict[bytes, list[float]] = {_MERGE.encode(): [], _MERGE_BY_MONTH.encode(): []}
-            end = chosen.sends + chosen.merged // 2
-            for _ in range(chosen.rounds):
-                for statement, found in durations.items():
-                    places = [end - chosen.merged + 1, end]
-                    found.append(ms(lambda s=statement, p=places: connection.execute(s, p)))  # type: ignore[misc]
-                end += chosen.merged // 2
-            for name, found in zip(("sends", "by_month"), durations.values(), strict=True):
-                print(f"{name:10} {chosen.merged} sends merged in {statistics.median(found):,.1f} ms (median)")
-            oldest = datetime.now(UTC) - timedelta(days=(_MONTHS - 1) * 30)
-            number = 0
+    with metrics_connection() as connection:
+        connection.execute("insert into stream_status (stream) values ('metrics')")
+        connection.execute((_PARTITIONS % _MONTHS).encode())
+        connection.execute(_FILL, [_MONTHS, chosen.sends])
+        for text in _OTHERS:
+            connection.execute(text.encode())
+        durations: dict[bytes, list[float]] = {_MERGE.encode(): [], _MERGE_BY_MONTH.encode(): []}
+        end = chosen.sends + chosen.merged // 2
+        for _ in range(chosen.rounds):
+            for statement, found in durations.items():
+                places = [end - chosen.merged + 1, end]
+                found.append(ms(lambda s=statement, p=places: connection.execute(s, p)))  # type: ignore[misc]
+            end += chosen.merged // 2
+        for name, found in zip(("sends", "by_month"), durations.values(), strict=True):
+            print(f"{name:10} {chosen.merged} sends merged in {statistics.median(found):,.1f} ms (median)")
+        oldest = datetime.now(UTC) - timedelta(days=(_MONTHS - 1) * 30)
+        number = 0
 
-            def delete() -> None:
-                nonlocal number
-                number = delete_sends(connection, oldest)
+        def delete() -> None:
+            nonlocal number
+            number = delete_sends(connection, oldest)
 
-            duration = ms(delete)
-            each = duration / number * 1000
-            print(f"sends      {number} sends deleted in {duration:,.0f} ms, {each:,.1f} ms a slice of 1,000")
-            duration = ms(lambda: connection.execute(f"drop table by_month_{_MONTHS - 1}".encode()))
-            print(f"by_month   a month dropped in {duration:,.1f} ms")
+        duration = ms(delete)
+        each = duration / number * 1000
+        print(f"sends      {number} sends deleted in {duration:,.0f} ms, {each:,.1f} ms a slice of 1,000")
+        duration = ms(lambda: connection.execute(f"drop table by_month_{_MONTHS - 1}".encode()))
+        print(f"by_month   a month dropped in {duration:,.1f} ms")
 
 
 if __name__ == "__main__":
