@@ -97,7 +97,8 @@ select exists (
 def _earlier_archive(config: StackConfig) -> list[str]:
     from spark_metrics.archive_mark import pending_moves
 
-    return pending_moves(config.database_url("metrics"))
+    with psycopg.connect(config.database_url("metrics")) as connection:
+        return pending_moves(connection)
 
 
 def _move_archive(config: StackConfig) -> None:

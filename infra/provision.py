@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 import boto3
+import psycopg
 from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
@@ -160,7 +161,8 @@ def _tables_and_users(database_url: str) -> Step:
 def _earlier_archive(database_url: str) -> list[str]:
     from spark_metrics.archive_mark import pending_moves
 
-    return pending_moves(database_url)
+    with psycopg.connect(database_url) as connection:
+        return pending_moves(connection)
 
 
 def _refuse_earlier_archive() -> None:

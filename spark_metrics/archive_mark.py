@@ -77,10 +77,9 @@ def in_earlier_form(connection: psycopg.Connection[Any]) -> bool:
     return connection.execute("select exists (select from archive_batches)").fetchone() == (True,)
 
 
-def pending_moves(database_url: str) -> list[str]:
+def pending_moves(connection: psycopg.Connection[Any]) -> list[str]:
     """Return a line of text if the archive is still in the form of an earlier version."""
-    with psycopg.connect(database_url) as connection:
-        return ["move the archive's Parquet files into its Iceberg table"] if in_earlier_form(connection) else []
+    return ["move the archive's Parquet files into its Iceberg table"] if in_earlier_form(connection) else []
 
 
 def database_mark(connection: psycopg.Connection[Any]) -> tuple[str | None, bool]:
