@@ -86,7 +86,7 @@ def mutated(mutant: Mutant, module: Path) -> Iterator[Path]:
 
 def red_by_test(copy: Path, guard: str) -> str | None:
     """Run the guard's tests in the copy. Returns the first test that fails, or None."""
-    options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", f'kills(guard="{guard}")']
+    options = ["--nightly", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", f'kills(guard="{guard}")']
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *_test_modules(copy, guard)],
         cwd=copy,

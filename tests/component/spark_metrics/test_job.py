@@ -382,6 +382,7 @@ def test_unreachable_kafka_ends_the_job(start_job: StartJob, counted: CountedTop
     assert "Kafka and its topics stayed down for 1 s" in job.log.read_text()
 
 
+@pytest.mark.nightly
 @pytest.mark.kills(guard="metrics.read_committed")
 def test_aborted_transaction_is_not_counted(
     start_job: StartJob, counted: CountedTopics, stack: Stack, monkeypatch: pytest.MonkeyPatch
