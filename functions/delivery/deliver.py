@@ -31,6 +31,7 @@ from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import DirectoryView, Wait, decide, endpoint_due_s
 from masscomm.decisions.provider_calls import Caller
+from masscomm.decisions.results import paused_results
 from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
@@ -121,13 +122,13 @@ class Deliver:
         together = sorted(first.values(), key=lambda item: len(item.value.positions))
         starts = self.pool.submit(self._begin, [item.value for item in together])
         try:
-            views = self._look_up(together)
+            looked_up = self._look_up(together)
         except Exception:
             leased = [start for start in zip(together, starts.result(), strict=True) if isinstance(start[1], _Begun)]
             self._release(item.value.record_id for item, _ in leased)
             raise
         begun = dict(zip((item.value.record_id for item in together), starts.result(), strict=True))
-        self._deliver(batch, together, views, begun, confirmation)
+        self._deliver(batch, together, looked_up, begun, confirmation)
         # Records whose lease another environment has, and records that the batch contains twice, come last, so that
         # they do not delay the others.
         for item in items:
@@ -202,11 +203,11 @@ class Deliver:
             begun = self._begin([item.value])[0]
         # The users are looked up again, because their rows may have changed during the wait.
         try:
-            views = self._look_up([item])
+            looked_up = self._look_up([item])
         except Exception:
             self._release([item.value.record_id])
             raise
-        self._deliver(batch, [item], views, {item.value.record_id: begun}, confirmation)
+        self._deliver(batch, [item], looked_up, {item.value.record_id: begun}, confirmation)
 
     def _release(self, record_ids: Iterable[str]) -> None:
         """Release leases, so that the next invocation need not wait until they expire. A lease expires if the ledger
@@ -220,8 +221,10 @@ class Deliver:
 
     # --- recipients ---------------------------------------------------------------------------------------------------
 
-    def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> list[DirectoryView]:
-        return self._directory_look_up.views([self._question(item) for item in items])
+    def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> list[tuple[Question, DirectoryView]]:
+        """Return the look-up of each record, and its answer. Raises Retry."""
+        questions = [self._question(item) for item in items]
+        return list(zip(questions, self._directory_look_up.views(questions), strict=True))
 
     def _question(self, item: Item[DeliveryRequested]) -> Question:
         delivery = item.value
@@ -250,7 +253,7 @@ class Deliver:
         self,
         batch: Batch[DeliveryRequested],
         items: Sequence[Item[DeliveryRequested]],
-        views: Sequence[DirectoryView],
+        looked_up: Sequence[tuple[Question, DirectoryView]],
         begun: dict[str, _Start],
         confirmation: Confirmation,
     ) -> None:
@@ -259,8 +262,8 @@ class Deliver:
         """
         records: list[RecordDelivery] = []
         recipients: list[Addressed] = []
-        finished: list[tuple[Item[DeliveryRequested], dict[int, RecipientResult]]] = []
-        for item, view in zip(items, views, strict=True):
+        finished: list[tuple[Item[DeliveryRequested], dict[int, RecipientResult], bool]] = []
+        for item, (question, view) in zip(items, looked_up, strict=True):
             start = begun[item.value.record_id]
             if isinstance(start, Stop):
                 self._release(record.delivery.record_id for record in records)
@@ -268,13 +271,13 @@ class Deliver:
             if isinstance(start, MasscommError):
                 item.error = start
             elif isinstance(start, _Begun) and start.lease is not None and (control := self._held_by(item, view)):
-                batch.attempt(item, partial(self._hold, batch, item, control))
+                batch.attempt(item, partial(self._hold, batch, item, control, start.done))
                 self._release([item.value.record_id])
             elif isinstance(start, _Begun):
                 metrics.add(DUPLICATES_REFUSED, len(start.done))
-                finished.append((item, start.done))
+                finished.append((item, start.done, view.paused is not None))
                 if start.lease is not None:
-                    record = self._record(batch, item, start.lease, start.done)
+                    record = self._record(batch, item, question, start.lease, start.done)
                     records.append(record)
                     recipients += self._decided(record, view)
         try:
@@ -283,8 +286,8 @@ class Deliver:
             self._release(record.delivery.record_id for record in records)
             raise
         self._release(record.delivery.record_id for record in records if not record.is_complete)
-        for item, done in finished:
-            batch.attempt(item, partial(self._finish, batch, item, done))
+        for item, done, is_paused in finished:
+            batch.attempt(item, partial(self._finish, batch, item, done, is_paused=is_paused))
 
     def _held_by(self, item: Item[DeliveryRequested], view: DirectoryView) -> SendControl | None:
         """Return the control that holds the record of a paused send; None if the record is processed now."""
@@ -293,15 +296,33 @@ class Deliver:
             return None
         return view.paused  # guard: send_controls.paused_delivery
 
-    def _hold(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], control: SendControl) -> None:
-        """Put the record into the delay store. Its recorded results stay in the ledger until the record continues."""
-        delayer = Delayer(store=self.retry_scheduler.store, clock=self.clock)
-        delayer.hold(batch.codec, item.record.topic, item.value, control, carried_headers(item))
+    def _hold(
+        self,
+        batch: Batch[DeliveryRequested],
+        item: Item[DeliveryRequested],
+        control: SendControl,
+        done: dict[int, RecipientResult],
+    ) -> None:
+        """Put the record into the delay store.
+
+        Of a record with recorded results, only the other recipients wait, in a record of their own: a pause may last
+        longer than the ledger keeps results, and the receipts of published messages need their outcome.
+        """
+        delivery = item.value
+        if not done:  # guard: send_controls.published_part
+            delayer = Delayer(store=self.retry_scheduler.store, clock=self.clock)
+            delayer.hold(batch.codec, item.record.topic, delivery, control, carried_headers(item))
+            return
+        until_ms = control.held_until_ms(delivery.expires_at, self.clock.now_ms())
+        held = paused_results(delivery, done, until_ms)
+        self.ledger.record(delivery.record_id, held)
+        self._finish(batch, item, done | {result.position: result for result in held}, is_paused=True)
 
     def _record(
         self,
         batch: Batch[DeliveryRequested],
         item: Item[DeliveryRequested],
+        question: Question,
         lease: Lease,
         done: dict[int, RecipientResult],
     ) -> RecordDelivery:
@@ -311,7 +332,7 @@ class Deliver:
                 rows.append(row)
         return RecordDelivery(
             item=item,
-            question=self._question(item)._replace(rows=rows),
+            question=question._replace(rows=rows),
             time_budget=TimeBudget(
                 lease=RenewingLease(self.ledger, self.clock, item.value.record_id, lease),
                 invocation_s=batch.remaining_s,
@@ -406,8 +427,10 @@ class Deliver:
         batch: Batch[DeliveryRequested],
         item: Item[DeliveryRequested],
         done: dict[int, RecipientResult],
+        *,
+        is_paused: bool,
     ) -> None:
-        self.retry_scheduler.put(item, done.values(), batch.codec)
+        self.retry_scheduler.put(item, done.values(), batch.codec, is_paused=is_paused)
         self._outcomes.emit(batch, item, done)
 
 

@@ -9,6 +9,7 @@ from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.channels.provider import TargetGone
 from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
+from masscomm.decisions.results import is_held_by_pause
 from masscomm.directory.port import Directory
 from masscomm.domain.ids import derived_id
 from masscomm.domain.outcomes import RecipientOutcome
@@ -36,7 +37,7 @@ class Outcomes:
         """Produce one outcome record with all recorded results, or several if the message ids are too many for one
         record.
 
-        A delay by the provider is reported once, not with each retry record.
+        A delay by the provider is reported once, not with each retry record; a pause is not reported.
         """
         delivery = item.value
         outcomes = [
@@ -46,7 +47,8 @@ class Outcomes:
                 entry.position, entry.user_id, entry.decision, entry.message_ids if entry.retry_at_ms is None else ()
             )
             for _, entry in sorted(done.items())
-            if entry.retry_at_ms is None or not delivery.waits or entry.decision.status is Status.HELD
+            if not is_held_by_pause(entry)
+            and (entry.retry_at_ms is None or not delivery.waits or entry.decision.status is Status.HELD)
         ]
         emitter = OutcomeEmitter(step="delivery", clock=self.clock, directory=self.directory)
         for start, end, some in _by_size(outcomes, delivery.range_start, delivery.range_end):

@@ -1,7 +1,8 @@
 """Schedules retry records: recipients who could not be delivered to now, in records that the scheduler function
 releases later.
 
-HELD recipients get one record for each end of their quiet hours (functions/delivery/quiet_hours_recheck.py).
+HELD recipients get one record for each end of their quiet hours (functions/delivery/quiet_hours_recheck.py), those who
+wait for the end of a pause one record.
 
 The delay is recorded in the delivery ledger first; then the retry record is put into the delay store. A redelivery
 between the two steps, or after them, finds the recorded delay and stores the same record again, with the same id,
@@ -15,13 +16,14 @@ from typing import Any
 
 from masscomm.chain.batch import Item
 from masscomm.clock import Clock
+from masscomm.decisions.results import is_held_by_pause
 from masscomm.domain import quiet_hours
 from masscomm.domain.ids import numbered_id, released_id
 from masscomm.domain.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+from masscomm.stores.delayed_records import PAUSED, DelayedRecord, DelayStore
 from masscomm.stores.delivery_ledger import RecipientResult
 from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import send_of
@@ -61,18 +63,28 @@ class RetryScheduler:
             bounded=not unbounded,
         )
 
-    def put(self, item: Item[DeliveryRequested], done: Iterable[RecipientResult], codec: Codec) -> None:
-        """Put the delayed recipients into the delay store, for the topic of their record. Raises Retry or Stop."""
+    def put(
+        self, item: Item[DeliveryRequested], done: Iterable[RecipientResult], codec: Codec, *, is_paused: bool
+    ) -> None:
+        """Put the delayed recipients into the delay store, for the topic of their record. Raises Retry or Stop.
+
+        Args:
+            is_paused: Whether the send is paused now. Recipients whom an earlier pause held are due otherwise: sweeps
+                may not look for them any more.
+        """
         delivery, topic = item.value, item.record.topic
         delayed = {entry.position: entry for entry in done if entry.retry_at_ms is not None}
         for (due_ms, delay_reason), positions in _parts(delayed).items():
-            step = delay_reason if delay_reason == DELAY_REASON else f"{delay_reason}.{due_ms}"
+            step = f"{delay_reason}.{due_ms}" if delay_reason == quiet_hours.DELAY_REASON else delay_reason
+            is_due = delay_reason == PAUSED and not is_paused  # guard: send_controls.resumed_part
             those = {position: delayed[position] for position in positions}
-            for part_id, value in _records(delivery, step, those, partial(codec.encode, topic, "DeliveryRequested")):
+            waits = delivery.waits + (delay_reason != PAUSED)  # A pause uses up no retries.
+            encode = partial(codec.encode, topic, "DeliveryRequested")
+            for part_id, value in _records(delivery, step, those, encode, waits=waits):
                 self.store.put(
                     DelayedRecord(
                         id=part_id,
-                        due_ms=due_ms,
+                        due_ms=self.clock.now_ms() if is_due else due_ms,
                         topic=topic,
                         value=value,
                         delay_reason=delay_reason,
@@ -85,19 +97,24 @@ class RetryScheduler:
 
 def _parts(delayed: Mapping[int, RecipientResult]) -> dict[tuple[int, str], set[int]]:
     """Return (retry time, delay reason) → recipients' positions. All recipients that the provider delayed are
-    retried at the earliest of their times.
+    retried at the earliest of their times. All that a pause holds have one time.
     """
     tried: dict[int, int] = {}
     asleep: dict[int, tuple[int, str]] = {}
+    paused: dict[int, int] = {}
     for position, entry in delayed.items():
         retry_at_ms = entry.retry_at_ms or 0
         if entry.decision.status is Status.HELD:
             asleep[position] = (retry_at_ms, quiet_hours.DELAY_REASON)
+        elif is_held_by_pause(entry):
+            paused[position] = retry_at_ms
         else:
             tried[position] = retry_at_ms
     parts = quiet_hours.group_by_end(asleep)
     if tried:
         parts[min(tried.values()), DELAY_REASON] = set(tried)
+    if paused:
+        parts[min(paused.values()), PAUSED] = set(paused)
     return parts
 
 
@@ -112,6 +129,8 @@ def _records(
     step: str,
     delayed: Mapping[int, RecipientResult],
     encode: Callable[[dict[str, Any]], bytes],
+    *,
+    waits: int,
 ) -> Iterator[tuple[str, bytes]]:
     """Return (id, value) of the retry records for the positions: one record, or one for each half of the range if it
     is too large.
@@ -124,7 +143,7 @@ def _records(
         inside = {position: entry for position, entry in delayed.items() if start <= position < end}
         if not inside:
             continue
-        part = _part(delivery, _next_id(delivery, step, inside.values(), start, end), inside)
+        part = _part(delivery, _next_id(delivery, step, inside.values(), start, end), inside, waits=waits)
         value = encode(part.to_avro())
         if len(value) > RECORD_BYTES and len(inside) > 1:
             middle = (start + end) // 2
@@ -140,14 +159,16 @@ def _next_id(delivery: DeliveryRequested, step: str, delayed: Iterable[Recipient
     return released_id(delivery.record_id, step, start, end)
 
 
-def _part(delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, RecipientResult]) -> DeliveryRequested:
+def _part(
+    delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, RecipientResult], *, waits: int
+) -> DeliveryRequested:
     """Return the retry record for the recipients at these positions, with the devices that already have the message."""
     rows = [row for row, position in enumerate(delivery.positions) if position in delayed]
     return replace(
         delivery,
         record_id=part_id,
         parent_id=delivery.record_id,
-        waits=delivery.waits + 1,
+        waits=waits,
         positions=[delivery.positions[row] for row in rows],
         user_ids=[delivery.user_ids[row] for row in rows],
         addresses=[delivery.addresses[row] for row in rows] if delivery.addresses else [],

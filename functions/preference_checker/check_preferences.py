@@ -87,7 +87,7 @@ class CheckPreferences:
         item.value = plan.continue_at_send_at(item.value, read_ms)
         if (planned := plan.plan_without_look_up(item.value, read_ms)) is not None:
             self._emit(batch, item, planned)
-        elif (control := plan.held_by(item.value, now_ms)) is not None:
+        elif (control := plan.held_by(item.value, now_ms)) is not None and not self._is_decided(item.value):
             self._hold(batch, item, control)
         elif (decisions := plan.decide_without_look_up(item.value, now_ms)) is not None:
             self._record(batch, item, decisions)
@@ -131,6 +131,14 @@ class CheckPreferences:
         if packed is not None:
             unpack_decisions(packed, positions=request.positions, user_ids=request.user_ids, send=chunk.content)
         return packed is not None
+
+    def _is_decided(self, chunk: Chunk) -> bool:
+        """Return whether decisions about a request are recorded, and records that follow from them may be on their way:
+        delivery holds these. A pause may last longer than the decisions are kept, so that the request would get others.
+        """
+        request = chunk.request
+        # guard: send_controls.decided_request
+        return len(request.positions) > 1 and self.decision_log.find(request.record_id) is not None
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], control: SendControl) -> None:
         """Put the request of a paused send, or of one that was moved to another time, into the delay store."""

@@ -4,17 +4,17 @@ After a send was cancelled, resumed or moved to another time, its records are re
 functions that consume them read the control of the send, and end, process or delay them again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import batched, chain
+from itertools import batched
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
 from masscomm.clock import Clock
 from masscomm.domain.time_limits import CONTROL_SWEPT_S, SWEEP_FLUSH_S, SWEEP_RESERVE_S
-from masscomm.errors import MasscommError
+from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
@@ -78,15 +78,15 @@ class ReleaseDueRecords:
     codec: Codec | None = None
 
     def sweep(self, remaining_s: Callable[[], float]) -> SweepResult:
-        """Release every record that is due now; the records of the critical lane come first.
+        """Release every record that is due now. The records of the critical lane come first; the others and those of
+        sends whose control changed take turns, so that neither delays the other.
 
         A sweep may end early, and two sweeps may run concurrently. Raises Retry or Stop.
         """
         swept, remaining = SweepResult(), 0
         began_ms = oldest_ms = self.clock.now_ms()
-        # guard: delay_store.critical_first
-        lanes = (batched(self.store.due(began_ms, critical=lane), _AT_ONCE, strict=False) for lane in (True, False))
-        for found in chain.from_iterable(lanes):
+        errors: list[Retry] = []
+        for found in self._groups(began_ms, errors):
             group = [item for item in found if isinstance(item, DelayedRecord)]
             swept += self._log_unreadable(found)
             oldest_ms = min([oldest_ms, *(item.due_ms for item in group)])
@@ -94,16 +94,14 @@ class ReleaseDueRecords:
                 swept, remaining = replace(swept, complete=False), len(group)
                 break
             swept += self._release(group)
-        for controlled in self.store.controlled() if swept.complete else ():
-            swept += self._release_controlled(controlled, remaining_s)
-            if not swept.complete:
-                break
         metrics.add(RELEASED, swept.released)
         metrics.add(NOT_RELEASED, swept.failed)
         metrics.add(BACKLOG, swept.failed + swept.claimed_by_others + remaining)
         metrics.add(OLDEST_DUE, (began_ms - oldest_ms) / 1000)
         metrics.add(UNREADABLE, swept.unreadable)
         self.logger.info("swept", **asdict(swept))
+        if errors:
+            raise errors[0]
         return swept
 
     def _release(self, group: Iterable[DelayedRecord]) -> SweepResult:
@@ -118,19 +116,33 @@ class ReleaseDueRecords:
             released=len(released), failed=len(claimed) - len(released), claimed_by_others=len(group) - len(claimed)
         )
 
-    def _release_controlled(self, controlled: ControlledSend, remaining_s: Callable[[], float]) -> SweepResult:
-        """Release the records of a send that are due because its control changed. Raises Retry or Stop."""
-        swept = SweepResult()
+    def _groups(self, began_ms: int, errors: list[Retry]) -> Iterator[Sequence[DelayedRecord | UnreadableRecord]]:
+        """Yield groups of records to release. Errors of single sends are appended to `errors`. Raises Retry or Stop."""
+        critical_first = (True, False)  # guard: delay_store.critical_first
+        for critical in critical_first:
+            due = batched(self.store.due(began_ms, critical=critical), _AT_ONCE, strict=False)
+            # guard: send_controls.turns
+            yield from due if critical else _in_turns(due, self._controlled(errors))
+
+    def _controlled(self, errors: list[Retry]) -> Iterator[Sequence[DelayedRecord | UnreadableRecord]]:
+        """Yield groups of the records that are due because the control of their send changed. An error of one send is
+        appended to `errors`, so that it does not delay the records of others. Raises Stop.
+        """
+        for controlled in self.store.controlled():
+            try:
+                yield from self._of_controlled(controlled)
+            except Retry as error:  # guard: send_controls.error_of_one_send
+                errors.append(error)
+
+    def _of_controlled(self, controlled: ControlledSend) -> Iterator[Sequence[DelayedRecord | UnreadableRecord]]:
+        found_any = False
         for found in batched(self._due_by_control(controlled), _AT_ONCE, strict=False):
-            swept += self._log_unreadable(found)
-            if remaining_s() < SWEEP_RESERVE_S:
-                return replace(swept, complete=False)
-            swept += self._release(item for item in found if isinstance(item, DelayedRecord))
+            found_any = found_any or any(isinstance(item, DelayedRecord) for item in found)
+            yield found
         # guard: send_controls.late_record
         is_over = self.clock.now_ms() >= controlled.changed_at_ms + CONTROL_SWEPT_S * 1000
-        if is_over and swept.released == swept.failed == swept.claimed_by_others == 0:
+        if is_over and not found_any:
             self.store.done_controlled(controlled)
-        return swept
 
     def _due_by_control(self, controlled: ControlledSend) -> Iterator[DelayedRecord | UnreadableRecord]:
         """Yield the delayed records of a send that do not wait any longer under its present control."""
@@ -199,3 +211,16 @@ class ReleaseDueRecords:
             self.producer.produce(item.topic, item.id.encode(), item.value, headers, report_for(item, span))
         self.producer.flush(SWEEP_FLUSH_S)
         return released_records
+
+
+def _in_turns[T](*groups: Iterator[T]) -> Iterator[T]:
+    """Yield one element of each iterator in turn, until all have ended."""
+    pending = list(groups)
+    while pending:
+        for each in list(pending):
+            try:
+                found = next(each)
+            except StopIteration:
+                pending.remove(each)
+            else:
+                yield found

@@ -1,6 +1,6 @@
 """Computes the result of a recipient from the results of its provider calls. The rules are pure functions."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from masscomm.channels.gateway import CallAnswer
 from masscomm.channels.provider import Expired, NotTried, ProviderError, Rejected, TargetGone, Transient
@@ -9,10 +9,13 @@ from masscomm.decisions.delivery import DEVICE_INACTIVE, Recipient
 from masscomm.decisions.provider_calls import Call
 from masscomm.domain.outcomes import EXPIRED, SENT
 from masscomm.domain.preferences import Decision
+from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.statuses import Reason, Status
-from masscomm.stores.delivery_ledger import CallResult, RecipientResult
+from masscomm.stores.delivery_ledger import CallResult, RecipientResult, accepted_before_delay
 
 _DELAYED = Decision(Status.SENDING, None, "provider")
+# The decision about a recipient whom a pause holds. It has no outcome record.
+_HELD_BY_PAUSE = Decision(Status.QUEUED, None, "send")
 
 
 def final_result(recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]]) -> RecipientResult | None:
@@ -56,6 +59,28 @@ def delayed_result(
         call_results=calls,
         retry_at_ms=retry_at_ms,
     )
+
+
+def paused_results(delivery: DeliveryRequested, done: Container[int], held_until_ms: int) -> list[RecipientResult]:
+    """Return the results of the recipients of a paused send whose positions are not in `done`: they are held until that
+    time, or until the send is resumed.
+    """
+    accepted = accepted_before_delay(delivery)
+    return [
+        RecipientResult(
+            position=position,
+            user_id=user_id,
+            decision=_HELD_BY_PAUSE,
+            call_results=accepted.get(position, ()),
+            retry_at_ms=held_until_ms,
+        )
+        for position, user_id in zip(delivery.positions, delivery.user_ids, strict=True)
+        if position not in done
+    ]
+
+
+def is_held_by_pause(result: RecipientResult) -> bool:
+    return result.retry_at_ms is not None and result.decision.status is Status.QUEUED
 
 
 def call_results(recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]]) -> tuple[CallResult, ...]:

@@ -757,7 +757,7 @@ MUTANTS = (
     Mutant(
         guard="delay_store.critical_first",
         rule="Critical records of every minute are released before the others.",
-        change=Becomes("[*GUARDED][::-1]"),
+        change=Becomes("GUARDED[::-1]"),
         no_cell="no cell holds 20,000 records",
     ),
     Mutant(
@@ -1316,6 +1316,36 @@ MUTANTS = (
         guard="send_controls.paused_delivery",
         rule="Nothing of a paused send is published.",
         change=Returns("None"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.published_part",
+        rule="Of a record that was published in part, only the other recipients are held.",
+        change=Always(),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.resumed_part",
+        rule="A held part that is stored after the end of the pause does not wait for its limit.",
+        change=Becomes("False"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.decided_request",
+        rule="A request is not held once its recipients are decided about.",
+        change=Returns("False"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.turns",
+        rule="A resumed send does not wait until a backlog of due records is released.",
+        change=Becomes("due if critical else [*due, *self._controlled(errors)]"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
+        guard="send_controls.error_of_one_send",
+        rule="A controlled send that cannot be read delays no other.",
+        change=Never(),
         no_cell=ONE_CANCELLATION,
     ),
     Mutant(

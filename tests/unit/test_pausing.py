@@ -1,6 +1,7 @@
 """A paused send: nothing is published during the pause, and each notification ends once after it."""
 
 import random
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResu
 from masscomm.chain import chunks
 from masscomm.decisions import messages, plan
 from masscomm.domain.records import RecheckRequested
-from masscomm.domain.time_limits import CONTROL_SWEPT_S, PAUSE_LIMIT_S, RETRY_LIFETIME_S
+from masscomm.domain.time_limits import CONTROL_SWEPT_S, LEDGER_KEPT_S, PAUSE_LIMIT_S, RETRY_LIFETIME_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import parse
@@ -145,6 +146,19 @@ def test_a_record_held_again_during_its_release_is_kept(checker: Checker) -> Non
     assert [item.due_ms for item in checker.delay_store.items.values()] == [NOW + HOUR]
 
 
+@pytest.mark.kills(guard="send_controls.decided_request")
+def test_a_decided_request_is_not_held(checker: Checker) -> None:
+    """A pause may last longer than decisions are kept, and a record that follows from them may be on its way."""
+    checker.producer.fail = lambda *_: Retry("killed")
+    assert checker.check(send([1, 2])) == [0]
+    checker.producer.fail = lambda *_: None
+    pause(checker)
+    checker.put_users([1], club_id=8)
+    assert checker.check(send([1, 2])) == []
+    assert checker.delay_store.items == {}
+    assert [each.user_ids for each in checker.builds()] == [[1, 2]]
+
+
 def test_a_cancelled_pause_ends_the_held_requests(checker: Checker) -> None:
     pause(checker)
     checker.check(send([1, 2]))
@@ -235,6 +249,68 @@ def test_a_published_record_is_not_held() -> None:
     assert results_of(chain.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("sent", None)}
 
 
+def published_to_one_of_two() -> Delivery:
+    """Return delivery after an invocation whose time ended between the users 1 and 2; the send is paused then."""
+    chain = Delivery()
+
+    def slow(arn: str) -> None:
+        if arn == "arn-1":
+            chain.clock.advance(60)
+
+    chain.push.fail = slow
+    assert chain.deliver(delivery([1, 2]), environment=chain.environment(chain.ledger, unrecorded=1)) == [0]
+    assert chain.published_arns() == ["arn-1"]
+    pause(chain)
+    return chain
+
+
+@pytest.mark.guarantee("pausing.published_part_is_not_held")
+@pytest.mark.kills(guard="send_controls.published_part")
+def test_a_long_pause_repeats_no_published_message() -> None:
+    """A pause may last longer than the ledger keeps results. The outcome is emitted at once, for its receipts."""
+    chain = published_to_one_of_two()
+    assert chain.deliver(delivery([1, 2])) == []
+    assert results_of(chain.outcomes()) == {(1, "push"): ("sent", None)}
+    assert chain.deliver(delivery([1, 2])) == [], "it is redelivered once more"
+    [item] = chain.delay_store.items.values()
+    assert (item.delay_reason, item.send, chain.delayed_delivery(item).user_ids) == (PAUSED, KEY, [2])
+    assert chain.delayed_delivery(item).waits == 0
+    chain.clock.advance(LEDGER_KEPT_S)
+    chain.table.slices.clear()
+    chain.table.leases.clear()
+    resume(chain)
+    [again] = released(chain)
+    assert chain.run(chain.use_case, again) == []
+    assert chain.published_arns() == ["arn-1", "arn-2"]
+    assert ends(chain.outcomes()) == {(0, "push"): {"sent": 1}, (1, "push"): {"sent": 1}}
+
+
+@pytest.mark.kills(guard="send_controls.resumed_part")
+def test_a_part_stored_after_the_pause_is_due_at_once() -> None:
+    """A crash separates the recorded pause from the delay store. Sweeps look for paused records for minutes only."""
+    chain = published_to_one_of_two()
+    chain.delay_store.failing = Retry("DynamoDB does not answer")
+    assert chain.deliver(delivery([1, 2])) == [0]
+    chain.delay_store.failing = None
+    resume(chain)
+    chain.clock.advance(CONTROL_SWEPT_S)
+    sweep(chain)
+    assert list(chain.delay_store.controlled()) == []
+    assert chain.deliver(delivery([1, 2])) == []
+    [again] = released(chain)
+    assert chain.run(chain.use_case, again) == []
+    assert chain.published_arns() == ["arn-1", "arn-2"]
+
+
+def test_a_part_of_a_cancelled_pause_ends_as_cancelled() -> None:
+    chain = published_to_one_of_two()
+    assert chain.deliver(delivery([1, 2])) == []
+    cancel(chain)
+    [again] = released(chain)
+    assert chain.run(chain.use_case, again) == []
+    assert results_of(chain.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("cancelled", "cancelled")}
+
+
 def test_an_expired_delivery_record_is_not_held() -> None:
     chain = Delivery()
     pause(chain)
@@ -302,6 +378,59 @@ def test_a_sweep_out_of_time_continues_later(checker: Checker) -> None:
     )
     assert scheduler.sweep(lambda: 1) == SweepResult(complete=False)
     assert scheduler.sweep(lambda: 60) == SweepResult(released=1)
+
+
+def _backlog(chain: Checker, due_ms: int, **values: object) -> None:
+    for number in range(1_000):
+        chain.delay_store.put(delayed_record(due_ms, id=f"{due_ms}-{number}", **values), NOW)
+
+
+def _sweep_in_part(chain: Checker) -> list[str]:
+    """Sweep with time for a part of the records. Return the ids of the released records."""
+    scheduler = ReleaseDueRecords(
+        store=chain.delay_store, controls=chain.controls, producer=chain.producer, clock=chain.clock, logger=Logger()
+    )
+    seconds = iter(range(25, 0, -1))
+    assert not scheduler.sweep(lambda: next(seconds)).complete
+    return [(key or b"").decode() for _, key, _, _ in chain.producer.produced]
+
+
+@pytest.mark.guarantee("pausing.resumed_send_and_backlog_take_turns")
+@pytest.mark.kills(guard="send_controls.turns")
+def test_a_resumed_send_does_not_wait_for_a_backlog(checker: Checker) -> None:
+    pause(checker)
+    checker.check(send([1, 2]))
+    [held] = checker.delay_store.items.values()
+    resume(checker)
+    _backlog(checker, NOW)
+    assert held.id in _sweep_in_part(checker)
+
+
+def test_a_large_resumed_send_delays_no_due_record(checker: Checker) -> None:
+    resume(checker)
+    _backlog(checker, NOW + HOUR, send=KEY, delay_reason=PAUSED)
+    due = delayed_record(NOW)
+    checker.delay_store.put(due, NOW)
+    assert due.id in _sweep_in_part(checker)
+
+
+@pytest.mark.kills(guard="send_controls.error_of_one_send")
+def test_an_error_of_one_controlled_send_delays_no_other(checker: Checker) -> None:
+    bad, good = SendKey(6, SEND_ID), delayed_record(NOW + HOUR, send=KEY, delay_reason=PAUSED)
+    checker.delay_store.put_controlled(ControlledSend(bad, NOW))
+    checker.delay_store.put(good, NOW)
+    resume(checker)
+    read = checker.controls.read
+
+    def malformed(sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
+        if bad in (asked := list(sends)):
+            raise Retry("the control of a send is malformed")
+        return read(asked)
+
+    checker.controls.read = malformed  # type: ignore[method-assign]
+    with pytest.raises(Retry, match="malformed"):
+        sweep(checker)
+    assert [key for _, key, _, _ in checker.producer.produced] == [good.id.encode()]
 
 
 # --- another send_at --------------------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """A delayed message is sent to the user's current address, and not at all if the user has been erased."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from masscomm.channels.provider import Transient
+from masscomm.clock import FixedClock
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER
@@ -152,3 +154,20 @@ def test_delayed_users_cost_no_more_look_ups_than_direct_ones() -> None:
     chain.directory.calls.clear()
     assert chain.release() == []
     assert chain.directory.calls == {"users_and_settings": 1, "devices": 1}
+
+
+def test_a_record_is_late_for_the_whole_invocation_or_not_at_all() -> None:
+    """It reaches the limit between two readings of the clock, while its user's endpoint is awaited."""
+    chain = Delivery()
+    chain.put_device(1, 1, endpoint_arn=None, changed_at_ms=NOW)
+
+    class Ticking(FixedClock):
+        def now_ms(self) -> int:
+            self.advance(0.001)
+            return super().now_ms()
+
+    chain.use_case = replace(chain.use_case, clock=Ticking(NOW))
+    built_at = NOW - round(RECHECK_AFTER_S * 1000) + 2
+    assert chain.deliver(delivery([1], timestamp=NOW, built_at=built_at)) == []
+    assert chain.directory.calls["devices"] > 1, "the endpoint was awaited"
+    assert chain.directory.calls["users_and_settings"] == 0
