@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from functions.delivery.record_delivery import RecordDelivery
 from functions.delivery.retry_scheduler import RetryScheduler
+from masscomm.channels.circuit_breaker import application_of
 from masscomm.channels.gateway import CallAnswer, ProviderCall, ProviderGateway
-from masscomm.channels.provider import TargetGone, Transient
+from masscomm.channels.provider import ApplicationOff, TargetGone, TargetUnknown, Transient
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import Recipient
 from masscomm.decisions.provider_calls import Call, Caller
@@ -119,8 +120,11 @@ class Publishing:
             if recipient.decision is None
             for call in self.caller.calls(record.delivery, recipient)
         ]
-        answers = self.gateway.publish_all(
-            [ProviderCall(record, call.make) for record, _, call in calls], retry_budget_s=retry_budget_s
+        answers = _credible(
+            [call.device for _, _, call in calls],
+            self.gateway.publish_all(
+                [ProviderCall(record, call.make) for record, _, call in calls], retry_budget_s=retry_budget_s
+            ),
         )
         answered: dict[tuple[RecordDelivery, int], list[tuple[Call, CallAnswer]]] = {}
         gone: list[Gone] = []
@@ -193,3 +197,20 @@ class Publishing:
         for record, results in slices.items():
             if not record.has_failed:
                 record.done.update((result.position, result) for result in results)
+
+
+def _credible(devices: Sequence[Device | None], answers: Sequence[CallAnswer]) -> list[CallAnswer]:
+    """Return the answers of a group. An unknown endpoint is not gone if its application is off meanwhile: the circuit
+    breaker has found that SNS knows no endpoint of it.
+    """
+    applications = [None if device is None else application_of(device.endpoint_arn or "") for device in devices]
+    off = {
+        application: answer
+        for application, answer in zip(applications, answers, strict=True)
+        if isinstance(answer.error, ApplicationOff)
+    }
+    return [
+        # guard: devices.unknown_endpoints
+        off.get(application, answer) if isinstance(answer.error, TargetUnknown) else answer
+        for application, answer in zip(applications, answers, strict=True)
+    ]

@@ -6,13 +6,16 @@ An instance belongs to one event loop.
 
 from collections.abc import Mapping
 
-from masscomm.channels.provider import CALL_S, ApplicationOff, PushProvider
+from masscomm.channels.provider import CALL_S, ApplicationOff, PushProvider, TargetGone, TargetUnknown
 from masscomm.clock import Clock
 from masscomm.domain.time_limits import APPLICATION_PAUSE_S, CALL_LAST_PAUSE_S, OUTAGE_PROBE_S
 
 # The failed calls that are needed before a provider counts as down: fewer failures can be caused by a single recipient
 # whose message is always refused.
 _OUTAGE_CALLS = 5
+# The endpoints of an application that SNS does not know in a row, until the region or the account counts as wrong, and
+# not the endpoints as deleted.
+UNKNOWN_IN_A_ROW = 20
 
 
 class OutageCircuitBreaker:
@@ -84,10 +87,11 @@ class OutageCircuitBreaker:
 
 
 class PushCircuitBreaker:
-    """Wraps a push provider with one circuit breaker for each platform application that SNS reports as disabled.
+    """Wraps a push provider with one circuit breaker for each platform application that SNS reports as disabled, or of
+    which SNS knows none of the last UNKNOWN_IN_A_ROW endpoints.
 
-    Recipients of a disabled application are retried later; other applications are not affected. After a pause, one call
-    probes the application.
+    Recipients of such an application are retried later, and their devices stay enabled; other applications are not
+    affected. After a pause, one call probes the application.
     """
 
     def __init__(self, provider: PushProvider, *, clock: Clock, pause_s: float = APPLICATION_PAUSE_S) -> None:
@@ -95,6 +99,8 @@ class PushCircuitBreaker:
         self._clock = clock
         self._pause_s = pause_s
         self._open_until: dict[str, float] = {}
+        # By application: the number of unknown endpoints since the last known one.
+        self._unknown: dict[str, int] = {}
 
     async def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
         application = application_of(endpoint_arn)
@@ -103,11 +109,28 @@ class PushCircuitBreaker:
         try:
             message_id = await self._provider.publish(endpoint_arn=endpoint_arn, message=message, attributes=attributes)
         except ApplicationOff:
-            # guard: provider.circuit_breaker
-            self._open_until[application] = self._clock.monotonic() + self._pause_s
+            self._open(application)
             raise
-        self._open_until.pop(application, None)
+        except TargetUnknown as error:
+            self._unknown[application] = self._unknown.get(application, 0) + 1
+            if self._unknown[application] >= UNKNOWN_IN_A_ROW:  # guard: provider.unknown_endpoints
+                self._open(application)
+                raise ApplicationOff(f"SNS knows none of {UNKNOWN_IN_A_ROW} endpoints in a row: {error}") from error
+            raise
+        except TargetGone:
+            self._close(application)
+            raise
+        self._close(application)
         return message_id
+
+    def _open(self, application: str) -> None:
+        # guard: provider.circuit_breaker
+        self._open_until[application] = self._clock.monotonic() + self._pause_s
+
+    def _close(self, application: str) -> None:
+        if self._open_until or self._unknown:
+            self._open_until.pop(application, None)
+            self._unknown.pop(application, None)
 
     def _check(self, application: str) -> None:
         until = self._open_until.get(application)

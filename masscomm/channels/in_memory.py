@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from masscomm.channels.provider import ProviderError, Rejected, TargetGone
+from masscomm.channels.provider import ProviderError, Rejected, TargetGone, TargetUnknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,10 @@ class InMemoryPush:
         error = self.fail(endpoint_arn)
         if error is not None:
             raise error
-        if not self._enabled.get(endpoint_arn, False):
-            raise TargetGone(f"{endpoint_arn}: disabled or not there")
+        if endpoint_arn not in self._enabled:
+            raise TargetUnknown("NotFound: Endpoint does not exist")
+        if not self._enabled[endpoint_arn]:
+            raise TargetGone("EndpointDisabled: Endpoint is disabled")
         if "default" not in _object(message):
             raise Rejected("the message has no default")
         self.published.append(Push(endpoint_arn=endpoint_arn, message=message, attributes=dict(attributes)))

@@ -6,6 +6,7 @@ ProviderError
                      for the recipients of other applications
     NotTried         no time remained for the call
   TargetGone       this device or address accepts no message any more
+    TargetUnknown    the provider does not know the device's endpoint
   Rejected         the provider will never accept this message
   Expired          the notification expired before the call
 """
@@ -45,6 +46,12 @@ class ApplicationOff(Transient):
 
 class TargetGone(ProviderError):
     """The device's endpoint is disabled, deleted or invalid."""
+
+
+class TargetUnknown(TargetGone):
+    """The provider does not know the device's endpoint: it was deleted, or it belongs to another region or account than
+    the one that is called.
+    """
 
 
 class Rejected(ProviderError):

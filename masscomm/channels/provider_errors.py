@@ -6,7 +6,14 @@ AWS protocols append "Exception" to the codes; the table has the codes without i
 
 from dataclasses import dataclass
 
-from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider import (
+    ApplicationOff,
+    ProviderError,
+    Rejected,
+    TargetGone,
+    TargetUnknown,
+    Transient,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +43,11 @@ TABLE: tuple[Row, ...] = (
     # fails because of them.
     _row("PlatformApplicationDisabled", ApplicationOff),
     _row("NotFound", ApplicationOff, saying="PlatformApplication"),
-    # Errors that are permanent for a device: the push service revoked its token, or the endpoint was deleted.
-    _row("EndpointDisabled NotFound", TargetGone),
-    _row(_INVALID, TargetGone, saying="TargetArn"),
+    # Errors that are permanent for a device: the push service revoked its token, or the endpoint was deleted. A call of
+    # the wrong region gets the answers about deleted endpoints, too (masscomm.channels.circuit_breaker).
+    _row("EndpointDisabled", TargetGone),
+    _row("NotFound", TargetUnknown),
+    _row(_INVALID, TargetUnknown, saying="TargetArn"),
     _row(_INVALID, TargetGone, saying="Token"),
     # The provider throttles.
     _row(  # guard: provider_errors.throttling
@@ -63,6 +72,9 @@ TABLE: tuple[Row, ...] = (
     ),
     # SES also reports a paused account as MessageRejected, with the text "Sending paused for this account. …".
     _row("MessageRejected", Transient, saying="for this account"),  # guard: provider_errors.paused_account
+    # "Email address is not verified. The following identities failed the check in region …: …". It names the recipient
+    # while the account is in the sandbox of SES, and the sender or its domain at any time.
+    _row("MessageRejected", Transient, saying="not verified"),  # guard: provider_errors.sandbox
     _row("KMSAccessDenied KMSDisabled KMSInvalidState KMSNotFound KMSOptInRequired", Transient),
     # Errors that are temporary faults of the provider.
     _row("InternalError InternalFailure ServiceUnavailable RequestTimeout RequestAborted", Transient),

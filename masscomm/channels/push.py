@@ -5,7 +5,9 @@ message attribute"; both services accept 4,096 bytes at most.
 """
 
 import json
+import re
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -15,7 +17,8 @@ from masscomm.channels.provider import Rejected
 _MAX_PAYLOAD_BYTES = 4_096
 # The longest time to live: Firebase stores a message for at most four weeks, and refuses longer values.
 _MAX_TTL_S = 2_419_200
-_MAX_APNS_COLLAPSE_ID_BYTES = 64
+# The ids of messages that replace each other: the value of the HTTP header apns-collapse-id, with at most 64 bytes.
+_COLLAPSE_ID = re.compile(r"[!-~]([ -~]{0,62}[!-~])?")
 # SNS calls Firebase GCM in the names of applications, and FCM in its message attributes.
 _FIREBASE_ATTRIBUTE = "FCM"
 _SANDBOX = "APNS_SANDBOX"
@@ -66,16 +69,12 @@ def push_message(
 def push_attributes(
     platform: str, endpoint_arn: str | None, *, collapse_key: str | None, ttl_s: int | None
 ) -> dict[str, str]:
-    """Return the message attributes of SNS' Publish.
-
-    A collapse key above Apple's limit is omitted: delivering the message is more important than replacing an earlier
-    one.
-    """
+    """Return the message attributes of SNS' Publish."""
     attributes = {}
     if platform == "apns":
         attributes["AWS.SNS.MOBILE.APNS.PUSH_TYPE"] = "alert"
-        if collapse_key and len(collapse_key.encode()) <= _MAX_APNS_COLLAPSE_ID_BYTES:
-            attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] = collapse_key
+        if collapse_key:
+            attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] = _collapse_id(collapse_key)
     if ttl_s is not None and platform in ("gcm", "apns"):
         named = _apple(endpoint_arn) if platform == "apns" else _FIREBASE_ATTRIBUTE
         attributes[f"AWS.SNS.MOBILE.{named}.TTL"] = str(min(max(ttl_s, 0), _MAX_TTL_S))
@@ -85,6 +84,15 @@ def push_attributes(
 def _apple(endpoint_arn: str | None) -> str:
     """Return SNS' name of an Apple platform, from arn:…:endpoint/APNS_SANDBOX/application/id."""
     return _SANDBOX if f":endpoint/{_SANDBOX}/" in (endpoint_arn or "") else "APNS"  # guard: push.sandbox_key
+
+
+def _collapse_id(collapse_key: str) -> str:
+    """Return Apple's id for a collapse key: the key, or a digest of a key that cannot be the value of an HTTP header of
+    this length. A message with an invalid id does not arrive.
+    """
+    if _COLLAPSE_ID.fullmatch(collapse_key):
+        return collapse_key
+    return sha256(collapse_key.encode()).hexdigest()  # guard: push.collapse_id
 
 
 def _firebase(title: str, body: str, data: dict[str, str], collapse_key: str | None) -> dict[str, Any]:

@@ -479,6 +479,12 @@ MUTANTS = (
         cell="SNS responds that credentials have expired",
     ),
     Mutant(
+        guard="provider_errors.sandbox",
+        rule="While SES refuses unverified addresses, no recipient fails.",
+        change=Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
+        no_cell="the local SES has no sandbox",
+    ),
+    Mutant(
         guard="provider_errors.paused_account",
         rule="While SES has paused the account, no recipient fails.",
         change=Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
@@ -513,6 +519,24 @@ MUTANTS = (
         rule="A disabled platform application is not called.",
         change=Becomes("self._clock.monotonic() - 1"),
         cell="a platform application is disabled until an operator enables it",
+    ),
+    Mutant(
+        guard="provider.unknown_endpoints",
+        rule="A call of the wrong region disables only a few devices.",
+        change=Never(),
+        no_cell="SNS knows the endpoints of every cell",
+    ),
+    Mutant(
+        guard="devices.unknown_endpoints",
+        rule="Devices stay enabled if SNS knows no endpoint of their group.",
+        change=Becomes("answer"),
+        no_cell="SNS knows the endpoints of every cell",
+    ),
+    Mutant(
+        guard="push.collapse_id",
+        rule="An unusual collapse key makes no invalid push to Apple.",
+        change=Returns("collapse_key"),
+        no_cell="the cells have no collapse keys",
     ),
     Mutant(
         guard="provider.call_deadline",

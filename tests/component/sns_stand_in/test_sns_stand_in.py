@@ -22,7 +22,14 @@ from emulators.sns_stand_in.server import form_fields
 from functions.device_registrar.endpoints import SnsEndpoints
 from masscomm.aws.signature import Credentials
 from masscomm.channels.email import email_message
-from masscomm.channels.provider import ApplicationOff, EmailProvider, ProviderError, TargetGone, Transient
+from masscomm.channels.provider import (
+    ApplicationOff,
+    EmailProvider,
+    ProviderError,
+    TargetGone,
+    TargetUnknown,
+    Transient,
+)
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
@@ -232,8 +239,8 @@ def publish(client: SNSClient, endpoint: str) -> str:
     [
         ("Throttling", Transient),
         ("EndpointDisabled", TargetGone),
-        ("NotFound", TargetGone),
-        ("InvalidParameter", TargetGone),
+        ("NotFound", TargetUnknown),
+        ("InvalidParameter", TargetUnknown),
         ("ExpiredToken", Transient),
         ("PlatformApplicationDisabled", ApplicationOff),
         ("InternalError", Transient),

@@ -9,7 +9,7 @@ import pytest
 
 from masscomm.aws.request import Limits
 from masscomm.channels.email import email_message
-from masscomm.channels.provider import EmailProvider, PushProvider, Rejected, TargetGone
+from masscomm.channels.provider import EmailProvider, PushProvider, Rejected, TargetGone, TargetUnknown
 from masscomm.channels.push import push_attributes, push_message
 from masscomm.channels.ses_email import SesEmail
 
@@ -79,7 +79,7 @@ class PushContract:
             publish(targets.provider, endpoint_arn=targets.disabled, message=message(), attributes={})
 
     def test_unknown_endpoint_is_gone(self, targets: PushTargets) -> None:
-        with pytest.raises(TargetGone):
+        with pytest.raises(TargetUnknown):
             publish(targets.provider, endpoint_arn=targets.absent, message=message(), attributes={})
 
     def test_malformed_message_is_rejected(self, targets: PushTargets) -> None:

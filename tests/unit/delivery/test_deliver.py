@@ -15,8 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from masscomm.channels.circuit_breaker import UNKNOWN_IN_A_ROW, PushCircuitBreaker
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.senders import PushSender
 from masscomm.clock import FixedClock
+from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import notification_id
 from masscomm.domain.records import ContentColumn
@@ -127,6 +130,20 @@ def test_user_reached_on_one_device_is_sent_despite_opt_out() -> None:
         assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): SENT}
     assert chain.published_arns() == ["arn-1", "arn-2"]
+
+
+@pytest.mark.kills(guard="devices.unknown_endpoints")
+def test_devices_of_a_wrong_region_stay_enabled() -> None:
+    chain = Delivery()
+    users = range(1, UNKNOWN_IN_A_ROW + 1)
+    for user_id in users:
+        arn = f"arn:aws:sns:eu-west-1:123456789012:endpoint/GCM/app/{user_id}"
+        chain.put_device(user_id, user_id, endpoint_arn=arn)
+    push = PushSender(provider=PushCircuitBreaker(chain.push, clock=chain.clock))
+    caller = Caller(senders={**chain.senders(), "push": push}, clock=chain.clock)
+    assert chain.deliver(delivery(users), environment=replace(chain.use_case, caller=caller)) == []
+    assert chain.device_statuses() == []
+    assert set(results_of(chain.outcomes()).values()) == {DELAYED}
 
 
 @pytest.mark.guarantee("devices.disabled_endpoint_is_skipped")

@@ -3,6 +3,7 @@
 import email
 import email.policy
 import json
+import re
 from email.message import EmailMessage
 from urllib.parse import quote_plus
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from masscomm.aws.request import form, quoted
 from masscomm.channels.email import email_message
-from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider import ProviderError, Rejected, TargetGone, TargetUnknown, Transient
 from masscomm.channels.provider_errors import refusal
 from masscomm.channels.push import push_attributes, push_message
 
@@ -131,9 +132,19 @@ def test_ttl_is_cut_to_the_providers_maximum() -> None:
     assert push_attributes("gcm", None, collapse_key=None, ttl_s=10**9)["AWS.SNS.MOBILE.FCM.TTL"] == "2419200"
 
 
-def test_a_collapse_key_longer_than_apple_takes_is_left_out() -> None:
-    assert "AWS.SNS.MOBILE.APNS.COLLAPSE_ID" in push_attributes("apns", None, collapse_key="ü" * 32, ttl_s=None)
-    assert "AWS.SNS.MOBILE.APNS.COLLAPSE_ID" not in push_attributes("apns", None, collapse_key="ü" * 33, ttl_s=None)
+@pytest.mark.kills(guard="push.collapse_id")
+@pytest.mark.parametrize("key", ["ü", "match\r\nx: y", "\x00", "⚽" * 20, " 4711", "x" * 65])
+def test_a_collapse_key_that_is_no_header_has_a_digest(key: str) -> None:
+    """APNs gets it in a header of HTTP, and does not deliver a message with an invalid one."""
+
+    def collapse_id(collapse_key: str) -> str:
+        attributes = push_attributes("apns", None, collapse_key=collapse_key, ttl_s=None)
+        return attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"]
+
+    assert re.fullmatch("[0-9a-f]{64}", collapse_id(key))
+    assert collapse_id(key) == collapse_id(key) != collapse_id(f"{key}2")
+    assert collapse_id("x" * 64) == "x" * 64
+    assert collapse_id("match 4711") == "match 4711"
 
 
 def _bytes(
@@ -296,8 +307,8 @@ def _error(code: str, message: str = "") -> ProviderError:
     ("code", "message", "kind"),
     [
         ("EndpointDisabled", "Endpoint is disabled", TargetGone),
-        ("NotFound", "Endpoint does not exist", TargetGone),
-        ("InvalidParameter", "Invalid parameter: TargetArn Reason: No endpoint found", TargetGone),
+        ("NotFound", "Endpoint does not exist", TargetUnknown),
+        ("InvalidParameter", "Invalid parameter: TargetArn Reason: No endpoint found", TargetUnknown),
         ("InvalidParameter", "Invalid parameter: Message too long", Rejected),
         ("MessageRejected", "Address blacklisted", Rejected),
         ("InternalError", "", Transient),

@@ -18,9 +18,16 @@ from botocore.credentials import Credentials as BotocoreCredentials
 from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 
 from masscomm.aws.signature import Credentials
-from masscomm.channels.circuit_breaker import PushCircuitBreaker, application_of
+from masscomm.channels.circuit_breaker import UNKNOWN_IN_A_ROW, PushCircuitBreaker, application_of
 from masscomm.channels.in_memory import InMemoryPush
-from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider import (
+    ApplicationOff,
+    ProviderError,
+    Rejected,
+    TargetGone,
+    TargetUnknown,
+    Transient,
+)
 from masscomm.channels.provider_errors import TABLE
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
@@ -30,15 +37,16 @@ from tests.support.contracts.provider import PushContract, PushTargets, message,
 
 ENDPOINT = "arn:aws:sns:eu-central-1:123456789012:endpoint/{}/11111111-1111-4111-8111-111111111111"
 SENDER = "no-reply@masscomm.example"
+UNVERIFIED = "Email address is not verified. The following identities failed the check in region EU-CENTRAL-1:"
 
 # (code, message, HTTP status, expected error, its flag), as AWS' API references and forums quote them.
 SNS = [
     ("EndpointDisabled", "Endpoint is disabled", 400, TargetGone, ""),
     ("EndpointDisabledException", "Endpoint is disabled", 400, TargetGone, ""),
-    ("NotFound", "Endpoint does not exist", 404, TargetGone, ""),
+    ("NotFound", "Endpoint does not exist", 404, TargetUnknown, ""),
     ("NotFound", "PlatformApplication does not exist", 404, ApplicationOff, ""),
     ("PlatformApplicationDisabled", "Platform application is disabled", 400, ApplicationOff, ""),
-    ("InvalidParameter", "Invalid parameter: TargetArn Reason: No endpoint found", 400, TargetGone, ""),
+    ("InvalidParameter", "Invalid parameter: TargetArn Reason: No endpoint found", 400, TargetUnknown, ""),
     ("InvalidParameter", "Invalid parameter: Token Reason: must be at most 400 KB", 400, TargetGone, ""),
     ("InvalidParameter", "Invalid parameter: Message too long", 400, Rejected, "too_large"),
     ("InvalidParameter", "Invalid parameter: Message Structure - No default entry", 400, Rejected, ""),
@@ -58,8 +66,9 @@ SNS = [
     ("ANewCode", "whatever", 400, Transient, ""),
 ]
 SES = [
-    ("MessageRejected", "Email address is not verified: ada@example.com", 400, Rejected, ""),
-    ("MessageRejected", f"Email address is not verified: {SENDER}", 400, Transient, ""),
+    ("MessageRejected", f"{UNVERIFIED} ada@example.com", 400, Transient, ""),
+    ("MessageRejected", f"{UNVERIFIED} {SENDER}", 400, Transient, ""),
+    ("MessageRejected", "Address blacklisted.", 400, Rejected, ""),
     ("MessageRejected", "Sending paused for this account. For more information, please check …", 400, Transient, ""),
     ("MessageRejected", "Sending suspended for this account. For more information, …", 400, Transient, ""),
     ("InvalidParameterValue", "Missing final '@domain'", 400, Rejected, ""),
@@ -92,6 +101,7 @@ def test_sns_error_has_its_documented_meaning(
 
 
 @pytest.mark.kills(guard="provider_errors.paused_account")
+@pytest.mark.kills(guard="provider_errors.sandbox")
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SES)
 def test_ses_error_has_its_documented_meaning(
     code: str, text: str, status: int, wanted: type[ProviderError], flag: str
@@ -367,6 +377,46 @@ def test_one_call_at_a_time_probes_a_disabled_application() -> None:
     assert first == "taken"
     assert isinstance(second, ApplicationOff)
     assert called == [1]
+
+
+def _unknown(number: int) -> str:
+    """Return an endpoint of the application of Applications.on that SNS does not know."""
+    return f"arn:aws:sns:eu-west-1:123456789012:endpoint/APNS/on/{number}"
+
+
+@pytest.mark.guarantee("provider_answer.unknown_endpoints")
+@pytest.mark.kills(guard="provider.unknown_endpoints")
+def test_application_of_only_unknown_endpoints_is_off() -> None:
+    """Each endpoint of a wrong region is unknown. The devices of these endpoints must stay enabled."""
+    both = Applications()
+    believed = 0
+    for number in range(100):
+        try:
+            both.publish(_unknown(number))
+        except TargetUnknown:
+            believed += 1
+    assert believed == UNKNOWN_IN_A_ROW - 1
+    assert len(both.inner.calls) == UNKNOWN_IN_A_ROW
+    both.clock.advance(31)
+    assert both.publish(_unknown(100)) is None
+    both.clock.advance(31)
+    assert both.publish(both.on), "the region is correct again"
+    with pytest.raises(TargetUnknown):
+        both.publish(_unknown(101))
+
+
+@pytest.mark.parametrize("known", ["accepted", "disabled"])
+def test_single_unknown_endpoints_are_gone(known: str) -> None:
+    both = Applications()
+    both.inner.put("arn:aws:sns:eu-central-1:123456789012:endpoint/APNS/on/disabled", enabled=False)
+    for number in range(3 * UNKNOWN_IN_A_ROW):
+        with pytest.raises(TargetUnknown):
+            both.publish(_unknown(number))
+        if number % 10 == 0 and known == "accepted":
+            assert both.publish(both.on)
+        elif number % 10 == 0:
+            with pytest.raises(TargetGone):
+                both.publish("arn:aws:sns:eu-central-1:123456789012:endpoint/APNS/on/disabled")
 
 
 def test_application_of_an_endpoint_is_read_from_its_arn() -> None:
