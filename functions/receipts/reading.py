@@ -15,6 +15,7 @@ from email.utils import parseaddr
 from typing import Any
 
 from masscomm.domain.ids import address_id
+from masscomm.domain.limits import MAX_ADDRESS_BYTES
 from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, read_json
@@ -164,6 +165,9 @@ _BOUNCE_SUBTYPES = {
     *("Undetermined", "General", "NoEmail", "Suppressed", "OnAccountSuppressionList", "UnsubscribedRecipient"),
     *("MailboxFull", "MessageTooLarge", "CustomTimeoutExceeded", "ContentRejected", "AttachmentRejected"),
 }
+# The fields of a bounce and of its recipients that are copied from a delivery status notification (the same page,
+# "Bounce object" and "Bounced recipients").
+_OF_NOTIFICATIONS = ("reportingMTA", "action", "status", "diagnosticCode")
 _COMPLAINTS = {"abuse", "auth-failure", "fraud", "not-spam", "virus"}
 # Reports that are no complaint of the recipient: the message is no spam (RFC 6430), or a mail server could not
 # authenticate it (RFC 6591).
@@ -182,7 +186,7 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
         notice = document["delivery"]
         at = _moment(notice.get("timestamp", sent_at))
         return Receipt(message_id=message_id, status=Status.DELIVERED, at_ms=at)
-    sent_to = {address_id(parseaddr(_text(each))[1]) for each in mail.get("destination", ())}
+    sent_to = {address_id(_address(each)) for each in mail.get("destination", ())}
     if kind == "Bounce":
         return _bounce(document["bounce"], message_id, sent_at, sent_to)
     if kind == "Complaint":
@@ -209,6 +213,8 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
 def _bounce(notice: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: Set[str]) -> Receipt:
     """Return the receipt for a bounce. After a Transient or Undetermined bounce, another message may arrive."""
     recipients = notice["bouncedRecipients"]
+    if _is_automatic_reply(notice):  # guard: receipts.automatic_reply
+        return Receipt(message_id=message_id)
     permanent = notice["bounceType"] == "Permanent"
     return Receipt(
         message_id=message_id,
@@ -220,12 +226,31 @@ def _bounce(notice: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: S
     )
 
 
+def _is_automatic_reply(notice: Mapping[str, Any]) -> bool:
+    """Return whether a bounce may be the reply of a recipient who is out of office, to a message that has arrived.
+
+    SES reports such replies as Transient/General, as it reports many bounces. A bounce that a mail server writes has a
+    delivery status notification (RFC 3464), from which SES copies the fields of _OF_NOTIFICATIONS; a reply has none.
+    """
+    if (notice["bounceType"], notice.get("bounceSubType")) != ("Transient", "General"):
+        return False
+    return not any(name in part for part in (notice, *notice["bouncedRecipients"]) for name in _OF_NOTIFICATIONS)
+
+
 def _addresses(recipients: Any, sent_to: Set[str]) -> tuple[str, ...]:
     """Return the reported recipients that the message was sent to. A mail server can name any address in the bounce
     that it writes.
     """
-    named = (parseaddr(_text(entry["emailAddress"]))[1] for entry in recipients)
+    named = (_address(entry["emailAddress"]) for entry in recipients)
     return tuple(address for address in named if address_id(address) in sent_to)
+
+
+def _address(value: Any) -> str:
+    """Return the address in a text, which may also contain a name; "" if there is none. A mail server can write any
+    text, and Python's parser recurses.
+    """
+    text = _text(value)
+    return parseaddr(text)[1] if len(text.encode()) <= MAX_ADDRESS_BYTES else ""  # guard: receipts.long_address
 
 
 def _listed(word: object, vocabulary: Collection[str]) -> str:

@@ -12,11 +12,7 @@ from secrets import randbelow
 from uuid import uuid4
 
 from masscomm.channels.provider import Rejected
-
-# The maximum length of an e-mail address: 64 octets, @ and 255 octets (RFC 5321, 4.5.3.1). Python's parser takes
-# minutes for some longer addresses.
-_MAX_ADDRESS_BYTES = 320
-
+from masscomm.domain.limits import MAX_ADDRESS_BYTES
 
 # A random id in place of the notification's id in a cached message.
 _ID = str(uuid4())
@@ -177,7 +173,8 @@ def mail_domain_in_ascii(address: str) -> str:
     """Return the address with its domain in ASCII (IDNA). Raises ValueError if the domain is invalid or the address
     too long.
     """
-    if len(address.encode(errors="replace")) > _MAX_ADDRESS_BYTES:
-        raise ValueError(f"the address is longer than {_MAX_ADDRESS_BYTES} bytes")
+    # Python's parser takes minutes for some longer addresses.
+    if len(address.encode(errors="replace")) > MAX_ADDRESS_BYTES:
+        raise ValueError(f"the address is longer than {MAX_ADDRESS_BYTES} bytes")
     name, at, domain = address.rpartition("@")
     return address if domain.isascii() else f"{name}{at}{domain.encode('idna').decode()}"

@@ -56,6 +56,9 @@ MAX_RECIPIENT_DATA = 10_000
 # (Constraints.html).
 MAX_RECORD_ID_BYTES = 900
 
+# The maximum length of an e-mail address: 64 octets, @ and 255 octets (RFC 5321, 4.5.3.1).
+MAX_ADDRESS_BYTES = 320
+
 # --- a request over REST ----------------------------------------------------------------------------------------------
 MAX_RECIPIENTS = 500_000
 # The number of sends in one request to POST /v1/sends/batch, and of recipients in each of them.

@@ -677,6 +677,18 @@ MUTANTS = (
         no_cell="no cell forges a receipt",
     ),
     Mutant(
+        guard="receipts.automatic_reply",
+        rule="The reply of a recipient who is out of office is no bounce.",
+        change=Never(),
+        no_cell="no recipient of the cells is out of office",
+    ),
+    Mutant(
+        guard="receipts.long_address",
+        rule="A long address in a bounce does not end in an error that is no dead letter.",
+        change=Returns("parseaddr(text)[1]"),
+        no_cell="the receipts of the cells name users' addresses",
+    ),
+    Mutant(
         guard="receipts.no_complaint",
         rule="A recipient who reports a message as no spam gets further messages.",
         change=Never(),

@@ -141,6 +141,35 @@ def test_transient_bounce_leaves_the_address_alive(kind: str) -> None:
     assert (receipt.reason, receipt.dead_addresses) == (Reason.BOUNCED_TRANSIENT, ())
 
 
+@pytest.mark.kills(guard="receipts.automatic_reply")
+def test_reply_of_a_recipient_out_of_office_is_no_bounce() -> None:
+    """SES reports it as Transient/General. The message has arrived, and SES has reported its delivery before."""
+    recipients = [{"emailAddress": receipt_events.ADDRESS}]
+    bounce: Any = receipt_events.BOUNCED["bounce"]
+    reply = {**bounce, "bounceType": "Transient", "bouncedRecipients": recipients}
+    del reply["reportingMTA"]
+    document = {**receipt_events.BOUNCED, "bounce": reply}
+    assert _read(document).status is None
+    of_bounces: list[dict[str, Any]] = [
+        {"bounceType": "Permanent"},
+        {"bounceSubType": "MailboxFull"},
+        {"reportingMTA": "dsn; mta.example.com"},
+        {"bouncedRecipients": [{**recipients[0], "status": "4.4.7"}]},
+    ]
+    for changes in of_bounces:
+        assert _read({**document, "bounce": {**reply, **changes}}).status is Status.BOUNCED
+
+
+@pytest.mark.kills(guard="receipts.long_address")
+def test_long_address_in_a_bounce_is_ignored() -> None:
+    """A mail server writes it. Python's parser recurses for each of these colons, and the record would be redelivered
+    for ever.
+    """
+    named = [{"emailAddress": "a:" * 10_000}, {"emailAddress": receipt_events.ADDRESS}]
+    assert _read(_with(receipt_events.BOUNCED, bouncedRecipients=named)).dead_addresses == (receipt_events.ADDRESS,)
+    assert _read(_with(receipt_events.BOUNCED, destination=["a:" * 10_000])).dead_addresses == ()
+
+
 def test_permanent_bounce_or_complaint_names_the_dead_address() -> None:
     assert _read(receipt_events.BOUNCED).dead_addresses == (receipt_events.ADDRESS,)
     assert _read(receipt_events.COMPLAINED).dead_addresses == (receipt_events.ADDRESS,)
