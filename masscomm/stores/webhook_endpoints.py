@@ -57,7 +57,10 @@ class WebhookEndpoints(Protocol):
         ...
 
     def replace(self, endpoint: Endpoint) -> bool:
-        """Store an endpoint in the place of the previous revision. Return False if that is not the stored one."""
+        """Store an endpoint in the place of the previous revision. Return False if that is not the stored one.
+
+        A repeated call returns True: the response to the first one may have been lost.
+        """
         ...
 
     def delete(self, key: EndpointKey) -> bool:
@@ -105,7 +108,7 @@ class InMemoryWebhookEndpoints:
         with self._lock:
             stored = self.stored.get(endpoint.key)
             if stored is None or stored.revision != endpoint.revision - 1:
-                return False
+                return stored == endpoint
             self.stored[endpoint.key] = endpoint
             return True
 

@@ -112,9 +112,12 @@ class DynamoDbWebhookEndpoints(TableAdapter):
                     Item=_item(endpoint),
                     ConditionExpression="revision = :previous",  # guard: webhooks.endpoint_revision
                     ExpressionAttributeValues={":previous": {"N": str(endpoint.revision - 1)}},
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except ConditionFailed:
-            return False
+        except ConditionFailed as failed:
+            # The client repeats a request whose response was lost. Another change in its place would, for example,
+            # rotate a secret twice, and so end the secret that the receiver has.
+            return bool(failed.item) and _endpoint(failed.item) == endpoint  # guard: webhooks.lost_response
         return True
 
     def delete(self, key: EndpointKey) -> bool:

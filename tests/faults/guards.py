@@ -1837,6 +1837,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.lost_response",
+        rule="A change whose response was lost is not made twice.",
+        change=Returns("False"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.entry_before_delivery",
         rule="A pending delivery has an entry by which sweeps find it, also after a crash.",
         change=Removed(),

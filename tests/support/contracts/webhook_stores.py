@@ -108,6 +108,16 @@ class WebhookEndpointsContract:
         assert endpoints.replace(replace(changed, enabled=True, disabled_reason="", revision=3))
         assert endpoints.find(KEY) == replace(endpoint(), revision=3)
 
+    @pytest.mark.kills(guard="webhooks.lost_response")
+    def test_a_repeated_change_has_succeeded(self, endpoints: WebhookEndpoints) -> None:
+        """DynamoDB's client repeats a request whose response was lost."""
+        endpoints.create(endpoint())
+        rotated = replace(endpoint(event_types=("a", "b")).rotated(key_id="2", now_ms=NOW), revision=2)
+        assert endpoints.replace(rotated)
+        assert endpoints.replace(rotated)
+        assert endpoints.find(KEY) == rotated
+        assert not endpoints.replace(replace(rotated, description="another change"))
+
     def test_a_deleted_endpoint_is_gone(self, endpoints: WebhookEndpoints) -> None:
         endpoints.create(endpoint())
         assert endpoints.delete(KEY)
