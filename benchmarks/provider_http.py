@@ -28,7 +28,7 @@ MESSAGE = push_message(
     body="There is news for you today.",
     notification_id="00000000-0000-0000-0000-000000000000",
     send_id="00000000-0000-0000-0000-000000000000",
-    collapse_key=None,
+    collapse_id=None,
 )
 
 

@@ -50,7 +50,7 @@ def delivery(search: OpenSearch, sns_url: str) -> Step:
         # In the measured directory, each user has one device, whose id equals the user's id.
         device = search.get(index="devices", id=event["user_id"])["_source"]
         endpoint = search.get(index="device_state", id=event["user_id"])["_source"]["endpoint_arn"]
-        attributes = push_attributes(device["platform"], endpoint, collapse_key=None, ttl_s=None)
+        attributes = push_attributes(device["platform"], endpoint, collapse_id=None, ttl_s=None)
         sns.publish(
             TargetArn=endpoint,
             Message=push_message(
@@ -60,7 +60,7 @@ def delivery(search: OpenSearch, sns_url: str) -> Step:
                 body=event["body"],
                 notification_id=notification_id(event["send_id"], event["user_id"], "push"),
                 send_id=event["send_id"],
-                collapse_key=None,
+                collapse_id=None,
             ),
             MessageStructure="json",
             MessageAttributes={

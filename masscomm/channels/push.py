@@ -5,9 +5,8 @@ message attribute"; both services accept 4,096 bytes at most.
 """
 
 import json
-import re
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -17,8 +16,8 @@ from masscomm.channels.provider import Rejected
 _MAX_PAYLOAD_BYTES = 4_096
 # The longest time to live: Firebase stores a message for at most four weeks, and refuses longer values.
 _MAX_TTL_S = 2_419_200
-# The ids of messages that replace each other: the value of the HTTP header apns-collapse-id, with at most 64 bytes.
-_COLLAPSE_ID = re.compile(r"[!-~]([ -~]{0,62}[!-~])?")
+# APNs gets the id in an HTTP header, apns-collapse-id: letters and digits, at most 64 bytes.
+_COLLAPSE_ID_BYTES = 16
 # SNS calls Firebase GCM in the names of applications, and FCM in its message attributes.
 _FIREBASE_ATTRIBUTE = "FCM"
 _SANDBOX = "APNS_SANDBOX"
@@ -39,7 +38,7 @@ def push_message(
     body: str,
     notification_id: str,
     send_id: str,
-    collapse_key: str | None,
+    collapse_id: str | None,
     url: str | None = None,
 ) -> str:
     """Return the `Message` parameter of SNS' Publish with MessageStructure json.
@@ -48,6 +47,7 @@ def push_message(
         endpoint_arn: The device's endpoint. It contains Apple's environment (production or sandbox): SNS sends the text
             under the key of the endpoint's own platform, and the default text if there is no such key.
         notification_id: A UUID: JSON escapes none of its characters.
+        collapse_id: The id of collapse_id_of.
         url: The deep link, which the app opens when the user taps the message.
 
     Raises:
@@ -56,7 +56,7 @@ def push_message(
     if platform not in ("gcm", "apns"):
         raise Rejected(f"unknown platform: {platform}")
     key = "GCM" if platform == "gcm" else _apple(endpoint_arn)
-    shared, send = _message_around_ids(key, title, body, collapse_key, url), _send_texts(send_id)
+    shared, send = _message_around_ids(key, title, body, collapse_id, url), _send_texts(send_id)
     size = shared.payload_bytes + len(notification_id) + send.payload_bytes
     if size > _MAX_PAYLOAD_BYTES:
         raise Rejected(f"too large: {size} bytes of payload, {_MAX_PAYLOAD_BYTES} is the most", too_large=True)
@@ -66,15 +66,23 @@ def push_message(
     )
 
 
+def collapse_id_of(club_id: int, collapse_key: str) -> str:
+    """Return the id under which a device replaces an earlier push of the same club (tenant) with the same key. Several
+    clubs may have one app.
+    """
+    name = f"{club_id}/{collapse_key}"  # guard: push.collapse_id
+    return blake2b(name.encode(), digest_size=_COLLAPSE_ID_BYTES).hexdigest()
+
+
 def push_attributes(
-    platform: str, endpoint_arn: str | None, *, collapse_key: str | None, ttl_s: int | None
+    platform: str, endpoint_arn: str | None, *, collapse_id: str | None, ttl_s: int | None
 ) -> dict[str, str]:
     """Return the message attributes of SNS' Publish."""
     attributes = {}
     if platform == "apns":
         attributes["AWS.SNS.MOBILE.APNS.PUSH_TYPE"] = "alert"
-        if collapse_key:
-            attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] = _collapse_id(collapse_key)
+        if collapse_id is not None:
+            attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] = collapse_id
     if ttl_s is not None and platform in ("gcm", "apns"):
         named = _apple(endpoint_arn) if platform == "apns" else _FIREBASE_ATTRIBUTE
         attributes[f"AWS.SNS.MOBILE.{named}.TTL"] = str(min(max(ttl_s, 0), _MAX_TTL_S))
@@ -86,19 +94,11 @@ def _apple(endpoint_arn: str | None) -> str:
     return _SANDBOX if f":endpoint/{_SANDBOX}/" in (endpoint_arn or "") else "APNS"  # guard: push.sandbox_key
 
 
-def _collapse_id(collapse_key: str) -> str:
-    """Return Apple's id for a collapse key: the key, or a digest of a key that cannot be the value of an HTTP header of
-    this length. A message with an invalid id does not arrive.
-    """
-    if _COLLAPSE_ID.fullmatch(collapse_key):
-        return collapse_key
-    return sha256(collapse_key.encode()).hexdigest()  # guard: push.collapse_id
-
-
-def _firebase(title: str, body: str, data: dict[str, str], collapse_key: str | None) -> dict[str, Any]:
+def _firebase(title: str, body: str, data: dict[str, str], collapse_id: str | None) -> dict[str, Any]:
     message: dict[str, Any] = {"notification": {"title": title, "body": body}, "data": data}
-    if collapse_key is not None:
-        message["android"] = {"collapse_key": collapse_key}
+    if collapse_id is not None:
+        # The key replaces a message that has not arrived, the tag a notification that is displayed.
+        message["android"] = {"collapse_key": collapse_id, "notification": {"tag": collapse_id}}
     return message
 
 
@@ -116,14 +116,12 @@ class _MessageAroundIds(NamedTuple):
 
 
 @lru_cache(maxsize=_CACHED_MESSAGES)
-def _message_around_ids(
-    key: str, title: str, body: str, collapse_key: str | None, url: str | None
-) -> _MessageAroundIds:
+def _message_around_ids(key: str, title: str, body: str, collapse_id: str | None, url: str | None) -> _MessageAroundIds:
     """Return the message of a content. `key` is SNS' name of the platform."""
     data = {"notification_id": _ID, "send_id": _SEND_ID} | ({"url": url} if url else {})
     payload: dict[str, Any]
     if key == "GCM":
-        payload = {"fcmV1Message": {"message": _firebase(title, body, data, collapse_key)}}
+        payload = {"fcmV1Message": {"message": _firebase(title, body, data, collapse_id)}}
     else:
         payload = {"aps": {"alert": {"title": title, "body": body}}, "masscomm": data}
     text = _ENCODER.encode(payload)

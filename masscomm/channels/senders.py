@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from masscomm.channels.provider import EmailProvider, PushProvider, Transient
-from masscomm.channels.push import push_attributes, push_message
+from masscomm.channels.push import collapse_id_of, push_attributes, push_message
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
@@ -65,6 +65,9 @@ class PushSender:
     async def send(self, notification: Notification, target: Device | str) -> str:
         if isinstance(target, str):
             raise TypeError("a push goes to a device")
+        collapse_id = None
+        if notification.collapse_key:
+            collapse_id = collapse_id_of(notification.subscription.club_id, notification.collapse_key)
         message = push_message(
             target.platform,
             target.endpoint_arn,
@@ -72,13 +75,13 @@ class PushSender:
             body=notification.text("body"),
             notification_id=notification.id,
             send_id=notification.send_id,
-            collapse_key=notification.collapse_key,
+            collapse_id=collapse_id,
             url=notification.texts.get("url"),
         )
         attributes = push_attributes(
             target.platform,
             target.endpoint_arn,
-            collapse_key=notification.collapse_key,
+            collapse_id=collapse_id,
             ttl_s=notification.ttl_s,
         )
         if target.endpoint_arn is None:

@@ -534,8 +534,8 @@ MUTANTS = (
     ),
     Mutant(
         guard="push.collapse_id",
-        rule="An unusual collapse key makes no invalid push to Apple.",
-        change=Returns("collapse_key"),
+        rule="A push replaces no push of another club.",
+        change=Becomes("collapse_key"),
         no_cell="the cells have no collapse keys",
     ),
     Mutant(

@@ -59,14 +59,14 @@ class SesAsBoto3:
 
 
 def message() -> str:
-    return push_message("gcm", None, title="Hello", body="Grüezi", notification_id="n", send_id="s", collapse_key=None)
+    return push_message("gcm", None, title="Hello", body="Grüezi", notification_id="n", send_id="s", collapse_id=None)
 
 
 class PushContract:
     """Subclasses define the fixture `targets`."""
 
     def test_accepted_message_has_an_id_of_its_own(self, targets: PushTargets) -> None:
-        attributes = push_attributes("gcm", None, collapse_key=None, ttl_s=60)
+        attributes = push_attributes("gcm", None, collapse_id=None, ttl_s=60)
         ids = [
             publish(targets.provider, endpoint_arn=targets.enabled, message=message(), attributes=attributes)
             for _ in range(2)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from masscomm.channels.circuit_breaker import UNKNOWN_IN_A_ROW, PushCircuitBreaker
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.push import collapse_id_of
 from masscomm.channels.senders import PushSender
 from masscomm.clock import FixedClock
 from masscomm.decisions.provider_calls import Caller
@@ -75,7 +76,8 @@ def test_each_recipient_gets_their_own_text_on_each_platform() -> None:
     assert iphone["aps"]["alert"] == {"title": "News", "body": "Hello Bob"}
     assert iphone["masscomm"]["notification_id"] == notification_id(SEND_ID, 2, "push")
     assert by_arn["arn-1"].attributes == {"AWS.SNS.MOBILE.FCM.TTL": "90"}
-    assert by_arn["arn-2"].attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] == "k"
+    assert by_arn["arn-2"].attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] == android["android"]["collapse_key"]
+    assert android["android"]["collapse_key"] == collapse_id_of(7, "k")
 
 
 def test_push_to_one_of_several_devices_is_sent() -> None:

@@ -47,7 +47,7 @@ def test_push_call_has_its_notification_id(platform: str, answer: Answer) -> Non
         body="7:1",
         notification_id=NOTIFICATION,
         send_id="s",
-        collapse_key=None,
+        collapse_id=None,
         url="riverside://matches/7",
     )
     target = ARN.format(platform.upper())

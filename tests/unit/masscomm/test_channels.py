@@ -15,7 +15,7 @@ from masscomm.aws.request import form, quoted
 from masscomm.channels.email import email_message
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, TargetUnknown, Transient
 from masscomm.channels.provider_errors import refusal
-from masscomm.channels.push import push_attributes, push_message
+from masscomm.channels.push import collapse_id_of, push_attributes, push_message
 
 NOTIFICATION = "5f0c2a52-7b2e-5f7e-9a52-1f6f7a0d8a11"
 LONG_URL = "https://unsubscribe.a-long-tenant-name.masscomm.example/v1/notifications/unsubscribe"
@@ -24,7 +24,7 @@ LONG_URL = "https://unsubscribe.a-long-tenant-name.masscomm.example/v1/notificat
 def _push(
     platform: str,
     body: str = "There is news.",
-    collapse_key: str | None = None,
+    collapse_id: str | None = None,
     arn: str | None = None,
     send_id: str = "s",
     url: str | None = None,
@@ -36,7 +36,7 @@ def _push(
         body=body,
         notification_id=NOTIFICATION,
         send_id=send_id,
-        collapse_key=collapse_key,
+        collapse_id=collapse_id,
         url=url,
     )
     message: dict[str, str] = json.loads(text)
@@ -44,14 +44,14 @@ def _push(
 
 
 def test_push_to_android_has_the_form_of_firebase() -> None:
-    message = _push("gcm", collapse_key="match")
+    message = _push("gcm", collapse_id="match")
     assert sorted(message) == ["GCM", "default"]
     assert json.loads(message["GCM"]) == {
         "fcmV1Message": {
             "message": {
                 "notification": {"title": "Hello", "body": "There is news."},
                 "data": {"notification_id": NOTIFICATION, "send_id": "s"},
-                "android": {"collapse_key": "match"},
+                "android": {"collapse_key": "match", "notification": {"tag": "match"}},
             }
         }
     }
@@ -63,7 +63,7 @@ def test_push_to_android_has_the_form_of_firebase() -> None:
 def test_push_message_has_its_form_value(title: str, body: str, notification: str, send_ids: list[str]) -> None:
     for send_id in ("s", *send_ids, "s"):  # Later messages have the cached parts.
         message = push_message(
-            "gcm", None, title=title, body=body, notification_id=notification, send_id=send_id, collapse_key=None
+            "gcm", None, title=title, body=body, notification_id=notification, send_id=send_id, collapse_id=None
         )
         payload = json.loads(json.loads(message)["GCM"])["fcmV1Message"]["message"]
         assert payload["notification"] == {"title": title, "body": body}
@@ -97,7 +97,7 @@ def test_a_push_to_apple_has_the_key_of_its_environment(key: str) -> None:
     """Source: SNS developer guide, "Publishing with platform-specific payload", "Using the Amazon SNS time to live"."""
     arn = f"arn:aws:sns:eu-central-1:123456789012:endpoint/{key}/club/986cb8a1-4f6b-34b1-9a1b-d9e9cb553944"
     assert sorted(_push("apns", arn=arn)) == [key, "default"]
-    attributes = push_attributes("apns", arn, collapse_key=None, ttl_s=60)
+    attributes = push_attributes("apns", arn, collapse_id=None, ttl_s=60)
     assert attributes == {"AWS.SNS.MOBILE.APNS.PUSH_TYPE": "alert", f"AWS.SNS.MOBILE.{key}.TTL": "60"}
 
 
@@ -119,32 +119,25 @@ def test_unknown_platform_is_rejected() -> None:
 
 
 def test_attributes_are_named_as_sns_names_them() -> None:
-    assert push_attributes("gcm", None, collapse_key="k", ttl_s=60) == {"AWS.SNS.MOBILE.FCM.TTL": "60"}
-    assert push_attributes("apns", None, collapse_key="k", ttl_s=60) == {
+    assert push_attributes("gcm", None, collapse_id="k", ttl_s=60) == {"AWS.SNS.MOBILE.FCM.TTL": "60"}
+    assert push_attributes("apns", None, collapse_id="k", ttl_s=60) == {
         "AWS.SNS.MOBILE.APNS.PUSH_TYPE": "alert",
         "AWS.SNS.MOBILE.APNS.COLLAPSE_ID": "k",
         "AWS.SNS.MOBILE.APNS.TTL": "60",
     }
-    assert push_attributes("gcm", None, collapse_key=None, ttl_s=None) == {}
+    assert push_attributes("gcm", None, collapse_id=None, ttl_s=None) == {}
 
 
 def test_ttl_is_cut_to_the_providers_maximum() -> None:
-    assert push_attributes("gcm", None, collapse_key=None, ttl_s=10**9)["AWS.SNS.MOBILE.FCM.TTL"] == "2419200"
+    assert push_attributes("gcm", None, collapse_id=None, ttl_s=10**9)["AWS.SNS.MOBILE.FCM.TTL"] == "2419200"
 
 
 @pytest.mark.kills(guard="push.collapse_id")
-@pytest.mark.parametrize("key", ["ü", "match\r\nx: y", "\x00", "⚽" * 20, " 4711", "x" * 65])
-def test_a_collapse_key_that_is_no_header_has_a_digest(key: str) -> None:
-    """APNs gets it in a header of HTTP, and does not deliver a message with an invalid one."""
-
-    def collapse_id(collapse_key: str) -> str:
-        attributes = push_attributes("apns", None, collapse_key=collapse_key, ttl_s=None)
-        return attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"]
-
-    assert re.fullmatch("[0-9a-f]{64}", collapse_id(key))
-    assert collapse_id(key) == collapse_id(key) != collapse_id(f"{key}2")
-    assert collapse_id("x" * 64) == "x" * 64
-    assert collapse_id("match 4711") == "match 4711"
+@pytest.mark.parametrize("key", ["4711", "ü", "match\r\nx: y", "\x00", "⚽" * 20, " 4711", "x" * 65])
+def test_a_collapse_id_is_of_one_club_and_fits_a_header(key: str) -> None:
+    """APNs does not deliver a message with an invalid header. A push of a club must not replace one of another club."""
+    assert re.fullmatch("[0-9a-f]{1,64}", collapse_id_of(7, key))
+    assert len({collapse_id_of(7, key), collapse_id_of(8, key), collapse_id_of(7, f"{key}2")}) == 3
 
 
 def _bytes(
