@@ -25,6 +25,8 @@ _REFUSED = {
     "PlatformApplicationDisabled",
     "PlatformApplicationDisabledException",
 }
+_INVALID = ("InvalidParameter", "InvalidParameterException", "InvalidParameterValue")
+_OF_A_PARAMETER = (*_INVALID, "NotFound", "NotFoundException")
 
 
 class InvalidToken(Exception):
@@ -81,9 +83,10 @@ class SnsEndpoints:
         message = error.response.get("Error", {}).get("Message", "")
         exists = _EXISTS.search(message)
         if exists is None:
-            if _code(error) in ("InvalidParameter", "InvalidParameterException", "InvalidParameterValue"):
+            ours = _as_ours(error)
+            if isinstance(ours, Retry) and _code(error) in _INVALID:
                 raise InvalidToken(_code(error)) from error
-            raise _as_ours(error) from error
+            raise ours from error
         try:
             self._client.set_endpoint_attributes(
                 EndpointArn=exists.group(1), Attributes={"Token": token, "Enabled": "true"}
@@ -99,7 +102,9 @@ def _code(error: ClientError) -> str:
 
 def _as_ours(error: ClientError) -> Retry | Stop:
     code = _code(error)
-    if code in _REFUSED or (code in ("NotFound", "NotFoundException") and "PlatformApplication" in str(error)):
+    is_of_application = "PlatformApplication" in error.response.get("Error", {}).get("Message", "")
+    # With a wrong ARN of the application, SNS refuses each token.
+    if code in _REFUSED or (code in _OF_A_PARAMETER and is_of_application):  # guard: endpoints.wrong_application
         return Stop(f"SNS refuses us: {error}")
     # The record itself may be valid: SNS throttled, returned a 5xx status or an unknown error, or the endpoint was
     # deleted between two calls.

@@ -521,6 +521,12 @@ MUTANTS = (
         cell="a platform application is disabled until an operator enables it",
     ),
     Mutant(
+        guard="endpoints.wrong_application",
+        rule="A wrong ARN of the platform application disables no device.",
+        change=Becomes("code in _REFUSED"),
+        no_cell="SNS knows the application of every cell",
+    ),
+    Mutant(
         guard="provider.unknown_endpoints",
         rule="A call of the wrong region disables only a few devices.",
         change=Never(),

@@ -56,6 +56,7 @@ class TestMotoEndpoints(EndpointsContract):
 
 
 @pytest.mark.guarantee("sns_answer.access_refused")
+@pytest.mark.kills(guard="endpoints.wrong_application")
 @pytest.mark.parametrize(
     ("code", "message", "status", "expected"),
     [
@@ -69,6 +70,12 @@ class TestMotoEndpoints(EndpointsContract):
         ),
         ("AuthorizationError", "no", 403, Stop),
         ("NotFound", "PlatformApplication does not exist", 404, Stop),
+        (
+            "InvalidParameter",
+            "Invalid parameter: PlatformApplicationArn Reason: Wrong number of slashes in relative portion of the ARN.",
+            400,
+            Stop,
+        ),
     ],
 )
 def test_sns_refusal_has_its_documented_meaning(
