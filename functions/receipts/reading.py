@@ -241,15 +241,15 @@ def _addresses(recipients: Any, sent_to: Set[str]) -> tuple[str, ...]:
     """Return the reported recipients that the message was sent to. A mail server can name any address in the bounce
     that it writes.
     """
-    named = (_address(entry["emailAddress"]) for entry in recipients)
-    return tuple(address for address in named if address_id(address) in sent_to)
+    named = (_address(entry.get("emailAddress")) for entry in recipients)
+    return tuple(address for address in named if address and address_id(address) in sent_to)
 
 
 def _address(value: Any) -> str:
-    """Return the address in a text, which may also contain a name; "" if there is none. A mail server can write any
-    text, and Python's parser recurses.
+    """Return the address in a text, which may also contain a name; "" if there is none, as in a bounce of the subtype
+    NoEmail. A mail server can write any text, and Python's parser recurses.
     """
-    text = _text(value)
+    text = _text(value) if value else ""
     return parseaddr(text)[1] if len(text.encode()) <= MAX_ADDRESS_BYTES else ""  # guard: receipts.long_address
 
 

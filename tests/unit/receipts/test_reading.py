@@ -160,6 +160,13 @@ def test_reply_of_a_recipient_out_of_office_is_no_bounce() -> None:
         assert _read({**document, "bounce": {**reply, **changes}}).status is Status.BOUNCED
 
 
+@pytest.mark.parametrize("recipient", [{}, {"emailAddress": ""}, {"emailAddress": None}])
+def test_bounce_without_its_address_is_a_bounce(recipient: dict[str, Any]) -> None:
+    """SES cannot retrieve the address from some bounces (subtype NoEmail)."""
+    receipt = _read(_with(receipt_events.BOUNCED, bounceSubType="NoEmail", bouncedRecipients=[recipient]))
+    assert (receipt.status, receipt.code, receipt.dead_addresses) == (Status.BOUNCED, "Permanent/NoEmail", ())
+
+
 @pytest.mark.kills(guard="receipts.long_address")
 def test_long_address_in_a_bounce_is_ignored() -> None:
     """A mail server writes it. Python's parser recurses for each of these colons, and the record would be redelivered
