@@ -199,10 +199,12 @@ class Publishing:
                 record.done.update((result.position, result) for result in results)
 
 
-def _credible(devices: Sequence[Device | None], answers: Sequence[CallAnswer]) -> list[CallAnswer]:
+def _credible(devices: Sequence[Device | None], answers: Sequence[CallAnswer]) -> Sequence[CallAnswer]:
     """Return the answers of a group. An unknown endpoint is not gone if its application is off meanwhile: the circuit
     breaker has found that SNS knows no endpoint of it.
     """
+    if not any(isinstance(answer.error, ApplicationOff) for answer in answers):
+        return answers
     applications = [None if device is None else application_of(device.endpoint_arn or "") for device in devices]
     off = {
         application: answer

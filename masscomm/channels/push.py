@@ -66,6 +66,7 @@ def push_message(
     )
 
 
+@lru_cache(maxsize=_CACHED_MESSAGES)
 def collapse_id_of(club_id: int, collapse_key: str) -> str:
     """Return the id under which a device replaces an earlier push of the same club (tenant) with the same key. Several
     clubs may have one app.
