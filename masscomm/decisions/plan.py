@@ -183,10 +183,15 @@ def held_by(chunk: Chunk, now_ms: int) -> SendControl | None:
     """Return the control that holds a request which is not expired: its send is paused, or was moved to a later
     time.
     """
-    expires_at = chunk.request.expires_at
-    if not chunk.request.positions or (expires_at is not None and expires_at <= now_ms):
+    if not chunk.request.positions or _expires(chunk, now_ms):
         return None
     return chunk.rescheduled or chunk.paused  # guard: send_controls.paused_request
+
+
+def _expires(chunk: Chunk, now_ms: int) -> bool:
+    """Return whether a request has expired, or expires before the time to which its send was moved."""
+    expires_at, moved_to = chunk.request.expires_at, chunk.rescheduled and chunk.rescheduled.send_at_ms
+    return expires_at is not None and expires_at <= max(now_ms, moved_to or 0)  # guard: send_controls.moved_past_expiry
 
 
 def outcomes_for_all(request: RecheckRequested, decision: Decision) -> list[RangeOutcomes]:
@@ -210,7 +215,7 @@ def decide_without_look_up(chunk: Chunk, now_ms: int) -> ByChannel | None:
     published.
     """
     request = chunk.request
-    if request.expires_at is not None and request.expires_at <= now_ms:
+    if _expires(chunk, now_ms):
         return _for_all(request, EXPIRED)
     if chunk.cancelled and len(request.positions) > 1:  # guard: cancellations.single_recipient
         return _for_all(request, CANCELLED)

@@ -1361,6 +1361,12 @@ MUTANTS = (
         no_cell=ONE_CANCELLATION,
     ),
     Mutant(
+        guard="send_controls.moved_past_expiry",
+        rule="A send that is moved past its expires_at does not wait for the new time.",
+        change=Becomes("expires_at is not None and expires_at <= now_ms"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
         guard="send_controls.published_part",
         rule="Of a record that was published in part, only the other recipients are held.",
         change=Always(),

@@ -453,6 +453,18 @@ def test_a_moved_send_is_sent_at_its_new_time(checker: Checker, send_at_ms: int)
     assert (build.user_ids, build.waited_until) == ([1, 2], send_at_ms)
 
 
+@pytest.mark.kills(guard="send_controls.moved_past_expiry")
+@pytest.mark.parametrize("user_ids", [[1, 2], [3]])
+def test_a_send_moved_past_its_expiry_expires_at_once(checker: Checker, user_ids: list[int]) -> None:
+    """The route does not know the expires_at of a send by Kafka. The send must not wait for the new time to end."""
+    checker.check(send(user_ids, send_at=NOW + HOUR, expires_at=NOW + 2 * HOUR))
+    checker.forget()
+    move(checker, NOW + 48 * HOUR)
+    assert checker.run(checker.use_case, *released(checker)) == []
+    assert checker.delay_store.items == {}
+    assert set(results_of(checker.outcomes()).values()) == {("expired", "expired")}
+
+
 def test_chunks_that_arrive_later_wait_for_the_new_time(checker: Checker) -> None:
     move(checker, NOW + 48 * HOUR)
     checker.check(send([1, 2], send_at=NOW + HOUR))
