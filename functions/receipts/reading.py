@@ -88,6 +88,8 @@ _DEAD_TOKEN = (
     "endpointdisabled",
     "endpoint is disabled",
 )
+# Statuses of push services that concern our credentials or our rate, not the message.
+_NOT_OF_THE_MESSAGE = ("401", "403", "429")
 # Texts that carriers return for a number that no message can reach.
 _DEAD_NUMBER = ("blocked", "opted out", "invalid phone number", "invalid number", "unknown number")
 
@@ -113,7 +115,7 @@ def _of_delivery_status(document: Mapping[str, Any]) -> Receipt:
     if dead := _word_in(response, _DEAD_TOKEN):
         return replace(receipt, reason=Reason.DEVICE_INACTIVE, code=dead, dead_endpoint=destination)
     status = str(delivery.get("statusCode", ""))
-    rejected = status.startswith("4") and "429" not in status
+    rejected = status.startswith("4") and status not in _NOT_OF_THE_MESSAGE
     reason = Reason.PROVIDER_REJECTED if rejected else Reason.BOUNCED_TRANSIENT
     return replace(receipt, reason=reason, code=status if re.fullmatch("[1-5][0-9]{2}", status) else OTHER)
 

@@ -94,6 +94,8 @@ def test_documented_receipt_is_read(
         ("EndpointDisabled", 400, "device_inactive"),
         ('{"reason":"PayloadTooLarge"}', 413, "provider_rejected"),
         ('{"reason":"TooManyRequests"}', 429, "bounced_transient"),
+        ('{"reason":"ExpiredProviderToken"}', 403, "bounced_transient"),
+        ('{"error":{"code":401,"status":"UNAUTHENTICATED"}}', 401, "bounced_transient"),
         ('{"reason":"InternalServerError"}', 500, "bounced_transient"),
     ],
 )
