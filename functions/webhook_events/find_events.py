@@ -19,7 +19,7 @@ from masscomm.domain.webhooks import Delivery, Endpoint, Event, EventType, event
 from masscomm.http.parameters import rfc3339, time_of_ms
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends, Position
 from masscomm.stores.expansions import Expansion, Expansions
-from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey, accepted_of
 from masscomm.stores.webhook_deliveries import WebhookDeliveries
 from masscomm.stores.webhook_endpoints import WebhookEndpoints
 
@@ -184,7 +184,8 @@ class FindEvents:
         """Record an event and its deliveries. Return the time of the recorded event and the number of new
         deliveries.
         """
-        body = payload(id_, transition.type, time_of_ms(at_ms), _data(seen, transition, self._accepted(seen.send)))
+        data = _data(seen, transition, accepted_of(self.controls, seen.send))
+        body = payload(id_, transition.type, time_of_ms(at_ms), data)
         event = self.deliveries.record(
             Event(id=id_, type=transition.type, club_id=seen.send.club_id, at_ms=at_ms, body=body)
         )
@@ -204,11 +205,6 @@ class FindEvents:
             self._recorded.clear()
         self._recorded[id_] = event.at_ms
         return event.at_ms, len(receivers) if event.at_ms == at_ms else 0
-
-    def _accepted(self, send: SendKey) -> AcceptedSend | None:
-        """Return what send_handler recorded about a send; None if it came by Kafka, or is older than some days."""
-        accepted = self.controls.accepted(send.send_id)
-        return accepted if accepted is not None and accepted.send == send else None  # guard: tenancy.webhook_reference
 
 
 def _transitions(seen: _Seen) -> Iterator[Transition]:

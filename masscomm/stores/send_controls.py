@@ -278,6 +278,14 @@ def over_rest(send: AcceptedSend | None) -> AcceptedSend | None:
     return None if send is None or send.by_kafka else send  # guard: sends.registered_by_kafka
 
 
+def accepted_of(controls: SendControls, send: SendKey) -> AcceptedSend | None:
+    """Return what send_handler recorded about a send; None if it came by Kafka, or is older than some days. Another
+    tenant's send may have the same id.
+    """
+    accepted = controls.accepted(send.send_id)
+    return accepted if accepted is not None and accepted.send == send else None  # guard: tenancy.accepted_send
+
+
 def change(
     controls: SendControls, send: SendKey, make: Callable[[SendControl], SendControl], *, now_ms: int
 ) -> SendControl:

@@ -1981,10 +1981,10 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
-        guard="tenancy.webhook_reference",
-        rule="An event has no reference of another tenant's send with the same id.",
+        guard="tenancy.accepted_send",
+        rule="A response or an event has nothing of another tenant's send with the same id.",
         change=Becomes("accepted"),
-        no_cell=NO_WEBHOOK,
+        no_cell="the sends of a cell have ids of their own",
     ),
     Mutant(
         guard="webhooks.random_order",

@@ -22,7 +22,7 @@ from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
 from masscomm.http.texts import Text
 from masscomm.stores.delayed_records import SEND_AT, DelayedRecord
-from masscomm.stores.send_controls import SendControl, SendKey, change
+from masscomm.stores.send_controls import SendControl, SendKey, accepted_of, change
 
 
 class RescheduleRequest(TypedDict):
@@ -60,7 +60,7 @@ class RescheduleRoute:
             return _body(send_id, send_at_ms)
         if send.has_ended:
             raise Problem(409, Text.SEND_ENDED.filled())
-        accepted = self.control.controls.accepted(send_id)
+        accepted = accepted_of(self.control.controls, send.key)
         self._check_time(send_at_ms, None if accepted is None else accepted.expires_at_ms)
         first_ms = self._stored_send_at_ms(send.key) if accepted is None else accepted.send_at_ms
 

@@ -31,7 +31,7 @@ from masscomm.errors import Retry
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.tenant import Clubs
 from masscomm.stores.expansions import Expansion, Expansions
-from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControl, SendControls
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControl, SendControls, accepted_of
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -168,7 +168,7 @@ class SendRoute:
         if read.errors:
             raise read.problem()
         send = self.known_sends.read(send_id, clubs)
-        accepted = send.accepted or self.controls.accepted(send_id)
+        accepted = send.accepted or accepted_of(self.controls, send.key)
         control = self.controls.read([send.key])[send.key]
         ended = None
         if accepted is not None and accepted.is_to_audience and self.expansions is not None:

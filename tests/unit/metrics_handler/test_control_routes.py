@@ -77,6 +77,13 @@ def test_another_tenants_send_is_not_controlled(api: ControlApi) -> None:
     assert (api.controls.recorded, api.controls.controls, api.delay_store.changed) == ({}, {}, {})
 
 
+def test_another_tenants_send_with_the_same_id_is_not_moved(api: ControlApi) -> None:
+    """The send `s` of club 7 is not scheduled; that of club 8 is."""
+    other = AcceptedSend(send=SendKey(8, "s"), accepted_at_ms=1, send_at_ms=api.clock.now_ms() + HOUR)
+    api.controls.accept([other])
+    assert refused(move, api, at(api, 2 * HOUR), "s")[0] == 409
+
+
 # --- pause and resume -------------------------------------------------------------------------------------------------
 
 

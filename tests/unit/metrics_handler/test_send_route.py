@@ -109,6 +109,13 @@ def test_requested_does_not_fall_while_chunks_are_counted() -> None:
     assert answers[-1]["totals"]["requested"] == 20
 
 
+@pytest.mark.kills(guard="tenancy.accepted_send")
+def test_another_tenants_send_with_the_same_id_adds_nothing() -> None:
+    send = Followed(20)
+    send.controls.sends["s"] = replace(send.controls.sends["s"], send=SendKey(8, "s"))
+    assert send.answer(1, 5)["requested"] == 5
+
+
 def test_counts_of_all_chunks_replace_the_request() -> None:
     """The channels of a category may have changed after the request."""
     assert Followed(20).answer(4, 12, sent=12)["complete"]

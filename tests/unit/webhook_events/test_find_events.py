@@ -271,7 +271,7 @@ def test_an_event_has_reference_and_mode(setting: Setting) -> None:
     assert data["requested_at"] == "2023-11-14T22:13:20Z"
 
 
-@pytest.mark.kills(guard="tenancy.webhook_reference")
+@pytest.mark.kills(guard="tenancy.accepted_send")
 def test_another_tenants_reference_is_not_in_an_event(setting: Setting) -> None:
     setting.controls.accept([AcceptedSend(send=SendKey(8, SEND.send_id), accepted_at_ms=1, reference="theirs")])
     setting.count(counted())
