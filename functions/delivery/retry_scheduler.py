@@ -78,9 +78,7 @@ class RetryScheduler:
             step = f"{delay_reason}.{due_ms}" if delay_reason == quiet_hours.DELAY_REASON else delay_reason
             is_due = delay_reason == PAUSED and not is_paused  # guard: send_controls.resumed_part
             those = {position: delayed[position] for position in positions}
-            waits = delivery.waits + (delay_reason != PAUSED)  # A pause uses up no retries.
-            encode = partial(codec.encode, topic, "DeliveryRequested")
-            for part_id, value in _records(delivery, step, those, encode, waits=waits):
+            for part_id, value in _records(delivery, step, those, partial(codec.encode, topic, "DeliveryRequested")):
                 self.store.put(
                     DelayedRecord(
                         id=part_id,
@@ -129,8 +127,6 @@ def _records(
     step: str,
     delayed: Mapping[int, RecipientResult],
     encode: Callable[[dict[str, Any]], bytes],
-    *,
-    waits: int,
 ) -> Iterator[tuple[str, bytes]]:
     """Return (id, value) of the retry records for the positions: one record, or one for each half of the range if it
     is too large.
@@ -143,7 +139,7 @@ def _records(
         inside = {position: entry for position, entry in delayed.items() if start <= position < end}
         if not inside:
             continue
-        part = _part(delivery, _next_id(delivery, step, inside.values(), start, end), inside, waits=waits)
+        part = _part(delivery, _next_id(delivery, step, inside.values(), start, end), inside)
         value = encode(part.to_avro())
         if len(value) > RECORD_BYTES and len(inside) > 1:
             middle = (start + end) // 2
@@ -159,16 +155,15 @@ def _next_id(delivery: DeliveryRequested, step: str, delayed: Iterable[Recipient
     return released_id(delivery.record_id, step, start, end)
 
 
-def _part(
-    delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, RecipientResult], *, waits: int
-) -> DeliveryRequested:
+def _part(delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, RecipientResult]) -> DeliveryRequested:
     """Return the retry record for the recipients at these positions, with the devices that already have the message."""
     rows = [row for row, position in enumerate(delivery.positions) if position in delayed]
     return replace(
         delivery,
         record_id=part_id,
         parent_id=delivery.record_id,
-        waits=waits,
+        # The metrics count the recipients of a record that has not waited as queued.
+        waits=delivery.waits + 1,
         positions=[delivery.positions[row] for row in rows],
         user_ids=[delivery.user_ids[row] for row in rows],
         addresses=[delivery.addresses[row] for row in rows] if delivery.addresses else [],
