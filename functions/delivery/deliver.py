@@ -310,8 +310,10 @@ class Deliver:
         """
         delivery = item.value
         if not done:  # guard: send_controls.published_part
+            # The metrics have counted the recipients as queued, and forget the record's id during a long pause.
+            held_record = replace(delivery, waits=max(1, delivery.waits))  # guard: send_controls.queued_once
             delayer = Delayer(store=self.retry_scheduler.store, clock=self.clock)
-            delayer.hold(batch.codec, item.record.topic, delivery, control, carried_headers(item))
+            delayer.hold(batch.codec, item.record.topic, held_record, control, carried_headers(item))
             return
         until_ms = control.held_until_ms(delivery.expires_at, self.clock.now_ms())
         held = paused_results(delivery, done, until_ms)

@@ -1373,6 +1373,12 @@ MUTANTS = (
         no_cell=ONE_CANCELLATION,
     ),
     Mutant(
+        guard="send_controls.queued_once",
+        rule="The recipients of a held record are counted as queued once, however long the pause lasts.",
+        change=Becomes("delivery"),
+        no_cell=ONE_CANCELLATION,
+    ),
+    Mutant(
         guard="send_controls.resumed_part",
         rule="A held part that is stored after the end of the pause does not wait for its limit.",
         change=Becomes("False"),

@@ -223,12 +223,15 @@ def test_retries_are_counted_from_the_end_of_the_pause(checker: Checker) -> None
 
 
 @pytest.mark.kills(guard="send_controls.paused_delivery")
+@pytest.mark.kills(guard="send_controls.queued_once")
 def test_a_delivery_record_is_held_without_a_lease() -> None:
     chain = Delivery()
     pause(chain)
     other = replace(delivery([3]), record_id="other", send_id="other")
     assert chain.deliver(delivery([1, 2]), other) == []
     assert chain.published_arns() == ["arn-3"]
+    [held] = chain.delay_store.items.values()
+    assert chain.delayed_delivery(held).waits == 1, "the metrics count a record that has not waited as queued"
     resume(chain)
     [again] = released(chain)
     assert chain.run(chain.use_case, again) == []
