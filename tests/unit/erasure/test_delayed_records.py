@@ -114,6 +114,20 @@ def test_variables_of_a_send_to_one_are_erased(eraser: RecordEraser, topic: str,
     assert eraser.erased(person, topic, several) == several
 
 
+@pytest.mark.parametrize(
+    ("topic", "example"), [("recheck.small", "RecheckRequested.split"), ("build.bulk2", "BuildRequested.push")]
+)
+def test_variables_of_one_recipient_are_erased(eraser: RecordEraser, topic: str, example: str) -> None:
+    own = {"5": {"code": "739182"}, "6": {"code": "11"}}
+    several = eraser.record(
+        topic, example, club_id=3, positions=[5, 6], user_ids=[7, 8], data={"for": "all"}, recipient_data=own
+    )
+    person = Person(user_id=7, club_id=3)
+    assert eraser.erased(person, topic, several) == several | {"recipient_data": {"6": {"code": "11"}}}
+    alone = several | {"positions": [5], "user_ids": [7], "recipient_data": {"5": {"code": "739182"}}}
+    assert eraser.erased(person, topic, alone) == alone | {"data": {}, "recipient_data": {}}
+
+
 def test_receipt_keeps_its_shape_without_the_address(eraser: RecordEraser) -> None:
     message = json.dumps({"mail": {"destination": ["Ada@example.org"]}, "bounce": {"bouncedRecipients": []}})
     body = json.dumps({"Message": message, "MessageId": "m"})
