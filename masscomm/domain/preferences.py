@@ -113,7 +113,7 @@ def _wanted(user_settings: UserSettings, type_: str, channel: str) -> tuple[bool
             return False, f"{name} malformed"
     about = (by_category or {}).get(type_)
     if isinstance(about, Mapping):
-        if channel in about:
+        if about.get(channel) is not None:
             return about[channel] is True, f"category:{type_} channel:{channel}"
     elif about is not None:
         return about is True, f"category:{type_}"

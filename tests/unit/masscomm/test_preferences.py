@@ -40,6 +40,8 @@ def _decide(categories: Any, channels: Any, type_: str = "news") -> tuple[Status
         ({"news": {"email": False}}, {}, True, None),
         ({"match_reminder": False}, {}, True, None),
         ({"news": None}, {"push": None}, True, None),
+        ({"news": {"push": None}}, {}, True, None),
+        ({"news": {"push": None}}, {"push": False}, False, "channel:push"),
         (None, None, True, None),
     ],
 )
