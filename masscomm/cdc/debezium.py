@@ -41,6 +41,8 @@ def debezium_config(generation: str) -> dict[str, str]:
         # The key of a record is the id of its document, whatever the primary key is.
         "message.key.columns": ";".join(f"{table}:{columns[0]}" for table, columns in tables.items()),
         "decimal.handling.mode": "string",
+        # By default, a time(3) is in milliseconds, and schemas/source.yaml would read 22:00 as 00:01.
+        "time.precision.mode": "microseconds",
         "plugin.name": "pgoutput",
         "slot.name": slot,
         "publication.name": slot,
