@@ -321,7 +321,7 @@ class _Compiler:
                 pieces.append(text)
 
             return write_text
-        value, written, characters = self.value(node, depth + 1), _escape if self._escaped else str, _TEXT
+        value, written, characters = self._written(node, depth + 1), _escape if self._escaped else str, _TEXT
         if self._escaped:
             characters = _PLAIN
 
@@ -369,6 +369,20 @@ class _Compiler:
             return None
 
         return write
+
+    def _written(self, node: nodes.Node | None, depth: int) -> _Value:
+        """Return a function that evaluates an expression for a text. A variable with null is a missing one, because
+        the text would have the word None.
+        """
+        value, path = self.value(node, depth), "" if node is None else _path(node)
+        if not path:
+            return value
+
+        def read(values: Mapping[str, Any], steps: Steps) -> Any:
+            found = value(values, steps)
+            return _missing(None, path, path) if found is None else found  # guard: templates.null
+
+        return read
 
     def value(self, node: nodes.Node | None, depth: int) -> _Value:
         """Return a function that evaluates an expression. Raises RenderError for syntax that is not permitted."""
@@ -453,7 +467,8 @@ class _Compiler:
     ) -> _Value:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise RenderError(f"line {node.lineno}: {node.name} takes no arguments by * or **")
-        operands = [*before, *(self.value(each, depth + 1) for each in (node.node, *node.args))]
+        of_filter = self._written if isinstance(node, nodes.Filter) else self.value
+        operands = [*before, of_filter(node.node, depth + 1), *(self.value(each, depth + 1) for each in node.args)]
         options = [
             (str(pair.key), self.value(pair.value, depth + 1))
             for pair in node.kwargs

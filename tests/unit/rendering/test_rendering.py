@@ -17,6 +17,7 @@ from masscomm.domain.users import Template, User
 from masscomm.rendering import compiler
 from masscomm.rendering.compiler import (
     MAX_STEPS,
+    MissingVariable,
     OutOfSteps,
     RenderError,
     Steps,
@@ -73,6 +74,26 @@ def test_control_characters_are_in_no_message(from_template: bool) -> None:
         subject=texts["subject"], text=texts["text"],
     )  # fmt: skip
     assert {each for each in message if each < 0x20 or each == 0x7F} <= {0x09, 0x0A, 0x0D}
+
+
+@pytest.mark.kills(guard="templates.null")
+@pytest.mark.parametrize("escaped", [False, True])
+def test_null_inside_an_attribute_is_a_missing_variable(escaped: bool) -> None:
+    """No customer reads "Your coach is None"."""
+    context = context_of(User(user_id=1, club_id=7, attributes={"team": {"coach": None}}), 7, {}, "en")
+
+    def rendered(source: str) -> str:
+        steps = Steps(RECORD_STEPS)
+        return render(compile_source(source, escaped=escaped, steps=steps).write, context, steps)
+
+    coach = "user.attributes.team.coach"
+    for source in (f"{{{{ {coach} }}}}", f"{{{{ {coach} | upper }}}}", "{{ user.attributes.team['coach'] | trim }}"):
+        with pytest.raises(MissingVariable, match=coach) as caught:
+            rendered(source)
+        assert caught.value.path == coach
+    assert rendered(f"{{{{ {coach} | default('new') }}}}") == "new"
+    assert rendered(f"{{% if {coach} %}}yes{{% else %}}no{{% endif %}}") == "no"
+    assert rendered(f"{{{{ {coach} is none }}}}") == "True"
 
 
 def _sampled(alternatives: str) -> st.SearchStrategy[str]:
