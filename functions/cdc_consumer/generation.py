@@ -26,7 +26,7 @@ from masscomm.cdc.progress import CdcProgress, reached
 from masscomm.clock import Clock
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import ConflictError, NotFoundError, OpenSearch
-from masscomm.domain.time_limits import GENERATION_LAG_MS
+from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, GENERATION_LAG_MS
 from masscomm.errors import Retry
 from masscomm.observability import logs
 
@@ -47,13 +47,26 @@ class Generation:
         self._settled = False
         # The oldest heartbeat after which Kafka Connect may not have stored a source offset yet.
         self._unwritten: Heartbeat | None = None
+        # The heartbeat with the highest position that this environment has stored, or the one of another log.
+        self._newest: Heartbeat | None = None
 
     def index(self, table: str) -> str:
         """Return the name of a table's index in this generation."""
         return f"{table}-{self.name}"
 
     def passed(self, beat: Heartbeat) -> None:
-        """Store the WAL position of the heartbeat, unless a later one is already stored. Raises Retry."""
+        """Store the WAL position of the heartbeat, unless a later one is already stored; require a rebuild if the
+        heartbeat is from another write-ahead log. Raises Retry.
+
+        After a failover to a server that lacks the last transactions, or a restored backup, the database assigns
+        positions for a second time. The indices would silently refuse the rows whose versions are below their own.
+        """
+        known = self._newest or self._stored_position()
+        # guard: directory.other_write_ahead_log
+        if known is not None and beat.lsn < known.lsn and beat.ts_ms > known.ts_ms + DATABASE_CLOCK_STEP_MS:
+            self.require_rebuild(f"the write-ahead log fell from {known.lsn} to {beat.lsn}")
+            self._newest = beat
+            return
         document = VersionedDocument(
             index=_STATE,
             id=f"position-{self.name}",
@@ -65,6 +78,14 @@ class Generation:
             raise fate
         if self._unwritten is None:
             self._unwritten = beat
+        if known is None or beat.lsn >= known.lsn:
+            self._newest = beat
+
+    def _stored_position(self) -> Heartbeat | None:
+        with answering("the directory's position"):
+            answer = self._client.mget(body={"docs": [{"_index": _STATE, "_id": f"position-{self.name}"}]})
+        source = answer["docs"][0].get("_source")
+        return None if source is None else Heartbeat(lsn=source["lsn"], ts_ms=source["ts_ms"])
 
     def snapshot_started(self, snapshot_id: str) -> None:
         """Store the id of this generation's snapshot; require a rebuild at a second snapshot. Raises Retry.

@@ -102,6 +102,9 @@ DIRECTORY_WAIT_S = 5.0
 DIRECTORY_POLL_S = 0.05
 # How far a new snapshot of the directory may lag behind the database when it replaces the previous one.
 GENERATION_LAG_MS = 15_000
+# How far the database's clock may be put back or forward. A heartbeat whose time is later than this after one with a
+# higher position is from another write-ahead log.
+DATABASE_CLOCK_STEP_MS = 300_000
 TEMPLATES_CACHED_S = 5.0
 
 # --- schema ids that the registry denies ------------------------------------------------------------------------------
@@ -305,6 +308,7 @@ RULES: Mapping[str, str] = {
         "a confirmation sees at least one heartbeat"
     ),
     "CDC_HEARTBEAT_MS < GENERATION_LAG_MS": "a generation can be as recent as it has to be",
+    "GENERATION_LAG_MS < DATABASE_CLOCK_STEP_MS": "heartbeats of two connectors are of one write-ahead log",
     "TEMPLATES_CACHED_S < CHAIN_TIMEOUT_S": "a changed template applies to the next invocation",
     "DENIAL_CACHED_S < DENIED_SCHEMA_RETRY_S < DENIED_SCHEMA_FORGET_S": (
         "an id is asked for again before it is dead-lettered, and known until then"

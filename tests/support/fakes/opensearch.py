@@ -71,8 +71,13 @@ class FakeOpenSearch:
         return {"_seq_no": number, "_primary_term": 1}
 
     def mget(self, *, body: dict[str, Any]) -> dict[str, Any]:
-        found = [self.documents.get((doc["_index"], doc["_id"])) for doc in body["docs"]]
-        return {"docs": [{"_source": known[1]} if known else {} for known in found]}
+        return {"docs": [self._document(each["_index"], each["_id"]) for each in body["docs"]]}
+
+    def _document(self, name: str, document_id: str) -> dict[str, Any]:
+        (index,) = self.aliases.get(name) or {name}
+        known = self.documents.get((index, document_id))
+        place = {"_index": index, "_id": document_id, "found": known is not None}
+        return place if known is None else {**place, "_version": known[0], "_source": known[1]}
 
     def rows(self, index: str) -> dict[str, dict[str, Any]]:
         """Documents by id, without deleted ones."""

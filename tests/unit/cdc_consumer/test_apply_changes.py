@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from masscomm.cdc.change_events import ChangeDecoder, RowsChanged, rows_of
-from masscomm.domain.time_limits import GENERATION_LAG_MS
+from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, GENERATION_LAG_MS
 from masscomm.errors import Retry
 from masscomm.kafka.event import KafkaRecord
 from tests.support.fakes.opensearch import FakeOpenSearch
@@ -363,6 +363,22 @@ def test_event_that_needs_a_rebuild_stops_look_ups(why: KafkaRecord) -> None:
     assert not any(consumer.cluster.aliases.values())
     again = Consumer(consumer)
     again.run(notification("COMPLETED", "b"), heartbeat(9, "9"))
+    assert not any(consumer.cluster.aliases.values())
+
+
+@pytest.mark.kills(guard="directory.other_write_ahead_log")
+@pytest.mark.parametrize("restarted", [False, True])
+def test_write_ahead_log_that_begins_again_needs_a_rebuild(restarted: bool) -> None:
+    """After a failover without the last transactions, new rows have versions below those of the indices."""
+    consumer = Consumer()
+    complete(consumer)
+    consumer.run(heartbeat(9_000, "1000"))
+    assert consumer.run(heartbeat(8_000, "1001"), heartbeat(8_500, "900")) == []
+    assert consumer.state()["complete"], "redelivered heartbeats, and those of two connectors"
+    after = Consumer(consumer) if restarted else consumer
+    step_s = DATABASE_CLOCK_STEP_MS // 1_000
+    assert after.run(heartbeat(8_001, f"{1_001 + step_s}"), heartbeat(8_002, f"{1_002 + step_s}")) == []
+    assert after.state()["rebuild_reason"] == "the write-ahead log fell from 9000 to 8002"
     assert not any(consumer.cluster.aliases.values())
 
 
