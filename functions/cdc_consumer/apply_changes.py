@@ -2,16 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.generation import Generation
-from masscomm.cdc.captured_tables import DEVICES, TEMPLATES
+from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, settings_tables
 from masscomm.cdc.change_events import (
+    SNAPSHOT_VERSION,
     Change,
     ChangeDecoder,
     Heartbeat,
+    RefusedRow,
     RowChanged,
     SnapshotCompleted,
     SnapshotStarted,
@@ -20,7 +23,7 @@ from masscomm.cdc.change_events import (
 )
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock, SystemClock
-from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import OpenSearch
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.users import Template
@@ -31,8 +34,10 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import CHANGE_DATA_AGE
 
+type Fact = Change | RefusedRow
 
-class ApplyChanges(UseCase[Change]):
+
+class ApplyChanges(UseCase[Fact]):
     """Writes changed rows to the indices of their snapshot generation, and applies the other change events to the
     generation's state.
 
@@ -49,16 +54,19 @@ class ApplyChanges(UseCase[Change]):
         self._generations = {each.name: each for each in generations}
         self._decoder = ChangeDecoder(*self._generations)
 
-    def decode(self, record: KafkaRecord, codec: Codec) -> Change:  # noqa: ARG002  # Debezium's JSON needs no registry
-        return self._decoder.decode(record)
+    def decode(self, record: KafkaRecord, codec: Codec) -> Fact:  # noqa: ARG002  # Debezium's JSON needs no registry
+        try:
+            return self._decoder.decode(record)
+        except RefusedRow as refused:
+            return refused  # The row is dead-lettered after the directory has its replacement.
 
-    def handle(self, batch: Batch[Change]) -> None:
+    def handle(self, batch: Batch[Fact]) -> None:
         self._write_rows(batch.active())
         for item in batch.active():
             step = self._step(self._generation_of(item), item.value)
             if step is not None:
                 batch.attempt(item, step)
-        of_generations: dict[str, list[Item[Change]]] = {}
+        of_generations: dict[str, list[Item[Fact]]] = {}
         for item in batch.active():
             of_generations.setdefault(topics.generation_of(item.record.topic), []).append(item)
         for name, items in of_generations.items():
@@ -69,14 +77,16 @@ class ApplyChanges(UseCase[Change]):
                 # No record depends on this step, because the invocation with the next heartbeat repeats it.
                 self._logger.warning("the generation does not advance", error=str(error))
 
-    def _generation_of(self, item: Item[Change]) -> Generation:
+    def _generation_of(self, item: Item[Fact]) -> Generation:
         return self._generations[topics.generation_of(item.record.topic)]
 
-    def dead_lettered(self, batch: Batch[Change], item: Item[Change], why: DeadLetter) -> None:
+    def dead_lettered(self, batch: Batch[Fact], item: Item[Fact], why: DeadLetter) -> None:
         """Do nothing: a change event has no recipients, so there is no outcome to produce."""
 
-    def _step(self, generation: Generation, change: Change) -> Callable[[], None] | None:
+    def _step(self, generation: Generation, change: Fact) -> Callable[[], None] | None:
         match change:
+            case RefusedRow():
+                return partial(self._refuse, change)
             case TableTruncated(table=table, lsn=lsn):
                 # After TRUNCATE, no event names the deleted rows: the indices are wrong until a new snapshot is taken.
                 return partial(generation.require_rebuild, f"{table} was truncated at {lsn}")
@@ -86,11 +96,37 @@ class ApplyChanges(UseCase[Change]):
                 return partial(generation.snapshot_completed, at_ms)
         return None
 
-    def _write_rows(self, items: Sequence[Item[Change]]) -> None:
+    def _refuse(self, refused: RefusedRow) -> None:
+        """Write the replacement of a refused row, if there is one, and raise the refusal. Raises Retry if OpenSearch
+        does not accept it.
+        """
+        documents = [self._document(row) for row in refused.deleted]
+        documents += filter(None, map(self._opt_out, refused.unreadable))
+        for fate in write(self._client, documents):
+            if fate is not None:
+                raise fate
+        raise refused
+
+    def _opt_out(self, row: RowChanged) -> VersionedDocument | None:
+        """Return the opt-out for a user whose settings cannot be read; None if the directory has earlier settings.
+
+        Its version is that of the missing or deleted document in whose place it is, so that each valid row replaces it.
+        """
+        place = {"_index": self._generations[row.generation].index(row.table), "_id": row.id}
+        with answering("earlier settings"):
+            (known,) = self._client.mget(body={"docs": [place]})["docs"]
+        if "error" in known:
+            raise Retry(f"the directory is not ready: {known['error']}")
+        is_missing = known["found"] is False
+        if not is_missing and not known["_source"].get("deleted"):
+            return None
+        return replace(self._document(row), version=0 if is_missing else known["_version"])
+
+    def _write_rows(self, items: Sequence[Item[Fact]]) -> None:
         """Write each document once, in its newest version. All events with this version are the same change; the
         last one is written.
         """
-        versions: dict[tuple[str, str, str], list[tuple[Item[Change], RowChanged]]] = defaultdict(list)
+        versions: dict[tuple[str, str, str], list[tuple[Item[Fact], RowChanged]]] = defaultdict(list)
         for item in items:
             if (problem := _problem_of_template(item.value)) is not None:
                 # The previous version of the template stays in use.
@@ -121,6 +157,9 @@ class ApplyChanges(UseCase[Change]):
     def _document(self, row: RowChanged) -> VersionedDocument:
         # A deleted row keeps a document: because of its version, the index refuses older changes that are redelivered.
         source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
+        if row.columns is not None and row.version == SNAPSHOT_VERSION and row.table in settings_tables():
+            # A change of preferences belongs to a row. The rows of all snapshots have one version.
+            source = {**row.columns, "snapshot_lsn": row.lsn}
         if row.columns is not None and row.table == DEVICES:
             # Delivery reads this time, because it waits for the endpoint of a device whose row is only seconds old.
             source = {**row.columns, "changed_at_ms": row.changed_at_ms}
@@ -128,7 +167,7 @@ class ApplyChanges(UseCase[Change]):
             index=self._generations[row.generation].index(row.table), id=row.id, version=row.version, source=source
         )
 
-    def _write_position(self, generation: Generation, items: Sequence[Item[Change]]) -> None:
+    def _write_position(self, generation: Generation, items: Sequence[Item[Fact]]) -> None:
         beats = [(item, item.value) for item in items if isinstance(item.value, Heartbeat)]
         if not beats:
             return
@@ -141,7 +180,7 @@ class ApplyChanges(UseCase[Change]):
                 item.error = error
 
 
-def _problem_of_template(change: Change) -> str | None:
+def _problem_of_template(change: Fact) -> str | None:
     """Return the reason why no message can be rendered from the template in a change; None for any other change."""
     for row in rows_of(change):
         # A channel that is not known here may belong to another service.

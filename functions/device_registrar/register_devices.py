@@ -18,7 +18,15 @@ from typing import Any
 from functions.device_registrar.device_states import DeviceState, DeviceStates
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
 from masscomm.cdc.captured_tables import DEVICES
-from masscomm.cdc.change_events import SNAPSHOT_VERSION, Change, ChangeDecoder, RowChanged, rows_of
+from masscomm.cdc.change_events import (
+    SNAPSHOT_VERSION,
+    Change,
+    ChangeDecoder,
+    RefusedRow,
+    RowChanged,
+    RowsChanged,
+    rows_of,
+)
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
 from masscomm.domain.records import DeviceStatusChanged
@@ -73,7 +81,13 @@ class RegisterDevices(UseCase[Fact]):
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
         if record.topic == topics.DEVICE_STATUS:
             return DeviceStatusChanged.from_avro(codec.decode("DeviceStatusChanged", record.value))
-        return self._decoder.decode(record)
+        try:
+            return self._decoder.decode(record)
+        except RefusedRow as refused:
+            if not refused.deleted:
+                raise
+            # cdc_consumer dead-letters the row. A device without a user is registered no longer than a deleted one.
+            return RowsChanged(rows=refused.deleted)
 
     def dead_lettered(self, batch: Batch[Fact], item: Item[Fact], why: DeadLetter) -> None:
         """Do nothing: a changed row has no recipients, so there is no outcome to produce."""

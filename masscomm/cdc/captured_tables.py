@@ -36,6 +36,9 @@ class CapturedTable:
     # Columns of the directory whose columns every row has, also as null. A row without them would lose opt-outs or its
     # tenant.
     present: tuple[str, ...] = ()
+    # The column with the tenant of a user, or the user of a device; None if rows of the table have no owner. A row in
+    # which it is null belongs to none, and is no row of the directory.
+    owner: str | None = None
     # The column with the id of the user that a row belongs to (`id` if it is the primary key); None if rows belong to
     # no user.
     person: str | None = None
@@ -57,6 +60,7 @@ def read_captured(sources: Mapping[str, SourceTable]) -> Mapping[str, CapturedTa
                 required=_required(sources[name], entry.get("required", ())),
                 null_where_absent=tuple(entry.get("null_where_absent", ())),
                 present=tuple(entry.get("present", ())),
+                owner=entry.get("owner"),
                 person=entry.get("person"),
             )
             for name, entry in captured_table_entries(sources).items()

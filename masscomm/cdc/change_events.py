@@ -9,12 +9,12 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from masscomm.cdc.captured_tables import CapturedTable, captured_tables
+from masscomm.cdc.captured_tables import USER_SETTINGS, CapturedTable, captured_tables
 from masscomm.domain.source_tables import SourceError, Value, directory_table
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
@@ -31,7 +31,7 @@ SNAPSHOT_VERSION = 1
 HEARTBEAT_PREFIX = "masscomm.heartbeat"
 
 # Fields that masscomm adds to a document, next to the table's columns.
-_OURS = ("deleted", "deleted_at_ms", "changed_at_ms", "attributes")
+_OURS = ("deleted", "deleted_at_ms", "changed_at_ms", "snapshot_lsn", "attributes")
 
 # The Python types that a column may have, by its type in the index. OpenSearch accepts more (a list, or "7" for 7), but
 # the readers of the index do not.
@@ -89,6 +89,17 @@ class RowsChanged:
     """One version of a row that several tables of the directory derive from."""
 
     rows: tuple[RowChanged, ...]
+
+
+class RefusedRow(DeadLetter):
+    """A row cannot be copied to the directory, and its earlier version must not simply stay there."""
+
+    def __init__(self, fault: DeadLetter, *, deleted: Sequence[RowChanged], unreadable: Sequence[RowChanged]) -> None:
+        super().__init__(fault.reason, str(fault))
+        # Rows without an owner, as deleted rows: the directory must not have their earlier versions any more.
+        self.deleted = tuple(deleted)
+        # Rows of user settings as opt-outs. They apply if the directory has no earlier settings of the user.
+        self.unreadable = tuple(unreadable)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,16 +219,46 @@ def _table_change(tables: Sequence[str], generation: str, key: bytes | None, val
             table=table,
             id=row_id,
             version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
-            columns=None
-            if operation == "d"
-            else _columns(table, row_id, _mapping(value["after"]), value.get("before")),
+            columns=None,
             changed_at_ms=_integer(source["ts_ms"]),
             generation=generation,
             lsn=SNAPSHOT_VERSION if operation == "r" and source.get("lsn") is None else _lsn(source),
         )
         for table in tables
     )
+    if operation != "d":
+        rows = _with_columns(rows, _mapping(value["after"]), value.get("before"))
     return rows[0] if len(rows) == 1 else RowsChanged(rows=rows)
+
+
+def _with_columns(rows: Sequence[RowChanged], after: Mapping[str, Any], before: Any) -> tuple[RowChanged, ...]:
+    """Return the rows with their columns.
+
+    Raises:
+        DeadLetter: A table cannot have the row (see _columns). RefusedRow if its earlier version must not simply stay.
+    """
+    found: list[RowChanged] = []
+    faults: list[DeadLetter] = []
+    deleted: list[RowChanged] = []
+    unreadable: list[RowChanged] = []
+    for row in rows:
+        try:
+            found.append(replace(row, columns=_columns(row.table, row.id, after, before)))
+        except DeadLetter as fault:
+            faults.append(fault)
+            if isinstance(fault, _WithoutOwner):  # guard: cdc.row_without_an_owner
+                deleted.append(row)
+            elif directory_table(row.table) == USER_SETTINGS:  # guard: cdc.refused_settings
+                unreadable.append(replace(row, columns={"channels": UNREADABLE}))
+    if deleted or unreadable:
+        raise RefusedRow(faults[0], deleted=deleted, unreadable=unreadable)
+    if faults:
+        raise faults[0]
+    return tuple(found)
+
+
+class _WithoutOwner(DeadLetter):
+    """The column with the owner of a row is null (CapturedTable.owner)."""
 
 
 def _row_id(key: bytes | None) -> str:
@@ -237,6 +278,8 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
     """
     table = captured_tables()[name]
     source, kinds = table.source, columns_of(name)
+    # JSON without its rules could have lost an opt-out.
+    strict = source.directory_table == USER_SETTINGS
 
     def read(column: str) -> Any:
         value = after.get(column)
@@ -255,7 +298,7 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
         found["id"] = int(row_id)
     for column, value in source.columns.items():
         if value.column is None or value.column in after or value.default is not None:
-            found[column] = _column(f"{name}.{column}", kinds[column], value, read)
+            found[column] = _column(f"{name}.{column}", kinds[column], value, read, strict=strict)
     if source.attributes:
         attributes = {
             each: _column(f"{name}.attributes.{each}", None, value, read) for each, value in source.attributes.items()
@@ -265,7 +308,10 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
         if found.get(column) is None:
             value = source.columns[column]
             of = f" ({source.qualified}.{value.column})" if value.column else ""
-            raise DeadLetter("invalid", f"{name}.{column}{of} is missing in the row {source.key}={row_id}")
+            # A column that the table has lost says nothing about the owner.
+            is_null = column == table.owner and value.column in after
+            kind = _WithoutOwner if is_null else DeadLetter
+            raise kind("invalid", f"{name}.{column}{of} is missing in the row {source.key}={row_id}")
     return found
 
 
@@ -280,17 +326,30 @@ def _check_present(table: CapturedTable, row_id: str, after: Mapping[str, Any]) 
                 raise DeadLetter("invalid", f"{source.name}.{name}: the row {source.key}={row_id} has no column {lost}")
 
 
-def _column(where: str, kind: str | None, value: Value, read: Callable[[str], Any]) -> Any:
+def _column(where: str, kind: str | None, value: Value, read: Callable[[str], Any], *, strict: bool = False) -> Any:
     """Return a value of a document. `kind` is its type in the index; None: any JSON."""
     try:
-        found = value.of(read, where)
+        found = value.of(read, where, strict=strict)
         if kind == "object" and isinstance(found, str):
-            found = read_json(found)
+            found = _object_in(found, where, is_column=not value.path)
     except UnstorableJson:
         return UNREADABLE if kind == "object" else None
     if found is None or has_type(found, kind):
         return found
     raise DeadLetter("invalid", f"{where} is no {kind}")
+
+
+def _object_in(text: str, where: str, *, is_column: bool) -> Any:
+    """Return the JSON in a text: a whole column, or a value inside one, which may be any text."""
+    try:
+        found = read_json(text)
+    except UnstorableJson:
+        raise
+    except InvalidJson as error:
+        if is_column:
+            raise DeadLetter("invalid", f"{where} is not JSON: {error}") from error
+        return text
+    return found if is_column or isinstance(found, dict) else text
 
 
 def has_type(value: Any, kind: str | None) -> bool:

@@ -409,7 +409,9 @@ def _merged_settings(found: Mapping[tuple[str, int], tuple[Source, int]]) -> dic
             changes[user_id] = source
         elif table != USERS:
             known, newest = merged.get(user_id, ({}, 0))
-            merged[user_id] = {**known, **source} if known else source, max(newest, version)
+            # The rows of every snapshot have one version, but each snapshot has an LSN of its own.
+            version_of_row = source.get("snapshot_lsn") or version  # guard: preferences.snapshot_of_settings
+            merged[user_id] = {**known, **source} if known else source, max(newest, version_of_row)
     settings = {user_id: _user_settings(user_id, source, version) for user_id, (source, version) in merged.items()}
     for user_id, document in changes.items():
         changed = preference_changes.with_changes(settings.get(user_id), document, user_id)

@@ -84,25 +84,26 @@ class Value:
         for member in self.members.values():
             yield from member.parts()
 
-    def of(self, read: Callable[[str], Any], where: str) -> Any:
+    def of(self, read: Callable[[str], Any], where: str, *, strict: bool = False) -> Any:
         """Return the value for a row.
 
         Args:
             read: Returns the row's value in a column; None if the row does not have the column.
             where: The name of the value for errors.
+            strict: Whether JSON that is no object, and so has no value at a path, is an error and not a missing value.
 
         Raises:
             DeadLetter: The row's value does not have the form that schemas/source.yaml describes.
             UnstorableJson: The row's value is inside JSON that our stores cannot hold.
         """
         if self.members is not None:
-            members = {name: each.of(read, f"{where}.{name}") for name, each in self.members.items()}
+            members = {name: each.of(read, f"{where}.{name}", strict=strict) for name, each in self.members.items()}
             return {name: value for name, value in members.items() if value is not None} or None
         if self.column is None:
             return self.default
         found = read(self.column)
         if self.path:
-            found = _inside(found, self.path, f"{self.column} ({where})")
+            found = _inside(found, self.path, f"{self.column} ({where})", strict=strict)
         if found is not None and self.format is not None:
             found = self._formatted(found, where)
         if found is not None and self.values is not None:
@@ -230,15 +231,23 @@ def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _inside(value: Any, path: tuple[str, ...], where: str) -> Any:
+def _inside(value: Any, path: tuple[str, ...], where: str, *, strict: bool) -> Any:
+    """Return the value at a path of JSON; None if the column is null, or if an object on the path lacks the member or
+    has null.
+    """
+    if value is None:
+        return None
     try:
         found = read_json(value) if isinstance(value, str) else value
     except UnstorableJson:
         raise
     except InvalidJson as error:
         raise DeadLetter("invalid", f"{where} is not JSON: {error}") from error
-    for name in path:
+    for depth, name in enumerate(path):
         if not isinstance(found, dict):
+            if strict and (found is not None or depth == 0):  # guard: preferences.path_without_an_object
+                inside = f"JSON object at {'.'.join(path[:depth])}" if depth else "JSON object"
+                raise DeadLetter("invalid", f"{where} is no {inside}")
             return None
         found = found.get(name)
     return found

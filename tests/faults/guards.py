@@ -1693,6 +1693,42 @@ MUTANTS = (
         no_cell="no cell changes the columns of the monolith's tables",
     ),
     Mutant(
+        guard="directory.other_write_ahead_log",
+        rule="Look-ups stop if the database assigns positions of its log again, which would hide newer rows.",
+        change=Never(),
+        no_cell="no cell replaces the monolith's database by an earlier one",
+    ),
+    Mutant(
+        guard="templates.null",
+        rule="No message has the word None in the place of a value.",
+        change=Returns("found"),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="cdc.refused_settings",
+        rule="A user whose first settings cannot be read is opted out.",
+        change=Never(),
+        no_cell="the monolith of the fault cells writes valid rows only",
+    ),
+    Mutant(
+        guard="cdc.row_without_an_owner",
+        rule="A user without a tenant, and a device without a user, are not reached by their earlier owner.",
+        change=Never(),
+        no_cell="the monolith of the fault cells writes valid rows only",
+    ),
+    Mutant(
+        guard="preferences.path_without_an_object",
+        rule="JSON that is no object, where settings have a path, does not remove opt-outs.",
+        change=Never(),
+        no_cell="the monolith of the fault cells writes objects only",
+    ),
+    Mutant(
+        guard="preferences.snapshot_of_settings",
+        rule="An opt-in that was made for the row of one snapshot does not apply to that of another.",
+        change=Becomes("version"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
         guard="preferences.rules_without_an_object",
         rule="Rules that are no object opt out, also false, 0 and an empty list.",
         change=Returns("value or {}"),

@@ -51,6 +51,17 @@ def test_late_row_does_not_replace_a_newer_token() -> None:
     assert registrar.states.states["1"].token == "a"
 
 
+def test_device_without_a_user_is_no_device() -> None:
+    """cdc_consumer removes and dead-letters the row; the state keeps no token that erasure could not find."""
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    assert registrar.run(row("devices", "u", 20, device(1, "a") | {"user_id": None})) == []
+    state = registrar.states.states["1"]
+    assert (state.token, state.enabled, state.reason) == (None, False, "deleted")
+    registrar.run(row("devices", "u", 30, device(1, "a") | {"user_id": 2}))
+    assert registrar.states.states["1"].endpoint_arn == "arn:gcm:a"
+
+
 def test_a_new_token_is_a_new_endpoint() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))

@@ -8,6 +8,7 @@ from masscomm.clock import FixedClock
 from masscomm.directory import opensearch
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.preference_changes import INDEX, PreferenceChanges, Wish
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import UserSettings
@@ -61,6 +62,20 @@ def test_settings_of_two_tables_are_merged(cluster: Cluster) -> None:
     assert users.keys() == {1}
     assert directory.user_settings([1, 2, 3, 4]) == settings
     assert cluster.requests == [16, 12], "one request for all tables and for changes through masscomm"
+
+
+@pytest.mark.kills(guard="preferences.snapshot_of_settings")
+def test_opt_in_does_not_apply_to_the_row_of_another_snapshot(cluster: Cluster) -> None:
+    """The rows of all snapshots have one version; the monolith may have recorded an opt-out between two of them."""
+    directory = OpenSearchDirectory(cast(OpenSearch, cluster), progress=lambda _: None, clock=FixedClock())  # type: ignore[arg-type, return-value]
+    opted_in, opted_out = {"categories": {"news": True}}, {"categories": {"news": False}}
+    cluster.documents["user_settings", "5"] = (1, opted_out | {"snapshot_lsn": 400})
+    first = directory.user_settings([5])[5]
+    changes = PreferenceChanges(user_id=5, club_id=7).after([Wish("news", None, True)], first, 1_000)
+    cluster.documents[INDEX, "5"] = (1, changes.document)
+    assert directory.user_settings([5])[5].categories == opted_in["categories"]
+    cluster.documents["user_settings", "5"] = (1, opted_out | {"snapshot_lsn": 900})
+    assert directory.user_settings([5])[5].categories == opted_out["categories"]
 
 
 @pytest.mark.kills(guard="preferences.rules_without_an_object")

@@ -1,0 +1,184 @@
+"""A dead-lettered row leaves no earlier version that reaches the wrong person, and no user without settings."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from masscomm.cdc import captured_tables, change_events
+from masscomm.cdc.captured_tables import read_captured
+from masscomm.cdc.change_events import ChangeDecoder, RowChanged
+from masscomm.clock import FixedClock
+from masscomm.directory.client import OpenSearch
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain import source_tables
+from masscomm.domain.preferences import decide_by_user_settings
+from masscomm.domain.quiet_hours import applied_hours
+from masscomm.domain.source_tables import read_source
+from masscomm.domain.users import UserSettings
+from masscomm.kafka.event import KafkaRecord
+from tests.support.harness.cdc_consumer import Consumer
+from tests.support.inputs.debezium_records import row
+
+SETTINGS_ROW = {"user_id": 1, "channels": '{"push": false}', "categories": None, "quiet_hours": None}
+IN_ONE_COLUMN = {
+    "channels": {"column": "choices", "path": "notify.channels"},
+    "categories": {"object": {"news": {"column": "choices", "path": "notify.news"}}},
+    "quiet_hours": {"column": "choices", "path": "quiet"},
+}
+
+
+@pytest.fixture
+def _mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Map the settings to values inside one JSON column."""
+    document: dict[str, Any] = dict(source_tables._document())
+    settings = document["tables"]["user_settings"] | {"columns": {"user_id": "user_id"} | IN_ONE_COLUMN}
+    captured = read_captured(read_source(document | {"tables": document["tables"] | {"user_settings": settings}}))
+    for module in (captured_tables, change_events):
+        monkeypatch.setattr(module, "captured_tables", lambda: captured)
+
+
+def choices(value: object, *, op: str = "u", lsn: int = 9) -> KafkaRecord:
+    return row("user_settings", op, lsn, {"user_id": 1, "choices": value}, key="user_id")
+
+
+def columns(value: object) -> Mapping[str, Any]:
+    change = ChangeDecoder("g1").decode(choices(value))
+    assert isinstance(change, RowChanged)
+    assert change.columns is not None
+    return change.columns
+
+
+def letters(consumer: Consumer) -> list[str]:
+    return [dict(headers)["masscomm.error"].decode() for *_, headers in consumer.producer.produced]
+
+
+def settings_of(consumer: Consumer, user_id: int = 1) -> UserSettings | None:
+    """Return the settings that a look-up finds."""
+    for table in captured_tables.captured_tables():
+        consumer.cluster.aliases[table] = {f"{table}-g1"}
+    directory = OpenSearchDirectory(
+        cast(OpenSearch, consumer.cluster), progress=lambda _: consumer.progress, clock=FixedClock()
+    )
+    return directory.user_settings([user_id]).get(user_id)
+
+
+def wants(settings: UserSettings | None) -> bool:
+    return decide_by_user_settings(settings, type="news", channel="push").status is None
+
+
+@pytest.mark.kills(guard="preferences.path_without_an_object")
+@pytest.mark.usefixtures("_mapped")
+@pytest.mark.parametrize("value", ['"none"', "[]", "null", "0", "false", '{"notify": "none"}', '{"notify": []}'])
+def test_settings_in_json_without_an_object_are_refused(value: str) -> None:
+    consumer = Consumer()
+    assert consumer.run(choices('{"notify": {"channels": {"push": true}}}', op="c", lsn=5), choices(value)) == []
+    assert wants(settings_of(consumer)), "the earlier settings stay"
+    (letter,) = letters(consumer)
+    assert letter.startswith("choices (user_settings.channels) is no JSON object")
+
+
+@pytest.mark.usefixtures("_mapped")
+def test_text_at_the_path_of_settings_opts_out() -> None:
+    """A text is no JSON of its own, so that null in it is no null."""
+    for text in ("none", "null", "[]", "true"):
+        consumer = Consumer()
+        consumer.run(choices(json.dumps({"notify": {"channels": text}, "quiet": text})))
+        settings = settings_of(consumer)
+        assert letters(consumer) == []
+        assert settings is not None
+        assert not wants(settings)
+        assert applied_hours(settings.quiet_hours) is not None, "unreadable quiet hours are those of the night"
+
+
+@pytest.mark.usefixtures("_mapped")
+def test_settings_that_json_lacks_are_no_rule() -> None:
+    none = {"user_id": 1, "channels": None, "categories": None, "quiet_hours": None}
+    for value in (None, "{}", '{"notify": null}', '{"notify": {}}'):
+        assert columns(value) == none
+    found = columns('{"notify": {"channels": "{\\"push\\": true}", "news": {"push": false}}}')
+    assert found == none | {"channels": {"push": True}, "categories": {"news": {"push": False}}}
+
+
+@pytest.mark.kills(guard="cdc.refused_settings")
+@pytest.mark.parametrize("refused", [{"channels": "{no json"}, {"preference_version": "seven"}, {"categories": ...}])
+def test_first_settings_that_are_refused_opt_out(refused: dict[str, Any]) -> None:
+    """Without a document the user would have no settings, and so no opt-out."""
+    after = {name: value for name, value in (SETTINGS_ROW | refused).items() if value is not ...}
+    bad = row("user_settings", "c", 20, after, key="user_id")
+    consumer = Consumer()
+    assert consumer.run(bad) == []
+    settings = settings_of(consumer)
+    assert not wants(settings)
+    assert settings is not None
+    assert len(letters(consumer)) == 1
+
+    consumer.run(row("user_settings", "r", 3, SETTINGS_ROW | {"channels": None}, key="user_id"))
+    assert wants(settings_of(consumer)), "every valid row replaces the opt-out, an earlier one included"
+    consumer.run(bad)
+    assert wants(settings_of(consumer)), "the earlier settings stay"
+
+
+@pytest.mark.kills(guard="cdc.refused_settings")
+def test_refused_settings_after_deleted_ones_opt_out() -> None:
+    """A monolith may delete and insert the row of a user in one transaction."""
+    consumer = Consumer()
+    consumer.run(row("user_settings", "c", 10, SETTINGS_ROW, key="user_id"))
+    consumer.run(row("user_settings", "d", 20, None, SETTINGS_ROW, key="user_id"))
+    assert wants(settings_of(consumer))
+    consumer.run(row("user_settings", "c", 21, SETTINGS_ROW | {"channels": "{no json"}, key="user_id"))
+    assert not wants(settings_of(consumer))
+    consumer.run(row("user_settings", "c", 22, SETTINGS_ROW | {"channels": None}, key="user_id"))
+    assert wants(settings_of(consumer))
+
+
+def test_refused_settings_are_redelivered_while_the_index_is_busy() -> None:
+    consumer = Consumer()
+    consumer.cluster.refuse["user_settings-g1", "1"] = 429, "busy"
+    bad = row("user_settings", "c", 20, SETTINGS_ROW | {"channels": "{no json"}, key="user_id")
+    assert consumer.run(bad) == [bad.offset]
+    assert letters(consumer) == []
+
+
+@pytest.mark.kills(guard="cdc.row_without_an_owner")
+@pytest.mark.parametrize(
+    ("table", "before", "owner"),
+    [
+        ("users", {"id": 1, "club_id": 3, "first_name": "Ada"}, "club_id"),
+        ("devices", {"id": 1, "user_id": 7, "platform": "gcm", "token": "t", "active": True}, "user_id"),
+    ],
+)
+def test_row_that_loses_its_owner_is_removed(table: str, before: dict[str, Any], owner: str) -> None:
+    """The club of a user who left it sends nothing more, and nothing for a person reaches a phone that was given up."""
+    consumer = Consumer()
+    given_up = row(table, "u", 20, before | {owner: None}, before)
+    assert consumer.run(row(table, "c", 10, before), given_up) == []
+    assert consumer.cluster.rows(f"{table}-g1") == {}
+    (letter,) = letters(consumer)
+    assert letter.startswith(f"{table}.{owner} (public.{table}.{owner}) is missing in the row id=1")
+    consumer.run(row(table, "c", 10, before))
+    assert consumer.cluster.rows(f"{table}-g1") == {}, "an older change does not restore it"
+    consumer.run(row(table, "u", 30, before | {owner: 9}))
+    assert consumer.cluster.rows(f"{table}-g1")["1"][owner] == 9
+
+
+def test_row_without_the_column_of_its_owner_stays() -> None:
+    """A renamed column says nothing about the owner."""
+    consumer = Consumer()
+    before = {"id": 1, "club_id": 3, "first_name": "Ada"}
+    consumer.run(row("users", "c", 10, before), row("users", "u", 20, {"id": 1, "first_name": "Eve"}))
+    assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "Ada"
+    assert len(letters(consumer)) == 1
+
+
+def test_settings_of_a_snapshot_have_its_lsn() -> None:
+    consumer = Consumer()
+    consumer.run(row("user_settings", "r", 900, SETTINGS_ROW, key="user_id"))
+    settings = settings_of(consumer)
+    assert settings is not None
+    assert settings.version == 900
+    consumer.run(row("user_settings", "u", 50, SETTINGS_ROW, key="user_id"))
+    settings = settings_of(consumer)
+    assert settings is not None
+    assert settings.version == 50
