@@ -62,6 +62,7 @@ class ApplyChanges(UseCase[Fact]):
 
     def handle(self, batch: Batch[Fact]) -> None:
         self._write_rows(batch.active())
+        self._refuse(batch.active())
         for item in batch.active():
             step = self._step(self._generation_of(item), item.value)
             if step is not None:
@@ -85,8 +86,6 @@ class ApplyChanges(UseCase[Fact]):
 
     def _step(self, generation: Generation, change: Fact) -> Callable[[], None] | None:
         match change:
-            case RefusedRow():
-                return partial(self._refuse, change)
             case TableTruncated(table=table, lsn=lsn):
                 # After TRUNCATE, no event names the deleted rows: the indices are wrong until a new snapshot is taken.
                 return partial(generation.require_rebuild, f"{table} was truncated at {lsn}")
@@ -96,31 +95,44 @@ class ApplyChanges(UseCase[Fact]):
                 return partial(generation.snapshot_completed, at_ms)
         return None
 
-    def _refuse(self, refused: RefusedRow) -> None:
-        """Write the replacement of a refused row, if there is one, and raise the refusal. Raises Retry if OpenSearch
-        does not accept it.
-        """
-        documents = [self._document(row) for row in refused.deleted]
-        documents += filter(None, map(self._opt_out, refused.unreadable))
-        for fate in write(self._client, documents):
-            if fate is not None:
-                raise fate
-        raise refused
+    def _refuse(self, items: Sequence[Item[Fact]]) -> None:
+        """Write the replacements of refused rows, and dead-letter these rows."""
+        refused = [(item, item.value) for item in items if isinstance(item.value, RefusedRow)]
+        deleted = [(item, self._document(row)) for item, value in refused for row in value.deleted]
+        unreadable = [(item, row) for item, value in refused for row in value.unreadable]
+        try:
+            replacements = deleted + self._opt_outs(unreadable)
+        except Retry as error:
+            for item, _ in refused:
+                item.error = error
+            return
+        fates = write(self._client, [document for _, document in replacements])
+        for (item, _), fate in zip(replacements, fates, strict=True):
+            item.error = item.error or fate
+        for item, value in refused:
+            item.error = item.error or value
 
-    def _opt_out(self, row: RowChanged) -> VersionedDocument | None:
-        """Return the opt-out for a user whose settings cannot be read; None if the directory has earlier settings.
+    def _opt_outs(self, rows: Sequence[tuple[Item[Fact], RowChanged]]) -> list[tuple[Item[Fact], VersionedDocument]]:
+        """Return the opt-outs of users whose settings cannot be read, but not of those with earlier settings. Raises
+        Retry.
 
-        Its version is that of the missing or deleted document in whose place it is, so that each valid row replaces it.
+        The version of an opt-out is that of the missing or deleted document in whose place it is, so that each valid
+        row replaces it.
         """
-        place = {"_index": self._generations[row.generation].index(row.table), "_id": row.id}
+        if not rows:
+            return []
+        documents = [(item, self._document(row)) for item, row in rows]
         with answering("earlier settings"):
-            (known,) = self._client.mget(body={"docs": [place]})["docs"]
-        if "error" in known:
-            raise Retry(f"the directory is not ready: {known['error']}")
-        is_missing = known["found"] is False
-        if not is_missing and not known["_source"].get("deleted"):
-            return None
-        return replace(self._document(row), version=0 if is_missing else known["_version"])
+            answer = self._client.mget(body={"docs": [{"_index": d.index, "_id": d.id} for _, d in documents]})
+        found = []
+        for (item, document), known in zip(documents, answer["docs"], strict=True):
+            if "error" in known:
+                raise Retry(f"OpenSearch could not look up earlier settings: {known['error']}")
+            if not known["found"]:
+                found.append((item, replace(document, version=0)))
+            elif known["_source"].get("deleted"):
+                found.append((item, replace(document, version=known["_version"])))
+        return found
 
     def _write_rows(self, items: Sequence[Item[Fact]]) -> None:
         """Write each document once, in its newest version. All events with this version are the same change; the

@@ -232,6 +232,8 @@ class _Reader:
 
         def compare(found: Any) -> bool:
             value = _orderable(found)
+            if value is None and not isinstance(limit, datetime):
+                value = _number_in(found)  # guard: audiences.number_in_a_text
             if value is None or isinstance(value, datetime) is not isinstance(limit, datetime):
                 return False
             return bool(value < limit) if operator == "before" else bool(value > limit)  # type: ignore[operator]
@@ -256,6 +258,15 @@ def _typed(value: Scalar) -> tuple[str, Scalar]:
     """Return a value that equals only values of its own kind: true is not 1."""
     kind = "bool" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
     return kind, value
+
+
+# A number of PostgreSQL's type numeric, which is a text in the directory.
+_NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?")
+
+
+def _number_in(value: Any) -> float | None:
+    """Return the number in a text; None if there is none."""
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
 _DAY_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d.*)?")

@@ -1705,6 +1705,12 @@ MUTANTS = (
         no_cell=EXAMPLE_TEMPLATES,
     ),
     Mutant(
+        guard="audiences.number_in_a_text",
+        rule="A condition compares the numbers of a numeric column, which are texts.",
+        change=Becomes("None"),
+        no_cell=NO_AUDIENCE,
+    ),
+    Mutant(
         guard="cdc.refused_settings",
         rule="A user whose first settings cannot be read is opted out.",
         change=Never(),

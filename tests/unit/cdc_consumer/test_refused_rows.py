@@ -141,6 +141,18 @@ def test_refused_settings_are_redelivered_while_the_index_is_busy() -> None:
     assert letters(consumer) == []
 
 
+def test_many_refused_rows_are_replaced_at_once() -> None:
+    """A renamed column refuses every row of a snapshot."""
+    consumer = Consumer()
+    rows = [
+        row("user_settings", "r", 20, SETTINGS_ROW | {"user_id": number, "channels": "{no json"}, key="user_id")
+        for number in range(1, 51)
+    ]
+    assert consumer.run(*rows) == []
+    assert consumer.cluster.bulk_requests == 1
+    assert len(consumer.cluster.rows("user_settings-g1")) == len(letters(consumer)) == 50
+
+
 @pytest.mark.kills(guard="cdc.row_without_an_owner")
 @pytest.mark.parametrize(
     ("table", "before", "owner"),

@@ -79,6 +79,17 @@ def test_absent_value_matches_no_operator(field: str, operator: dict[str, Any]) 
     assert read({"not": {"field": field, **operator}}).has(nothing, None)
 
 
+@pytest.mark.kills(guard="audiences.number_in_a_text")
+def test_numbers_of_a_numeric_column_are_compared() -> None:
+    """Change data capture has them as texts. A condition that never matched one would match every user under `not`."""
+    for text, after in (("12.50", True), ("9.99", False), ("-40", False), ("1e3", False), ("gold", False)):
+        user = USER._replace(attributes={"points": text})
+        assert read({"field": "attributes.points", "after": 10}).has(user, None) is after
+        assert not read({"field": "attributes.points", "is": 12.5}).has(user, None)
+        assert not read({"field": "attributes.points", "after": "2026-01-01"}).has(user, None)
+    assert read({"field": "attributes.points", "before": 10}).has(USER._replace(attributes={"points": "9.99"}), None)
+
+
 def test_malformed_settings_match_no_operator() -> None:
     """Settings are a customer's JSON."""
     malformed: Any = UserSettings(user_id=1, channels="none", categories=[1])  # type: ignore[arg-type]
