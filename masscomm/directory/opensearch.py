@@ -411,13 +411,18 @@ def _merged_settings(found: Mapping[tuple[str, int], tuple[Source, int]]) -> dic
             known, newest = merged.get(user_id, ({}, 0))
             # The rows of every snapshot have one version, but each snapshot has an LSN of its own.
             version_of_row = source.get("snapshot_lsn") or version  # guard: preferences.snapshot_of_settings
-            merged[user_id] = {**known, **source} if known else source, max(newest, version_of_row)
+            merged[user_id] = _over(known, source) if known else source, max(newest, version_of_row)
     settings = {user_id: _user_settings(user_id, source, version) for user_id, (source, version) in merged.items()}
     for user_id, document in changes.items():
         changed = preference_changes.with_changes(settings.get(user_id), document, user_id)
         if changed is not None:
             settings[user_id] = changed
     return settings
+
+
+def _over(known: Source, later: Source) -> Source:
+    """Return the columns of two tables of settings. A null of the later one is no rule, and replaces none."""
+    return {**known, **{name: value for name, value in later.items() if value is not None}}
 
 
 def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:

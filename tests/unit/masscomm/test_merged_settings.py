@@ -64,6 +64,12 @@ def test_settings_of_two_tables_are_merged(cluster: Cluster) -> None:
     assert cluster.requests == [16, 12], "one request for all tables and for changes through masscomm"
 
 
+def test_null_of_a_later_table_replaces_no_rule(cluster: Cluster) -> None:
+    cluster.documents[TABLES[1], "1"] = (20, {"channels": None, "quiet_hours": HOURS})
+    directory = OpenSearchDirectory(cast(OpenSearch, cluster), progress=lambda _: None, clock=FixedClock())  # type: ignore[arg-type, return-value]
+    assert directory.user_settings([1])[1].channels == {"push": False}
+
+
 @pytest.mark.kills(guard="preferences.snapshot_of_settings")
 def test_opt_in_does_not_apply_to_the_row_of_another_snapshot(cluster: Cluster) -> None:
     """The rows of all snapshots have one version; the monolith may have recorded an opt-out between two of them."""
