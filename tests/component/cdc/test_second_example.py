@@ -46,6 +46,12 @@ with RunningGeneration.made(config, Path("examples/crm/schema.sql")) as made, ma
     made.consume_until(lambda: "5" in made.documents("users") and made.producer.produced)
     made.consume_until(lambda: "3" not in made.documents("user_settings"))
     made.consume_until(lambda: "2" not in made.documents("user_settings.quiet"))
+    sql.execute("ALTER TABLE crm.contact_choice DROP COLUMN wants_push")
+    sql.execute(
+        "INSERT INTO crm.contact_choice (person_uuid, person_no)"
+        " SELECT person_uuid, person_no FROM crm.person WHERE person_no IN (3, 5)"
+    )
+    made.consume_until(lambda: made.documents("user_settings").keys() >= {"3", "5"})
 
     directory = made.directory()
     users, settings = directory.users_and_settings([1, 2, 3, 4, 5, 44])
@@ -87,15 +93,17 @@ def test_second_example_is_captured_from_end_to_end(stack: StackConfig, tmp_path
     settings = found["settings"]
     assert settings["1"]["channels"] == {"email": False}
     assert settings["1"]["quiet_hours"] == {"start": "22:00", "end": "07:00"}, "two tables are merged"
-    assert settings.keys() == {"1"}, "deleted rows are no settings"
-    assert found["settings_alone"] == [1]
+    assert settings.keys() == {"1", "3", "5"}, "deleted rows are no settings"
+    assert settings["3"]["channels"] == settings["5"]["channels"] == "unreadable", "refused first settings opt out"
+    assert found["settings_alone"] == [1, 3]
 
     (device,) = found["devices"]
     assert (device["device_id"], device["platform"], device["token"]) == (11, "apns", "a")
     (template,) = found["templates"]
     assert (template["club_id"], template["channel"], template["title"]) == (None, "push", "Neues")
 
-    (dead_letter,) = found["dead_letters"]
+    dead_letter, *refused = found["dead_letters"]
+    assert len(refused) == 2
     assert "users.first_name (crm.person.given_name) is missing in the row person_no=3" in dead_letter.values()
     assert users["3"]["first_name"] == "p3", "the last valid version is kept"
     assert found["secrets"] == 0, "columns that are not mapped never leave the database"
