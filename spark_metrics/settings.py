@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
+from importlib import import_module
+from typing import Any
 
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
@@ -72,6 +74,28 @@ class Settings:
     ready_file: str = ""
 
 
+_NAMES = {
+    "bootstrap_servers": "KAFKA_BOOTSTRAP_SERVERS",
+    "registry_url": "SCHEMA_REGISTRY_URL",
+    "database_url": "METRICS_DATABASE_URL",
+}
+_CHOICES = {"archive_catalog": (JDBC, GLUE)}
+
+
+def imported[T](variable: str, name: str, kind: type[T]) -> T:
+    """Return the object that an environment variable names as module:VARIABLE. Raises Stop if there is none, or one of
+    another type.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise Stop(f"{variable} names {name}, which cannot be imported: {error}") from error
+    if not isinstance(found, kind):
+        raise Stop(f"{variable} names {name}, which is not a {kind.__module__}.{kind.__name__}")
+    return found
+
+
 def view_names(text: str) -> tuple[str, ...]:
     """Return the names in SPARK_VIEWS, which commas separate; no names for `none`."""
     names = [name.strip() for name in text.split(",")] if text not in ("", "none") else []
@@ -80,56 +104,28 @@ def view_names(text: str) -> tuple[str, ...]:
 
 
 def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings in environment variables.
+    """Return the settings in environment variables: `trigger_ms` is SPARK_TRIGGER_MS, and _NAMES has the exceptions.
 
-    Raises Stop with the names of all variables that are missing or not a number.
+    Raises Stop with the names of all variables that are missing or wrong.
     """
-    wrong = []
-
-    def text(name: str, default: str | None = None) -> str:
-        value = environ.get(name) or default
-        if value is None:
-            wrong.append(f"{name} is not set")
-        return value or ""
-
-    def number(name: str, default: int) -> int:
-        value = environ.get(name) or str(default)
-        if not value.isdecimal() or int(value) == 0:
-            wrong.append(f"{name} must be a whole number above 0, not {value!r}")
-            return default
-        return int(value)
-
-    def choice(name: str, *choices: str) -> str:
-        value = environ.get(name) or choices[0]
-        if value not in choices:
-            wrong.append(f"{name} must be {' or '.join(choices)}, not {value!r}")
-        return value
-
-    settings = Settings(
-        bootstrap_servers=text("KAFKA_BOOTSTRAP_SERVERS"),
-        registry_url=text("SCHEMA_REGISTRY_URL"),
-        database_url=text("METRICS_DATABASE_URL"),
-        jars=text("SPARK_JARS", ""),
-        trigger_ms=number("SPARK_TRIGGER_MS", Settings.trigger_ms),
-        max_offsets_per_trigger=number("SPARK_MAX_OFFSETS_PER_TRIGGER", Settings.max_offsets_per_trigger),
-        wait_s=number("SPARK_WAIT_S", int(Settings.wait_s)),
-        denied_schema_retry_s=number("SPARK_DENIED_SCHEMA_RETRY_S", int(Settings.denied_schema_retry_s)),
-        far_future_s=number("SPARK_FAR_FUTURE_S", Settings.far_future_s),
-        grace_s=number("SPARK_GRACE_S", Settings.grace_s),
-        redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),
-        views=view_names(text("SPARK_VIEWS", "none")),
-        recipient_log=text("SPARK_RECIPIENT_LOG", "true").lower() != "false",
-        lanes=number("SPARK_LANES", Settings.lanes) if environ.get("SPARK_LANES") else Settings.lanes,
-        archive_dir=text("SPARK_ARCHIVE_DIR", ""),
-        archive_trigger_ms=number("SPARK_ARCHIVE_TRIGGER_MS", Settings.archive_trigger_ms),
-        archive_catalog=choice("SPARK_ARCHIVE_CATALOG", JDBC, GLUE),
-        archive_database=text("SPARK_ARCHIVE_DATABASE", Settings.archive_database),
-        master=text("SPARK_MASTER", Settings.master),
-        driver_memory=text("SPARK_DRIVER_MEMORY", Settings.driver_memory),
-        java_options=text("SPARK_JAVA_OPTIONS", Settings.java_options),
-        fail_on_data_loss=text("SPARK_FAIL_ON_DATA_LOSS", "true").lower() != "false",
-        ready_file=text("SPARK_READY_FILE", ""),
-    )
+    wrong: list[str] = []
+    values: dict[str, Any] = {}
+    for setting in fields(Settings):
+        name = _NAMES.get(setting.name, f"SPARK_{setting.name.upper()}")
+        text = environ.get(name, "")
+        if not text:
+            if setting.default is MISSING:
+                wrong.append(f"{name} is not set")
+        elif setting.name in _CHOICES and text not in _CHOICES[setting.name]:
+            wrong.append(f"{name} must be {' or '.join(_CHOICES[setting.name])}, not {text!r}")
+        elif setting.type is bool:
+            values[setting.name] = text.lower() != "false"
+        elif setting.type not in (int, float):
+            values[setting.name] = view_names(text) if setting.name == "views" else text
+        elif text.isdecimal() and int(text) > 0:
+            values[setting.name] = int(text)
+        else:
+            wrong.append(f"{name} must be a whole number above 0, not {text!r}")
     if wrong:
         raise Stop("; ".join(wrong))
-    return settings
+    return Settings(**values)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from pyspark.sql import Column
@@ -15,10 +14,10 @@ from pyspark.sql import functions as F
 
 from masscomm.domain.lanes import Lane
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
-from masscomm.errors import Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
 from spark_metrics import identifiers
+from spark_metrics.settings import imported
 from spark_metrics.states import RUN
 
 type Fields = dict[str, "Fields | None"]
@@ -152,23 +151,13 @@ def all_sources() -> tuple[Source, ...]:
 
     Raises Stop for a name without a source.
     """
-    return (SEND, DELIVERY, OUTCOME, *map(_named, filter(None, os.environ.get("SPARK_SOURCES", "").split(","))))
+    named = filter(None, os.environ.get("SPARK_SOURCES", "").split(","))
+    return (SEND, DELIVERY, OUTCOME, *[imported("SPARK_SOURCES", name.strip(), Source) for name in named])
 
 
 def kinds_of_topics() -> dict[str, str]:
     """Return the kind of the records in each topic."""
     return {topic: source.kind for source in all_sources() for topic in source.topics()}
-
-
-def _named(name: str) -> Source:
-    module, _, variable = name.strip().partition(":")
-    try:
-        source = getattr(import_module(module), variable)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise Stop(f"SPARK_SOURCES names {name}, which cannot be imported: {error}") from error
-    if not isinstance(source, Source):
-        raise Stop(f"SPARK_SOURCES names {name}, which is not a spark_metrics.sources.Source")
-    return source
 
 
 def sources(*, recipients: bool) -> tuple[Source, ...]:

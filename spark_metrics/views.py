@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from importlib import import_module
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from masscomm.errors import Stop
+from spark_metrics.settings import imported
 from spark_metrics.sql import read_sql
 
 
@@ -120,20 +120,12 @@ def load_views(names: Sequence[str]) -> tuple[View, ...]:
     """Return the views with these names (module:VARIABLE). Raises Stop for a name without a view, and for a view that
     cannot be counted again.
     """
-    views = []
-    for name in names:
-        module, _, variable = name.partition(":")
-        try:
-            view = getattr(import_module(module), variable)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise Stop(f"SPARK_VIEWS names {name}, which cannot be imported: {error}") from error
-        if not isinstance(view, View):
-            raise Stop(f"SPARK_VIEWS names {name}, which is not a spark_metrics.views.View")
+    views = tuple(imported("SPARK_VIEWS", name, View) for name in names)
+    for view in views:
         view.check_expressions()
-        views.append(view)
     if len({view.table for view in views}) != len(views):
         raise Stop("SPARK_VIEWS names two views of one table")
-    return tuple(views)
+    return views
 
 
 def maintained_since(connection: psycopg.Connection[Any], name: str) -> tuple[bool, datetime | None]:
