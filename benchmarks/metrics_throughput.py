@@ -33,6 +33,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ from spark_metrics import counted_ids
 from spark_metrics.archiver import Archiver
 from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
-from spark_metrics.facts import Facts
+from spark_metrics.facts import facts
 from spark_metrics.lanes import Lanes
 from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings
@@ -114,7 +115,7 @@ def fill(database: str, rows: int) -> None:
 
 def count_all(
     records: DataFrame,
-    facts: Facts,
+    facts: Callable[[DataFrame], DataFrame],
     sink: PostgresSink,
     folder: str,
     *,
@@ -124,9 +125,7 @@ def count_all(
     lanes = Lanes(records.sparkSession, 0, recipients=sink.recipients)
 
     def count(rows: DataFrame, number: int) -> None:
-        counted = count_batch(rows, lanes, attempt=sink.begin(), batch_id=number, sink=sink, learn=set)
-        assert counted is not None
-        merged(counted)
+        merged(count_batch(rows, lanes, sink.begin(lanes.number), batch_id=number, sink=sink, learn=set))
         gc.collect()
 
     run_to_the_end(lanes.rows(facts(records)), count, folder)
@@ -149,7 +148,7 @@ class Benchmark:
         self._schema_ids = register_schemas(stack.registry_url, chain_topics())
         writers = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
         writers.learn(registered_ids(stack.registry_url))
-        self._facts = Facts(writers=writers.known, far_future_ms=FAR_FUTURE_MS)
+        self._facts = partial(facts, writers=writers.known, far_future_ms=FAR_FUTURE_MS)
         self._broker = Broker(stack.kafka_bootstrap)
         self._begin: Offsets = {}
         self._records = 0

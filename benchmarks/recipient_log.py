@@ -10,6 +10,7 @@ import json
 import logging
 import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -23,7 +24,7 @@ from devstack.stack import Stack
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import chain_topics
-from spark_metrics.facts import Facts
+from spark_metrics.facts import facts
 from spark_metrics.session import kafka_records, spark_session
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
@@ -39,11 +40,11 @@ def count(stack: StackConfig, spark: SparkSession, settings: Settings, events: i
     known = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
     known.learn(registered_ids(stack.registry_url))
     records = kafka_records(spark, settings, "earliest")
-    facts = Facts(writers=known.known, far_future_ms=FAR_FUTURE_MS, recipients=logged)
+    logged_facts = partial(facts, writers=known.known, far_future_ms=FAR_FUTURE_MS, recipients=logged)
     with metrics_database(stack) as database, tempfile.TemporaryDirectory() as folder:
         sink = PostgresSink(database, views=load_views(settings.views), recipients=logged)
         sink.take_over()
-        took = timed(lambda: count_all(records, facts, sink, folder))
+        took = timed(lambda: count_all(records, logged_facts, sink, folder))
         sink.close()
         with psycopg.connect(database) as connection:
             row = connection.execute(

@@ -4,25 +4,17 @@ If the archive lacked records that the database has counted, or contained anothe
 report false differences, and --swap would write them into the served tables.
 """
 
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 
 from masscomm.errors import Stop
-from spark_metrics.archive_table import Offsets
+from spark_metrics.archive_table import ArchiveTable, Offsets
 from spark_metrics.database import STREAM
 
 
-class Table(Protocol):
-    """The methods of spark_metrics.archive_table.ArchiveTable that this module needs."""
-
-    def archive_id(self) -> str | None: ...
-
-    def create(self, archive_id: str, begin: Offsets) -> None: ...
-
-
-def claim_table(connection: psycopg.Connection[Any], table: Table, begin: Offsets) -> None:
+def claim_table(connection: psycopg.Connection[Any], table: ArchiveTable, begin: Offsets) -> None:
     """Create the archive of a database that has counted nothing. Do nothing for any other database.
 
     Args:
@@ -43,7 +35,7 @@ def claim_table(connection: psycopg.Connection[Any], table: Table, begin: Offset
     table.create(known, begin)
 
 
-def check_table(connection: psycopg.Connection[Any], table: Table) -> None:
+def check_table(connection: psycopg.Connection[Any], table: ArchiveTable) -> None:
     """Check that the table is the archive of this database. Raises Stop."""
     known, _ = database_mark(connection)
     found = table.archive_id()

@@ -53,7 +53,7 @@ _OF_DRIVER = ("user", "password", "sslmode", "sslrootcert")
 _ARCHIVE_ID = "masscomm.archive-id"
 _KEPT_SINCE = "masscomm.kept-since"
 
-_COLUMNS = """
+COLUMNS = """
 at timestamp, topic string, partition int, kafka_offset bigint, timestamp_ms bigint, source string, schema_id bigint,
 problem string, record_id string, send_id string, club_id bigint, type string, at_ms bigint, chunk_index int,
 chunk_count int, counts array<struct<channel: string, measure: string, reason: string, count_total: bigint>>,
@@ -136,7 +136,7 @@ class ArchiveTable:
         self.create_empty(archive_id)
         end = self.appended()
         if end.snapshot is None:
-            self.append(self._spark.createDataFrame([], _COLUMNS), end, begin)
+            self.append(self._spark.createDataFrame([], COLUMNS), end, begin)
 
     def create_empty(self, archive_id: str) -> None:
         """Create the table without the offsets at which a writer begins, if it does not exist."""
@@ -145,7 +145,7 @@ class ArchiveTable:
         chosen = _PROPERTIES | {_ARCHIVE_ID: archive_id}
         properties = ", ".join(f"'{key}' = '{value}'" for key, value in chosen.items())
         self._spark.sql(
-            f"create table if not exists {self.name} ({_COLUMNS}) using iceberg partitioned by (hours(at))"
+            f"create table if not exists {self.name} ({COLUMNS}) using iceberg partitioned by (hours(at))"
             f" tblproperties ({properties})"
         )
 
@@ -171,10 +171,8 @@ class ArchiveTable:
         if "labels" not in self._spark.table(self.name).columns:
             # An earlier version has created the table.
             self._spark.sql(f"alter table {self.name} add column labels string")
-        marks = self._spark.createDataFrame(
-            [(MARK, topic, partition, offset) for (topic, partition), offset in end.items()],
-            "at timestamp, topic string, partition int, kafka_offset bigint",
-        )
+        places = [dict(zip(("at", *PLACE), (MARK, *place, offset), strict=True)) for place, offset in end.items()]
+        marks = self._spark.createDataFrame(places, COLUMNS)
         writer = rows.unionByName(marks, allowMissingColumns=True).writeTo(self.name)
         if after.snapshot is not None:
             writer = writer.option("validate-from-snapshot-id", str(after.snapshot))
@@ -190,9 +188,15 @@ class ArchiveTable:
                 raise OtherWriter("another writer has appended to the archive") from error
             raise
 
-    def records(self, snapshot: int | None = None) -> DataFrame:
-        """Return the archived records with the columns `at`, ARCHIVED and OF_RECIPIENTS, by default of this moment."""
-        reader = self._spark.read if snapshot is None else self._spark.read.option("snapshot-id", snapshot)
+    def records(self, snapshot: int | None = None, *, at: datetime | None = None) -> DataFrame:
+        """Return the archived records with the columns `at`, ARCHIVED and OF_RECIPIENTS: of a snapshot, or those at a
+        moment, by default this one.
+        """
+        reader = self._spark.read
+        if snapshot is not None:
+            reader = reader.option("snapshot-id", snapshot)
+        if at is not None:
+            reader = reader.option("as-of-timestamp", round(at.timestamp() * 1000))
         found = reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
         return found if "labels" in found.columns else found.withColumn("labels", F.lit(None).cast("string"))
 
@@ -204,16 +208,6 @@ class ArchiveTable:
         hour = F.col("partition.at_hour")
         rows = files.where(hour >= 0).groupBy(hour).agg(F.sum("record_count")).orderBy(hour).collect()
         return [(FIRST + timedelta(hours=number), records) for number, records in rows]
-
-    def snapshot_at(self, moment: datetime) -> int:
-        """Return the snapshot of a time. Raises Stop if the archive did not exist then, or the snapshot was removed."""
-        history = self._spark.table(f"{self.name}.history").where(F.col("is_current_ancestor"))
-        rows = history.select("made_current_at", "snapshot_id").orderBy("made_current_at").collect()
-        before = [row[1] for row in rows if row[0].replace(tzinfo=UTC) <= moment]
-        if not before:
-            oldest = rows[0][0].replace(tzinfo=UTC).isoformat() if rows else "none"
-            raise Stop(f"The archive has no snapshot of {moment.isoformat()} any more; the oldest is of {oldest}.")
-        return int(before[-1])
 
     # --- maintenance ---
 
@@ -279,24 +273,19 @@ def _literal(moment: datetime, quote: str = "'") -> str:
 
 
 def rows_of(facts: DataFrame) -> DataFrame:
-    """Return facts as rows of the table; without the log of recipients, its columns are null."""
+    """Return facts as rows of the table; without the log of recipients, its columns are missing."""
     at_ms = F.when(F.col("problem").isNull(), F.col("at_ms")).otherwise(
         # The time of production is the producer's word.
         F.least(F.greatest("timestamp_ms", F.lit(0)), F.lit(END_OF_TIME_MS - 1))
     )
-    missing = [
-        F.lit(None).cast(kind).alias(name)
-        for name, kind in zip(OF_RECIPIENTS, ("array<bigint>", "array<int>"), strict=True)
-        if name not in facts.columns
-    ]
-    return facts.select("*", *missing).select(
+    return facts.select(
         F.timestamp_millis(at_ms).alias("at"),
         *_OF_EVERY_RECORD,
         # The other columns of a record that cannot be counted are not valid.
         *[
             F.when(F.col("problem").isNull(), F.col(name)).alias(name)
             for name in (*ARCHIVED, *OF_RECIPIENTS)
-            if name not in _OF_EVERY_RECORD
+            if name in facts.columns and name not in _OF_EVERY_RECORD
         ],
     )
 

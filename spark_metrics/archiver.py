@@ -14,9 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.aws.authentication import kafka_client_config
-from masscomm.errors import Stop
-from masscomm.kafka.avro import HttpSchemaRegistry
-from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.errors import Retry, Stop
 from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import METRICS_ARCHIVE_AGE
@@ -24,12 +22,12 @@ from spark_metrics.archive_mark import check_table, claim_table
 from spark_metrics.archive_table import ArchiveTable, Offsets, reason_of, rows_of, spark_errors
 from spark_metrics.broker import Broker
 from spark_metrics.database import connect
-from spark_metrics.facts import Facts
+from spark_metrics.facts import facts
 from spark_metrics.problems import Problem
-from spark_metrics.session import is_usable_schema, kafka_options, topic_names
+from spark_metrics.session import kafka_options, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.starting import start_of
-from spark_metrics.writers import KnownWriters
+from spark_metrics.writers import no_writers
 
 _log = logging.getLogger(__name__)
 
@@ -49,12 +47,7 @@ class Archiver:
         self._settings, self._spark = settings, spark
         self.table = ArchiveTable(spark, settings)
         self._broker = Broker(settings.bootstrap_servers, **kafka_client_config())
-        self._writers = KnownWriters(
-            HttpSchemaRegistry(settings.registry_url),
-            lambda schema: is_usable_schema(spark, schema),
-            DeniedIds(retry_s=settings.denied_schema_retry_s),
-        )
-        self._checked = False
+        self._writers = no_writers(spark, settings)
         # The end of the archive, as far as this process knows.
         self._known: Offsets | None = None
         self._stopped = threading.Event()
@@ -62,18 +55,18 @@ class Archiver:
         self._caught_up = time.monotonic()
         self._age_emitted = -_AGE_EVERY_S
 
-    def start(self, begin: Offsets | None) -> None:
+    def start(self, begin: Offsets) -> None:
         """Create the archive of a database that has counted nothing, and start the thread.
 
         Args:
-            begin: The offsets at which the stream begins; None: the beginning of all partitions.
+            begin: The offsets at which the stream begins.
 
         Raises:
             Retry: The catalog is down.
             Stop: The archive belongs to another database.
         """
         with spark_errors(), connect(self._settings.database_url, "spark_metrics archive") as connection:
-            claim_table(connection, self.table, begin or self._broker.ends(topic_names()).first)
+            claim_table(connection, self.table, begin)
         self._thread.start()
 
     def stop(self) -> None:
@@ -107,8 +100,8 @@ class Archiver:
             Retry: A dependency is down, or another writer has appended.
             Stop: The archive is not this database's, or records were deleted before they were archived.
         """
-        if not self._checked:
-            self._check()
+        with connect(self._settings.database_url, "spark_metrics archive") as connection:
+            check_table(connection, self.table)
         began = time.monotonic()
         ends = self._broker.ends(topic_names(), committed=True)
         if self._known == ends.end:
@@ -118,19 +111,24 @@ class Archiver:
             raise Stop("the table of the archive is not filled yet: spark_metrics.move_archive was interrupted")
         self._known = before.offsets
         may_be_lost = not self._settings.fail_on_data_loss
-        begin = start_of(before.offsets, ends, may_be_lost=may_be_lost, known_by="the archive").offsets or ends.first
+        begin = start_of(before.offsets, ends, may_be_lost=may_be_lost, known_by="the archive")
         until = share(begin, ends.end, self._settings.max_offsets_per_trigger)
         records = sum(until[place] - begin[place] for place in until)
         if not records:
             return False
-        facts = self._facts(self._read(begin, until)).persist()
+        new = facts(
+            self._read(begin, until),
+            writers=self._writers.known,
+            far_future_ms=self._settings.far_future_s * 1000,
+            recipients=self._settings.recipient_log,
+        ).persist()
         try:
-            if self._learn(facts):
+            if self._learn(new):
                 return True
-            self.table.append(rows_of(facts), before, until)
+            self.table.append(rows_of(new), before, until)
             self._known = until
         finally:
-            facts.unpersist()
+            new.unpersist()
         lag = sum(ends.end[place] - until[place] for place in until)
         done = {"offsets": records, "lag": lag, "ms": round((time.monotonic() - began) * 1000)}
         _log.info("archived %s", json.dumps(done))
@@ -142,35 +140,17 @@ class Archiver:
             .options(**kafka_options(self._settings))
             .option("startingOffsets", json.dumps(by_topic(begin)))
             .option("endingOffsets", json.dumps(by_topic(until)))
-            .option("failOnDataLoss", self._settings.fail_on_data_loss)
-            .option("includeHeaders", True)
             .load()
-            .select("topic", "partition", "offset", "timestamp", "value", "headers")
         )
 
-    def _facts(self, records: DataFrame) -> DataFrame:
-        return Facts(
-            writers=self._writers.known,
-            far_future_ms=self._settings.far_future_s * 1000,
-            recipients=self._settings.recipient_log,
-        )(records)
-
-    def _learn(self, facts: DataFrame) -> bool:
+    def _learn(self, new: DataFrame) -> bool:
         """Look up the writers' schemas that these records need. Return whether the records must be decoded again."""
-        unknown = facts.where(F.col("problem") == Problem.NOT_LEARNED).select("source", "schema_id").distinct()
-        while wanted := [(row["source"], row["schema_id"]) for row in unknown.collect()]:
-            learned = self._writers.learn(wanted)
-            if learned.added:
-                return True
-            if not learned.asked_again or self._stopped.wait(0.5):
-                break
-        return False
-
-    def _check(self) -> None:
-        """Raise Stop unless the table is the archive of this database."""
-        with connect(self._settings.database_url, "spark_metrics archive") as connection:
-            check_table(connection, self.table)
-        self._checked = True
+        unknown = new.where(F.col("problem") == Problem.NOT_LEARNED).select("source", "schema_id").distinct()
+        wanted = [(row["source"], row["schema_id"]) for row in unknown.collect()]
+        while (learned := self._writers.learn(wanted)).asked_again and not learned.added:
+            if self._stopped.wait(0.5):
+                raise Retry("the job stops before it has called the registry again")
+        return learned.added > 0
 
     def _emit_age(self) -> None:
         """Write the age of the archive as a metrics line, once a minute."""

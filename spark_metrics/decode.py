@@ -5,44 +5,22 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from masscomm.kafka.avro import LAST_SCHEMA_ID
-from spark_metrics.sources import Source, kinds_of_topics, sources
+from spark_metrics.sources import Source, kinds_of_topics
 
 # The wire format's header: a zero byte and the schema id.
 HEADER = struct.Struct("!BI")
 _HEADER_BYTES = HEADER.size
 
-_RECORD = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")
 # The name of the checksum field that is appended to each value before it is decoded (see _with_checksum).
 CHECKSUM = "masscomm_checksum"
 
 # The known writers' schemas as JSON: {kind: {schema id: schema}}.
 type Writers = Mapping[str, Mapping[int, str]]
-
-
-def wire_header(writers: Writers, kept: Sequence[str] = ()) -> list[Column]:
-    """Return the record's position, timestamp, value and headers, its `source` and its `schema_id`.
-
-    The input has the columns of Spark's Kafka source. `source` is the kind of the topic's records. `schema_id` is null
-    if the value does not begin with a zero byte and a schema id.
-
-    Args:
-        kept: Further columns to keep.
-    """
-    known = {schema_id for schemas in writers.values() for schema_id in schemas}
-    return [
-        *map(F.col, ("topic", "partition")),
-        F.col("offset").alias("kafka_offset"),
-        F.unix_millis("timestamp").alias("timestamp_ms"),
-        *map(F.col, ("value", "headers")),
-        kind_of(F.col("topic")).alias("source"),
-        _schema_id(F.col("value"), known).alias("schema_id"),
-        *map(F.col, kept),
-    ]
 
 
 def kind_of(topic: Column) -> Column:
@@ -64,28 +42,34 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
     return found.when(is_id, spelt)
 
 
-def decoded(
-    writers: Writers, *, recipients: bool = False, kept: Sequence[str] = (), strict: bool = True
-) -> list[Column]:
-    """Return the columns of wire_header, a struct column for each source (`send`, `delivery`, `outcome`), and `known`.
+def decoded(records: DataFrame, writers: Writers, of: Sequence[Source], *, strict: bool = True) -> DataFrame:
+    """Add to the columns of Spark's Kafka source the record's kafka_offset, timestamp_ms, `source` and `schema_id`, a
+    struct column for each source (`send`, `delivery`, `outcome`), and `known`.
 
-    Only the column of the record's own source is set; its fields are null if the schema cannot decode the value.
-    `known` is true if `writers` contains the writer's schema.
+    `source` is the kind of the topic's records. `schema_id` is null if the value does not begin with a zero byte and a
+    schema id. `known` is true if `writers` contains the writer's schema. Only the column of the record's own source is
+    set; its fields are null if the schema cannot decode the value.
 
     Args:
-        writers: The known writers' schemas.
-        recipients: Whether to include the users of outcomes.
-        kept: Further columns to keep.
-        strict: Whether to append a checksum to each value and decode Source.texts, as read_as_functions needs.
+        of: The sources, each with the fields to decode.
+        strict: Whether a value that masscomm.kafka.avro.Codec rejects is a null struct: one with trailing bytes, or
+            with texts (Source.texts) that are not UTF-8.
     """
-    return [
-        *map(F.col, (*_RECORD, *kept)),
+    known = {schema_id for schemas in writers.values() for schema_id in schemas}
+    records = records.select(
+        "*",
+        F.col("offset").alias("kafka_offset"),
+        F.unix_millis("timestamp").alias("timestamp_ms"),
+        kind_of(F.col("topic")).alias("source"),
+        _schema_id(F.col("value"), known).alias("schema_id"),
+    ).select(
+        "*",
         _known(writers).alias("known"),
-        *[
-            _decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind)
-            for source in sources(recipients=recipients)
-        ],
-    ]
+        *[_decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind) for source in of],
+    )
+    if not strict:
+        return records
+    return records.withColumns({source.kind: F.when(_accepted(source), F.col(source.kind)) for source in of})
 
 
 def _is_written_by(kind: str, schema_id: int) -> Column:
@@ -120,26 +104,14 @@ def _with_checksum(schema: str) -> str:
     return json.dumps(record | {"fields": [*record["fields"], {"name": CHECKSUM, "type": fixed}]})
 
 
-def read_as_functions(*, recipients: bool = False, kept: Sequence[str] = ()) -> list[Column]:
-    """Return the columns of `decoded`, with a null struct for each value that masscomm.kafka.avro.Codec rejects.
-
-    The codec rejects values with trailing bytes, and values whose texts (Source.texts) are not UTF-8.
-    """
-    kinds = {source.kind: source for source in sources(recipients=recipients)}
-
-    def accepted(source: Source) -> Column:
-        value = F.col(source.kind)
-        whole = value[CHECKSUM] == _checksum()  # guard: metrics.bytes_left_over
-        if not source.texts:
-            return whole
-        texts = F.struct(*[value[name].alias(name) for name in source.texts])
-        # The string form of a struct contains the bytes of all its texts.
-        return whole & F.is_valid_utf8(texts.cast("string"))  # guard: metrics.texts_not_counted
-
-    return [
-        *map(F.col, (*_RECORD, *kept, "known")),
-        *[F.when(accepted(source), F.col(kind)).alias(kind) for kind, source in kinds.items()],
-    ]
+def _accepted(source: Source) -> Column:
+    value = F.col(source.kind)
+    whole = value[CHECKSUM] == _checksum()  # guard: metrics.bytes_left_over
+    if not source.texts:
+        return whole
+    texts = F.struct(*[value[name].alias(name) for name in source.texts])
+    # The string form of a struct contains the bytes of all its texts.
+    return whole & F.is_valid_utf8(texts.cast("string"))  # guard: metrics.texts_not_counted
 
 
 def _known(writers: Writers) -> Column:

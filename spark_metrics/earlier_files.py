@@ -1,81 +1,43 @@
-"""The Parquet files of an earlier version's archive, in a folder or in S3 (spark_metrics.move_archive)."""
+"""The Parquet files of an earlier version's archive, in a folder or below s3://bucket/prefix
+(spark_metrics.move_archive).
+"""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
-from masscomm.aws import sdk
-from masscomm.aws.request import Limits
+from masscomm.aws import endpoint
 
 _MARK = "_archive_id"
-_BATCH_PARTS = 3
-_MOST_DELETED_AT_ONCE = 1_000
+_DAYS = "date="
 
 
-class EarlierFiles(Protocol):
-    def mark(self) -> str | None:
-        """Return the archive's mark."""
-
-    def batches(self) -> list[str]:
-        """Return the folders <archive>/date=…/hour=…/batch=<number>, in order."""
-
-    def delete(self) -> None:
-        """Delete all batches."""
+def mark_of(archive: str) -> str | None:
+    """Return the archive's mark; None if it has none."""
+    if archive.startswith("s3://"):
+        found = [each.get()["Body"].read() for each in _objects(archive, _MARK)]
+    else:
+        found = [path.read_bytes() for path in Path(archive).glob(_MARK)]
+    return found[0].decode().strip() if found else None
 
 
-def earlier_files(folder: str) -> EarlierFiles:
-    """Return the files in a folder, or below an URL s3://bucket/prefix."""
-    return _InS3(folder) if folder.startswith("s3://") else _InFolder(Path(folder))
-
-
-class _InFolder:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def mark(self) -> str | None:
-        path = self._folder / _MARK
-        return path.read_text().strip() if path.exists() else None
-
-    def batches(self) -> list[str]:
-        return sorted(map(str, self._folder.glob("date=*/hour=*/batch=*")))
-
-    def delete(self) -> None:
-        for day in self._folder.glob("date=*"):
+def delete_batches(archive: str) -> None:
+    """Delete the files of all batches. Raises OSError if a file cannot be deleted."""
+    if not archive.startswith("s3://"):
+        for day in Path(archive).glob(f"{_DAYS}*"):
             shutil.rmtree(day)
+        return
+    failed = [error for answer in _objects(archive, _DAYS).delete() for error in answer.get("Errors", ())]
+    if failed:
+        raise OSError(f"{len(failed)} files cannot be deleted; the first: {failed[0]}")
 
 
-class _InS3:
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._bucket, self._prefix = parts.netloc, parts.path.strip("/") + "/"
-        self._client: Any = sdk.client("s3", Limits(connections=1, connect_s=5, read_s=60, attempts=4))
+def _objects(archive: str, beginning: str) -> Any:
+    """Return the objects in S3 whose names in the archive begin so."""
+    import boto3
 
-    def mark(self) -> str | None:
-        try:
-            found = self._client.get_object(Bucket=self._bucket, Key=self._prefix + _MARK)
-        except self._client.exceptions.NoSuchKey:
-            return None
-        return bytes(found["Body"].read()).decode().strip()
-
-    def batches(self) -> list[str]:
-        folders = {tuple(key.removeprefix(self._prefix).split("/")[:_BATCH_PARTS]) for key in self._keys()}
-        named = ["/".join(parts) for parts in folders if parts[-1].startswith("batch=")]
-        return [f"s3://{self._bucket}/{self._prefix}{name}" for name in sorted(named)]
-
-    def delete(self) -> None:
-        keys = list(self._keys())
-        for begin in range(0, len(keys), _MOST_DELETED_AT_ONCE):
-            objects = [{"Key": key} for key in keys[begin : begin + _MOST_DELETED_AT_ONCE]]
-            done = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
-            if failed := done.get("Errors"):
-                raise OSError(f"{len(failed)} files cannot be deleted; the first: {failed[0]}")
-
-    def _keys(self) -> Iterator[str]:
-        pages = self._client.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=f"{self._prefix}date="
-        )
-        for page in pages:
-            for found in page.get("Contents", ()):
-                yield found["Key"]
+    parts = urlsplit(archive)
+    session: Any = boto3.Session(region_name=endpoint.region())
+    prefix = f"{parts.path.strip('/')}/{beginning}".removeprefix("/")
+    return session.resource("s3").Bucket(parts.netloc).objects.filter(Prefix=prefix)

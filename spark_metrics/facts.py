@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from masscomm.domain.categories import DEFAULT, Categories, category_table
 from spark_metrics import identifiers
-from spark_metrics.decode import Writers, decoded, read_as_functions, wire_header
+from spark_metrics.decode import Writers, decoded
 from spark_metrics.problems import problem_of, storable
 from spark_metrics.sources import Source, decisions, sources
 
@@ -15,50 +15,11 @@ _POSITION = ("topic", "partition", "kafka_offset", "timestamp_ms", "source", "sc
 _OF_SOURCES = ("record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed")
 _COUNTED = ("send_id", "id", *_OF_SOURCES, "labels")
 _OF_RECIPIENTS = ("user_ids", "result_index", "decisions")
-
-
-class Facts:
-    """The function `facts` with prepared columns, for many batches: creating the columns takes a thousand calls into
-    the JVM.
-    """
-
-    def __init__(
-        self,
-        *,
-        writers: Writers,
-        far_future_ms: int,
-        recipients: bool = False,
-        channels: str | None = None,
-        strict: bool = True,
-    ) -> None:
-        kept = [] if channels is None else [channels]
-        problem = problem_of(far_future_ms)
-        of = sources(recipients=recipients)
-        self._steps = (
-            wire_header(writers, kept),
-            decoded(writers, recipients=recipients, kept=kept, strict=strict),
-            *([read_as_functions(recipients=recipients, kept=kept)] if strict else []),
-            _with_send_id(of),
-            _with_channels(channels),
-            _facts(of, recipients=recipients),
-            [F.col("*"), identifiers.uuid_bytes(F.col("record_id")).alias("id")],
-            [*map(F.col, (*_POSITION, *_COUNTED, *(_OF_RECIPIENTS if recipients else ()))), problem.alias("problem")],
-        )
-
-    def __call__(self, records: DataFrame) -> DataFrame:
-        for columns in self._steps:
-            records = records.select(*columns)
-        return records
+CHANNELS_THEN = "channels_then"
 
 
 def facts(
-    records: DataFrame,
-    *,
-    writers: Writers,
-    far_future_ms: int,
-    recipients: bool = False,
-    channels: str | None = None,
-    strict: bool = True,
+    records: DataFrame, *, writers: Writers, far_future_ms: int, recipients: bool = False, strict: bool = True
 ) -> DataFrame:
     """Return the facts of Kafka's records: one row per record, also for records that cannot be counted.
 
@@ -71,24 +32,27 @@ def facts(
     compile the operator that contains it.
 
     Args:
-        channels: The column with the channels that were counted for a send before; null for a new send.
+        records: The columns of Spark's Kafka source with headers. They may have CHANNELS_THEN: the channels that were
+            counted for a send before; null for a new send.
         strict: Whether a value that the functions' decoder rejects is undecodable.
     """
-    return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients, channels=channels, strict=strict)(
-        records
+    of = sources(recipients=recipients)
+    wanted = (*_POSITION, *_COUNTED, *(_OF_RECIPIENTS if recipients else ()))
+    return (
+        decoded(records, writers, of, strict=strict)
+        .withColumn("send_id", F.coalesce(*[each.send_id(F.col(each.kind)) for each in of]))
+        .withColumn("channels", _channels(counted_before=CHANNELS_THEN in records.columns))
+        .select(*_facts(of, recipients=recipients))
+        .withColumn("id", identifiers.uuid_bytes(F.col("record_id")))
+        .select(*wanted, problem_of(far_future_ms).alias("problem"))
     )
 
 
-def _with_send_id(of: Sequence[Source]) -> list[Column]:
-    return [F.col("*"), F.coalesce(*[each.send_id(F.col(each.kind)) for each in of]).alias("send_id")]
-
-
-def _with_channels(before: str | None) -> list[Column]:
+def _channels(*, counted_before: bool) -> Column:
     send = F.col("send")
     resolved = resolved_channels(send["type"], send["channels"], send["club_id"])
-    if before is not None:
-        resolved = F.coalesce(before, resolved)
-    return [F.col("*"), F.when(F.col("source") == "send", resolved).alias("channels")]
+    known = F.coalesce(CHANNELS_THEN, resolved) if counted_before else resolved
+    return F.when(F.col("source") == "send", known)
 
 
 def _facts(of: Sequence[Source], *, recipients: bool) -> list[Column]:
@@ -135,7 +99,7 @@ def resolved_channels(category: Column, asked: Column, club_id: Column) -> Colum
     """Return the same channels as masscomm.domain.categories.resolve_channels."""
     table = category_table()
     listed, default = _channels_of(table.categories), F.lit(DEFAULT)
-    found = [F.try_element_at(listed, category), F.try_element_at(listed, default)]
+    maps = [listed]
     if own := {club: entries for club, entries in table.of_clubs.items() if entries}:
         of_club = F.try_element_at(
             F.create_map(
@@ -143,12 +107,8 @@ def resolved_channels(category: Column, asked: Column, club_id: Column) -> Colum
             ),
             club_id,
         )
-        found = [
-            F.try_element_at(of_club, category),
-            F.try_element_at(listed, category),
-            F.try_element_at(of_club, default),
-            F.try_element_at(listed, default),
-        ]
+        maps = [of_club, listed]
+    found = [F.try_element_at(each, name) for name in (category, default) for each in maps]
     return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(F.coalesce(*found))
 
 

@@ -6,6 +6,7 @@ down too long or a setting is invalid; the last log line contains the reason.
 """
 
 import gc
+import json
 import logging
 import signal
 import sys
@@ -22,25 +23,25 @@ from pyspark.sql.streaming.query import StreamingQuery
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.domain.grains import Grain
 from masscomm.errors import MasscommError, Retry, Stop
-from masscomm.kafka.avro import HttpSchemaRegistry
-from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
-from masscomm.untrusted import mask_root_logger
 from spark_metrics.archive_mark import check_archive_dir
 from spark_metrics.archiver import Archiver
 from spark_metrics.batches import BatchCounter, NewWriters
 from spark_metrics.broker import Broker
-from spark_metrics.facts import Facts
+from spark_metrics.command import configure_logging, exit_status
+from spark_metrics.facts import facts
 from spark_metrics.lanes import Lanes
 from spark_metrics.refusals import first_line
-from spark_metrics.session import is_usable_schema, kafka_records, spark_session, topic_names
+from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.sink import PostgresSink
-from spark_metrics.starting import Start, check_topics, start_of
-from spark_metrics.status import Progress, StatusWriter, flat
+from spark_metrics.starting import check_topics, start_of
+from spark_metrics.status import StatusWriter
 from spark_metrics.views import load_views
 from spark_metrics.waiting import DependencyWaiter
-from spark_metrics.writers import KnownWriters, registered_ids
+from spark_metrics.watermark import Offsets
+from spark_metrics.writers import KnownWriters, no_writers, registered_ids
 
 _log = logging.getLogger("spark_metrics")
 
@@ -85,15 +86,8 @@ class Job:
         spark = spark_session(self._settings)
         archiver = Archiver(self._settings, spark) if self._settings.archive_dir else None
         try:
-            self._wait.call("Postgres and its tables", self._check_tables)
-            self._wait.call("Postgres and its tables", self._sink.take_over)
-            self._wait.call("Kafka and its topics", self._check_topics_exist)
-            # From now on only this driver can merge, so the stored offsets cannot change before its first merge.
-            begin = self._start_offsets()
-            self._wait.call("Postgres", lambda: check_archive_dir(self._sink.connected(), self._settings.archive_dir))
-            if archiver is not None:
-                self._wait.call("the catalog of the archive", lambda: archiver.start(begin.offsets))
-            writers = self._registered_writers(spark)
+            writers = no_writers(spark, self._settings)
+            begin = self._wait.call("the servers", lambda: self._prepare(writers, archiver))
             lanes = Lanes(spark, self._settings.lanes, recipients=self._sink.recipients)
             # Exclude the existing objects from the later garbage collections.
             gc.collect()
@@ -101,8 +95,7 @@ class Job:
             _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)
             while self._learns_when_counting(spark, lanes, writers, begin):
                 _log.info("starting the query again with new writer schemas")
-                self._wait.call("Postgres", self._sink.number_from_0)
-                begin = self._start_offsets()
+                begin = self._wait.call("the servers", self._start_offsets)
         finally:
             _log.info("stopping")
             if archiver is not None:
@@ -112,21 +105,24 @@ class Job:
             for sink in (self._sink, self._status_sink):
                 sink.close()
 
-    def _learns_when_counting(self, spark: SparkSession, lanes: Lanes, writers: KnownWriters, begin: Start) -> bool:
+    def _learns_when_counting(self, spark: SparkSession, lanes: Lanes, writers: KnownWriters, begin: Offsets) -> bool:
         """Run the query until the job is stopped, or until new writers' schemas are learned. Return whether they are.
 
         The records are decoded by the query's own plan, so that Spark analyses it once and not for each batch.
         """
-        facts = Facts(
+        records = kafka_records(spark, self._settings, json.dumps(by_topic(begin)))
+        counted = facts(
+            records,
             writers=writers.known,
             far_future_ms=self._settings.far_future_s * 1000,
             recipients=self._settings.recipient_log,
         )
         counter = BatchCounter(self._sink, lanes, writers, self._wait)
-        status = StatusWriter(self._status_sink, self._sink.epoch)
+        grace_ms = self._settings.grace_s * 1000
+        status = StatusWriter(self._status_sink, self._broker, epoch=self._sink.epoch, grace_ms=grace_ms)
         with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
             query = (
-                lanes.rows(facts(kafka_records(spark, self._settings, begin.for_spark())))
+                lanes.rows(counted)
                 .writeStream.foreachBatch(counter.count)
                 # Every query begins at the offsets that are stored with the counts, so the checkpoint is valid for this
                 # one only.
@@ -136,8 +132,7 @@ class Job:
             )
             status.state("running")
             self._report_ready()
-            grace_ms = self._settings.grace_s * 1000
-            self._watch(query, Progress(self._broker, self._status_sink, status, grace_ms=grace_ms))
+            self._watch(query, status)
         if self._wait.stopped.is_set():
             status.state("stopped")
             return False
@@ -148,14 +143,14 @@ class Job:
             raise failure
         raise Stop(f"the stream ended: {first_line(failure) if failure else 'without an error'}") from failure
 
-    def _watch(self, query: StreamingQuery, progress: Progress) -> None:
+    def _watch(self, query: StreamingQuery, status: StatusWriter) -> None:
         """Store the progress of the query until the job is stopped or the query ends."""
         while query.isActive:
             if self._wait.stopped.wait(_PROGRESS_EVERY_S):
                 _finish(query)
                 return
             try:
-                progress.store(query)
+                status.store(query)
             except (Retry, psycopg.OperationalError) as error:
                 _log.warning("progress cannot be stored: %s", first_line(error))
             except psycopg.Error as error:
@@ -163,41 +158,35 @@ class Job:
 
     # --- before the stream ---
 
-    def _check_tables(self) -> None:
-        rows = self._sink.connected().execute(
-            "select name from unnest(%s::text[]) as name where to_regclass(name) is null",
-            [list(_TABLES)],
-        )
-        missing = [name for (name,) in rows]
-        if missing:
+    def _prepare(self, writers: KnownWriters, archiver: Archiver | None) -> Offsets:
+        """Check the servers, become the stream's driver, and return the offsets at which the stream begins.
+
+        Raises Retry or psycopg.OperationalError while a server is not ready; then this method can be called again.
+        """
+        connection = self._sink.connected()
+        tables = "select name from unnest(%s::text[]) as name where to_regclass(name) is null"
+        if missing := [name for (name,) in connection.execute(tables, [list(_TABLES)])]:
             raise Retry(f"tables are missing: {', '.join(missing)}")
         for view in self._sink.views:
-            view.prepare_table(self._sink.connected())
-
-    def _check_topics_exist(self) -> None:
-        missing = self._broker.missing(topic_names())
-        if missing:
+            view.prepare_table(connection)
+        if missing := self._broker.missing(topic_names()):
             raise Retry(f"topics are missing: {', '.join(missing)}")
-
-    def _start_offsets(self) -> Start:
-        known = flat(self._wait.call("Postgres", self._sink.next_offsets))
-        counted = self._wait.call("Postgres", self._sink.topic_ids)
-        found = self._wait.call("Kafka and its topics", lambda: self._broker.topic_ids(topic_names()))
-        check_topics(counted, found, known)
-        ends = self._wait.call("Kafka and its topics", lambda: self._broker.ends(topic_names()))
-        begin = start_of(known, ends, may_be_lost=not self._settings.fail_on_data_loss)
-        self._wait.call("Postgres", lambda: self._sink.store_topic_ids(found))
+        writers.learn(registered_ids(self._settings.registry_url))
+        self._sink.take_over()
+        # From now on only this driver can merge, so the stored offsets cannot change before its first merge.
+        begin = self._start_offsets()
+        check_archive_dir(connection, self._settings.archive_dir)
+        if archiver is not None:
+            archiver.start(begin)
         return begin
 
-    def _registered_writers(self, spark: SparkSession) -> KnownWriters:
-        writers = KnownWriters(
-            HttpSchemaRegistry(self._settings.registry_url),
-            lambda schema: is_usable_schema(spark, schema),
-            DeniedIds(retry_s=self._settings.denied_schema_retry_s),
-        )
-        known = self._wait.call("the schema registry", lambda: registered_ids(self._settings.registry_url))
-        self._wait.call("the schema registry", lambda: writers.learn(known))
-        return writers
+    def _start_offsets(self) -> Offsets:
+        known = self._sink.next_offsets()
+        found = self._broker.topic_ids(topic_names())
+        check_topics(self._sink.topic_ids(), found, known)
+        begin = start_of(known, self._broker.ends(topic_names()), may_be_lost=not self._settings.fail_on_data_loss)
+        self._sink.store_topic_ids(found)
+        return begin
 
     def _report_ready(self) -> None:
         if self._settings.ready_file:
@@ -215,18 +204,16 @@ def _finish(query: StreamingQuery) -> None:
 
 def main() -> int:
     """Run the job, and return the exit status of the process."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    mask_root_logger()
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
+    configure_logging()
+
+    def work() -> int:
         job = Job(settings_from())
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: job.stop())
         job.run()
-    except MasscommError as error:
-        _log.error("%s", error)
-        return 1
-    return 0
+        return 0
+
+    return exit_status(work, failed=1)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ lane is merged, and stores the new ones. So a task that runs twice, or outlives 
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
@@ -25,7 +26,7 @@ from spark_metrics.counted_ids import IdTables, store_new
 from spark_metrics.database import STREAM, connect
 from spark_metrics.problems import Problem
 from spark_metrics.recipient_log import decisions_of
-from spark_metrics.refusals import Place, first_line, is_permanent
+from spark_metrics.refusals import first_line, is_permanent
 from spark_metrics.sql import read_sql
 from spark_metrics.states import StateEntry
 
@@ -101,8 +102,7 @@ class Plan:
         views: The statements that merge into further tables.
         recipients: Whether to write the log of recipients.
         denied: (kind, schema id) that the registry does not have; their records are quarantined.
-        unstorable: The positions of records that Postgres rejects; they are quarantined.
-        trial: Whether to roll back at the end.
+        find_unstorable: Whether to find the records that Postgres rejects, and to quarantine them.
         schema: The schema with the tables to merge into; None: that of the stream.
     """
 
@@ -115,8 +115,7 @@ class Plan:
     views: tuple[bytes, ...] = ()
     recipients: bool = False
     denied: frozenset[tuple[str, int]] = frozenset()
-    unstorable: frozenset[Place] = frozenset()
-    trial: bool = False
+    find_unstorable: bool = False
     schema: str | None = None
 
 
@@ -197,11 +196,13 @@ def merge_lane(connection: psycopg.Connection[Any], plan: Plan, lane: int, rows:
         if not task.begin():
             return task.result
         while some := list(islice(rows, _SLICE)):
-            task.add(some)
-        if not task.result.unknown:
-            task.merge()
-        if task.result.unknown or plan.trial:
+            if plan.find_unstorable:
+                task.merge_storable(some)
+            else:
+                task.add(some)
+        if task.result.unknown:
             raise psycopg.Rollback(transaction)
+        task.merge()
     return task.result
 
 
@@ -235,6 +236,9 @@ class _Lane:
     def __init__(self, connection: psycopg.Connection[Any], plan: Plan, lane: int) -> None:
         self.result = LaneResult(lane)
         self._connection, self._plan, self._lane = connection, plan, lane
+        self._hold_nothing()
+
+    def _hold_nothing(self) -> None:
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
         self._chunks: defaultdict[send_states.Chunk, list[StateEntry]] = defaultdict(list)
         self._recipients: list[str] = []
@@ -251,8 +255,36 @@ class _Lane:
         self._connection.execute("set local idle_in_transaction_session_timeout = '60s'")
         # Another run of this task ends first, so that this one reads its offsets.
         self._connection.execute(_LANE, [self._plan.lanes, self._lane])
+        if self._plan.find_unstorable:
+            # Each slice locks rows of counts: lanes that do so at the same time could wait for each other.
+            self._connection.execute("select pg_advisory_xact_lock(hashtext(current_schema), -1)")
         self._merged = _MergedPlaces(self._connection, self._plan.lanes, self._lane)
         return True
+
+    def merge_storable(self, rows: Sequence[Any]) -> None:
+        """Add and merge a slice of records, without those that Postgres rejects: bisection finds them, and they are
+        quarantined.
+
+        Raises Postgres' permanent error for a slice that it rejects also without them.
+        """
+        before = deepcopy(self.result)
+        try:
+            with self._connection.transaction():
+                self.add(rows)
+                if not self.result.unknown:
+                    self.merge()
+                    self._connection.execute("truncate batch_counts, batch_recipients")
+        except psycopg.Error as error:
+            row = LaneRow(*rows[0])
+            if not is_permanent(error) or row.problem == Problem.UNSTORABLE:
+                raise
+            self.result = before
+            self._hold_nothing()
+            half = len(rows) // 2
+            parts = [rows[:half], rows[half:]] if half else [[row._replace(problem=Problem.UNSTORABLE)]]
+            for part in parts:
+                self.merge_storable(part)
+        self._hold_nothing()
 
     def add(self, rows: Sequence[Any]) -> None:
         """Add a slice of records; rows of LaneRow."""
@@ -283,8 +315,6 @@ class _Lane:
                 result.replayed += 1
                 continue
             result.records += 1
-            if self._plan.unstorable and (topic, partition, offset) in self._plan.unstorable:
-                problem = Problem.UNSTORABLE
             if problem is None:
                 by_source[kind].append(row)
             else:
@@ -383,7 +413,7 @@ class _Lane:
                 read_sql("merge_quarantine"), [list(column) for column in zip(*self._quarantined, strict=True)]
             )
         late = connection.execute(_REVISED_MINUTES, _NAMES).fetchone()
-        self.result.late = late[0] if late else 0
+        self.result.late += late[0] if late else 0
         for statement in plan.views:
             connection.execute(statement)
         for statement in _COUNTS:

@@ -14,17 +14,15 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-import psycopg
+from pyspark.sql import SparkSession
 
-from masscomm.errors import MasscommError
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DAILY_RUNS
-from masscomm.untrusted import mask_root_logger
 from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import ArchiveTable, spark_errors
+from spark_metrics.archive_table import ArchiveTable
+from spark_metrics.command import configure_logging, exit_status_with_spark
 from spark_metrics.database import connect
-from spark_metrics.session import spark_session
-from spark_metrics.settings import Settings, settings_from
+from spark_metrics.settings import Settings
 
 _log = logging.getLogger("spark_metrics.maintenance")
 
@@ -51,20 +49,6 @@ def maintain(table: ArchiveTable, now: datetime, *, snapshots: timedelta, keep: 
     _log.info("removed the snapshots before %s, and %d unknown files", (now - snapshots).isoformat(), removed)
 
 
-def run(settings: Settings, *, snapshot_days: int, keep_days: int | None) -> None:
-    """Maintain the archive of this database. Raises Retry and Stop."""
-    spark = spark_session(settings)
-    try:
-        with spark_errors():
-            table = ArchiveTable(spark, settings)
-            with connect(settings.database_url, "spark_metrics maintenance") as connection:
-                check_table(connection, table)
-            keep = None if keep_days is None else timedelta(days=keep_days)
-            maintain(table, datetime.now(UTC), snapshots=timedelta(days=snapshot_days), keep=keep)
-    finally:
-        spark.stop()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.maintenance", description="Maintain the archive's table.")
@@ -73,17 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.snapshot_days < 1 or (chosen.keep_days is not None and chosen.keep_days < 1):
         parser.error("days must be whole numbers above 0")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    mask_root_logger()
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
-        run(settings_from(), snapshot_days=chosen.snapshot_days, keep_days=chosen.keep_days)
-    except (MasscommError, psycopg.OperationalError) as error:
-        _log.error("%s", error)
-        return 2
-    metrics.add(DAILY_RUNS["maintenance"])
-    metrics.write("spark_metrics")
-    return 0
+    configure_logging()
+
+    def work(settings: Settings, spark: SparkSession) -> int:
+        table = ArchiveTable(spark, settings)
+        with connect(settings.database_url, "spark_metrics maintenance") as connection:
+            check_table(connection, table)
+        keep = None if chosen.keep_days is None else timedelta(days=chosen.keep_days)
+        maintain(table, datetime.now(UTC), snapshots=timedelta(days=chosen.snapshot_days), keep=keep)
+        metrics.add(DAILY_RUNS["maintenance"])
+        metrics.write("spark_metrics")
+        return 0
+
+    return exit_status_with_spark(work)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Makes and drops the partitions of tables that grow with time (schemas/tables/07_partitions.sql).
 
-A partition is a month or a year (UTC). The job makes the present and the next one before it counts; rows of other times
-lie in the table's default partition, from which they are moved when their partition is made.
+A partition is a day, a month or a year (UTC). The job makes the present and the next one before it counts. Except in
+the log of recipients, rows of other times lie in the table's default partition, from which they are moved when their
+partition is made.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -19,23 +20,26 @@ from masscomm.domain.time_limits import (
     DAYS_KEPT_DAYS,
     HOURS_KEPT_DAYS,
     MINUTES_KEPT_DAYS,
+    RECIPIENT_LOG_KEPT_DAYS,
     REDELIVERED_KEPT_DAYS,
 )
+from spark_metrics import recipient_log
 
 
 class Step(StrEnum):
     """The length of a partition."""
 
+    DAY = "day"
     MONTH = "month"
     YEAR = "year"
 
     def begin(self, day: date) -> date:
         """Return the first day of the partition that contains a day."""
-        return day.replace(day=1) if self is Step.MONTH else day.replace(month=1, day=1)
+        return {Step.DAY: day, Step.MONTH: day.replace(day=1), Step.YEAR: day.replace(month=1, day=1)}[self]
 
     def next(self, first: date) -> date:
         """Return the first day after the partition that begins on `first`."""
-        return self.begin(first + timedelta(days=31 if self is Step.MONTH else 366))
+        return self.begin(first + timedelta(days={Step.DAY: 1, Step.MONTH: 31, Step.YEAR: 366}[self]))
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,14 @@ class Partitioned:
     Attributes:
         at: The column with the time.
         keep_days: The default of its retention, in days.
+        other: Whether rows of other times lie in a default partition.
     """
 
     table: str
     at: str
     step: Step
     keep_days: int
+    other: bool = True
 
 
 TABLES: Mapping[str, Partitioned] = {
@@ -63,13 +69,16 @@ TABLES: Mapping[str, Partitioned] = {
         Partitioned("redelivered", "refused_at", Step.MONTH, REDELIVERED_KEPT_DAYS),
     )
 }
+LOG = Partitioned(recipient_log.NAME, "counted_at", Step.DAY, RECIPIENT_LOG_KEPT_DAYS, other=False)
 # Partitions are made this long before their time: an event may be a day ahead, and clocks differ.
 _AHEAD = timedelta(days=3)
 
 
-def make_partitions(connection: psycopg.Connection[Any], at: datetime) -> None:
+def make_partitions(
+    connection: psycopg.Connection[Any], at: datetime, tables: Iterable[Partitioned] = TABLES.values()
+) -> None:
     """Make the partitions for the records that are counted at a time, and soon after, unless they exist."""
-    for table in TABLES.values():
+    for table in tables:
         known = _partitions(connection, table)
         for moment in (at, at + _AHEAD):
             first = table.step.begin(moment.astimezone(UTC).date())
@@ -118,17 +127,22 @@ def _make(connection: psycopg.Connection[Any], table: Partitioned, first: date) 
         "end": sql.Literal(_midnight(end)),
     }
     with connection.transaction():
-        for text in (
+        # CREATE TABLE … PARTITION OF would wait for every reader of the table and block new readers; ATTACH does not.
+        connection.execute(sql.SQL("create table {partition} (like {table} including all)").format(**names))
+        if table.other:
             # Attaching reads the default partition and would fail for a row of the new one.
-            "lock table {other} in access exclusive mode",
-            "create table {partition} (like {table} including all)",
+            connection.execute(sql.SQL("lock table {other} in access exclusive mode").format(**names))
             # guard: metrics.rows_of_a_new_partition
-            "with own as (delete from {other} where {at} >= {first} and {at} < {end} returning *)"
-            " insert into {partition} select * from own",
-            "alter table {table} attach partition {partition} for values from ({first}) to ({end})",
-        ):
-            connection.execute(sql.SQL(text).format(**names))
+            connection.execute(sql.SQL(_MOVE).format(**names))
+        attach = "alter table {table} attach partition {partition} for values from ({first}) to ({end})"
+        connection.execute(sql.SQL(attach).format(**names))
     return name, first, end
+
+
+_MOVE = """
+with own as (delete from {other} where {at} >= {first} and {at} < {end} returning *)
+insert into {partition} select * from own
+"""
 
 
 def _partitions(connection: psycopg.Connection[Any], table: Partitioned) -> list[tuple[str, date | None, date]]:

@@ -18,23 +18,19 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import TextIO
 
-import psycopg
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from masscomm.errors import MasscommError, Stop
-from masscomm.untrusted import mask_root_logger
+from masscomm.errors import Stop
 from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import ArchiveTable, reason_of, spark_errors
+from spark_metrics.archive_table import ArchiveTable, reason_of
+from spark_metrics.command import configure_logging, exit_status_with_spark
 from spark_metrics.database import connect
-from spark_metrics.session import spark_session
-from spark_metrics.settings import Settings, settings_from
+from spark_metrics.settings import Settings
 from spark_metrics.span import instant
-
-_log = logging.getLogger("spark_metrics.query")
 
 _POSITIONS = {"redelivered": "redelivered", "quarantined": "quarantine"}
 
@@ -54,10 +50,10 @@ def query(
             rows = connection.execute(f"select topic, partition, kafka_offset from {stored}".encode()).fetchall()  # noqa: S608
             schema = "topic string, partition int, kafka_offset long"
             spark.createDataFrame(rows, schema).createOrReplaceTempView(name)
-    table.records(None if at is None else table.snapshot_at(at)).createOrReplaceTempView("records")
     # A reference such as ${env:NAME} in a query would be replaced by the setting.
     spark.conf.set("spark.sql.variable.substitute", "false")
     try:
+        table.records(at=at).createOrReplaceTempView("records")
         # As a subquery, because no statement that changes the archive or prints settings may be one.
         # guard: archive.queries_only
         found = spark.sql(f"select * from (\n{text.strip().removesuffix(';')}\n)")  # noqa: S608
@@ -91,23 +87,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--csv", action="store_true", help="print CSV instead of a table")
     parser.add_argument("--at", type=instant, help="read the archive as it was then (RFC 3339, or a UTC day)")
     chosen = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    mask_root_logger()
-    try:
-        settings = settings_from()
-        spark = spark_session(settings)
+    configure_logging(logging.WARNING)
+
+    def work(settings: Settings, spark: SparkSession) -> int:
         # Spark logs the errors of a query, too, with stack traces.
         spark.sparkContext.setLogLevel("OFF")
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-        try:
-            with spark_errors():
-                query(settings, spark, chosen.query, sys.stdout, at=chosen.at, as_csv=chosen.csv)
-        finally:
-            spark.stop()
-    except (MasscommError, psycopg.OperationalError) as error:
-        _log.error("%s", error)
-        return 2
-    return 0
+        query(settings, spark, chosen.query, sys.stdout, at=chosen.at, as_csv=chosen.csv)
+        return 0
+
+    return exit_status_with_spark(work)
 
 
 if __name__ == "__main__":

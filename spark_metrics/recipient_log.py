@@ -6,12 +6,11 @@ adds no row.
 """
 
 import json
-from datetime import date, timedelta
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 NAME = "recipient_log"
 
@@ -38,24 +37,6 @@ def _stored(decision: dict[str, Any]) -> str:
     return json.dumps(decision | texts, separators=(",", ":"))
 
 
-def make_partition(connection: psycopg.Connection[Any], day: date) -> None:
-    """Create the table for one day of the log (UTC), unless it exists."""
-    if connection.execute("select to_regclass(%s) is not null", [table_of(day)]).fetchone() == (True,):
-        return
-    names = {
-        "partition": sql.Identifier(table_of(day)),
-        "day": sql.Literal(f"{day}T00:00:00Z"),
-        "next": sql.Literal(f"{day + timedelta(days=1)}T00:00:00Z"),
-    }
-    # CREATE TABLE … PARTITION OF would wait for every reader of the log and block new readers; ATTACH does not.
-    connection.execute(sql.SQL("create table {partition} (like recipient_log including all)").format(**names))
-    connection.execute(
-        sql.SQL("alter table recipient_log attach partition {partition} for values from ({day}) to ({next})").format(
-            **names
-        )
-    )
-
-
 def tables(connection: psycopg.Connection[Any]) -> list[tuple[date, bool, bool]]:
     """Return the days (UTC) of the log that have a table, each with whether the table is attached and is being
     detached.
@@ -72,8 +53,3 @@ def tables(connection: psycopg.Connection[Any]) -> list[tuple[date, bool, bool]]
 def table_of(day: date) -> str:
     """Return the name of the table for one day of the log."""
     return f"{NAME}_{day:%Y%m%d}"
-
-
-# The columns of sql/log_compared.sql.
-KEY = ("send_id", "channel", "status", "reason")
-SUMS = ("rows", "users", "checksum")

@@ -22,7 +22,6 @@ The settings are the environment variables of the job.
 """
 
 import argparse
-import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -30,33 +29,29 @@ from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from masscomm.errors import MasscommError, Retry, Stop
+from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DAILY_RUNS, METRICS_DIFFERENCES
-from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import PLACE, Appended, ArchiveTable, spark_errors
+from spark_metrics.archive_table import PLACE, Appended, ArchiveTable
+from spark_metrics.command import configure_logging, exit_status_with_spark
 from spark_metrics.database import connect
 from spark_metrics.lane_merge import Plan
 from spark_metrics.lanes import Lanes
 from spark_metrics.recomputed_tables import SCHEMA, RecomputedTables
 from spark_metrics.refusals import postgres_errors
 from spark_metrics.served import TABLES, Served, log_of, tables_of
-from spark_metrics.session import spark_session
-from spark_metrics.settings import Settings, settings_from
+from spark_metrics.settings import Settings
 from spark_metrics.sink import between_batches
 from spark_metrics.sources import kinds_of_topics
 from spark_metrics.span import Span, instant
 from spark_metrics.sql import read_sql
-from spark_metrics.topic_check import topics_differ, writers_in
+from spark_metrics.topic_check import topics_differ
 from spark_metrics.views import complete, kept_since, load_views, maintained_since
-
-_log = logging.getLogger("spark_metrics.recompute")
 
 # The clocks of producers may differ by this much.
 _CLOCKS = timedelta(days=1)
@@ -130,8 +125,7 @@ class Recompute:
             if twice := counted_twice(counted, self._settings.redelivery_window_s).count():
                 print(f"{twice} record ids were counted twice within the redelivery window")  # noqa: T201
             if check_topics:
-                writers_of = writers_in(self._settings.registry_url, self._spark)
-                wrong = topics_differ(self._spark, self._settings, archived, offsets, writers_of)
+                wrong = topics_differ(self._spark, self._settings, archived, offsets)
                 print(f"{wrong} positions differ between archive and topics")  # noqa: T201
                 differing += wrong
             return differing + twice
@@ -285,27 +279,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen.first = chosen.end - timedelta(days=1)
     if chosen.first and chosen.end and chosen.first >= chosen.end:
         parser.error("--to must be later than --from")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    mask_root_logger()
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
-        settings = settings_from()
-        spark = spark_session(settings)
-        try:
-            with spark_errors():
-                differing = Recompute(settings, spark, Span(chosen.first, chosen.end)).run(
-                    swap=chosen.swap, check_topics=chosen.check_topics, wait_s=chosen.wait_s
-                )
-        finally:
-            spark.stop()
-    except (MasscommError, psycopg.OperationalError) as error:
-        _log.error("%s", error)
-        return 2
-    if chosen.day_before:
-        metrics.add(METRICS_DIFFERENCES, differing)
-        metrics.add(DAILY_RUNS["recompute"])
-        metrics.write("spark_metrics")
-    return 1 if differing else 0
+    configure_logging()
+
+    def work(settings: Settings, spark: SparkSession) -> int:
+        differing = Recompute(settings, spark, Span(chosen.first, chosen.end)).run(
+            swap=chosen.swap, check_topics=chosen.check_topics, wait_s=chosen.wait_s
+        )
+        if chosen.day_before:
+            metrics.add(METRICS_DIFFERENCES, differing)
+            metrics.add(DAILY_RUNS["recompute"])
+            metrics.write("spark_metrics")
+        return 1 if differing else 0
+
+    return exit_status_with_spark(work)
 
 
 if __name__ == "__main__":

@@ -23,14 +23,14 @@ import psycopg
 from psycopg import sql
 
 from masscomm.domain.grains import Grain
-from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS, SENDS_KEPT_DAYS
-from masscomm.errors import MasscommError, Stop
+from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, SENDS_KEPT_DAYS
+from masscomm.errors import Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DAILY_RUNS
-from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
+from spark_metrics.command import configure_logging, exit_status
 from spark_metrics.database import connect
-from spark_metrics.partitions import TABLES, drop_before, keep_since
+from spark_metrics.partitions import LOG, TABLES, drop_before, keep_since
 from spark_metrics.problems import Problem
 from spark_metrics.settings import view_names
 from spark_metrics.views import View, load_views
@@ -106,27 +106,18 @@ def delete_sends(connection: psycopg.Connection[Any], before: datetime) -> int:
     A send has rows in four tables, which are deleted in one transaction; a transaction deletes a slice of sends. The
     stream merges no lane meanwhile: a record of a send that is half deleted would be added to the other half.
     """
-    connection.execute("create temporary table old_sends as select send_id from sends where counted_at < %s", [before])
     deleted = 0
-    while True:
-        with connection.transaction():
-            connection.execute("select from stream_status for update")  # guard: retention.between_lanes
-            connection.execute(
-                "create temporary table slice on commit drop as"
-                " with taken as (delete from old_sends where ctid = any(array(select ctid from old_sends limit %s))"
-                " returning send_id) select send_id from taken",
-                [_SLICE],
-            )
-            for name in ("send_states", "send_totals", "send_channels"):
-                statement = sql.SQL("delete from {} as t using slice where t.send_id = slice.send_id")
-                connection.execute(statement.format(sql.Identifier(name)))
-            number = connection.execute("delete from sends as t using slice where t.send_id = slice.send_id").rowcount
-            if number:
+    with connection.cursor("old_sends", withhold=True) as old:
+        old.execute("select send_id from sends where counted_at < %s", [before])
+        while some := [send_id for (send_id,) in old.fetchmany(_SLICE)]:
+            with connection.transaction():
+                connection.execute("select from stream_status for update")  # guard: retention.between_lanes
+                for name in ("send_states", "send_totals", "send_channels", "sends"):
+                    statement = sql.SQL("delete from {} where send_id = any(%s)").format(sql.Identifier(name))
+                    connection.execute(statement, [some])
                 keep_since(connection, "sends", before)
-        deleted += number
-        if number == 0:
-            connection.execute("drop table old_sends")
-            return deleted
+            deleted += len(some)
+    return deleted
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
@@ -135,7 +126,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     parser.add_argument(
         "--recipient-log-days",
         type=_days,
-        default=RECIPIENT_LOG_KEPT_DAYS,
+        default=LOG.keep_days,
         help="whole days to keep in addition to today; %(default)s",
     )
     parser.add_argument("--quarantine-days", type=_days, default=QUARANTINE_KEPT_DAYS, help="days to keep; %(default)s")
@@ -145,9 +136,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         )
     parser.add_argument("--sends-days", type=_days, default=SENDS_KEPT_DAYS, help="days to keep sends; %(default)s")
     chosen = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    mask_root_logger()
-    try:
+    configure_logging()
+
+    def work() -> int:
         url = environ.get("METRICS_DATABASE_URL")
         if not url:
             raise Stop("METRICS_DATABASE_URL is not set")
@@ -166,12 +157,11 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             for view in views:
                 _log.info("deleted %d rows of %s", delete_buckets(connection, view, now), view.table)
             _log.info("deleted %d quarantined positions", delete_quarantined(connection, chosen.quarantine_days))
-    except (MasscommError, psycopg.OperationalError) as error:
-        _log.error("%s", error)
-        return 2
-    metrics.add(DAILY_RUNS["retention"])
-    metrics.write("spark_metrics")
-    return 0
+        metrics.add(DAILY_RUNS["retention"])
+        metrics.write("spark_metrics")
+        return 0
+
+    return exit_status(work)
 
 
 def _days(text: str) -> int:

@@ -46,12 +46,8 @@ def spark_session(settings: Settings) -> SparkSession:
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # The archive's appends and the stream's batches have pools of their own.
         "spark.scheduler.mode": "FAIR",
-        # Aggregation collects ids and positions into lists, with few groups per partition. The fallback to sorting
-        # would be slower.
-        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
         # If a record has a header twice, the last one counts.
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # An out-of-range value becomes null, and its record is quarantined. With ANSI mode, an exception would stop the
         # stream at this record.
         "spark.sql.ansi.enabled": "false",
@@ -105,12 +101,16 @@ def _on_one_machine(settings: Settings) -> dict[str, str]:
 
 
 def kafka_options(settings: Settings) -> dict[str, str]:
-    """Return the options of Spark's Kafka source: all topics that the job consumes, committed records only."""
+    """Return the options of Spark's Kafka source: all topics that the job consumes, committed records only, with
+    headers.
+    """
     return {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "subscribe": ",".join(topic_names()),
         # Spark would read the records of aborted transactions by default; masscomm's functions ignore them.
         "kafka.isolation.level": "read_committed",  # guard: metrics.read_committed
+        "includeHeaders": "true",
+        "failOnDataLoss": str(settings.fail_on_data_loss),
         **spark_kafka_options(topics.SPARK_GROUP),
     }
 
@@ -126,16 +126,12 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         .options(**kafka_options(settings))
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
-        .option("failOnDataLoss", settings.fail_on_data_loss)
-        .option("includeHeaders", True)
         # Spark requests the end offset after each fetch, and the broker responds in order per connection. At the end of
         # a partition, the default wait of 500 ms would therefore delay each batch.
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
         # Spark polls again after the records of the last poll, so one poll may return as many records as one fetch.
         .option("kafka.max.poll.records", _POLL_RECORDS)
         .load()
-        # Spark copies each selected column, so only the needed ones are selected.
-        .select("topic", "partition", "offset", "timestamp", "value", "headers")
     )
 
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date
 from typing import Any
 
 import psycopg
@@ -30,7 +30,6 @@ from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics import counted_ids, partitions, recipient_log
-from spark_metrics.counted_ids import IdTables
 from spark_metrics.database import STREAM, connect, lock
 from spark_metrics.lane_merge import LaneResult, Plan
 from spark_metrics.sources import kinds_of_topics
@@ -39,14 +38,6 @@ from spark_metrics.views import View, maintain
 
 # The key of the advisory lock that a batch holds, shared, from its first write to the move of the stream's offsets.
 BATCH_LOCK = 4_602_678_820
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt to count a batch: Postgres' time at which its records are counted, and the tables of counted ids."""
-
-    counted_at: datetime
-    tables: IdTables
 
 
 class Fenced(Stop):
@@ -155,21 +146,10 @@ class PostgresSink:
             self.connected().execute(read_sql("forget_lane_offsets"))
         return self.epoch
 
-    def number_from_0(self) -> None:
-        """Forget the number of the last batch, because another query of this driver begins. Raises Fenced."""
-        with self.connected().transaction():
-            self._lock_stream(_EXCLUSIVE)
-            # guard: metrics.second_query
-            self.connected().execute("update stream_status set batch_id = null where stream = %s", [STREAM])
-
-    def next_offsets(self) -> dict[str, dict[int, int]]:
+    def next_offsets(self) -> dict[tuple[str, int], int]:
         """Return the first offset that is not merged in all lanes, by topic and partition."""
-        offsets: dict[str, dict[int, int]] = {}
-        for topic, partition, offset in self.connected().execute(
-            "select topic, partition, next_offset from stream_offsets"
-        ):
-            offsets.setdefault(topic, {})[partition] = offset
-        return offsets
+        rows = self.connected().execute("select topic, partition, next_offset from stream_offsets")
+        return {(topic, partition): offset for topic, partition, offset in rows}
 
     def topic_ids(self) -> dict[str, str]:
         """Return the ids of the topics whose records this database counts."""
@@ -185,15 +165,10 @@ class PostgresSink:
                 list(topic_ids.items()),
             )
 
-    def is_complete(self, batch_id: int) -> bool:
-        """Return whether this driver has completed the batch: the answer to its commit may have been lost."""
-        row = self.connected().execute(
-            "select batch_id from stream_status where stream = %s and epoch = %s", [STREAM, self.epoch]
-        )
-        return row.fetchone() == (batch_id,)
-
-    def begin(self) -> Attempt:
-        """Begin to count a batch, and make the tables that its lanes need. Raises Fenced."""
+    def begin(self, lanes: int) -> Plan:
+        """Begin to count a batch, and make the tables that its lanes need. Return the parameters of this number of
+        lanes. Raises Fenced.
+        """
         connection = self.connected()
         if not self._holds_lock:
             connection.execute("select pg_advisory_lock_shared(%s)", [BATCH_LOCK])
@@ -206,29 +181,18 @@ class PostgresSink:
             tables = counted_ids.current(connection, at, self._window_s)
             today = at.astimezone(UTC).date()
             if self._partitioned != today:
-                partitions.make_partitions(connection, at)
-            if self.recipients:
-                recipient_log.make_partition(connection, today)
+                log = [partitions.LOG] if self.recipients else []
+                partitions.make_partitions(connection, at, [*partitions.TABLES.values(), *log])
         self._partitioned = today
-        return Attempt(at, tables)
-
-    def plan(self, attempt: Attempt, *, lanes: int, **more: Any) -> Plan:
-        """Return the parameters of the lanes of a batch.
-
-        Args:
-            lanes: The number of lanes.
-            more: Further parameters of Plan.
-        """
         return Plan(
             database_url=self.database_url,
             epoch=self.epoch,
             lanes=lanes,
-            counted_at=attempt.counted_at,
-            tables=attempt.tables,
+            counted_at=at,
+            tables=tables,
             kinds=kinds_of_topics(),
             views=tuple(view.merge_statement() for view in self.views),
             recipients=self.recipients,
-            **more,
         )
 
     def complete(self, results: Collection[LaneResult], *, batch_id: int, batch_ms: int = 0) -> Merged:

@@ -1,34 +1,15 @@
 """Determines where a stream begins: at the merged offsets, and only if the topics are those that were counted."""
 
-import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from masscomm.errors import Stop
-from masscomm.kafka.offsets import by_topic
-from spark_metrics.watermark import Ends
+from spark_metrics.watermark import Ends, Offsets
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Start:
-    """The offsets at which a stream begins.
-
-    Attributes:
-        offsets: The first offset to read of each partition; None: the beginning of all partitions.
-    """
-
-    offsets: Mapping[tuple[str, int], int] | None
-
-    def for_spark(self) -> str:
-        if self.offsets is None:
-            return "earliest"
-        return json.dumps(by_topic(self.offsets))
-
-
-def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Mapping[tuple[str, int], int]) -> None:
+def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Offsets) -> None:
     """Check by their ids that the topics are those that were counted. Raises Stop if a topic was deleted and created
     again.
 
@@ -48,10 +29,8 @@ def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Ma
             )
 
 
-def start_of(
-    known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool, known_by: str = "stream_offsets"
-) -> Start:
-    """Return where the stream begins.
+def start_of(known: Offsets, ends: Ends, *, may_be_lost: bool, known_by: str = "stream_offsets") -> Offsets:
+    """Return the first offset to read of each partition: the first unmerged one, or else the first of all.
 
     Args:
         known: The first unmerged offset of each partition.
@@ -71,8 +50,6 @@ def start_of(
                 " these are not the topics that were counted. Empty the metrics database, or configure the brokers of"
                 " those topics."
             )
-    if not known:
-        return Start(None)
     gone = {place: first for place, first in ends.first.items() if first > known.get(place, first)}
     for (topic, partition), first in gone.items():
         gap = f"{topic}-{partition} is counted up to {known[topic, partition]}, but its records now begin at {first}"
@@ -82,4 +59,4 @@ def start_of(
                 " SPARK_FAIL_ON_DATA_LOSS=false."
             )
         _log.error("%s: the records between are lost", gap)
-    return Start({place: max(first, known.get(place, first)) for place, first in ends.first.items()})
+    return {place: max(first, known.get(place, first)) for place, first in ends.first.items()}

@@ -16,100 +16,66 @@ from spark_metrics.database import STREAM
 from spark_metrics.session import topic_names
 from spark_metrics.sink import PostgresSink
 from spark_metrics.sql import read_sql
-from spark_metrics.watermark import Watermark
+from spark_metrics.watermark import Offsets, Watermark
 
 _AGE_EVERY_S = 60.0
 
-# {topic: {partition: offset or number of records}}
-type Offsets = dict[str, dict[int, int]]
-
 
 class StatusWriter:
-    """Writes the stream's progress to the tables stream_status and stream_watermark.
+    """Compares the ends of the topics with the merged offsets, and writes the tables stream_status and
+    stream_watermark.
 
     Args:
         sink: A sink for the thread that writes the status.
-        epoch: The epoch of this driver, as take_over returned it.
+        epoch: The epoch of this driver, as take_over returned it. After another driver has taken over, nothing is
+            written.
+        grace_ms: The minimum time between the end of a bucket and its completeness.
     """
 
-    def __init__(self, sink: PostgresSink, epoch: int) -> None:
-        self._sink = sink
-        self._epoch = epoch
+    def __init__(self, sink: PostgresSink, broker: Broker, *, epoch: int, grace_ms: int) -> None:
+        self._sink, self._broker, self._epoch, self._grace_ms = sink, broker, epoch, grace_ms
+        self._watermark = Watermark()
+        self._consumed_before: tuple[float, int] | None = None
+        self._age_emitted: float | None = None
+        self._counted_before = 0
 
     def state(self, state: str) -> None:
-        """Set the state: waiting, running or stopped. The call has no effect if another driver has taken over."""
+        """Set the state: waiting, running or stopped."""
         self._sink.connected().execute(
             read_sql("state"),
             {"state": state, "stream": STREAM, "epoch": self._epoch},
         )
 
-    def consumed(
-        self,
-        watermark_ms: int | None,
-        lag: int,
-        end_offsets: Offsets,
-        *,
-        lags: Offsets | None = None,
-        grace_ms: int = 0,
-        input_rate: float | None = None,
-    ) -> None:
-        """Store the progress of the stream.
+    def store(self, query: StreamingQuery) -> None:
+        """Store the progress of the stream. Raises Retry or psycopg.OperationalError if a server is down."""
+        ends = self._broker.ends(topic_names())
+        progress = query.lastProgress
+        consumed = self._sink.next_offsets()
+        for place, offset in passed(json.loads(progress.json) if progress else None).items():
+            consumed[place] = max(offset, consumed.get(place, 0))
+        self._watermark.look(ends, consumed)
+        counted = sum(consumed.values())
+        self.write(self._watermark.ms, ends.lags(consumed), ends.end, input_rate=self._rate(counted))
+        self._emit_age(counted)
+
+    def write(self, watermark_ms: int | None, lags: Offsets, ends: Offsets, *, input_rate: float | None = None) -> None:
+        """Write the progress of the stream.
 
         Args:
             watermark_ms: The watermark in ms since the epoch; None before the first.
-            lag: The number of unmerged records.
-            end_offsets: The end offsets of the topics.
-            lags: The numbers of unmerged records by partition.
-            grace_ms: The minimum time between the end of a bucket and its completeness.
+            lags: The numbers of unmerged records of partitions that have any.
+            ends: The end offsets of the topics.
             input_rate: The consumed records per second.
         """
         with self._sink.connected().transaction():
             self._sink.connected().execute(
                 "update stream_status set lag = %s, end_offsets = %s, lags = %s, input_rate = %s"
                 " where stream = %s and epoch = %s",
-                [lag, Jsonb(end_offsets), Jsonb(lags or {}), input_rate, STREAM, self._epoch],
+                [sum(lags.values()), Jsonb(by_topic(ends)), Jsonb(by_topic(lags)), input_rate, STREAM, self._epoch],
             )
             if watermark_ms is not None:
-                names = {"stream": STREAM, "ms": watermark_ms, "grace_ms": grace_ms}
+                names = {"stream": STREAM, "ms": watermark_ms, "grace_ms": self._grace_ms}
                 self._sink.connected().execute(read_sql("watermark"), names)
-
-
-class Progress:
-    """Compares the ends of the topics with the merged offsets, and stores the result.
-
-    Args:
-        sink: A sink for the thread that calls `store`.
-        grace_ms: The minimum time between the end of a bucket and its completeness.
-    """
-
-    def __init__(self, broker: Broker, sink: PostgresSink, status: StatusWriter, *, grace_ms: int) -> None:
-        self._broker, self._sink, self._status, self._grace_ms = broker, sink, status, grace_ms
-        self._watermark = Watermark()
-        self._consumed_before: tuple[float, int] | None = None
-        self._age_emitted: float | None = None
-        self._counted_before = 0
-
-    def store(self, query: StreamingQuery) -> None:
-        """Store the progress. Raises Retry or psycopg.OperationalError if a server is down."""
-        ends = self._broker.ends(topic_names())
-        progress = query.lastProgress
-        consumed = flat(self._sink.next_offsets())
-        for place, offset in flat(passed(json.loads(progress.json) if progress else None)).items():
-            consumed[place] = max(offset, consumed.get(place, 0))
-        lag = self._watermark.look(ends, consumed)
-        lags = {
-            place: max(0, end - max(consumed.get(place, 0), ends.first.get(place, 0)))
-            for place, end in ends.end.items()
-        }
-        self._status.consumed(
-            self._watermark.ms,
-            lag,
-            by_topic(ends.end),
-            lags=by_topic({place: records for place, records in lags.items() if records}),
-            grace_ms=self._grace_ms,
-            input_rate=self._rate(sum(consumed.values())),
-        )
-        self._emit_age(sum(consumed.values()))
 
     def _emit_age(self, consumed: int) -> None:
         """Write the age of the counts as a metrics line, once a minute, with the ages at which records were counted."""
@@ -130,16 +96,13 @@ class Progress:
         return max(0.0, (consumed - before[1]) / (now - before[0])) if before else 0.0
 
 
-def passed(progress: Mapping[str, Any] | None) -> Offsets:
+def passed(progress: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
     """Return the end offsets of the last finished batch, from Spark's progress. They include the offsets of transaction
     markers, which stream_offsets does not.
     """
-    found: Offsets = {}
-    for source in progress["sources"] if progress else ():
-        for topic, partitions in (source["endOffset"] or {}).items():
-            found[topic] = {int(partition): offset for partition, offset in partitions.items()}
-    return found
-
-
-def flat(offsets: Offsets) -> dict[tuple[str, int], int]:
-    return {(topic, p): offset for topic, partitions in offsets.items() for p, offset in partitions.items()}
+    return {
+        (topic, int(partition)): offset
+        for source in (progress["sources"] if progress else ())
+        for topic, partitions in (source["endOffset"] or {}).items()
+        for partition, offset in partitions.items()
+    }

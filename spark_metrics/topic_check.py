@@ -1,22 +1,18 @@
 """Compares the archive with the records that are still in the topics, position by position."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.errors import Stop
-from masscomm.kafka.avro import HttpSchemaRegistry
 from spark_metrics.archive_table import ARCHIVED, OF_RECIPIENTS, PLACE
 from spark_metrics.decode import Writers
-from spark_metrics.facts import facts
-from spark_metrics.session import is_usable_schema, kafka_options
+from spark_metrics.facts import CHANNELS_THEN, facts
+from spark_metrics.session import kafka_options
 from spark_metrics.settings import Settings
-from spark_metrics.writers import KnownWriters
-
-# Returns the writers' schemas of (kind, schema id) pairs.
-type WritersOf = Callable[[Sequence[tuple[str, int]]], Writers]
+from spark_metrics.writers import no_writers
 
 # The columns of a counted record that must be equal in the archive and the topic. Records of earlier versions have no
 # labels.
@@ -24,14 +20,10 @@ _COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem", "
 
 
 def topics_differ(
-    spark: SparkSession,
-    settings: Settings,
-    archived: DataFrame,
-    offsets: Sequence[tuple[str, int, int]],
-    writers_of: WritersOf,
+    spark: SparkSession, settings: Settings, archived: DataFrame, offsets: Sequence[tuple[str, int, int]]
 ) -> int:
     """Return the number of positions below the stream's offsets that differ between topics and archive, or are
-    missing in one of them. Raises the errors of `writers_of` and Spark.
+    missing in one of them. Raises the errors of archived_writers and Spark.
 
     Args:
         archived: The archived records.
@@ -39,7 +31,7 @@ def topics_differ(
     """
     if not offsets:
         return 0
-    held = spark.read.format("kafka").options(**kafka_options(settings)).option("includeHeaders", True).load()
+    held = spark.read.format("kafka").options(**kafka_options(settings)).load()
     ends = F.broadcast(spark.createDataFrame(list(offsets), "topic string, partition int, next_offset long"))
     held = (
         held.join(ends, ["topic", "partition"])
@@ -49,26 +41,24 @@ def topics_differ(
         .join(archived.select(*PLACE, "source", "counts"), list(PLACE), "left")
         .coalesce(spark.sparkContext.defaultParallelism)
     )
-    ids = archived.where(F.col("problem").isNull()).select("source", "schema_id").distinct().collect()
-    writers = writers_of([(row["source"], row["schema_id"]) for row in ids])
     digest = F.xxhash64(*_COMPARED)
-    held = (
-        decoded_again(held, writers).select(*PLACE, digest.alias("held")).withColumn("in_topic", F.lit(True)).persist()
-    )
+    decoded = decoded_again(held, archived_writers(archived, settings))
+    held = decoded.select(*PLACE, digest.alias("digest"), F.lit(1).alias("held")).persist()
     first = held.groupBy("topic", "partition").agg(F.min("kafka_offset").alias("first"))
     stored = (
         archived.join(F.broadcast(first), ["topic", "partition"])
         .join(ends, ["topic", "partition"])
         .where((F.col("kafka_offset") >= F.col("first")) & (F.col("kafka_offset") < F.col("next_offset")))
         # Only the position of an uncounted record is compared.
-        .select(*PLACE, F.when(F.col("problem").isNull(), digest).alias("stored"))
-        .withColumn("in_archive", F.lit(True))
-        .persist()
+        .select(*PLACE, F.when(F.col("problem").isNull(), digest).alias("digest"), F.lit(0).alias("held"))
     )
-    same = F.col("in_topic") & F.col("in_archive") & F.coalesce(F.col("held") == F.col("stored"), F.lit(True))
-    # The join does not detect a position that the archive contains twice.
-    twice = stored.count() - stored.select(*PLACE).distinct().count()
-    return held.join(stored, list(PLACE), "full").where(~F.coalesce(same, F.lit(False))).count() + twice
+    positions = (
+        held.unionByName(stored)
+        .groupBy(*PLACE)
+        .agg(F.sum("held").alias("held"), F.count("*").alias("found"), F.count_distinct("digest").alias("digests"))
+    )
+    # A position may also be missing on one side, or be twice in the archive.
+    return positions.where((F.col("held") != 1) | (F.col("found") != 2) | (F.col("digests") != 1)).count()
 
 
 def decoded_again(records: DataFrame, writers: Writers) -> DataFrame:
@@ -84,28 +74,24 @@ def decoded_again(records: DataFrame, writers: Writers) -> DataFrame:
             F.timestamp_millis("timestamp_ms").alias("timestamp"),
             *("value", "headers"),
             # The channels of a category may have changed since: use the channels that were counted.
-            F.when(F.col("source") == "send", F.array_distinct("counts.channel")).alias("channels_then"),
+            F.when(F.col("source") == "send", F.array_distinct("counts.channel")).alias(CHANNELS_THEN),
         ),
         writers=writers,
         # The archive already marks records whose timestamp was too far ahead; the others were counted.
         far_future_ms=END_OF_TIME_MS,
         recipients=True,
-        channels="channels_then",
         # A record that an earlier version counted stays counted, even if this version would reject it.
         strict=False,  # guard: metrics.counted_by_earlier_version
     ).select(*ARCHIVED, *OF_RECIPIENTS)
 
 
-def writers_in(registry_url: str, spark: SparkSession) -> WritersOf:
-    """Return a function that reads writers' schemas from a registry. It raises Stop if a schema no longer exists, else
-    Retry.
+def archived_writers(archived: DataFrame, settings: Settings) -> Writers:
+    """Return the writers' schemas of the counted records of an archive. Raises Stop if the registry no longer has one,
+    else Retry.
     """
-
-    def writers_of(wanted: Sequence[tuple[str, int]]) -> Writers:
-        writers = KnownWriters(HttpSchemaRegistry(registry_url), lambda text: is_usable_schema(spark, text))
-        refused = writers.learn(wanted).refused
-        if refused:
-            raise Stop(f"the registry no longer has schemas of archived records: {sorted(refused)}")
-        return writers.known
-
-    return writers_of
+    ids = archived.where(F.col("problem").isNull()).select("source", "schema_id").distinct().collect()
+    writers = no_writers(archived.sparkSession, settings)
+    refused = writers.learn([(row["source"], row["schema_id"]) for row in ids]).refused
+    if refused:
+        raise Stop(f"the registry no longer has schemas of archived records: {sorted(refused)}")
+    return writers.known

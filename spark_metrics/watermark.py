@@ -15,6 +15,14 @@ class Ends:
     first: Offsets
     end: Offsets
 
+    def lags(self, consumed: Offsets) -> dict[tuple[str, int], int]:
+        """Return the numbers of records between these offsets and the ends, of partitions that have any.
+
+        Records below the first offset were deleted by Kafka's retention, and do not count.
+        """
+        begin = {place: max(consumed.get(place, 0), self.first.get(place, 0)) for place in self.end}
+        return {place: end - begin[place] for place, end in self.end.items() if end > begin[place]}
+
 
 class Watermark:
     """Advances the watermark to the time of an earlier reading of the topics' ends, once all records below these ends
@@ -32,16 +40,11 @@ class Watermark:
         """Update the watermark from the current end offsets and consumed offsets. Return the number of unconsumed
         records.
         """
-        lag = _lag(ends, consumed)
-        if self._awaited is not None and _lag(self._awaited, consumed) == 0:
+        lag = sum(ends.lags(consumed).values())
+        if self._awaited is not None and not self._awaited.lags(consumed):
             self.ms, self._awaited = self._awaited.at_ms, None
         if lag == 0:
             self.ms, self._awaited = ends.at_ms, None
         elif self._awaited is None:
             self._awaited = ends
         return lag
-
-
-def _lag(ends: Ends, consumed: Offsets) -> int:
-    # The records below the first offset were deleted by Kafka's retention, and do not count as unconsumed.
-    return sum(max(0, end - max(consumed.get(place, 0), ends.first.get(place, 0))) for place, end in ends.end.items())

@@ -3,14 +3,17 @@
 import json
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import urllib3
+from pyspark.sql import SparkSession
 
 from masscomm.errors import DeadLetter, Retry
-from masscomm.kafka.avro import SchemaRegistry, UnknownSchema
+from masscomm.kafka.avro import HttpSchemaRegistry, SchemaRegistry, UnknownSchema
 from masscomm.kafka.denied_ids import DeniedIds
 from spark_metrics.decode import Writers
+from spark_metrics.session import is_usable_schema
+from spark_metrics.settings import Settings
 from spark_metrics.sources import all_sources
 
 _log = logging.getLogger(__name__)
@@ -83,6 +86,15 @@ class KnownWriters:
         return Learned(added, refused, bool(asked_again))  # guard: metrics.denied_id_is_retried
 
 
+def no_writers(spark: SparkSession, settings: Settings) -> KnownWriters:
+    """Return the writers that a session can decode before any schema is learned."""
+    return KnownWriters(
+        HttpSchemaRegistry(settings.registry_url),
+        lambda schema: is_usable_schema(spark, schema),
+        DeniedIds(retry_s=settings.denied_schema_retry_s),
+    )
+
+
 def registered_ids(registry_url: str) -> list[tuple[str, int]]:
     """Return (kind, schema id) of every version under our topics' subjects, so that the stream does not stop to learn
     each schema.
@@ -91,21 +103,20 @@ def registered_ids(registry_url: str) -> list[tuple[str, int]]:
     """
     pool = urllib3.PoolManager(timeout=urllib3.Timeout(total=3.0), retries=False)
 
-    def get(path: str) -> tuple[int, object]:
+    def get(path: str) -> Any:
+        """Return the answer of the registry; None if it has no such path."""
         try:
             response = pool.request("GET", registry_url.rstrip("/") + path)
-            return response.status, json.loads(response.data) if response.status == 200 else None
+            if response.status not in (200, 404):
+                raise Retry(f"the schema registry answered {response.status}")
+            return response.json() if response.status == 200 else None
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             raise Retry(f"the schema registry does not answer: {type(error).__name__}") from error
 
     found: dict[tuple[str, int], None] = {}
     for source in all_sources():
         for topic in source.topics():
-            status, versions = get(f"/subjects/{topic}-value/versions")
-            if status not in (200, 404):
-                raise Retry(f"the schema registry answered {status}")
-            for version in versions if isinstance(versions, list) else []:
-                _, answer = get(f"/subjects/{topic}-value/versions/{version}")
-                if isinstance(answer, dict) and isinstance(answer.get("id"), int):
+            for version in get(f"/subjects/{topic}-value/versions") or ():
+                if answer := get(f"/subjects/{topic}-value/versions/{version}"):
                     found[source.kind, answer["id"]] = None
     return list(found)

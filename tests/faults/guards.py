@@ -217,12 +217,6 @@ MUTANTS = (
         no_cell="no cell starts a second driver",
     ),
     Mutant(
-        guard="metrics.second_query",
-        rule="The first batches of a driver's second query are not taken for those of its first one.",
-        change=Removed(),
-        no_cell=NO_LATE_SCHEMA,
-    ),
-    Mutant(
         guard="opensearch.wrong_address",
         rule="A wrong address of OpenSearch dead-letters no document.",
         change=Without(2),
@@ -925,7 +919,7 @@ MUTANTS = (
     Mutant(
         guard="archive.uncounted_batch_is_not_read",
         rule="Files of a batch that was never counted are not read.",
-        change=Without(1),
+        change=Removed(),
         no_cell=NO_EARLIER_ARCHIVE,
     ),
     Mutant(
@@ -955,7 +949,7 @@ MUTANTS = (
     Mutant(
         guard="metrics.rows_of_a_new_partition",
         rule="Rows that are counted before their partition exists move into it.",
-        change=Becomes('"select 1"'),
+        change=Removed(),
         no_cell="a cell lasts minutes, and a partition a month",
     ),
     Mutant(

@@ -1,7 +1,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 from devstack.config import StackConfig
 from provisioning.database import TABLES, TOKENS, apply_sql, create_users, outdated_users
 from spark_metrics import recipient_log
+from spark_metrics.partitions import LOG, make_partitions
 from spark_metrics.retention import drop_recipients
 from spark_metrics.sink import BATCH_LOCK
 
@@ -183,12 +184,10 @@ def test_the_writer_adds_and_drops_days_of_the_recipient_log(nothing_yet: str) -
             apply_sql(url, TABLES)
             create(url, names)
             with signed_in(nothing_yet, names[1], autocommit=True) as job:
-                recipient_log.make_partition(job, date(2026, 11, 21))
-                recipient_log.make_partition(job, date(2026, 11, 22))
-                assert [day for day, attached, _ in recipient_log.tables(job) if attached] == [
-                    date(2026, 11, 21),
-                    date(2026, 11, 22),
-                ]
+                for day in (21, 22):
+                    make_partitions(job, datetime(2026, 11, day, tzinfo=UTC), [LOG])
+                attached = [day for day, attached, _ in recipient_log.tables(job) if attached]
+                assert attached == [date(2026, 11, day) for day in (21, 22, 24, 25)]
                 assert drop_recipients(job, date(2026, 11, 22)) == [date(2026, 11, 21)]
         with psycopg.connect(url) as connection:
             connection.execute("ALTER TABLE recipient_log ADD COLUMN later text")

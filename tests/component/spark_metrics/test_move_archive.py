@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from masscomm.errors import Stop
+from spark_metrics import move_archive
 from spark_metrics.archive_mark import check_table
 from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.move_archive import Move, redelivered
+from spark_metrics.move_archive import redelivered
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
@@ -86,24 +87,25 @@ def test_archive_of_an_earlier_version_is_moved_once(
     shutil.copytree(folder / "date=2023-11-14/hour=22/batch=2", folder / "date=2023-11-14/hour=22/batch=99")
     restore(database)
     settings = Settings(bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder))
-    move = Move(settings, spark, lambda _: EARLIER_WRITERS)
+    table = ArchiveTable(spark, settings)
+    monkeypatch.setattr(move_archive, "archived_writers", lambda *_: EARLIER_WRITERS)
     with psycopg.connect(database, autocommit=True) as connection:
         with pytest.raises(Stop, match=r"run `python -m spark_metrics\.move_archive`"):
-            check_table(connection, move.table)
+            check_table(connection, table)
         with monkeypatch.context() as killed:
             killed.setattr(ArchiveTable, "append", lambda *_: None)
             with pytest.raises(Stop, match="the files are kept"):
-                move.run()
-        assert move.run() == 9
-        assert move.run() == 0
+                move_archive.move(settings, spark)
+        assert move_archive.move(settings, spark) == 9
+        assert move_archive.move(settings, spark) == 0
         assert not list(folder.rglob("*.parquet")) or not list(folder.glob("date=*"))
         offsets = {
             (t, p): o for t, p, o in connection.execute("select topic, partition, next_offset from stream_offsets")
         }
-        assert move.table.appended().offsets == offsets
+        assert table.appended().offsets == offsets
         refused = connection.execute("select topic, kafka_offset from redelivered order by 2").fetchall()
         assert refused == [("send.api", 3), ("send.api", 6)]
-        check_table(connection, move.table)
+        check_table(connection, table)
     assert Recompute(settings, spark, Span()).run(wait_s=0) == 0
 
 
@@ -126,7 +128,6 @@ def test_earlier_rule_of_redeliveries(
         "source string, record_id string, problem string, attempt long, topic string, partition int,"
         " kafka_offset long, counted_us long"
     )
-    others = [(attempt, int(hour * HOUR_US)) for attempt, hour in remembered.items()]
-    windows = spark.createDataFrame(others, "attempt long, since_us long")
-    found = redelivered(spark.createDataFrame(rows, schema), 2 * 3600, windows).collect()
-    assert sorted(row["kafka_offset"] for row in found) == refused
+    windows = {attempt: int(hour * HOUR_US) for attempt, hour in remembered.items()}
+    found = redelivered(spark.createDataFrame(rows, schema), 2 * 3600, windows)
+    assert sorted(offset for _, _, offset, *_ in found) == refused

@@ -66,7 +66,7 @@ def test_documented_queries_and_time_travel(writing: Writing) -> None:
     records = "select count(*) as records from records"
     assert answer(writing, records) == [["records"], ["5"]]
     assert answer(writing, records, then) == [["records"], ["4"]]
-    with pytest.raises(Stop, match="no snapshot of 2020-01-01"):
+    with pytest.raises(Stop, match="Cannot find a snapshot older than 2020-01-01"):
         answer(writing, records, datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(Stop, match="the query failed"):
         answer(writing, "select nothing from records")

@@ -39,8 +39,7 @@ def outcome(send_id: str, users: Sequence[User], index: Sequence[int | None]) ->
 
 
 def logged(sink: PostgresSink, *rows: LaneRow) -> list[tuple[object, ...]]:
-    attempt = sink.begin()
-    plan = sink.plan(attempt, lanes=1)
+    plan = sink.begin(1)
     sink.complete(list(run_lane(plan, rows)), batch_id=0)
     found = "select send_id, user_id, status, reason from recipient_log order by 1, 3, 2"
     return sink.connected().execute(found).fetchall()

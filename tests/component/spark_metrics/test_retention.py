@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from spark_metrics import recipient_log
+from spark_metrics.partitions import LOG, make_partitions
 from spark_metrics.retention import delete_buckets, delete_quarantined, drop_recipients, main
 from spark_metrics.sink import PostgresSink
 from spark_metrics.views import kept_since
@@ -34,7 +35,7 @@ def write(connection: Connection, day: date) -> None:
     """Write a row of the log of recipients, counted on this day."""
     moment = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=UTC)
     with connection.transaction():
-        recipient_log.make_partition(connection, day)
+        make_partitions(connection, moment, [LOG])
         connection.execute(
             "insert into recipient_log select user_id, now(), 'a send', 'push', 7, 'news', 'sent', '', %s"
             " from unnest(array[1, 2]) as user_id",
@@ -69,7 +70,7 @@ def test_next_run_finishes_an_interrupted_one(connection: Connection, database: 
         connection.execute("set lock_timeout = '100ms'")
         with pytest.raises(psycopg.OperationalError):
             drop_recipients(connection, TODAY - DAY)
-    assert [pending for _, _, pending in recipient_log.tables(connection)] == [True, False]
+    assert [day for day, _, pending in recipient_log.tables(connection) if pending] == [TODAY - 2 * DAY]
     assert drop_recipients(connection, TODAY - DAY) == [TODAY - 2 * DAY]
     assert days(connection) == [TODAY - DAY]
 

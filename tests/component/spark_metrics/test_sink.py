@@ -22,6 +22,7 @@ from masscomm.errors import Retry
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics import lane_merge
+from spark_metrics.broker import Broker
 from spark_metrics.database import connect
 from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, merge_lane, prepare
 from spark_metrics.problems import Problem
@@ -163,8 +164,7 @@ def merge_lanes(
 
 def count(sink: PostgresSink, *records: Record, batch_id: int = 0, lanes: int = 3, **more: Any) -> Merged:
     """Count a batch as spark_metrics.batches does, without Spark."""
-    attempt = sink.begin()
-    results = merge_lanes(sink, sink.plan(attempt, lanes=lanes, **more), records)
+    results = merge_lanes(sink, replace(sink.begin(lanes), **more), records)
     return sink.complete(results, batch_id=batch_id)
 
 
@@ -372,7 +372,7 @@ def test_consumed_positions_add_nothing_without_their_ids(sink: PostgresSink) ->
     assert merged == Merged(records=1, refused=0, quarantined=0, replayed=3)
     assert totals(sink) == {"sent": 12}
     assert served(sink)["sends"] == before["sends"]
-    assert sink.next_offsets() == {"outcome": {0: 8, 1: 8}}
+    assert sink.next_offsets() == {("outcome", 0): 8, ("outcome", 1): 8}
 
 
 def forget_ids(sink: PostgresSink) -> None:
@@ -386,14 +386,14 @@ def test_merged_lanes_add_nothing_with_any_number_of_lanes(sink: PostgresSink, d
     """A driver dies when some lanes are merged; the next one has more records and another number of lanes."""
     batch = [Record(n, number=n, send_id=f"send {n % 11}", partition=n % 2) for n in range(40)]
     later = [Record(n, number=n, send_id=f"send {n % 13}", partition=n % 2) for n in range(40, 60)]
-    some = merge_lanes(sink, sink.plan(sink.begin(), lanes=3), batch, only={0, 2})
+    some = merge_lanes(sink, sink.begin(3), batch, only={0, 2})
     assert 0 < sum(result.records for result in some) < 40
     assert sink.next_offsets() == {}
     # The ids would also refuse the records, but as redeliveries.
     forget_ids(sink)
     other = PostgresSink(database)
     other.take_over()
-    more = merge_lanes(other, other.plan(other.begin(), lanes=lanes), batch + later, only={0})
+    more = merge_lanes(other, other.begin(lanes), batch + later, only={0})
     forget_ids(sink)
     last = PostgresSink(database)
     last.take_over()
@@ -405,7 +405,7 @@ def test_merged_lanes_add_nothing_with_any_number_of_lanes(sink: PostgresSink, d
         (3 * sum(record.send_id == send for record in batch + later),)
         for send in sorted({record.send_id for record in batch + later})
     ]
-    assert last.next_offsets() == {"outcome": {0: 59, 1: 60}}
+    assert last.next_offsets() == {("outcome", 0): 59, ("outcome", 1): 60}
     assert last.connected().execute("select from redelivered").fetchall() == []
     last.take_over()
     assert last.connected().execute("select from lane_offsets").fetchall() == []
@@ -415,8 +415,7 @@ def test_merged_lanes_add_nothing_with_any_number_of_lanes(sink: PostgresSink, d
 
 def test_a_task_that_runs_again_adds_nothing(sink: PostgresSink) -> None:
     """Also after its batch, and while the next batch is merged."""
-    attempt, record = sink.begin(), Record(0, number=1)
-    plan = sink.plan(attempt, lanes=3)
+    plan, record = sink.begin(3), Record(0, number=1)
     first = merge_lanes(sink, plan, [record])
     forget_ids(sink)
     (again,) = merge_lanes(sink, plan, [record])
@@ -429,7 +428,7 @@ def test_a_task_that_runs_again_adds_nothing(sink: PostgresSink) -> None:
 
 @pytest.mark.kills(guard="metrics.one_task_a_lane")
 def test_second_run_of_a_task_waits_for_the_first(sink: PostgresSink) -> None:
-    plan = sink.plan(sink.begin(), lanes=3)
+    plan = sink.begin(3)
     (row,) = rows_of(Record(0, number=1), plan.lanes)
     with a_task(sink) as first, ThreadPoolExecutor() as pool:
         with first.transaction():
@@ -446,7 +445,7 @@ def test_lanes_update_counts_in_the_order_of_their_keys(sink: PostgresSink, data
     """So no two lanes wait for each other. A lane that waits for a row holds the rows before it, and none behind it."""
     clubs = random.Random(3).sample(range(100), 100)  # noqa: S311
     count(sink, *[Record(n, number=n, club_id=club) for n, club in enumerate(clubs)])
-    plan = sink.plan(sink.begin(), lanes=3)
+    plan = sink.begin(3)
     records = [Record(200 + n, number=200 + n, club_id=club) for n, club in enumerate(reversed(clubs))]
     with ThreadPoolExecutor() as pool, psycopg.connect(database) as holding:
         holding.execute("select from counts_minute where club_id = 50 for update")
@@ -460,47 +459,24 @@ def test_lanes_update_counts_in_the_order_of_their_keys(sink: PostgresSink, data
         merging.result()
 
 
-def test_complete_batch_is_known_by_its_number(sink: PostgresSink, database: str) -> None:
-    """The answer to the last commit of a batch may be lost, and each driver numbers its batches from 0."""
-    assert not sink.is_complete(0)
+def test_batch_that_is_counted_again_adds_nothing(sink: PostgresSink) -> None:
+    """The answer to the last commit of a batch may be lost."""
     count(sink, Record(0, number=1), batch_id=0)
-    assert sink.is_complete(0)
-    assert not sink.is_complete(1)
-    other = PostgresSink(database)
-    other.take_over()
-    count(other, Record(1, number=2), batch_id=0)
-    other.close()
-    assert not sink.is_complete(0)
-    sink.take_over()
-    assert not sink.is_complete(0)
-
-
-@pytest.mark.kills(guard="metrics.second_query")
-def test_second_query_numbers_its_batches_from_0(sink: PostgresSink, database: str) -> None:
-    """A learned schema ends the query, and the same driver starts another one."""
-    count(sink, Record(0, number=1), batch_id=0)
-    sink.number_from_0()
-    assert not sink.is_complete(0)
-    later = PostgresSink(database)
-    later.take_over()
-    count(later, Record(1, number=2), batch_id=0)
-    with pytest.raises(Fenced):
-        sink.number_from_0()
-    assert later.is_complete(0)
-    later.close()
+    before = served(sink)
+    assert count(sink, Record(0, number=1), batch_id=0) == Merged(records=0, refused=0, quarantined=0, replayed=1)
+    assert served(sink) == before
 
 
 @pytest.mark.kills(guard="metrics.second_driver")
 def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database: str) -> None:
     """The replaced driver's epoch is older than the epoch of the stream."""
-    attempt = sink.begin()
-    plan = sink.plan(attempt, lanes=3)
+    plan = sink.begin(3)
     other = PostgresSink(database)
     other.take_over()
     (result,) = merge_lanes(sink, plan, [Record(0, number=1)])
     assert (result.taken_by, result.records) == (2, 0)
     with pytest.raises(Fenced):
-        sink.begin()
+        sink.begin(3)
     with pytest.raises(Fenced):
         sink.complete([], batch_id=0)
     with pytest.raises(Fenced):
@@ -513,7 +489,7 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
 
 def test_takeover_waits_for_the_lanes(sink: PostgresSink, database: str) -> None:
     """Afterwards no lane of the replaced driver can merge."""
-    plan, other = sink.plan(sink.begin(), lanes=3), PostgresSink(database)
+    plan, other = sink.begin(3), PostgresSink(database)
     other.connected().execute("set lock_timeout = '50ms'")
     (row,) = rows_of(Record(0, number=1), plan.lanes)
     with a_task(sink) as task, task.transaction():
@@ -527,8 +503,7 @@ def test_takeover_waits_for_the_lanes(sink: PostgresSink, database: str) -> None
 def test_no_batch_is_partly_merged_between_batches(sink: PostgresSink, database: str) -> None:
     records = [Record(n, number=n, send_id=f"send {n}") for n in range(20)]
     with psycopg.connect(database, autocommit=True) as other:
-        attempt = sink.begin()
-        plan = sink.plan(attempt, lanes=3)
+        plan = sink.begin(3)
         with pytest.raises(Retry), between_batches(other, wait_s=0.05):
             pass
         merge_lanes(sink, plan, records, only={0})
@@ -538,7 +513,7 @@ def test_no_batch_is_partly_merged_between_batches(sink: PostgresSink, database:
             pass
         count(sink, *records)
         with between_batches(other), ThreadPoolExecutor() as pool:
-            beginning = pool.submit(sink.begin)
+            beginning = pool.submit(sink.begin, 3)
             waits = "select from pg_locks where locktype = 'advisory' and not granted"
             wait_until("the batch to wait", lambda: other.execute(waits).fetchone() is not None or None)
             assert not beginning.done()
@@ -554,18 +529,45 @@ def test_failed_lane_changes_nothing(sink: PostgresSink) -> None:
     assert totals(sink) == {}
     assert sink.next_offsets() == {}
     assert remembered(sink) == []
-    # The others are counted once the record is known that Postgres rejects.
-    merged = count(sink, *records, lanes=1, unstorable=frozenset([records[1].place]))
+    # The others are counted when the lane looks for the record that Postgres rejects.
+    merged = count(sink, *records, lanes=1, find_unstorable=True)
     assert (merged.records, merged.quarantined) == (2, 1)
     assert totals(sink) == {"sent": 3}
     assert served(sink)["quarantine"] == [("delivery", 0, 1, "unstorable")]
 
 
-def test_trial_changes_nothing(sink: PostgresSink) -> None:
-    merge_lanes(sink, sink.plan(sink.begin(), lanes=3, trial=True), [Record(0, number=1)])
-    assert totals(sink) == {}
-    assert remembered(sink) == []
-    assert count(sink, Record(0, number=1)).records == 1
+def test_only_unstorable_records_are_quarantined(sink: PostgresSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Postgres can store any one of four huge counts, which are in several slices and lanes, but no two of them."""
+    monkeypatch.setattr(lane_merge, "_SLICE", 20)
+    huge = dict.fromkeys((3, 5, 30, 47), 2**62 + 2**61)
+    records = [
+        Record(
+            n,
+            number=n,
+            source="delivery",
+            topic="delivery",
+            send_id=f"send {n % 7}",
+            counts=[("push", "queued", None, huge.get(n, 2))],
+        )
+        for n in range(60)
+    ]
+    merged = count(sink, *records, find_unstorable=True)
+    assert (merged.records, merged.quarantined) == (60, 3)
+    quarantined = [place[2] for place in served(sink)["quarantine"]]
+    assert set(quarantined) < set(huge)
+    row = sink.connected().execute("select sum(count_total) from counts_day").fetchone()
+    assert row == (2**62 + 2**61 + 56 * 2,)
+    assert len(remembered(sink)) == 57
+    assert count(sink, *records).replayed == 60
+
+
+def test_lane_that_stays_unstorable_is_an_error(sink: PostgresSink) -> None:
+    sink.connected().execute("alter table quarantine add check (reason <> 'unstorable')")
+    huge: list[tuple[str, str, str | None, int]] = [("push", "queued", None, 2**62)] * 4
+    record = Record(0, number=1, source="delivery", topic="delivery", counts=huge)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        count(sink, record, find_unstorable=True)
+    assert sink.next_offsets() == {}
 
 
 def test_large_lane_is_merged_in_slices(sink: PostgresSink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -590,20 +592,20 @@ def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> Non
     assert merged == Merged(records=2, refused=0, quarantined=1, replayed=0)
     assert served(sink)["quarantine"] == [("send.api", 0, 3, "undecodable")]
     assert count(sink, bad).replayed == 1
-    assert sink.next_offsets() == {"outcome": {0: 1}, "send.api": {0: 4}}
+    assert sink.next_offsets() == {("outcome", 0): 1, ("send.api", 0): 4}
 
 
 def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink, monkeypatch: pytest.MonkeyPatch) -> None:
     """No lane is merged before the schemas of all lanes are looked up, also if it has stored the ids of a slice."""
     monkeypatch.setattr(lane_merge, "_SLICE", 1)
-    attempt = sink.begin()
+    plan = sink.begin(3)
     unknown: dict[str, Any] = {"source": "send", "topic": "send.api", "problem": Problem.NOT_LEARNED}
     records = [*(Record(n, number=n, send_id=f"send {n}") for n in range(9)), Record(0, schema_id=8, **unknown)]
-    results = merge_lanes(sink, sink.plan(attempt, lanes=3), records)
+    results = merge_lanes(sink, plan, records)
     assert {schema for result in results for schema in result.unknown} == {("send", 8)}
     assert len(results) == 3
     assert totals(sink) == {}
-    results = merge_lanes(sink, sink.plan(attempt, lanes=3, denied=frozenset([("send", 8)])), records)
+    results = merge_lanes(sink, replace(plan, denied=frozenset([("send", 8)])), records)
     merged = sink.complete(results, batch_id=0)
     assert (merged.records, merged.refused, merged.quarantined) == (10, 0, 1)
     assert totals(sink) == {"sent": 27}
@@ -617,7 +619,7 @@ def test_schema_that_is_learned_between_two_lanes_adds_nothing(sink: PostgresSin
     records = [Record(n, number=n, send_id=f"send {n}") for n in range(9)]
     late = Record(9, number=9, send_id="send 0")
     before = [*records, replace(late, problem=Problem.NOT_LEARNED)]
-    plan = sink.plan(sink.begin(), lanes=3, denied=frozenset([("outcome", 1)]))
+    plan = replace(sink.begin(3), denied=frozenset([("outcome", 1)]))
     merge_lanes(sink, plan, before, only={merged})
     sink.take_over()
     count(sink, *records, late)
@@ -660,16 +662,16 @@ def test_log_has_the_decision_of_each_result(database: str) -> None:
 def test_status_has_the_last_batch_and_a_rising_watermark(sink: PostgresSink, database: str) -> None:
     count(sink, Record(0, number=1), Record(1, number=1), batch_id=12)
     other = PostgresSink(database)
-    status = StatusWriter(other, epoch=1)
+    status = StatusWriter(other, Broker(""), epoch=1, grace_ms=0)
     status.state("running")
-    status.consumed(AT_MS, 5, {"outcome": {0: 7}})
-    status.consumed(AT_MS - 1000, 0, {"outcome": {0: 7}}, lags={"outcome": {0: 5, 1: 2}}, input_rate=12.5)
+    status.write(AT_MS, {}, {("outcome", 0): 7})
+    status.write(AT_MS - 1000, {("outcome", 0): 5, ("outcome", 1): 2}, {("outcome", 0): 7}, input_rate=12.5)
     row = sink.connected().execute(
         "select state, batch_id, records, refused, lag, end_offsets, lags, input_rate, finished_at is not null"
         " from stream_status"
     )
     ends, lags = {"outcome": {"0": 7}}, {"outcome": {"0": 5, "1": 2}}
-    assert row.fetchone() == ("running", 12, 2, 1, 0, ends, lags, 12.5, True)
+    assert row.fetchone() == ("running", 12, 2, 1, 7, ends, lags, 12.5, True)
     watermark = sink.connected().execute("select extract(epoch from watermark) * 1000 from stream_watermark").fetchone()
     assert watermark is not None
     assert int(watermark[0]) == AT_MS
@@ -680,9 +682,10 @@ def test_late_record_revises_its_complete_minute(sink: PostgresSink, database: s
     """A minute is complete a grace period after its end; a later record of this minute revises it."""
     minute = AT_MS // 60_000 * 60_000
     other = PostgresSink(database)
-    StatusWriter(other, epoch=1).consumed(minute + 69_999, 0, {}, grace_ms=10_000)
+    status = StatusWriter(other, Broker(""), epoch=1, grace_ms=10_000)
+    status.write(minute + 69_999, {}, {})
     assert count(sink, Record(0, number=1)).late == 0
-    StatusWriter(other, epoch=1).consumed(minute + 70_000, 0, {}, grace_ms=10_000)
+    status.write(minute + 70_000, {}, {})
     assert count(sink, Record(1, number=2), Record(2, number=3, at_ms=minute + 60_000)).late == 1
     assert count(sink, Record(3, number=4, counts=[("push", "sent", None, 2), ("push", "failed", "x", 2)])).late == 1
     assert count(sink, Record(4, number=5, club_id=8)).late == 1
@@ -769,7 +772,7 @@ def _count_in_batches(sink: PostgresSink, rng: random.Random, partitions: dict[t
         if rng.random() < 0.3:
             # Some lanes are merged, then the driver dies.
             lanes = rng.randrange(1, 6)
-            plan = sink.plan(sink.begin(), lanes=lanes)
+            plan = sink.begin(lanes)
             merge_lanes(sink, plan, batch, only=rng.sample(range(lanes), rng.randrange(lanes)))
             sink.take_over()
         for _ in range(rng.choice([1, 1, 2])):

@@ -49,8 +49,7 @@ BY_TEMPLATE = View(
 
 
 def count(sink: PostgresSink, offset: int, *counted: tuple[str, int], labels: str | None = None) -> None:
-    attempt = sink.begin()
-    plan = sink.plan(attempt, lanes=1)
+    plan = sink.begin(1)
     rows = [
         LaneRow(
             lane=0,

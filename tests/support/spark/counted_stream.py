@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_metrics.archive_mark import claim_table
 from spark_metrics.archive_table import ArchiveTable, rows_of
 from spark_metrics.batches import count_batch
-from spark_metrics.facts import Facts
+from spark_metrics.facts import facts
 from spark_metrics.lanes import Lanes
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
@@ -43,9 +43,9 @@ class CountedStream:
         self.batches += 1
         lanes = Lanes(self.spark, 2, recipients=True)
         count_batch(
-            lanes.rows(self.facts()(self.frame(records))),
+            lanes.rows(self.facts(*records)),
             lanes,
-            attempt=self.sink.begin(),
+            self.sink.begin(lanes.number),
             batch_id=self.batches,
             sink=self.sink,
             learn=lambda unknown: set(unknown),
@@ -57,14 +57,14 @@ class CountedStream:
         for record in records:
             place = (record["topic"], 0)
             after[place] = max(after[place], record["offset"] + 1)
-        self.table.append(rows_of(self.facts()(self.frame(records))), before, after)
+        self.table.append(rows_of(self.facts(*records)), before, after)
 
     def both(self, *records: Record) -> None:
         self.archive(*records)
         self.count(*records)
 
-    def facts(self) -> Facts:
-        return Facts(writers=WRITERS, far_future_ms=DAY_MS, recipients=True)
+    def facts(self, *records: Record) -> DataFrame:
+        return facts(self.frame(records), writers=WRITERS, far_future_ms=DAY_MS, recipients=True)
 
     def differing(self, span: Span | None = None) -> int:
         return Recompute(self.settings, self.spark, span or Span()).run(wait_s=0)

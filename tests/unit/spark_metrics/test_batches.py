@@ -2,9 +2,10 @@
 
 import gc
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import MagicMock
 
 import psycopg
 import pytest
@@ -14,16 +15,15 @@ from masscomm.errors import Retry, Stop
 from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
 from spark_metrics import batches
 from spark_metrics.batches import BatchCounter, NewWriters
-from spark_metrics.counted_ids import IdTables
+from spark_metrics.lane_merge import LaneResult, Plan
 from spark_metrics.lanes import Lanes
-from spark_metrics.refusals import Place, RefusedByPostgres, places_of
-from spark_metrics.sink import Attempt, Merged, PostgresSink
+from spark_metrics.sink import Merged, PostgresSink
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters
 from tests.support.spark.session import ToFrame
 
 MERGED = Merged(records=1, refused=0, quarantined=0, replayed=0)
-ATTEMPT = Attempt(datetime(2026, 11, 21, tzinfo=UTC), IdTables((), datetime(2026, 11, 20, tzinfo=UTC)))
+PLAN = Plan(database_url="", epoch=1, lanes=2, counted_at=datetime(2026, 11, 21, tzinfo=UTC), tables=None, kinds={})
 
 type Step = Callable[..., Merged]
 
@@ -35,7 +35,7 @@ class Steps:
         self.steps = list(steps)
         self.calls: list[dict[str, Any]] = []
 
-    def __call__(self, records: DataFrame, lanes: object, **arguments: Any) -> Merged:
+    def __call__(self, records: DataFrame, _lanes: object, _plan: Plan, **arguments: Any) -> Merged:
         self.calls.append(arguments)
         step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
         return step(records, **arguments)
@@ -52,17 +52,6 @@ def failing(error: Exception) -> Step:
     return fail
 
 
-def rejecting(offset: int) -> Step:
-    """Return a step that fails if a record with this offset is in the batch."""
-
-    def count(records: DataFrame, *, unstorable: Collection[Place] = (), **_: Any) -> Merged:
-        if any(place[2] == offset for place in set(places_of(records)) - set(unstorable)):
-            raise RefusedByPostgres("the club is not allowed")
-        return MERGED
-
-    return count
-
-
 @pytest.fixture
 def registry() -> InMemorySchemaRegistry:
     registry = InMemorySchemaRegistry()
@@ -76,8 +65,7 @@ def counter(spark: SparkSession, registry: InMemorySchemaRegistry, monkeypatch: 
     monkeypatch.setattr(wait, "pause", lambda: False)
     writers = KnownWriters(registry, lambda _: True)
     sink = PostgresSink("")
-    monkeypatch.setattr(sink, "is_complete", lambda _: False)
-    monkeypatch.setattr(sink, "begin", lambda: ATTEMPT)
+    monkeypatch.setattr(sink, "begin", lambda _: PLAN)
     return BatchCounter(sink, Lanes(spark, 2), writers, wait)
 
 
@@ -107,7 +95,7 @@ def test_long_batch_that_postgres_interrupts_is_repeated(
     counter.count(records, 7)
     assert len(steps.calls) == 3
 
-    def begin() -> Attempt:
+    def begin(_: int) -> Plan:
         raise psycopg.OperationalError("refused")
 
     monkeypatch.setattr(counter._sink, "begin", begin)
@@ -141,38 +129,34 @@ def test_learned_schema_ends_the_query(
     assert isinstance(counter.failure, NewWriters)
 
 
-def test_batch_is_complete_after_a_lost_commit_answer(
-    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = Steps(failing(psycopg.OperationalError("the connection ended")))
-    monkeypatch.setattr(batches, "count_batch", steps)
-    monkeypatch.setattr(counter._sink, "is_complete", lambda number: number == 7)
-    counter.count(records, 7)
-    assert len(steps.calls) == 1
+class Merging:
+    """Stands in for Lanes: Postgres rejects a batch until its plan finds unstorable records, or always."""
+
+    def __init__(self, *, always: bool = False) -> None:
+        self.always, self.plans = always, list[Plan]()
+
+    def merge(self, _: DataFrame, plan: Plan) -> list[LaneResult]:
+        self.plans.append(plan)
+        rejected = self.always or not plan.find_unstorable
+        return [LaneResult(0, rejected="out of range" if rejected else None), LaneResult(1)]
 
 
-def test_rejected_record_is_found_and_quarantined(
-    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = Steps(rejecting(3))
-    monkeypatch.setattr(batches, "count_batch", steps)
-    counter.count(records, 0)
-    last = steps.calls[-1]
-    assert last["unstorable"] == [("outcome", 0, 3)]
-    assert all(call.get("trial") for call in steps.calls[1:-1])
+def merge(records: DataFrame, lanes: Any) -> Merged:
+    sink = MagicMock(spec=PostgresSink, complete=lambda *_, **__: MERGED)
+    return batches.count_batch(records, lanes, PLAN, sink=sink, learn=set)
 
 
-def test_batch_that_no_search_makes_storable_ends_the_stream(
-    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def reject(_: DataFrame, *, trial: bool = False, **__: Any) -> Merged:
-        if not trial:
-            raise RefusedByPostgres("always")
-        return MERGED
+def test_rejected_batch_is_merged_without_its_unstorable_records(records: DataFrame) -> None:
+    lanes = Merging()
+    assert merge(records, lanes) == MERGED
+    assert [plan.find_unstorable for plan in lanes.plans] == [False, True]
 
-    monkeypatch.setattr(batches, "count_batch", Steps(reject))
-    with pytest.raises(RefusedByPostgres):
-        counter.count(records, 0)
+
+def test_batch_that_no_search_makes_storable_ends_the_stream(records: DataFrame) -> None:
+    lanes = Merging(always=True)
+    with pytest.raises(Stop, match="out of range"):
+        merge(records, lanes)
+    assert len(lanes.plans) == 2
 
 
 def test_stopping_job_does_not_quarantine_denied_schemas(

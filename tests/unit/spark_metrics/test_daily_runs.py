@@ -10,7 +10,7 @@ import pytest
 
 from masscomm.errors import Retry
 from masscomm.observability.metric_names import DAILY_RUNS, METRICS_DIFFERENCES
-from spark_metrics import maintenance, recompute, retention
+from spark_metrics import command, maintenance, recompute, retention
 
 type Answers = Callable[..., Any]
 
@@ -24,10 +24,14 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(monkeypatch: pytest.MonkeyPatch, module: str, work: Answers) -> int:
     """Run a module's command; `work` is done in the place of its work."""
     if module == "maintenance":
-        monkeypatch.setattr(maintenance, "run", work)
+        monkeypatch.setattr(command, "spark_session", MagicMock())
+        monkeypatch.setattr(maintenance, "ArchiveTable", MagicMock())
+        monkeypatch.setattr(maintenance, "connect", lambda *_: nullcontext(MagicMock()))
+        monkeypatch.setattr(maintenance, "check_table", lambda *_: None)
+        monkeypatch.setattr(maintenance, "maintain", work)
         return maintenance.main(["--keep-days", "400"])
     if module == "recompute":
-        monkeypatch.setattr(recompute, "spark_session", MagicMock())
+        monkeypatch.setattr(command, "spark_session", MagicMock())
         monkeypatch.setattr(recompute, "Recompute", MagicMock(return_value=MagicMock(run=work)))
         return recompute.main(["--day-before"])
     monkeypatch.setattr(retention, "connect", lambda *_: nullcontext(MagicMock()))

@@ -1,4 +1,4 @@
-"""The Parquet files of an earlier archive are found and deleted in a folder as in S3."""
+"""The Parquet files of an earlier archive are deleted in a folder as in S3."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +9,7 @@ import pytest
 from moto import mock_aws
 
 from devstack.service import AWS_CREDENTIALS
-from spark_metrics import earlier_files as module
-from spark_metrics.earlier_files import earlier_files
+from spark_metrics.earlier_files import delete_batches, mark_of
 
 REGION = "eu-central-1"
 BATCHES = ["date=2026-11-20/hour=23/batch=9", "date=2026-11-21/hour=00/batch=10"]
@@ -52,17 +51,14 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         yield in_s3
 
 
-def test_only_the_batches_are_found_and_deleted(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_DELETED_AT_ONCE", 3)
+def test_only_the_batches_are_deleted(archive: Archive) -> None:
     address, left = archive(dict.fromkeys(FILES, b"x") | {"_archive_id": b"a mark\n"})
-    files = earlier_files(address)
-    assert files.mark() == "a mark"
-    assert files.batches() == [f"{address}/{batch}" for batch in BATCHES]
-    files.delete()
-    assert left() == {"_archive_id", "iceberg/data/one.parquet"}
-    assert files.batches() == []
+    assert mark_of(address) == "a mark"
+    for _ in range(2):
+        delete_batches(address)
+        assert left() == {"_archive_id", "iceberg/data/one.parquet"}
 
 
 def test_archive_without_a_mark_returns_no_mark(archive: Archive) -> None:
     address, _ = archive(dict.fromkeys(FILES, b"x"))
-    assert earlier_files(address).mark() is None
+    assert mark_of(address) is None

@@ -1,46 +1,13 @@
-"""The records that Postgres rejects in a batch are found, and no others."""
+"""An error of Postgres is permanent, temporary, or one of the installation."""
 
 import re
 
 import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 from masscomm.errors import Stop
-from spark_metrics.refusals import Place, RefusedByPostgres, is_permanent, postgres_errors, refused_places
-
-PLACES: list[Place] = [("outcome", n % 3, n) for n in range(100)]
-
-
-@given(st.sets(st.integers(0, 99), max_size=8))
-def test_exactly_the_refused_records_are_found(bad: set[int]) -> None:
-    trials = 0
-
-    def fits(n: int, without: object) -> bool:
-        nonlocal trials
-        trials += 1
-        return not any(place in bad_places and place not in found_of(without) for place in PLACES[:n])
-
-    bad_places = {PLACES[n] for n in bad}
-    assert set(refused_places(PLACES, fits)) == bad_places
-    assert trials <= 1 + 8 * len(bad)
-
-
-def found_of(without: object) -> list[Place]:
-    assert isinstance(without, list)
-    return without
-
-
-def test_last_of_records_that_overflow_together_is_refused() -> None:
-    """Postgres accepts each record alone, but their sum exceeds the range of the column's type."""
-    assert refused_places(PLACES[:5], lambda n, without: n - len(without) < 4) == PLACES[3:5]
-
-
-def test_batch_refused_without_a_bad_record_is_an_error() -> None:
-    with pytest.raises(RefusedByPostgres):
-        refused_places(PLACES[:4], lambda _n, _without: False)
+from spark_metrics.refusals import is_permanent, postgres_errors
 
 
 @pytest.mark.guarantee("postgres_answer.permanent_codes")

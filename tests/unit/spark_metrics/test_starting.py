@@ -1,9 +1,7 @@
-import json
-
 import pytest
 
 from masscomm.errors import Stop
-from spark_metrics.starting import Start, check_topics, start_of
+from spark_metrics.starting import check_topics, start_of
 from spark_metrics.status import passed
 from spark_metrics.watermark import Ends
 
@@ -15,16 +13,13 @@ ENDS = Ends(
 
 
 def test_empty_database_starts_at_the_earliest_offsets() -> None:
-    begin = start_of({}, ENDS, may_be_lost=False)
-    assert begin == Start(None)
-    assert begin.for_spark() == "earliest"
+    assert start_of({}, ENDS, may_be_lost=False) == ENDS.first
 
 
 def test_job_starts_at_merged_or_else_earliest_offsets() -> None:
     known = {("outcome", 0): 7, ("outcome", 1): 4, ("no topic of ours", 0): 0}
     begin = start_of(known, ENDS, may_be_lost=False)
-    assert begin == Start({("outcome", 0): 7, ("outcome", 1): 4, ("delivery", 0): 2})
-    assert json.loads(begin.for_spark()) == {"outcome": {"0": 7, "1": 4}, "delivery": {"0": 2}}
+    assert begin == {("outcome", 0): 7, ("outcome", 1): 4, ("delivery", 0): 2}
 
 
 def test_offsets_beyond_the_topics_stop_the_job() -> None:
@@ -49,13 +44,11 @@ def test_uncounted_deleted_records_stop_the_job() -> None:
     known = {("outcome", 0): 4}
     with pytest.raises(Stop, match="outcome-0 is counted up to 4, but its records now begin at 5"):
         start_of(known, ENDS, may_be_lost=False)
-    begin = start_of(known, ENDS, may_be_lost=True)
-    assert begin.offsets is not None
-    assert begin.offsets["outcome", 0] == 5
+    assert start_of(known, ENDS, may_be_lost=True)["outcome", 0] == 5
 
 
 def test_offsets_are_passed_once_their_batch_is_finished() -> None:
     source = {"startOffset": {"outcome": {"0": 7}}, "endOffset": {"outcome": {"0": 10}}}
-    assert passed({"batchId": 4, "sources": [source]}) == {"outcome": {0: 10}}
+    assert passed({"batchId": 4, "sources": [source]}) == {("outcome", 0): 10}
     assert passed({"batchId": 0, "sources": [{"startOffset": None, "endOffset": None}]}) == {}
     assert passed(None) == {}
