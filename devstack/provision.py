@@ -9,14 +9,21 @@ too.
 import json
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import httpx
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+)
 from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
 
@@ -45,7 +52,7 @@ def provisioning(config: StackConfig) -> list[Task]:
         Task(
             name="topics",
             depends_on=("kafka",),
-            pending=lambda: [f"create the topic {topic.name}" for topic in missing_topics(config, topics)],
+            pending=lambda: changed_topics(config.kafka_bootstrap, topics),
             run=lambda: create_topics(config.kafka_bootstrap, topics),
         ),
         Task(
@@ -98,20 +105,69 @@ def _create_monolith(config: StackConfig) -> None:
 
 
 def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
-    """Create the topics that do not exist. Raises ProvisioningError with the broker's reason."""
+    """Create the topics that do not exist. Give the others the settings and the number of partitions of
+    schemas/topics.yaml; Kafka cannot reduce a number.
+
+    Raises ProvisioningError with the broker's reason.
+    """
+    wanted = list(topics)
     with AdminClient({"bootstrap.servers": bootstrap}, logger=KAFKA_LOGGER) as admin:
-        _create_missing(admin, list(topics))
+        _create_missing(admin, wanted)
+        if settings := [_resource(topic, lacking) for topic, lacking in _other_settings(admin, wanted)]:
+            _await(admin.incremental_alter_configs(settings))
+        if partitions := [NewPartitions(topic.name, topic.partitions) for topic in _too_small(admin, wanted)]:
+            _await(admin.create_partitions(partitions))
 
 
-def missing_topics(config: StackConfig, wanted: Iterable[Topic]) -> list[Topic]:
-    """Return the topics that do not exist."""
-    with AdminClient({"bootstrap.servers": config.kafka_bootstrap}, logger=KAFKA_LOGGER) as admin:
-        return _missing(admin, wanted)
+def changed_topics(bootstrap: str, wanted: Sequence[Topic]) -> list[str]:
+    """Return a line of text for each topic that is missing, has other settings, or too few partitions."""
+    with AdminClient({"bootstrap.servers": bootstrap}, logger=KAFKA_LOGGER) as admin:
+        return [
+            *[f"create the topic {topic.name}" for topic in _missing(admin, wanted)],
+            *[
+                f"set {name}={value} of the topic {topic.name}"
+                for topic, settings in _other_settings(admin, wanted)
+                for name, value in settings.items()
+            ],
+            *[f"give the topic {topic.name} {topic.partitions} partitions" for topic in _too_small(admin, wanted)],
+        ]
 
 
 def _missing(admin: AdminClient, wanted: Iterable[Topic]) -> list[Topic]:
     existing = admin.list_topics(timeout=TIMEOUT_S).topics
     return [topic for topic in wanted if topic.name not in existing]
+
+
+def _too_small(admin: AdminClient, wanted: Iterable[Topic]) -> list[Topic]:
+    existing = admin.list_topics(timeout=TIMEOUT_S).topics
+    return [
+        topic for topic in wanted if topic.name in existing and len(existing[topic.name].partitions) < topic.partitions
+    ]
+
+
+def _other_settings(admin: AdminClient, wanted: Iterable[Topic]) -> list[tuple[Topic, dict[str, str]]]:
+    """Return the topics with other settings than wanted, each with the settings that it lacks."""
+    existing = admin.list_topics(timeout=TIMEOUT_S).topics
+    topics = {topic.name: topic for topic in wanted if topic.name in existing}
+    found = _await(admin.describe_configs([_resource(topic, {}) for topic in topics.values()])) if topics else {}
+    return [
+        (topics[resource.name], lacking)
+        for resource, entries in found.items()
+        if (lacking := {k: v for k, v in topics[resource.name].config.items() if entries[k].value != v})
+    ]
+
+
+def _resource(topic: Topic, set_to: Mapping[str, str]) -> ConfigResource:
+    changes = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in set_to.items()]
+    return ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=changes)
+
+
+def _await[Key, Answer](futures: Mapping[Key, Future[Answer]]) -> dict[Key, Answer]:
+    """Return the answers of the broker. Raises ProvisioningError with its reason."""
+    try:
+        return {key: future.result(TIMEOUT_S) for key, future in futures.items()}
+    except KafkaException as error:
+        raise ProvisioningError(f"topics: {error}") from error
 
 
 def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:

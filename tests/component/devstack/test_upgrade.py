@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from devstack.config import StackConfig
-from devstack.provision import create_dynamodb_tables, create_topics, missing_dynamodb_tables, missing_topics
+from devstack.provision import changed_topics, create_dynamodb_tables, create_topics, missing_dynamodb_tables
 from devstack.upgrade import upgrade
 from masscomm.kafka.topics import chain_topics
 from provisioning import SCHEMAS, ProvisioningError
@@ -90,11 +90,20 @@ def test_a_file_that_fails_stays_pending(
         assert connection.execute("select to_regclass('half')").fetchone() == (None,)
 
 
-def test_missing_topics_are_pending(kafka: StackConfig) -> None:
-    wanted = replace(chain_topics()[0], name=f"upgrade-{uuid4().hex}", replication_factor=1)
-    assert missing_topics(kafka, [wanted]) == [wanted]
-    create_topics(kafka.kafka_bootstrap, [wanted])
-    assert missing_topics(kafka, [wanted]) == []
+def test_missing_and_changed_topics_are_pending(kafka: StackConfig) -> None:
+    name = f"upgrade-{uuid4().hex}"
+    first = replace(chain_topics()[0], name=name, replication_factor=1, partitions=2, retention_hours=72)
+    assert changed_topics(kafka.kafka_bootstrap, [first]) == [f"create the topic {name}"]
+    create_topics(kafka.kafka_bootstrap, [first])
+    assert changed_topics(kafka.kafka_bootstrap, [first]) == []
+    longer = replace(first, partitions=3, retention_hours=96)
+    assert changed_topics(kafka.kafka_bootstrap, [longer]) == [
+        f"set retention.ms=345600000 of the topic {name}",
+        f"give the topic {name} 3 partitions",
+    ]
+    create_topics(kafka.kafka_bootstrap, [longer])
+    # A topic keeps its partitions: Kafka cannot remove one.
+    assert changed_topics(kafka.kafka_bootstrap, [longer, replace(longer, partitions=1)]) == []
 
 
 def test_changed_schema_is_pending(registry: StackConfig) -> None:
