@@ -11,9 +11,9 @@ import psycopg
 from pyspark.sql import DataFrame
 
 from masscomm.errors import Retry, Stop
+from spark_metrics.database import first_line, postgres_errors
 from spark_metrics.lane_merge import LaneResult, Plan
 from spark_metrics.lanes import Lanes
-from spark_metrics.refusals import first_line, postgres_errors
 from spark_metrics.sink import Fenced, Merged, PostgresSink
 from spark_metrics.waiting import DependencyWaiter
 from spark_metrics.writers import KnownWriters

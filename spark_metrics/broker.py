@@ -1,7 +1,8 @@
 """The job's queries to the Kafka brokers: existing topics, topic ids and offsets."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, Uuid
@@ -10,12 +11,32 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from masscomm.errors import Retry
 from masscomm.kafka.admin import KafkaAdmin
 from masscomm.kafka.offsets import topic_offsets
-from spark_metrics.watermark import Ends
 
 _TIMEOUT_S = 5.0
 _NO_ID = str(Uuid(0, 0))
 _FIRST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+# (topic, partition): offset
+type Offsets = Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The first and end offsets of each partition, read at or after at_ms."""
+
+    at_ms: int
+    first: Offsets
+    end: Offsets
+
+    def lags(self, consumed: Offsets) -> dict[tuple[str, int], int]:
+        """Return the numbers of records between these offsets and the ends, of partitions that have any.
+
+        Records below the first offset were deleted by Kafka's retention, and do not count.
+        """
+        begin = {place: max(consumed.get(place, 0), self.first.get(place, 0)) for place in self.end}
+        return {place: end - begin[place] for place, end in self.end.items() if end > begin[place]}
 
 
 class Broker:

@@ -1,8 +1,13 @@
-"""Connects the job, recompute and retention to the metrics database."""
+"""Connects the job, recompute and retention to the metrics database, and tells permanent errors from temporary ones."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from masscomm.aws.authentication import address_now
 from masscomm.errors import Retry, Stop
@@ -10,6 +15,9 @@ from masscomm.errors import Retry, Stop
 # The key of the stream's rows in stream_status and stream_watermark.
 STREAM = "metrics"
 _CONNECT_TIMEOUT_S = 5
+# Permanent errors: SQLSTATE classes 22 (data), 23 (constraints) and 54 (limits). Source: PostgreSQL's
+# documentation, appendix "PostgreSQL Error Codes".
+_PERMANENT = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 
 
 def connect(database_url: str, application_name: str) -> psycopg.Connection[Any]:
@@ -45,3 +53,33 @@ def lock(connection: psycopg.Connection[Any], key: int, *, wait_s: float, held: 
         raise Retry(held) from error
     finally:
         connection.execute("select set_config('lock_timeout', '0', false)")
+
+
+def is_permanent(error: Exception) -> bool:
+    """Return whether Postgres rejects the rows, however often it gets them."""
+    return isinstance(error, _PERMANENT)
+
+
+@contextmanager
+def postgres_errors() -> Iterator[None]:
+    """Raise psycopg's OperationalError, or Stop for a wrong installation, instead of Spark's errors that quote an error
+    of Postgres. Executors return the errors of rows (is_permanent) as results.
+    """
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        quoted = _QUOTED.search(str(error))
+        if quoted is None:
+            raise
+        text = f"Postgres cannot merge a lane: {first_line(quoted[0])}"
+        kind: type[Exception] = getattr(psycopg.errors, quoted[1], psycopg.Error)
+        if issubclass(kind, (psycopg.OperationalError, psycopg.InterfaceError)):
+            raise psycopg.OperationalError(text) from error
+        raise Stop(text) from error
+
+
+_QUOTED = re.compile(r"psycopg\.(?:errors\.)?(\w+): .*")
+
+
+def first_line(error: object) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

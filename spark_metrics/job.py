@@ -28,11 +28,11 @@ from masscomm.observability import metrics
 from spark_metrics.archive_mark import check_archive_dir
 from spark_metrics.archiver import Archiver
 from spark_metrics.batches import BatchCounter, NewWriters
-from spark_metrics.broker import Broker
+from spark_metrics.broker import Broker, Offsets
 from spark_metrics.command import configure_logging, exit_status
+from spark_metrics.database import first_line
 from spark_metrics.facts import facts
 from spark_metrics.lanes import Lanes
-from spark_metrics.refusals import first_line
 from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.sink import PostgresSink
@@ -40,7 +40,6 @@ from spark_metrics.starting import check_topics, start_of
 from spark_metrics.status import StatusWriter
 from spark_metrics.views import load_views
 from spark_metrics.waiting import DependencyWaiter
-from spark_metrics.watermark import Offsets
 from spark_metrics.writers import KnownWriters, no_writers, registered_ids
 
 _log = logging.getLogger("spark_metrics")

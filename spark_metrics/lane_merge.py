@@ -23,10 +23,9 @@ from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import send_states
 from spark_metrics.copy_lines import copy_lines, line
 from spark_metrics.counted_ids import IdTables, store_new
-from spark_metrics.database import STREAM, connect
+from spark_metrics.database import STREAM, connect, first_line, is_permanent
 from spark_metrics.problems import Problem
 from spark_metrics.recipient_log import decisions_of
-from spark_metrics.refusals import first_line, is_permanent
 from spark_metrics.sql import read_sql
 from spark_metrics.states import StateEntry
 

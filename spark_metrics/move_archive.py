@@ -12,23 +12,28 @@ The settings are the environment variables of the job. The status is 0 after suc
 and 2 after an error.
 """
 
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from masscomm.aws import endpoint
 from masscomm.errors import Stop
 from spark_metrics.archive_mark import database_mark, in_earlier_form
 from spark_metrics.archive_table import ARCHIVED, COLUMNS, OF_RECIPIENTS, PLACE, ArchiveTable, rows_of
 from spark_metrics.command import configure_logging, exit_status_with_spark
 from spark_metrics.database import connect
-from spark_metrics.earlier_files import delete_batches, mark_of
 from spark_metrics.settings import Settings
 from spark_metrics.topic_check import archived_writers, decoded_again
 
+_MARK = "_archive_id"
+_DAYS = "date="
 # `value` and `headers` are null except in files before the column `run`.
 _SCHEMA = f"""
 {COLUMNS}, value binary, headers array<struct<key: string, value: binary>>, attempt long, counted_us long, date string,
@@ -118,6 +123,36 @@ def redelivered(archived: DataFrame, window_s: int, remembered: Mapping[int, int
                 counted = counted_us
             else:
                 yield *place, source, record_id, counted_us
+
+
+def mark_of(archive: str) -> str | None:
+    """Return the archive's mark; None if it has none."""
+    if archive.startswith("s3://"):
+        found = [each.get()["Body"].read() for each in _objects(archive, _MARK)]
+    else:
+        found = [path.read_bytes() for path in Path(archive).glob(_MARK)]
+    return found[0].decode().strip() if found else None
+
+
+def delete_batches(archive: str) -> None:
+    """Delete the files of all batches. Raises OSError if a file cannot be deleted."""
+    if not archive.startswith("s3://"):
+        for day in Path(archive).glob(f"{_DAYS}*"):
+            shutil.rmtree(day)
+        return
+    failed = [error for answer in _objects(archive, _DAYS).delete() for error in answer.get("Errors", ())]
+    if failed:
+        raise OSError(f"{len(failed)} files cannot be deleted; the first: {failed[0]}")
+
+
+def _objects(archive: str, beginning: str) -> Any:
+    """Return the objects in S3 whose names in the archive begin so."""
+    import boto3
+
+    parts = urlsplit(archive)
+    session: Any = boto3.Session(region_name=endpoint.region())
+    prefix = f"{parts.path.strip('/')}/{beginning}".removeprefix("/")
+    return session.resource("s3").Bucket(parts.netloc).objects.filter(Prefix=prefix)
 
 
 _COMMITTED = "select batch from archive_batches where committed_at is not null"

@@ -39,11 +39,10 @@ from spark_metrics import recipient_log
 from spark_metrics.archive_mark import check_table
 from spark_metrics.archive_table import PLACE, Appended, ArchiveTable
 from spark_metrics.command import configure_logging, exit_status_with_spark
-from spark_metrics.database import connect
+from spark_metrics.database import connect, postgres_errors
 from spark_metrics.lane_merge import Plan
 from spark_metrics.lanes import Lanes
 from spark_metrics.recomputed_tables import SCHEMA, RecomputedTables
-from spark_metrics.refusals import postgres_errors
 from spark_metrics.served import TABLES, Served, log_of, tables_of
 from spark_metrics.settings import Settings
 from spark_metrics.sink import between_batches

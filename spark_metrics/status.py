@@ -11,14 +11,39 @@ from pyspark.sql.streaming.query import StreamingQuery
 from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import COUNTED, METRICS_AGE, STAGE_LATENCY
-from spark_metrics.broker import Broker
+from spark_metrics.broker import Broker, Ends, Offsets
 from spark_metrics.database import STREAM
 from spark_metrics.session import topic_names
 from spark_metrics.sink import PostgresSink
 from spark_metrics.sql import read_sql
-from spark_metrics.watermark import Offsets, Watermark
 
 _AGE_EVERY_S = 60.0
+
+
+class Watermark:
+    """Advances the watermark to the time of an earlier reading of the topics' ends, once all records below these ends
+    are consumed.
+
+    An idle partition does not delay the watermark, because it is already consumed up to its end. Records that reach a
+    topic later are not included, whatever their timestamps are.
+    """
+
+    def __init__(self) -> None:
+        self._awaited: Ends | None = None
+        self.ms: int | None = None
+
+    def look(self, ends: Ends, consumed: Offsets) -> int:
+        """Update the watermark from the current end offsets and consumed offsets. Return the number of unconsumed
+        records.
+        """
+        lag = sum(ends.lags(consumed).values())
+        if self._awaited is not None and not self._awaited.lags(consumed):
+            self.ms, self._awaited = self._awaited.at_ms, None
+        if lag == 0:
+            self.ms, self._awaited = ends.at_ms, None
+        elif self._awaited is None:
+            self._awaited = ends
+        return lag
 
 
 class StatusWriter:
@@ -35,7 +60,6 @@ class StatusWriter:
     def __init__(self, sink: PostgresSink, broker: Broker, *, epoch: int, grace_ms: int) -> None:
         self._sink, self._broker, self._epoch, self._grace_ms = sink, broker, epoch, grace_ms
         self._watermark = Watermark()
-        self._consumed_before: tuple[float, int] | None = None
         self._age_emitted: float | None = None
         self._counted_before = 0
 
@@ -54,9 +78,9 @@ class StatusWriter:
         for place, offset in passed(json.loads(progress.json) if progress else None).items():
             consumed[place] = max(offset, consumed.get(place, 0))
         self._watermark.look(ends, consumed)
-        counted = sum(consumed.values())
-        self.write(self._watermark.ms, ends.lags(consumed), ends.end, input_rate=self._rate(counted))
-        self._emit_age(counted)
+        rate = progress.inputRowsPerSecond if progress else None
+        self.write(self._watermark.ms, ends.lags(consumed), ends.end, input_rate=rate)
+        self._emit_age(sum(consumed.values()))
 
     def write(self, watermark_ms: int | None, lags: Offsets, ends: Offsets, *, input_rate: float | None = None) -> None:
         """Write the progress of the stream.
@@ -65,7 +89,7 @@ class StatusWriter:
             watermark_ms: The watermark in ms since the epoch; None before the first.
             lags: The numbers of unmerged records of partitions that have any.
             ends: The end offsets of the topics.
-            input_rate: The consumed records per second.
+            input_rate: The records per second that the last batch has read.
         """
         with self._sink.connected().transaction():
             self._sink.connected().execute(
@@ -88,12 +112,6 @@ class StatusWriter:
             self._age_emitted = now
             metrics.add(METRICS_AGE, max(0.0, time.time() - self._watermark.ms / 1000))
             metrics.write("spark_metrics")
-
-    def _rate(self, consumed: int) -> float:
-        """Return the consumed records per second since the last call."""
-        now, before = time.monotonic(), self._consumed_before
-        self._consumed_before = now, consumed
-        return max(0.0, (consumed - before[1]) / (now - before[0])) if before else 0.0
 
 
 def passed(progress: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:

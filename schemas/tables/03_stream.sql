@@ -33,7 +33,7 @@ create table if not exists stream_watermark (
 );
 
 -- late: records of the last batch whose minute was complete already; lags: {topic: {partition: records not merged}};
--- input_rate: records merged a second between the last two looks
+-- input_rate: records a second that the last batch has read
 alter table stream_status add column if not exists late bigint;
 alter table stream_status add column if not exists lags jsonb;
 alter table stream_status add column if not exists input_rate double precision;

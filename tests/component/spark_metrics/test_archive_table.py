@@ -17,8 +17,8 @@ from provisioning.database import TABLES, apply_sql
 from spark_metrics.archive_mark import check_table, claim_table
 from spark_metrics.archive_table import ArchiveTable, OtherWriter
 from spark_metrics.archiver import Archiver
+from spark_metrics.broker import Ends
 from spark_metrics.database import connect
-from spark_metrics.watermark import Ends
 from tests.support.fault_stack.proxy import Loop, TcpProxy
 from tests.support.spark.archive_writing import SENDS, Writing
 from tests.support.spark.archived import WRITERS, a_send, an_outcome

@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from devstack.service import AWS_CREDENTIALS
-from spark_metrics.earlier_files import delete_batches, mark_of
+from spark_metrics.move_archive import delete_batches, mark_of
 
 REGION = "eu-central-1"
 BATCHES = ["date=2026-11-20/hour=23/batch=9", "date=2026-11-21/hour=00/batch=10"]

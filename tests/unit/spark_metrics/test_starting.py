@@ -1,9 +1,9 @@
 import pytest
 
 from masscomm.errors import Stop
+from spark_metrics.broker import Ends
 from spark_metrics.starting import check_topics, start_of
 from spark_metrics.status import passed
-from spark_metrics.watermark import Ends
 
 ENDS = Ends(
     0,

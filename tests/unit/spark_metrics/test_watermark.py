@@ -1,6 +1,7 @@
 """The watermark advances only to consumed offsets."""
 
-from spark_metrics.watermark import Ends, Watermark
+from spark_metrics.broker import Ends
+from spark_metrics.status import Watermark
 
 A, B = ("send.api", 0), ("outcome", 0)
 
