@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 from pyspark.sql import SparkSession
 
 from masscomm.errors import MasscommError
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.untrusted import mask_root_logger
 from spark_metrics.archive_table import spark_errors
 from spark_metrics.session import spark_session
@@ -15,23 +18,30 @@ from spark_metrics.settings import Settings, settings_from
 _log = logging.getLogger("spark_metrics")
 
 
-def configure_logging(level: int = logging.INFO) -> None:
-    """Write log lines to the standard error, without secrets and without those of py4j's calls."""
+def exit_status(
+    work: Callable[[], int], *, failed: int = 2, level: int = logging.INFO, daily_run: str | None = None
+) -> int:
+    """Return the result of `work`; after an error of a dependency or a setting, log it and return `failed`.
+
+    Args:
+        level: The lowest level of the lines that are logged.
+        daily_run: The name in DAILY_RUNS of the metric that says that the work is done.
+    """
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     mask_root_logger()
     logging.getLogger("py4j").setLevel(logging.WARNING)
-
-
-def exit_status(work: Callable[[], int], *, failed: int = 2) -> int:
-    """Return the result of `work`; after an error of a dependency or a setting, log it and return `failed`."""
     try:
-        return work()
+        status = work()
     except (MasscommError, psycopg.OperationalError) as error:
         _log.error("%s", error)
         return failed
+    if daily_run is not None:
+        metrics.add(DAILY_RUNS[daily_run])
+        metrics.write("spark_metrics")
+    return status
 
 
-def exit_status_with_spark(work: Callable[[Settings, SparkSession], int]) -> int:
+def exit_status_with_spark(work: Callable[[Settings, SparkSession], int], **options: Any) -> int:
     """Return the result of `work`, as exit_status does, which gets the job's settings and a new session of Spark."""
 
     def with_spark() -> int:
@@ -43,4 +53,4 @@ def exit_status_with_spark(work: Callable[[Settings, SparkSession], int]) -> int
         finally:
             spark.stop()
 
-    return exit_status(with_spark)
+    return exit_status(with_spark, **options)

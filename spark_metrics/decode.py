@@ -23,12 +23,6 @@ CHECKSUM = "masscomm_checksum"
 type Writers = Mapping[str, Mapping[int, str]]
 
 
-def kind_of(topic: Column) -> Column:
-    """Return the kind of the records in a topic."""
-    kinds = F.create_map(*[F.lit(text) for entry in kinds_of_topics().items() for text in entry])
-    return kinds[topic]
-
-
 def _schema_id(value: Column, known: Collection[int]) -> Column:
     header = F.substring(value, 1, _HEADER_BYTES)
     spelt = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("long")
@@ -56,11 +50,12 @@ def decoded(records: DataFrame, writers: Writers, of: Sequence[Source], *, stric
             with texts (Source.texts) that are not UTF-8.
     """
     known = {schema_id for schemas in writers.values() for schema_id in schemas}
+    kinds = F.create_map(*[F.lit(text) for entry in kinds_of_topics().items() for text in entry])
     records = records.select(
         "*",
         F.col("offset").alias("kafka_offset"),
         F.unix_millis("timestamp").alias("timestamp_ms"),
-        kind_of(F.col("topic")).alias("source"),
+        kinds[F.col("topic")].alias("source"),
         _schema_id(F.col("value"), known).alias("schema_id"),
     ).select(
         "*",

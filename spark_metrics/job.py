@@ -29,7 +29,7 @@ from spark_metrics.archive_mark import check_archive_dir
 from spark_metrics.archiver import Archiver
 from spark_metrics.batches import BatchCounter, NewWriters
 from spark_metrics.broker import Broker, Offsets
-from spark_metrics.command import configure_logging, exit_status
+from spark_metrics.command import exit_status
 from spark_metrics.database import first_line
 from spark_metrics.facts import facts
 from spark_metrics.lanes import Lanes
@@ -203,7 +203,6 @@ def _finish(query: StreamingQuery) -> None:
 
 def main() -> int:
     """Run the job, and return the exit status of the process."""
-    configure_logging()
 
     def work() -> int:
         job = Job(settings_from())

@@ -16,11 +16,9 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from masscomm.observability import metrics
-from masscomm.observability.metric_names import DAILY_RUNS
 from spark_metrics.archive_mark import check_table
 from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.command import configure_logging, exit_status_with_spark
+from spark_metrics.command import exit_status_with_spark
 from spark_metrics.database import connect
 from spark_metrics.settings import Settings
 
@@ -57,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.snapshot_days < 1 or (chosen.keep_days is not None and chosen.keep_days < 1):
         parser.error("days must be whole numbers above 0")
-    configure_logging()
 
     def work(settings: Settings, spark: SparkSession) -> int:
         table = ArchiveTable(spark, settings)
@@ -65,11 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check_table(connection, table)
         keep = None if chosen.keep_days is None else timedelta(days=chosen.keep_days)
         maintain(table, datetime.now(UTC), snapshots=timedelta(days=chosen.snapshot_days), keep=keep)
-        metrics.add(DAILY_RUNS["maintenance"])
-        metrics.write("spark_metrics")
         return 0
 
-    return exit_status_with_spark(work)
+    return exit_status_with_spark(work, daily_run="maintenance")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from masscomm.aws import endpoint
 from masscomm.errors import Stop
 from spark_metrics.archive_mark import database_mark, in_earlier_form
 from spark_metrics.archive_table import ARCHIVED, COLUMNS, OF_RECIPIENTS, PLACE, ArchiveTable, rows_of
-from spark_metrics.command import configure_logging, exit_status_with_spark
+from spark_metrics.command import exit_status_with_spark
 from spark_metrics.database import connect
 from spark_metrics.settings import Settings
 from spark_metrics.topic_check import archived_writers, decoded_again
@@ -170,7 +170,6 @@ values (%s, %s, %s, %s, %s, to_timestamp(%s / 1e6)) on conflict do nothing
 
 def main() -> int:
     """Run the command, and return the exit status of the process."""
-    configure_logging()
 
     def work(settings: Settings, spark: SparkSession) -> int:
         moved = move(settings, spark)

@@ -5,12 +5,11 @@ the log of recipients, rows of other times lie in the table's default partition,
 partition is made.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -59,6 +58,14 @@ class Partitioned:
     other: bool = True
 
 
+class Partition(NamedTuple):
+    name: str
+    first: date | None  # None: it has no beginning
+    end: date  # the day after it
+    attached: bool = True
+    detaching: bool = False
+
+
 TABLES: Mapping[str, Partitioned] = {
     each.table: each
     for each in (
@@ -79,36 +86,49 @@ def make_partitions(
 ) -> None:
     """Make the partitions for the records that are counted at a time, and soon after, unless they exist."""
     for table in tables:
-        known = _partitions(connection, table)
+        known = partitions_of(connection, table)
         for moment in (at, at + _AHEAD):
             first = table.step.begin(moment.astimezone(UTC).date())
-            if not any((begin is None or begin <= first) and first < end for _, begin, end in known):
+            if not any((each.first is None or each.first <= first) and first < each.end for each in known):
                 known.append(_make(connection, table, first))
 
 
 def drop_before(connection: psycopg.Connection[Any], table: Partitioned, day: date) -> list[str]:
     """Drop the partitions that end before the partition of `day`, and rows without a partition that are as old. Record
-    in stream_retention what is deleted. Return the names of the dropped partitions.
+    what is deleted. Return the names of the dropped partitions. The connection must be in autocommit mode.
 
-    Raises psycopg.OperationalError if the connection's lock_timeout has passed; then nothing is deleted.
+    Raises psycopg.OperationalError if the connection's lock_timeout has passed. Then nothing is deleted, or in a table
+    without a default partition only some; another call completes it.
     """
-    cutoff = table.step.begin(day)
-    old = [name for name, _, end in _partitions(connection, table) if end <= cutoff]
+    cutoff = _midnight(table.step.begin(day))
+    old = [each for each in partitions_of(connection, table) if _midnight(each.end) <= cutoff]
+    if not table.other:
+        keep_since(connection, table.table, cutoff)
+        for each in old:
+            # The partition is detached before it is dropped, so that readers of others never wait. With a default
+            # partition, Postgres cannot do so.
+            if each.attached:
+                how = sql.SQL("finalize" if each.detaching else "concurrently")
+                names = sql.Identifier(table.table), sql.Identifier(each.name)
+                connection.execute(sql.SQL("alter table {} detach partition {} {}").format(*names, how))
+            connection.execute(sql.SQL("drop table {}").format(sql.Identifier(each.name)))
+        return [each.name for each in old]
     with connection.transaction():
-        for name in old:
-            connection.execute(sql.SQL("drop table {}").format(sql.Identifier(name)))
-        without = sql.SQL("delete from {other} where {at} < {cutoff}").format(
-            other=sql.Identifier(f"{table.table}_other"),
-            at=sql.Identifier(table.at),
-            cutoff=sql.Literal(_midnight(cutoff)),
+        for each in old:
+            connection.execute(sql.SQL("drop table {}").format(sql.Identifier(each.name)))
+        without = sql.SQL("delete from {} where {} < {}").format(
+            sql.Identifier(f"{table.table}_other"), sql.Identifier(table.at), sql.Literal(cutoff)
         )
         if connection.execute(without).rowcount or old:
-            keep_since(connection, table.table, datetime.fromisoformat(_midnight(cutoff)))
-    return old
+            keep_since(connection, table.table, cutoff)
+    return [each.name for each in old]
 
 
 def keep_since(connection: psycopg.Connection[Any], name: str, moment: datetime) -> None:
-    """Record in stream_retention that older rows are deleted."""
+    """Record that older rows of a table, a view or the log of recipients are deleted."""
+    of_view = "update stream_views set kept_since = greatest(kept_since, %s) where view = %s"
+    if connection.execute(of_view, [moment, name]).rowcount:
+        return
     connection.execute(
         "insert into stream_retention as r (name, kept_since) values (%s, %s)"
         " on conflict (name) do update set kept_since = greatest(r.kept_since, excluded.kept_since)",
@@ -116,7 +136,7 @@ def keep_since(connection: psycopg.Connection[Any], name: str, moment: datetime)
     )
 
 
-def _make(connection: psycopg.Connection[Any], table: Partitioned, first: date) -> tuple[str, date | None, date]:
+def _make(connection: psycopg.Connection[Any], table: Partitioned, first: date) -> Partition:
     end, name = table.step.next(first), f"{table.table}_{first:%Y%m%d}"
     names = {
         "table": sql.Identifier(table.table),
@@ -136,7 +156,7 @@ def _make(connection: psycopg.Connection[Any], table: Partitioned, first: date) 
             connection.execute(sql.SQL(_MOVE).format(**names))
         attach = "alter table {table} attach partition {partition} for values from ({first}) to ({end})"
         connection.execute(sql.SQL(attach).format(**names))
-    return name, first, end
+    return Partition(name, first, end)
 
 
 _MOVE = """
@@ -145,22 +165,23 @@ insert into {partition} select * from own
 """
 
 
-def _partitions(connection: psycopg.Connection[Any], table: Partitioned) -> list[tuple[str, date | None, date]]:
-    """Return the name, the first day (None: open) and the day after each partition, without the default partition."""
+def partitions_of(connection: psycopg.Connection[Any], table: Partitioned) -> list[Partition]:
+    """Return the partitions without the default partition, also those that an interrupted run has detached."""
     rows = connection.execute(
-        "select relname from pg_inherits join pg_class on pg_class.oid = inhrelid where inhparent = %s::regclass",
-        [table.table],
+        "select relname, inhrelid is not null, coalesce(inhdetachpending, false)"
+        " from pg_class left join pg_inherits on inhrelid = pg_class.oid where relkind = 'r'"
+        " and relnamespace = (select relnamespace from pg_class where oid = %(table)s::regclass)"
+        " and relname ~ ('^' || %(table)s || '_(until_)?[0-9]{8}$') order by 1",
+        {"table": table.table},
     )
-    found: list[tuple[str, date | None, date]] = []
-    for (name,) in rows:
-        match = re.fullmatch(rf"{table.table}_(until_)?(\d{{8}})", name)
-        if match and match[1]:
-            found.append((name, None, date.fromisoformat(match[2])))
-        elif match:
-            first = date.fromisoformat(match[2])
-            found.append((name, first, table.step.next(first)))
+    found = []
+    for name, attached, detaching in rows:
+        day = date.fromisoformat(name[-8:])
+        whole = name.startswith(f"{table.table}_until_")
+        first, end = (None, day) if whole else (day, table.step.next(day))
+        found.append(Partition(name, first, end, attached, detaching))
     return found
 
 
-def _midnight(day: date) -> str:
-    return f"{day}T00:00:00+00:00"
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time.min, UTC)

@@ -13,7 +13,8 @@ import csv
 import logging
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from datetime import datetime
 from itertools import chain, islice
 from typing import TextIO
@@ -27,11 +28,12 @@ from pyspark.sql import functions as F
 from masscomm.errors import Stop
 from spark_metrics.archive_mark import check_table
 from spark_metrics.archive_table import ArchiveTable, reason_of
-from spark_metrics.command import configure_logging, exit_status_with_spark
+from spark_metrics.command import exit_status_with_spark
 from spark_metrics.database import connect
 from spark_metrics.settings import Settings
 from spark_metrics.span import instant
 
+_EVERY_ROW = 2**31 - 1
 _POSITIONS = {"redelivered": "redelivered", "quarantined": "quarantine"}
 
 
@@ -57,27 +59,20 @@ def query(
         # As a subquery, because no statement that changes the archive or prints settings may be one.
         # guard: archive.queries_only
         found = spark.sql(f"select * from (\n{text.strip().removesuffix(';')}\n)")  # noqa: S608
+        if not as_csv:
+            with redirect_stdout(out):
+                found.show(_EVERY_ROW, truncate=False)
+            return
         # Two columns may have the same name.
         numbered = [str(number) for number in range(len(found.columns))]
-        texts = found.toDF(*numbered).select([F.col(name).cast("string") for name in numbered])
-        lines = texts.toLocalIterator() if as_csv else iter(texts.collect())
-        _write(out, found.columns, lines, as_csv=as_csv)
+        texts = found.toDF(*numbered).select([F.col(name).cast("string") for name in numbered]).toLocalIterator()
+        # Most wrong queries fail before their first row, and then nothing is written.
+        first = list(islice(texts, 1))
+        csv.writer(out, lineterminator="\n").writerows(chain([found.columns], first, texts))
     except (PySparkException, Py4JJavaError) as error:
         # The text begins in the second line of the statement.
         reason = re.sub(r"\bline (\d+)(?=,? pos)", lambda found: f"line {int(found[1]) - 1}", reason_of(error))
         raise Stop(f"the query failed: {reason}") from error
-
-
-def _write(out: TextIO, names: Sequence[str], rows: Iterator[Sequence[str | None]], *, as_csv: bool) -> None:
-    if as_csv:
-        # Most wrong queries fail before their first row, and then nothing is written.
-        first = list(islice(rows, 1))
-        csv.writer(out, lineterminator="\n").writerows(chain([names], first, rows))
-        return
-    lines = [names, *([text or "" for text in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in [names, ["-" * width for width in widths], *lines[1:]]:
-        out.write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--csv", action="store_true", help="print CSV instead of a table")
     parser.add_argument("--at", type=instant, help="read the archive as it was then (RFC 3339, or a UTC day)")
     chosen = parser.parse_args(arguments)
-    configure_logging(logging.WARNING)
 
     def work(settings: Settings, spark: SparkSession) -> int:
         # Spark logs the errors of a query, too, with stack traces.
@@ -96,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         query(settings, spark, chosen.query, sys.stdout, at=chosen.at, as_csv=chosen.csv)
         return 0
 
-    return exit_status_with_spark(work)
+    return exit_status_with_spark(work, level=logging.WARNING)
 
 
 if __name__ == "__main__":

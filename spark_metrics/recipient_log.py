@@ -6,11 +6,8 @@ adds no row.
 """
 
 import json
-from datetime import date
 from functools import lru_cache
 from typing import Any
-
-import psycopg
 
 NAME = "recipient_log"
 
@@ -35,21 +32,3 @@ def _stored(decision: dict[str, Any]) -> str:
     # PostgreSQL's texts cannot contain NUL.
     texts = {name: value.replace("\0", "\ufffd") for name, value in decision.items() if isinstance(value, str)}
     return json.dumps(decision | texts, separators=(",", ":"))
-
-
-def tables(connection: psycopg.Connection[Any]) -> list[tuple[date, bool, bool]]:
-    """Return the days (UTC) of the log that have a table, each with whether the table is attached and is being
-    detached.
-    """
-    found = connection.execute(
-        "select relname, inhrelid is not null, coalesce(inhdetachpending, false)"
-        " from pg_class left join pg_inherits on inhrelid = pg_class.oid"
-        " where relkind = 'r' and relnamespace = (select relnamespace from pg_class"
-        " where oid = 'recipient_log'::regclass) and relname ~ '^recipient_log_[0-9]{8}$' order by 1"
-    )
-    return [(date.fromisoformat(name[-8:]), attached, pending) for name, attached, pending in found]
-
-
-def table_of(day: date) -> str:
-    """Return the name of the table for one day of the log."""
-    return f"{NAME}_{day:%Y%m%d}"

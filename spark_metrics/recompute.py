@@ -29,21 +29,20 @@ from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
-from masscomm.observability.metric_names import DAILY_RUNS, METRICS_DIFFERENCES
+from masscomm.observability.metric_names import METRICS_DIFFERENCES
 from spark_metrics import recipient_log
 from spark_metrics.archive_mark import check_table
 from spark_metrics.archive_table import PLACE, Appended, ArchiveTable
-from spark_metrics.command import configure_logging, exit_status_with_spark
+from spark_metrics.command import exit_status_with_spark
 from spark_metrics.database import connect, postgres_errors
 from spark_metrics.lane_merge import Plan
 from spark_metrics.lanes import Lanes
-from spark_metrics.recomputed_tables import SCHEMA, RecomputedTables
-from spark_metrics.served import TABLES, Served, log_of, tables_of
+from spark_metrics.served import SCHEMA, TABLES, RecomputedTables, Served, log_of, tables_of
 from spark_metrics.settings import Settings
 from spark_metrics.sink import between_batches
 from spark_metrics.sources import kinds_of_topics
@@ -108,7 +107,8 @@ class Recompute:
             if self._table.kept_since() != kept:  # guard: recompute.deleted_records
                 raise Retry("records were deleted from the archive meanwhile: run it again")
             archived = self._archived(end, offsets, read)
-            counted = self._counted(archived, uncounted)
+            places = self._spark.createDataFrame(uncounted, "topic string, partition int, kafka_offset long")
+            counted = archived.where(F.col("problem").isNull()).join(places, list(PLACE), "left_anti")
             wanted = counted.transform(self._of_span, served.touched())
             self._merge(wanted, self._parts(end, read), recomputed, logged=logged)
             differing = served.differing()
@@ -177,11 +177,6 @@ class Recompute:
         consumed = records.join(ends, ["topic", "partition"]).where(F.col("kafka_offset") < F.col("next_offset"))
         return consumed.drop("next_offset")
 
-    def _counted(self, archived: DataFrame, uncounted: Sequence[tuple[str, int, int]]) -> DataFrame:
-        """Return the facts of the records that the stream has counted."""
-        places = self._spark.createDataFrame(list(uncounted), "topic string, partition int, kafka_offset long")
-        return archived.where(F.col("problem").isNull()).join(places, list(PLACE), "left_anti")
-
     def _of_span(self, counted: DataFrame, touched: Span) -> DataFrame:
         """Return the facts of the compared buckets, and all those of the sends that have a chunk in the span."""
         if touched == Span():
@@ -241,16 +236,9 @@ def parts(hours: Sequence[tuple[datetime, int]]) -> list[Span]:
 
 def counted_twice(counted: DataFrame, window_s: int) -> DataFrame:
     """Return the ids (source, record_id) of several counted records that were produced within the redelivery window."""
-    produced = F.array_sort(F.collect_list("timestamp_ms"))
-    least = F.array_min(
-        F.zip_with(F.slice(produced, F.lit(2), F.size(produced)), produced, lambda later, earlier: later - earlier)
-    )
-    return (
-        counted.groupBy("source", "record_id")
-        .agg(F.count("*").alias("records"), least.alias("least_ms"))
-        .where((F.col("records") > 1) & (F.col("least_ms") < window_s * 1000))
-        .select("source", "record_id")
-    )
+    before = F.lag("timestamp_ms").over(Window.partitionBy("source", "record_id").orderBy("timestamp_ms"))
+    apart = counted.withColumn("apart_ms", F.col("timestamp_ms") - before)
+    return apart.where(F.col("apart_ms") < window_s * 1000).select("source", "record_id").distinct()
 
 
 def _within(span: Span) -> Column:
@@ -278,7 +266,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen.first = chosen.end - timedelta(days=1)
     if chosen.first and chosen.end and chosen.first >= chosen.end:
         parser.error("--to must be later than --from")
-    configure_logging()
 
     def work(settings: Settings, spark: SparkSession) -> int:
         differing = Recompute(settings, spark, Span(chosen.first, chosen.end)).run(
@@ -286,11 +273,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if chosen.day_before:
             metrics.add(METRICS_DIFFERENCES, differing)
-            metrics.add(DAILY_RUNS["recompute"])
-            metrics.write("spark_metrics")
         return 1 if differing else 0
 
-    return exit_status_with_spark(work)
+    return exit_status_with_spark(work, daily_run="recompute" if chosen.day_before else None)
 
 
 if __name__ == "__main__":

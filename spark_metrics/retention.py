@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -25,10 +25,7 @@ from psycopg import sql
 from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, SENDS_KEPT_DAYS
 from masscomm.errors import Stop
-from masscomm.observability import metrics
-from masscomm.observability.metric_names import DAILY_RUNS
-from spark_metrics import recipient_log
-from spark_metrics.command import configure_logging, exit_status
+from spark_metrics.command import exit_status
 from spark_metrics.database import connect
 from spark_metrics.partitions import LOG, TABLES, drop_before, keep_since
 from spark_metrics.problems import Problem
@@ -41,38 +38,19 @@ _log = logging.getLogger("spark_metrics.retention")
 _LOCK_TIMEOUT = b"set lock_timeout = '10s'"
 # The number of sends that one transaction deletes.
 _SLICE = 1_000
-# The options with the days to keep of partitioned tables.
-_OPTIONS = {
-    "--minutes-days": Grain.MINUTE.table,
-    "--hours-days": Grain.HOUR.table,
-    "--days-days": Grain.DAY.table,
-    "--revised-days": "revised_minutes",
-    "--redelivered-days": "redelivered",
+_PARTITIONED = {
+    "recipient_log": LOG,
+    "minutes": TABLES[Grain.MINUTE.table],
+    "hours": TABLES[Grain.HOUR.table],
+    "days": TABLES[Grain.DAY.table],
+    "revised": TABLES["revised_minutes"],
+    "redelivered": TABLES["redelivered"],
 }
-
-
-def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[date]:
-    """Drop the tables of the days (UTC) before `before`, and return these days. The connection must be in autocommit
-    mode.
-    """
-    connection.execute(
-        "update stream_views set kept_since = greatest(kept_since, %s) where view = %s",
-        [datetime(before.year, before.month, before.day, tzinfo=UTC), recipient_log.NAME],
-    )
-    dropped = []
-    for day, attached, pending in recipient_log.tables(connection):
-        if day >= before:
-            continue
-        names = {"day": sql.Identifier(recipient_log.table_of(day))}
-        # The table is detached before it is dropped, so that readers of other days never wait. A run that was
-        # interrupted while it detached a table is completed here.
-        if pending:
-            connection.execute(sql.SQL("alter table recipient_log detach partition {day} finalize").format(**names))
-        elif attached:
-            connection.execute(sql.SQL("alter table recipient_log detach partition {day} concurrently").format(**names))
-        connection.execute(sql.SQL("drop table {day}").format(**names))
-        dropped.append(day)
-    return dropped
+# By the beginning of an option: what it keeps, and for how many days by default.
+_OPTIONS = {name.replace("_", "-"): (table.table, table.keep_days) for name, table in _PARTITIONED.items()} | {
+    "quarantine": ("quarantined positions", QUARANTINE_KEPT_DAYS),
+    "sends": ("sends", SENDS_KEPT_DAYS),
+}
 
 
 def delete_buckets(connection: psycopg.Connection[Any], view: View, now: datetime) -> int:
@@ -81,9 +59,7 @@ def delete_buckets(connection: psycopg.Connection[Any], view: View, now: datetim
         return 0
     before = (now - view.keep).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     with connection.transaction():
-        connection.execute(
-            "update stream_views set kept_since = greatest(kept_since, %s) where view = %s", [before, view.table]
-        )
+        keep_since(connection, view.table, before)
         statement = sql.SQL("delete from {table} where bucket < %s").format(table=sql.Identifier(view.table))
         return connection.execute(statement, [before]).rowcount
 
@@ -123,20 +99,10 @@ def delete_sends(connection: psycopg.Connection[Any], before: datetime) -> int:
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.retention", description="Delete what is old enough.")
-    parser.add_argument(
-        "--recipient-log-days",
-        type=_days,
-        default=LOG.keep_days,
-        help="whole days to keep in addition to today; %(default)s",
-    )
-    parser.add_argument("--quarantine-days", type=_days, default=QUARANTINE_KEPT_DAYS, help="days to keep; %(default)s")
-    for option, table in _OPTIONS.items():
-        parser.add_argument(
-            option, type=_days, default=TABLES[table].keep_days, help=f"days to keep {table}; %(default)s"
-        )
-    parser.add_argument("--sends-days", type=_days, default=SENDS_KEPT_DAYS, help="days to keep sends; %(default)s")
-    chosen = parser.parse_args(arguments)
-    configure_logging()
+    for name, (what, days) in _OPTIONS.items():
+        text = f"whole days to keep {what}, in addition to today; %(default)s"
+        parser.add_argument(f"--{name}-days", type=_days, default=days, help=text)
+    chosen = {name.removesuffix("_days"): days for name, days in vars(parser.parse_args(arguments)).items()}
 
     def work() -> int:
         url = environ.get("METRICS_DATABASE_URL")
@@ -146,22 +112,17 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         with connect(url, "spark_metrics retention") as connection:
             connection.execute(_LOCK_TIMEOUT)
             now = datetime.now(UTC)
-            days = drop_recipients(connection, now.date() - timedelta(days=chosen.recipient_log_days))
-            _log.info("dropped %d days of the log of recipients: %s", len(days), ", ".join(map(str, days)) or "none")
-            for option, name in _OPTIONS.items():
-                keep = timedelta(days=getattr(chosen, option.removeprefix("--").replace("-", "_")))
-                dropped = drop_before(connection, TABLES[name], (now - keep).date())
-                _log.info("dropped %d partitions of %s: %s", len(dropped), name, ", ".join(dropped) or "none")
-            sends = delete_sends(connection, now - timedelta(days=chosen.sends_days))
+            for name, table in _PARTITIONED.items():
+                dropped = drop_before(connection, table, (now - timedelta(days=chosen[name])).date())
+                _log.info("dropped %d partitions of %s: %s", len(dropped), table.table, ", ".join(dropped) or "none")
+            sends = delete_sends(connection, now - timedelta(days=chosen["sends"]))
             _log.info("deleted %d sends", sends)
             for view in views:
                 _log.info("deleted %d rows of %s", delete_buckets(connection, view, now), view.table)
-            _log.info("deleted %d quarantined positions", delete_quarantined(connection, chosen.quarantine_days))
-        metrics.add(DAILY_RUNS["retention"])
-        metrics.write("spark_metrics")
+            _log.info("deleted %d quarantined positions", delete_quarantined(connection, chosen["quarantine"]))
         return 0
 
-    return exit_status(work)
+    return exit_status(work, daily_run="retention")
 
 
 def _days(text: str) -> int:

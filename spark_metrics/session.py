@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from masscomm.aws.authentication import spark_kafka_options
 from masscomm.kafka import topics
 from spark_metrics.settings import EMR, Settings
-from spark_metrics.sources import all_sources
+from spark_metrics.sources import kinds_of_topics
 
 _FETCH_WAIT_MS = 10
 _POLL_RECORDS = 5_000
@@ -31,7 +31,7 @@ JVM_OPTIONS = (
 
 def topic_names() -> list[str]:
     """Return the names of all topics that the job consumes."""
-    return [topic for source in all_sources() for topic in source.topics()]
+    return list(kinds_of_topics())
 
 
 def spark_session(settings: Settings) -> SparkSession:

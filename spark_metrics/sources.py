@@ -180,9 +180,7 @@ def _projected(schema: Any, wanted: Fields | None) -> Any:
     if plain.get("type") == "record":
         chosen = [f for f in plain["fields"] if wanted is None or f["name"] in wanted]
         plain["fields"] = [
-            {k: v for k, v in f.items() if k != "doc"}
-            | {"type": _projected(f["type"], None if wanted is None else wanted[f["name"]])}
-            for f in chosen
+            f | {"type": _projected(f["type"], None if wanted is None else wanted[f["name"]])} for f in chosen
         ]
     elif plain.get("type") == "array":
         plain["items"] = _projected(plain["items"], wanted)

@@ -8,6 +8,10 @@ from spark_metrics.broker import Ends, Offsets
 
 _log = logging.getLogger(__name__)
 
+_OTHERS = (
+    "these are not the topics that were counted. Empty the metrics database, or configure the brokers of those topics."
+)
+
 
 def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Offsets) -> None:
     """Check by their ids that the topics are those that were counted. Raises Stop if a topic was deleted and created
@@ -23,9 +27,7 @@ def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Of
         # The job would silently skip the new topic's records below the stored offsets.
         if before is not None and now is not None and before != now:  # guard: metrics.topic_id
             raise Stop(
-                f"{topic} was deleted and made again since it was counted (its id was {before} and is {now}):"
-                " these are not the topics that were counted. Empty the metrics database, or configure the brokers of"
-                " those topics."
+                f"{topic} was deleted and made again since it was counted (its id was {before} and is {now}): {_OTHERS}"
             )
 
 
@@ -46,9 +48,7 @@ def start_of(known: Offsets, ends: Ends, *, may_be_lost: bool, known_by: str = "
         # The job would silently skip all records below the stored offset.
         if offset > end:
             raise Stop(
-                f"By {known_by}, {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"
-                " these are not the topics that were counted. Empty the metrics database, or configure the brokers of"
-                " those topics."
+                f"By {known_by}, {topic}-{partition} is consumed up to {offset}, and it ends at {end}: {_OTHERS}"
             )
     gone = {place: first for place, first in ends.first.items() if first > known.get(place, first)}
     for (topic, partition), first in gone.items():

@@ -60,15 +60,13 @@ class StatusWriter:
     def __init__(self, sink: PostgresSink, broker: Broker, *, epoch: int, grace_ms: int) -> None:
         self._sink, self._broker, self._epoch, self._grace_ms = sink, broker, epoch, grace_ms
         self._watermark = Watermark()
-        self._age_emitted: float | None = None
+        self._age_emitted = -_AGE_EVERY_S
         self._counted_before = 0
 
     def state(self, state: str) -> None:
         """Set the state: waiting, running or stopped."""
-        self._sink.connected().execute(
-            read_sql("state"),
-            {"state": state, "stream": STREAM, "epoch": self._epoch},
-        )
+        names = {"state": state, "stream": STREAM, "epoch": self._epoch}
+        self._sink.connected().execute(read_sql("state"), names)
 
     def store(self, query: StreamingQuery) -> None:
         """Store the progress of the stream. Raises Retry or psycopg.OperationalError if a server is down."""
@@ -107,8 +105,7 @@ class StatusWriter:
         if self._watermark.ms is not None and consumed > self._counted_before:
             metrics.add(STAGE_LATENCY[COUNTED], max(0.0, time.time() * 1000 - self._watermark.ms))
         self._counted_before = consumed
-        due = self._age_emitted is None or now - self._age_emitted >= _AGE_EVERY_S
-        if self._watermark.ms is not None and due:
+        if self._watermark.ms is not None and now - self._age_emitted >= _AGE_EVERY_S:
             self._age_emitted = now
             metrics.add(METRICS_AGE, max(0.0, time.time() - self._watermark.ms / 1000))
             metrics.write("spark_metrics")

@@ -12,9 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from devstack.config import StackConfig
 from provisioning.database import TABLES, TOKENS, apply_sql, create_users, outdated_users
-from spark_metrics import recipient_log
-from spark_metrics.partitions import LOG, make_partitions
-from spark_metrics.retention import drop_recipients
+from spark_metrics.partitions import LOG, drop_before, make_partitions, partitions_of
 from spark_metrics.sink import BATCH_LOCK
 
 
@@ -186,9 +184,9 @@ def test_the_writer_adds_and_drops_days_of_the_recipient_log(nothing_yet: str) -
             with signed_in(nothing_yet, names[1], autocommit=True) as job:
                 for day in (21, 22):
                     make_partitions(job, datetime(2026, 11, day, tzinfo=UTC), [LOG])
-                attached = [day for day, attached, _ in recipient_log.tables(job) if attached]
+                attached = [each.first for each in partitions_of(job, LOG) if each.attached]
                 assert attached == [date(2026, 11, day) for day in (21, 22, 24, 25)]
-                assert drop_recipients(job, date(2026, 11, 22)) == [date(2026, 11, 21)]
+                assert drop_before(job, LOG, date(2026, 11, 22)) == ["recipient_log_20261121"]
         with psycopg.connect(url) as connection:
             connection.execute("ALTER TABLE recipient_log ADD COLUMN later text")
             connection.execute("CREATE INDEX ON recipient_log (later)")

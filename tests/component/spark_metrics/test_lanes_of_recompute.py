@@ -10,8 +10,7 @@ from masscomm.errors import Retry
 from spark_metrics import lane_merge
 from spark_metrics.database import connect
 from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, run_lane
-from spark_metrics.recomputed_tables import SCHEMA, RecomputedTables
-from spark_metrics.served import TABLES
+from spark_metrics.served import SCHEMA, TABLES, RecomputedTables
 from spark_metrics.sources import kinds_of_topics
 
 NAMES = [*TABLES, "recipient_log"]

@@ -72,7 +72,7 @@ def test_documented_queries_and_time_travel(writing: Writing) -> None:
         answer(writing, "select nothing from records")
     out = io.StringIO()
     query(writing.settings, writing.spark, records, out, at=None, as_csv=False)
-    assert out.getvalue() == "records\n-------\n5\n"
+    assert out.getvalue().splitlines() == ["+-------+", "|records|", "+-------+", "|5      |", "+-------+", ""]
 
 
 @pytest.mark.guarantee("erasure.counts_stay")
@@ -200,7 +200,7 @@ def test_command_reports_errors_without_secrets(writing: Writing) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: Using incubator")]
         assert len(lines) == 1, done.stderr
-        assert "ERROR spark_metrics.query: the query failed: " in lines[0]
+        assert "ERROR spark_metrics: the query failed: " in lines[0]
     down = run("select 1", METRICS_DATABASE_URL="postgresql://masscomm:a-secret@127.0.0.1:1/metrics")
     assert down.returncode == 2
     assert "Connection refused" in down.stderr

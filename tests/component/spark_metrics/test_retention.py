@@ -6,9 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 import psycopg
 import pytest
 
-from spark_metrics import recipient_log
-from spark_metrics.partitions import LOG, make_partitions
-from spark_metrics.retention import delete_buckets, delete_quarantined, drop_recipients, main
+from spark_metrics.partitions import LOG, drop_before, make_partitions, partitions_of
+from spark_metrics.retention import delete_buckets, delete_quarantined, main
 from spark_metrics.sink import PostgresSink
 from spark_metrics.views import kept_since
 from tests.support.spark.club_days import CLUB_DAYS, TABLE
@@ -43,6 +42,10 @@ def write(connection: Connection, day: date) -> None:
         )
 
 
+def table_of(day: date) -> str:
+    return f"recipient_log_{day:%Y%m%d}"
+
+
 def days(connection: Connection) -> list[object]:
     rows = connection.execute("select distinct (counted_at at time zone 'UTC')::date from recipient_log order by 1")
     return [day for (day,) in rows]
@@ -52,9 +55,9 @@ def test_days_beyond_the_retention_are_dropped(connection: Connection) -> None:
     for n in range(4):
         write(connection, TODAY - n * DAY)
         write(connection, TODAY - n * DAY)
-    assert drop_recipients(connection, TODAY - DAY) == [TODAY - 3 * DAY, TODAY - 2 * DAY]
+    assert drop_before(connection, LOG, TODAY - DAY) == [table_of(TODAY - n * DAY) for n in (3, 2)]
     assert days(connection) == [TODAY - DAY, TODAY]
-    assert drop_recipients(connection, TODAY - 3 * DAY) == []
+    assert drop_before(connection, LOG, TODAY - 3 * DAY) == []
     first = datetime(TODAY.year, TODAY.month, TODAY.day, tzinfo=UTC) - DAY
     assert kept_since(connection) == {"recipient_log": first}
     write(connection, TODAY)
@@ -63,15 +66,15 @@ def test_days_beyond_the_retention_are_dropped(connection: Connection) -> None:
 def test_next_run_finishes_an_interrupted_one(connection: Connection, database: str) -> None:
     for n in (1, 2, 3):
         write(connection, TODAY - n * DAY)
-    connection.execute(f"alter table recipient_log detach partition {recipient_log.table_of(TODAY - 3 * DAY)}".encode())
+    connection.execute(f"alter table recipient_log detach partition {table_of(TODAY - 3 * DAY)}".encode())
     # A reader with an old snapshot blocks the second step until the lock times out.
     with psycopg.connect(database) as reader:
         reader.execute("select from recipient_log")
         connection.execute("set lock_timeout = '100ms'")
         with pytest.raises(psycopg.OperationalError):
-            drop_recipients(connection, TODAY - DAY)
-    assert [day for day, _, pending in recipient_log.tables(connection) if pending] == [TODAY - 2 * DAY]
-    assert drop_recipients(connection, TODAY - DAY) == [TODAY - 2 * DAY]
+            drop_before(connection, LOG, TODAY - DAY)
+    assert [each.first for each in partitions_of(connection, LOG) if each.detaching] == [TODAY - 2 * DAY]
+    assert drop_before(connection, LOG, TODAY - DAY) == [table_of(TODAY - 2 * DAY)]
     assert days(connection) == [TODAY - DAY]
 
 

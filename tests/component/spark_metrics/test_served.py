@@ -13,8 +13,7 @@ import pytest
 from masscomm.domain.statuses import RANK, Status
 from masscomm.errors import Retry
 from spark_metrics.database import STREAM
-from spark_metrics.recomputed_tables import RecomputedTables
-from spark_metrics.served import TABLES, Served, Table, log_of
+from spark_metrics.served import TABLES, RecomputedTables, Served, Table, log_of
 from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
 from spark_metrics.states import BLOCK, stored

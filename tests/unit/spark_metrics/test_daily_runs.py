@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, module: str, work: Answers) -> int:
         monkeypatch.setattr(recompute, "Recompute", MagicMock(return_value=MagicMock(run=work)))
         return recompute.main(["--day-before"])
     monkeypatch.setattr(retention, "connect", lambda *_: nullcontext(MagicMock()))
-    monkeypatch.setattr(retention, "drop_recipients", lambda *_: work() and [])
+    monkeypatch.setattr(retention, "drop_before", lambda *_: work() and [])
     monkeypatch.setattr(retention, "delete_sends", lambda *_: 0)
     monkeypatch.setattr(retention, "delete_quarantined", work)
     return retention.main([])
