@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import psycopg
 from pyspark.sql import DataFrame
@@ -22,9 +23,9 @@ _log = logging.getLogger(__name__)
 
 _COLLECT_EVERY_S = 10.0
 
-# Looks up the schemas of (kind, schema id) pairs, and returns the pairs that the registry does not have. An error ends
-# the batch.
-type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
+# (kind, schema id)
+type Schema = tuple[str, int]
+type Learn = Callable[[list[Schema]], set[Schema]]
 
 
 class NewWriters(Exception):
@@ -78,13 +79,12 @@ class BatchCounter:
 
     def _learn(self, unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
         # This loop retries schema ids that the registry denies.
-        while (learned := self._wait.call("the schema registry", lambda: self._writers.learn(unknown))).asked_again:
-            if learned.added or self._wait.pause():
-                break
+        learn = partial(self._wait.call, "the schema registry", lambda: self._writers.learn(unknown))
+        while (learned := learn()).asked_again and not learned.added:
+            if self._wait.pause():
+                raise Retry("the job stops before it has called the registry again")
         if learned.added:
             raise NewWriters
-        if learned.asked_again:
-            raise Retry("the job stops before it has called the registry again")
         return learned.refused
 
 
@@ -98,6 +98,7 @@ def count_batch(
 
     Args:
         plan: What `sink.begin` returned.
+        learn: Looks up schemas, and returns those that the registry does not have. An error ends the batch.
         batch_id: The number that Spark gave the batch.
     """
     began = time.monotonic()

@@ -130,7 +130,8 @@ class Job:
                 .start()
             )
             status.state("running")
-            self._report_ready()
+            if self._settings.ready_file:
+                Path(self._settings.ready_file).touch()
             self._watch(query, status)
         if self._wait.stopped.is_set():
             status.state("stopped")
@@ -186,10 +187,6 @@ class Job:
         begin = start_of(known, self._broker.ends(topic_names()), may_be_lost=not self._settings.fail_on_data_loss)
         self._sink.store_topic_ids(found)
         return begin
-
-    def _report_ready(self) -> None:
-        if self._settings.ready_file:
-            Path(self._settings.ready_file).write_text(f"{time.time():.3f}\n")
 
 
 def _finish(query: StreamingQuery) -> None:

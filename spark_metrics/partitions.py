@@ -7,8 +7,7 @@ partition is made.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from enum import StrEnum
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
@@ -23,22 +22,7 @@ from masscomm.domain.time_limits import (
     REDELIVERED_KEPT_DAYS,
 )
 from spark_metrics import recipient_log
-
-
-class Step(StrEnum):
-    """The length of a partition."""
-
-    DAY = "day"
-    MONTH = "month"
-    YEAR = "year"
-
-    def begin(self, day: date) -> date:
-        """Return the first day of the partition that contains a day."""
-        return {Step.DAY: day, Step.MONTH: day.replace(day=1), Step.YEAR: day.replace(month=1, day=1)}[self]
-
-    def next(self, first: date) -> date:
-        """Return the first day after the partition that begins on `first`."""
-        return self.begin(first + timedelta(days={Step.DAY: 1, Step.MONTH: 31, Step.YEAR: 366}[self]))
+from spark_metrics.sql import read_sql
 
 
 @dataclass(frozen=True)
@@ -47,36 +31,37 @@ class Partitioned:
 
     Attributes:
         at: The column with the time.
+        step: The length of a partition: day, month or year.
         keep_days: The default of its retention, in days.
         other: Whether rows of other times lie in a default partition.
     """
 
     table: str
     at: str
-    step: Step
+    step: str
     keep_days: int
     other: bool = True
 
 
 class Partition(NamedTuple):
     name: str
-    first: date | None  # None: it has no beginning
-    end: date  # the day after it
-    attached: bool = True
-    detaching: bool = False
+    first: datetime | None  # None: it has no beginning
+    end: datetime
+    attached: bool
+    detaching: bool
 
 
 TABLES: Mapping[str, Partitioned] = {
     each.table: each
     for each in (
-        Partitioned(Grain.MINUTE.table, "bucket", Step.MONTH, MINUTES_KEPT_DAYS),
-        Partitioned(Grain.HOUR.table, "bucket", Step.MONTH, HOURS_KEPT_DAYS),
-        Partitioned(Grain.DAY.table, "bucket", Step.YEAR, DAYS_KEPT_DAYS),
-        Partitioned("revised_minutes", "minute", Step.MONTH, DAYS_KEPT_DAYS),
-        Partitioned("redelivered", "refused_at", Step.MONTH, REDELIVERED_KEPT_DAYS),
+        Partitioned(Grain.MINUTE.table, "bucket", "month", MINUTES_KEPT_DAYS),
+        Partitioned(Grain.HOUR.table, "bucket", "month", HOURS_KEPT_DAYS),
+        Partitioned(Grain.DAY.table, "bucket", "year", DAYS_KEPT_DAYS),
+        Partitioned("revised_minutes", "minute", "month", DAYS_KEPT_DAYS),
+        Partitioned("redelivered", "refused_at", "month", REDELIVERED_KEPT_DAYS),
     )
 }
-LOG = Partitioned(recipient_log.NAME, "counted_at", Step.DAY, RECIPIENT_LOG_KEPT_DAYS, other=False)
+LOG = Partitioned(recipient_log.NAME, "counted_at", "day", RECIPIENT_LOG_KEPT_DAYS, other=False)
 # Partitions are made this long before their time: an event may be a day ahead, and clocks differ.
 _AHEAD = timedelta(days=3)
 
@@ -86,22 +71,21 @@ def make_partitions(
 ) -> None:
     """Make the partitions for the records that are counted at a time, and soon after, unless they exist."""
     for table in tables:
-        known = partitions_of(connection, table)
         for moment in (at, at + _AHEAD):
-            first = table.step.begin(moment.astimezone(UTC).date())
-            if not any((each.first is None or each.first <= first) and first < each.end for each in known):
-                known.append(_make(connection, table, first))
+            known = partitions_of(connection, table)
+            if not any((each.first is None or each.first <= moment) and moment < each.end for each in known):
+                _make(connection, table, *_ends(connection, table, moment))
 
 
-def drop_before(connection: psycopg.Connection[Any], table: Partitioned, day: date) -> list[str]:
-    """Drop the partitions that end before the partition of `day`, and rows without a partition that are as old. Record
-    what is deleted. Return the names of the dropped partitions. The connection must be in autocommit mode.
+def drop_before(connection: psycopg.Connection[Any], table: Partitioned, moment: datetime) -> list[str]:
+    """Drop the partitions before the partition of a moment, and rows without a partition that are as old. Record what
+    is deleted. Return the names of the dropped partitions. The connection must be in autocommit mode.
 
     Raises psycopg.OperationalError if the connection's lock_timeout has passed. Then nothing is deleted, or in a table
     without a default partition only some; another call completes it.
     """
-    cutoff = _midnight(table.step.begin(day))
-    old = [each for each in partitions_of(connection, table) if _midnight(each.end) <= cutoff]
+    cutoff, _ = _ends(connection, table, moment)
+    old = [each for each in partitions_of(connection, table) if each.end <= cutoff]
     if not table.other:
         keep_since(connection, table.table, cutoff)
         for each in old:
@@ -136,15 +120,14 @@ def keep_since(connection: psycopg.Connection[Any], name: str, moment: datetime)
     )
 
 
-def _make(connection: psycopg.Connection[Any], table: Partitioned, first: date) -> Partition:
-    end, name = table.step.next(first), f"{table.table}_{first:%Y%m%d}"
+def _make(connection: psycopg.Connection[Any], table: Partitioned, first: datetime, end: datetime) -> None:
     names = {
         "table": sql.Identifier(table.table),
         "other": sql.Identifier(f"{table.table}_other"),
-        "partition": sql.Identifier(name),
+        "partition": sql.Identifier(f"{table.table}_{first:%Y%m%d}"),
         "at": sql.Identifier(table.at),
-        "first": sql.Literal(_midnight(first)),
-        "end": sql.Literal(_midnight(end)),
+        "first": sql.Literal(first),
+        "end": sql.Literal(end),
     }
     with connection.transaction():
         # CREATE TABLE … PARTITION OF would wait for every reader of the table and block new readers; ATTACH does not.
@@ -156,9 +139,10 @@ def _make(connection: psycopg.Connection[Any], table: Partitioned, first: date) 
             connection.execute(sql.SQL(_MOVE).format(**names))
         attach = "alter table {table} attach partition {partition} for values from ({first}) to ({end})"
         connection.execute(sql.SQL(attach).format(**names))
-    return Partition(name, first, end)
 
 
+# The session's time zone is UTC.
+_ENDS = "select f, f + ('1 ' || %(step)s)::interval from date_trunc(%(step)s, %(moment)s::timestamptz) as f"
 _MOVE = """
 with own as (delete from {other} where {at} >= {first} and {at} < {end} returning *)
 insert into {partition} select * from own
@@ -167,21 +151,11 @@ insert into {partition} select * from own
 
 def partitions_of(connection: psycopg.Connection[Any], table: Partitioned) -> list[Partition]:
     """Return the partitions without the default partition, also those that an interrupted run has detached."""
-    rows = connection.execute(
-        "select relname, inhrelid is not null, coalesce(inhdetachpending, false)"
-        " from pg_class left join pg_inherits on inhrelid = pg_class.oid where relkind = 'r'"
-        " and relnamespace = (select relnamespace from pg_class where oid = %(table)s::regclass)"
-        " and relname ~ ('^' || %(table)s || '_(until_)?[0-9]{8}$') order by 1",
-        {"table": table.table},
-    )
-    found = []
-    for name, attached, detaching in rows:
-        day = date.fromisoformat(name[-8:])
-        whole = name.startswith(f"{table.table}_until_")
-        first, end = (None, day) if whole else (day, table.step.next(day))
-        found.append(Partition(name, first, end, attached, detaching))
-    return found
+    rows = connection.execute(read_sql("partitions"), {"table": table.table, "step": table.step})
+    return [Partition(*row) for row in rows]
 
 
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time.min, UTC)
+def _ends(connection: psycopg.Connection[Any], table: Partitioned, moment: datetime) -> tuple[datetime, datetime]:
+    """Return the beginning and the end of the partition that contains a moment."""
+    [(first, end)] = connection.execute(_ENDS, {"step": table.step, "moment": moment}).fetchall()
+    return first, end

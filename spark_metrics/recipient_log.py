@@ -20,15 +20,14 @@ def decisions_of(decisions: str) -> list[str | None]:
         decisions: The line of sources.decisions. Those of most records are equal, so they are cached.
     """
     columns = json.loads(decisions)
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return [_stored(row) if row.keys() - {"layer"} else None for row in map(_without_nulls, rows)]
+    return [_stored(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
 
 
-def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None}
-
-
-def _stored(decision: dict[str, Any]) -> str:
+def _stored(decision: dict[str, Any]) -> str | None:
     # PostgreSQL's texts cannot contain NUL.
-    texts = {name: value.replace("\0", "\ufffd") for name, value in decision.items() if isinstance(value, str)}
-    return json.dumps(decision | texts, separators=(",", ":"))
+    kept = {
+        name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
+        for name, value in decision.items()
+        if value is not None
+    }
+    return json.dumps(kept, separators=(",", ":")) if kept.keys() - {"layer"} else None

@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             connection.execute(_LOCK_TIMEOUT)
             now = datetime.now(UTC)
             for name, table in _PARTITIONED.items():
-                dropped = drop_before(connection, table, (now - timedelta(days=chosen[name])).date())
+                dropped = drop_before(connection, table, now - timedelta(days=chosen[name]))
                 _log.info("dropped %d partitions of %s: %s", len(dropped), table.table, ", ".join(dropped) or "none")
             sends = delete_sends(connection, now - timedelta(days=chosen["sends"]))
             _log.info("deleted %d sends", sends)

@@ -98,7 +98,8 @@ def tables_of(views: Iterable[View], kept: Mapping[str, datetime], archived: dat
         name: replace(table, kept_since=kept.get(name) if table.step_s else sends and sends + _REQUESTED_AHEAD)
         for name, table in TABLES.items()
     } | {
-        view.table: Table(view.keys, view.sums, _BUCKETS, step_s=view.step_s, kept_since=since(view)) for view in views
+        view.table: Table(view.keys, tuple(view.measures), _BUCKETS, step_s=view.step_s, kept_since=since(view))
+        for view in views
     }
 
 
@@ -236,9 +237,8 @@ class RecomputedTables:
             # This waits for the tasks that are merging.
             # guard: recompute.earlier_part
             self._connection.execute("truncate recompute.stream_status, recompute.lane_offsets")
-            row = self._connection.execute(_BEGIN, [STREAM]).fetchone()
-        assert row is not None  # noqa: S101 - the statement returns one row
-        return int(row[0])
+            [(epoch,)] = self._connection.execute(_BEGIN, [STREAM]).fetchall()
+        return int(epoch)
 
     def close(self) -> None:
         """Drop all tables of the schema: the log has user ids."""

@@ -53,7 +53,6 @@ def spark_session(settings: Settings) -> SparkSession:
         "spark.sql.ansi.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
-        "spark.sql.streaming.minBatchesToRetain": "10",
         # Limit the data that Spark keeps about finished jobs for the UI: half a megabyte per batch.
         "spark.sql.ui.retainedExecutions": "10",
         "spark.ui.retainedJobs": "10",

@@ -175,9 +175,7 @@ class PostgresSink:
             self._holds_lock = True
         with connection.transaction():
             self._lock_stream(_SHARED)
-            row = connection.execute("select now()").fetchone()
-            assert row is not None  # noqa: S101 - the statement returns one row
-            (at,) = row
+            [(at,)] = connection.execute("select now()").fetchall()
             tables = counted_ids.current(connection, at, self._window_s)
             today = at.astimezone(UTC).date()
             if self._partitioned != today:

@@ -47,11 +47,6 @@ class View:
         """The columns of the primary key."""
         return ("bucket", *self.dimensions)
 
-    @property
-    def sums(self) -> tuple[str, ...]:
-        """The columns to which batches are added."""
-        return tuple(self.measures)
-
     def check_expressions(self) -> None:
         """Raise Stop if an expression uses the time, the user or random numbers."""
         texts = [*self.dimensions.values(), *self.measures.values(), self.where]
@@ -104,7 +99,7 @@ class View:
             "where": self.where,
             "keys": ", ".join(str(number + 1) for number in range(len(self.keys))),
             "names": listed("{}", self.keys),
-            "added": listed("{0} = t.{0} + excluded.{0}", self.sums),
+            "added": listed("{0} = t.{0} + excluded.{0}", tuple(self.measures)),
         }
 
 

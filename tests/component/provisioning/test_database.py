@@ -1,7 +1,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -184,9 +184,9 @@ def test_the_writer_adds_and_drops_days_of_the_recipient_log(nothing_yet: str) -
             with signed_in(nothing_yet, names[1], autocommit=True) as job:
                 for day in (21, 22):
                     make_partitions(job, datetime(2026, 11, day, tzinfo=UTC), [LOG])
-                attached = [each.first for each in partitions_of(job, LOG) if each.attached]
-                assert attached == [date(2026, 11, day) for day in (21, 22, 24, 25)]
-                assert drop_before(job, LOG, date(2026, 11, 22)) == ["recipient_log_20261121"]
+                attached = [each.name for each in partitions_of(job, LOG) if each.attached]
+                assert attached == [f"recipient_log_202611{day}" for day in (21, 22, 24, 25)]
+                assert drop_before(job, LOG, datetime(2026, 11, 22, tzinfo=UTC)) == ["recipient_log_20261121"]
         with psycopg.connect(url) as connection:
             connection.execute("ALTER TABLE recipient_log ADD COLUMN later text")
             connection.execute("CREATE INDEX ON recipient_log (later)")

@@ -10,7 +10,8 @@ import pytest
 from masscomm.domain.grains import Grain
 from provisioning.database import TABLES as FILES
 from provisioning.database import apply_sql
-from spark_metrics.partitions import TABLES, Step, drop_before, make_partitions
+from spark_metrics.database import connect
+from spark_metrics.partitions import LOG, TABLES, Partitioned, drop_before, make_partitions, partitions_of
 from spark_metrics.retention import delete_sends
 from spark_metrics.views import kept_since
 
@@ -23,7 +24,7 @@ type Connection = psycopg.Connection[Any]
 
 @pytest.fixture
 def connection(database: str) -> Iterator[Connection]:
-    with psycopg.connect(database, autocommit=True) as connection:
+    with connect(database, "test") as connection:
         yield connection
 
 
@@ -45,16 +46,21 @@ def later(months: int) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("step", "day", "first", "end"),
+    ("table", "moment", "first", "end"),
     [
-        (Step.MONTH, date(2028, 1, 31), date(2028, 1, 1), date(2028, 2, 1)),
-        (Step.MONTH, date(2028, 2, 29), date(2028, 2, 1), date(2028, 3, 1)),
-        (Step.MONTH, date(2027, 12, 1), date(2027, 12, 1), date(2028, 1, 1)),
-        (Step.YEAR, date(2028, 12, 31), date(2028, 1, 1), date(2029, 1, 1)),
+        (MINUTES, "2228-01-31T23:59:59", "2228-01-01", "2228-02-01"),
+        (MINUTES, "2228-02-29T00:00:00", "2228-02-01", "2228-03-01"),
+        (MINUTES, "2227-12-01T00:00:00", "2227-12-01", "2228-01-01"),
+        (DAYS, "2228-12-31T23:59:59", "2228-01-01", "2229-01-01"),
+        (LOG, "2228-02-29T23:59:59", "2228-02-29", "2228-03-01"),
     ],
 )
-def test_partitions_are_months_and_years(step: Step, day: date, first: date, end: date) -> None:
-    assert (step.begin(day), step.next(first)) == (first, end)
+def test_partitions_are_days_months_and_years(
+    connection: Connection, table: Partitioned, moment: str, first: str, end: str
+) -> None:
+    make_partitions(connection, datetime.fromisoformat(f"{moment}Z"), [table])
+    found = {(each.first, each.end) for each in partitions_of(connection, table)}
+    assert (datetime.fromisoformat(f"{first}T00Z"), datetime.fromisoformat(f"{end}T00Z")) in found
 
 
 def test_rows_lie_in_the_partition_of_their_month(connection: Connection) -> None:
@@ -83,9 +89,9 @@ def test_old_partitions_are_dropped_and_the_span_is_kept(connection: Connection)
     for months in (3, 4, 5):
         make_partitions(connection, later(months))
     put(connection, NOW, later(3), later(4), later(5))
-    assert drop_before(connection, MINUTES, NOW.date()) == []
+    assert drop_before(connection, MINUTES, NOW) == []
     assert kept_since(connection) == {}
-    dropped = drop_before(connection, MINUTES, later(4).date())
+    dropped = drop_before(connection, MINUTES, later(4))
     assert len(dropped) == 2
     assert f"counts_minute_{later(3):%Y%m}01" in dropped
     first = later(4).replace(day=1)
@@ -94,9 +100,9 @@ def test_old_partitions_are_dropped_and_the_span_is_kept(connection: Connection)
     # A record that comes later is counted, and its row goes with the next run.
     put(connection, NOW)
     assert places(connection)["counts_minute_other"] == 1
-    assert drop_before(connection, MINUTES, later(4).date()) == []
+    assert drop_before(connection, MINUTES, later(4)) == []
     assert "counts_minute_other" not in places(connection)
-    assert drop_before(connection, DAYS, NOW.date()) == []
+    assert drop_before(connection, DAYS, NOW) == []
 
 
 # The tables of an earlier version, with rows.
@@ -162,7 +168,7 @@ def test_tables_of_an_earlier_version_become_first_partitions(connection: Connec
         make_partitions(connection, NOW)
         make_partitions(connection, later(1))
         assert rows(connection)[name] == before[name]
-        assert table.step.begin(date.fromisoformat(first[-8:])) == date.fromisoformat(first[-8:])
+        assert first.endswith("01" if table.step == "month" else "0101")
     # The job merges as before, into the rows of the first partition.
     [(bucket, *key, count)] = [row for row in before["counts_minute"] if row[-1] == 100]
     connection.execute(

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 import psycopg
 import pytest
 
+from spark_metrics.database import connect
 from spark_metrics.partitions import LOG, drop_before, make_partitions, partitions_of
 from spark_metrics.retention import delete_buckets, delete_quarantined, main
 from spark_metrics.sink import PostgresSink
@@ -26,7 +27,7 @@ def connection(database: str) -> Iterator[Connection]:
     sink = PostgresSink(database, views=[CLUB_DAYS], recipients=True)
     sink.take_over()
     sink.close()
-    with psycopg.connect(database, autocommit=True) as connection:
+    with connect(database, "test") as connection:
         yield connection
 
 
@@ -55,9 +56,9 @@ def test_days_beyond_the_retention_are_dropped(connection: Connection) -> None:
     for n in range(4):
         write(connection, TODAY - n * DAY)
         write(connection, TODAY - n * DAY)
-    assert drop_before(connection, LOG, TODAY - DAY) == [table_of(TODAY - n * DAY) for n in (3, 2)]
+    assert drop_before(connection, LOG, NOW - DAY) == [table_of(TODAY - n * DAY) for n in (3, 2)]
     assert days(connection) == [TODAY - DAY, TODAY]
-    assert drop_before(connection, LOG, TODAY - 3 * DAY) == []
+    assert drop_before(connection, LOG, NOW - 3 * DAY) == []
     first = datetime(TODAY.year, TODAY.month, TODAY.day, tzinfo=UTC) - DAY
     assert kept_since(connection) == {"recipient_log": first}
     write(connection, TODAY)
@@ -72,9 +73,9 @@ def test_next_run_finishes_an_interrupted_one(connection: Connection, database: 
         reader.execute("select from recipient_log")
         connection.execute("set lock_timeout = '100ms'")
         with pytest.raises(psycopg.OperationalError):
-            drop_before(connection, LOG, TODAY - DAY)
-    assert [each.first for each in partitions_of(connection, LOG) if each.detaching] == [TODAY - 2 * DAY]
-    assert drop_before(connection, LOG, TODAY - DAY) == [table_of(TODAY - 2 * DAY)]
+            drop_before(connection, LOG, NOW - DAY)
+    assert [each.name for each in partitions_of(connection, LOG) if each.detaching] == [table_of(TODAY - 2 * DAY)]
+    assert drop_before(connection, LOG, NOW - DAY) == [table_of(TODAY - 2 * DAY)]
     assert days(connection) == [TODAY - DAY]
 
 
