@@ -103,15 +103,20 @@ def view_names(text: str) -> tuple[str, ...]:
     return tuple(name for name in names if name != "spark_metrics.trending:TRENDING")
 
 
+def variable_of(setting: str) -> str:
+    """Return the environment variable of a setting: SPARK_TRIGGER_MS of `trigger_ms`."""
+    return _NAMES.get(setting, f"SPARK_{setting.upper()}")
+
+
 def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings in environment variables: `trigger_ms` is SPARK_TRIGGER_MS, and _NAMES has the exceptions.
+    """Return the settings in environment variables.
 
     Raises Stop with the names of all variables that are missing or wrong.
     """
     wrong: list[str] = []
     values: dict[str, Any] = {}
     for setting in fields(Settings):
-        name = _NAMES.get(setting.name, f"SPARK_{setting.name.upper()}")
+        name = variable_of(setting.name)
         text = environ.get(name, "")
         if not text:
             if setting.default is MISSING:

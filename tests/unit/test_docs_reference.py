@@ -24,6 +24,7 @@ from masscomm.kafka import topics
 from masscomm.observability.metric_names import ALL
 from openapi import route_table
 from openapi.document import APIS
+from spark_metrics.settings import Settings, variable_of
 from tests.support import prose
 
 SPAN = re.compile(r"`([^`\n]+)`|^ {4,}(\S.*)$", re.MULTILINE)
@@ -204,6 +205,7 @@ PRODUCT = (
 )
 # Names of AWS, Java and Spark, which their own documentation has.
 FOREIGN_SETTING = re.compile(r"(?:AWS|POWERTOOLS|PYSPARK)_\w+|JAVA_HOME")
+SETTINGS_OF_THE_JOB = {variable_of(each.name) for each in fields(Settings)}
 # A word in the place of an id.
 PLACEHOLDERS = {"SEND_ID"}
 
@@ -246,7 +248,7 @@ def test_settings_named_by_a_page_exist() -> None:
     known = {name.lstrip("_") for tree in trees(*PRODUCT, "openapi", "benchmarks") for name in names_of(tree)}
     known |= {name for tree in trees("tests") for name in settings_read_by(tree)}
     known |= {channel.rate_setting for channel in CHANNELS.values()} | FOREIGN_SETTINGS | PLACEHOLDERS
-    known |= {f"MASSCOMM_PORT_{each.name.upper()}" for each in fields(Ports)}
+    known |= {f"MASSCOMM_PORT_{each.name.upper()}" for each in fields(Ports)} | SETTINGS_OF_THE_JOB
     wrong = {page: absent for page in PAGES if (absent := set(SETTING.findall("\n".join(code_of(page)))) - known)}
     assert wrong == {}
 
