@@ -23,9 +23,7 @@ _log = logging.getLogger(__name__)
 
 _COLLECT_EVERY_S = 10.0
 
-# (kind, schema id)
-type Schema = tuple[str, int]
-type Learn = Callable[[list[Schema]], set[Schema]]
+type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 
 class NewWriters(Exception):
@@ -98,7 +96,7 @@ def count_batch(
 
     Args:
         plan: What `sink.begin` returned.
-        learn: Looks up schemas, and returns those that the registry does not have. An error ends the batch.
+        learn: Looks up (kind, schema id), and returns those that the registry does not have.
         batch_id: The number that Spark gave the batch.
     """
     began = time.monotonic()

@@ -8,9 +8,7 @@ from spark_metrics.broker import Ends, Offsets
 
 _log = logging.getLogger(__name__)
 
-_OTHERS = (
-    "these are not the topics that were counted. Empty the metrics database, or configure the brokers of those topics."
-)
+_OTHERS = "these are not the topics that were counted. Empty the metrics database, or configure their brokers."
 
 
 def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Offsets) -> None:
