@@ -100,12 +100,12 @@ class Archiver:
             Retry: A dependency is down, or another writer has appended.
             Stop: The archive is not this database's, or records were deleted before they were archived.
         """
-        with connect(self._settings.database_url, "spark_metrics archive") as connection:
-            check_table(connection, self.table)
         began = time.monotonic()
         ends = self._broker.ends(topic_names(), committed=True)
         if self._known == ends.end:
             return False
+        with connect(self._settings.database_url, "spark_metrics archive") as connection:
+            check_table(connection, self.table)
         before = self.table.appended()
         if before.snapshot is None:
             raise Stop("the table of the archive is not filled yet: spark_metrics.move_archive was interrupted")
