@@ -2,10 +2,15 @@
 
 import math
 import os
+import re
 from collections.abc import Sequence
 
 from masscomm.domain.lanes import Lane
 from masscomm.errors import Stop
+from masscomm.integers import integer
+
+# Python's float() also accepts spaces, underscores and other scripts' digits.
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def required(name: str) -> str:
@@ -22,17 +27,27 @@ def number(name: str, default: float) -> float:
     return _number(name, text) if text else default
 
 
+def whole_number(name: str, default: int, *, lowest: int = 0) -> int:
+    """Return the value of a variable that has a whole number. Raises Stop if it is not a whole number, or is less than
+    `lowest`.
+    """
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    try:
+        return integer(text, lowest)
+    except ValueError as error:
+        raise Stop(f"the environment variable {name} is not a whole number of at least {lowest}: {text!r}") from error
+
+
 def numbers(name: str, default: Sequence[float]) -> tuple[float, ...]:
     """Return the values of a variable that has numbers separated by commas. Raises Stop if one is not a number."""
     text = os.environ.get(name, "")
-    return tuple(_number(name, part) for part in text.split(",")) if text else tuple(default)
+    return tuple(_number(name, part.strip()) for part in text.split(",")) if text else tuple(default)
 
 
 def _number(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = float(text) if _NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(value):
         raise Stop(f"the environment variable {name} is not a number: {text!r}")
     return value

@@ -25,7 +25,6 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
-from masscomm.errors import Stop
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
@@ -58,7 +57,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         gateway=ProviderGateway(
             clock=clock,
             rate_limiters=_rate_limiters(clock),
-            workers=int(environment.number("DELIVERY_WORKERS", WORKERS)),
+            workers=environment.whole_number("DELIVERY_WORKERS", WORKERS, lowest=1),
             outage_timeout_s=environment.number("DELIVERY_PATIENCE_S", OUTAGE_TIMEOUT_S),
         ),
         caller=Caller(
@@ -87,10 +86,8 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
 
 def _unrecorded() -> int:
     """Return the limit in DELIVERY_UNRECORDED, or in DELIVERY_SLICE_SIZE, the variable's earlier name."""
-    number = environment.number("DELIVERY_UNRECORDED", environment.number("DELIVERY_SLICE_SIZE", UNRECORDED))
-    if number < 1:
-        raise Stop("DELIVERY_UNRECORDED is less than 1")
-    return int(number)
+    earlier = environment.whole_number("DELIVERY_SLICE_SIZE", UNRECORDED, lowest=1)
+    return environment.whole_number("DELIVERY_UNRECORDED", earlier, lowest=1)
 
 
 def _rate_limiters(clock: Clock) -> dict[str, RateLimiter]:

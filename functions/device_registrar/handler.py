@@ -25,7 +25,7 @@ logger = logs.logger("device_registrar")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
-    workers = int(environment.number("REGISTRAR_WORKERS", 16))
+    workers = environment.whole_number("REGISTRAR_WORKERS", 16, lowest=1)
     applications = {
         "gcm": environment.required("PLATFORM_APPLICATION_ARN_GCM"),
         "apns": environment.required("PLATFORM_APPLICATION_ARN_APNS"),

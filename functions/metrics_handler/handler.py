@@ -106,7 +106,7 @@ def bootstrap() -> UseCases:
         DynamoDbSendControls.from_environment(),
         DynamoDbDelayStore.from_environment(),
         DynamoDbAuditLog.from_environment(),
-        int(environment.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
+        environment.whole_number("METRICS_OPEN_POLLS", OPEN_POLLS),
         DynamoDbExpansions.from_environment(),
         DynamoDbChangedSends.from_environment(),
     )

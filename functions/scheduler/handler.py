@@ -45,7 +45,7 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
         ),
         clock=clock,
         retry_schedule=RetrySchedule.from_environment(),
-        max_crashes=int(environment.number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES)),
+        max_crashes=environment.whole_number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES),
         timeout_s=environment.number("CHAIN_TIMEOUT_S", CHAIN_TIMEOUT_S),
     )
     return driver, reschedule_records, release_due_records

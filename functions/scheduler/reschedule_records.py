@@ -40,6 +40,7 @@ from masscomm.domain.preferences import Decision
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
 from masscomm.domain.time_limits import CHAIN_TIMEOUT_S
 from masscomm.errors import DeadLetter
+from masscomm.integers import integer, integer_or
 from masscomm.json_reader import read_json
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -345,13 +346,9 @@ def _position(document: Mapping[str, Any]) -> tuple[str, int, int]:
     """
     ((partition_name, info),) = document["KafkaBatchInfo"]["recordsInfo"].items()
     topic, _, number = partition_name.rpartition("-")
-    partition, offset = int(number), int(info["firstRecordOffset"])
-    if not (0 <= partition < 2**31 and 0 <= offset < 2**63):
-        raise ValueError("not a position in Kafka")
-    return topic, partition, offset
+    return topic, integer(number, 0, 2**31 - 1), integer(str(info["firstRecordOffset"]), 0)
 
 
 def _count(record: KafkaRecord, header: str) -> int:
     """Return the count in a header; 0 if it is not a number, because any producer can set a header."""
-    text = record.header(header) or b""
-    return int(text) if text.isdigit() and len(text) < 10 else 0
+    return integer_or(record.header(header), 0, 0, 10**9)

@@ -100,7 +100,7 @@ def bootstrap() -> UseCases:
             audit_log=DynamoDbAuditLog.from_environment(),
             accepted_sends=AcceptedSends(controls=DynamoDbAcceptedSends.from_environment()),
             decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
-            chunk_size=int(environment.number("SEND_CHUNK_SIZE", CHUNK_SIZE)),
+            chunk_size=environment.whole_number("SEND_CHUNK_SIZE", CHUNK_SIZE, lowest=1),
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
         warnings=SendWarnings(cached_templates),

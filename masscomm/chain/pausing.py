@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
+from masscomm.integers import integer_or
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.delayed_records import RESUMED_AT_HEADER
 
@@ -12,10 +14,10 @@ def since_resumed[R: RecheckRequested | BuildRequested | DeliveryRequested](requ
 
     A request that was not held is returned unchanged.
     """
-    text = record.header(RESUMED_AT_HEADER) or b""
-    if not (text.isdigit() and len(text) < 15):  # Any producer can set a header.
+    # Any producer can set a header.
+    resumed_at = integer_or(record.header(RESUMED_AT_HEADER), None, 0, END_OF_TIME_MS - 1)
+    if resumed_at is None:
         return request
-    resumed_at = int(text)
     if isinstance(request, DeliveryRequested):
         return replace(request, built_at=max(resumed_at, request.built_at))
     return replace(request, waited_until=max(resumed_at, request.waited_until or 0))

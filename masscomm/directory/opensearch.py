@@ -88,7 +88,7 @@ class OpenSearchDirectory:
             connect_from_environment(),
             progress=KafkaCdcProgress.from_environment,
             clock=SystemClock(),
-            clock_skew_ms=int(environment.number("CDC_CLOCK_SKEW_MS", 250)),
+            clock_skew_ms=environment.whole_number("CDC_CLOCK_SKEW_MS", 250),
         )
 
     def users(self, user_ids: Sequence[int]) -> dict[int, User]:

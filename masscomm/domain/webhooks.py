@@ -17,6 +17,7 @@ from masscomm.domain.time_limits import (
     WEBHOOK_RETRY_DELAYS_S,
     WEBHOOK_SECRET_OVERLAP_S,
 )
+from masscomm.integers import integer_or
 
 # The version of the bodies of events. Under the same version fields are added only.
 API_VERSION = "v1"
@@ -65,9 +66,8 @@ class EndpointKey(NamedTuple):
     def of_id(cls, id_: str) -> "EndpointKey | None":
         """Return the key of an endpoint's id, which contains its club; None if no endpoint has this id."""
         found = _KEY.fullmatch(id_)
-        if found is None or str(int(found["club"])) != found["club"]:
-            return None
-        return cls(int(found["club"]), id_)
+        club_id = None if found is None else integer_or(found["club"], None)
+        return None if club_id is None else cls(club_id, id_)
 
     @classmethod
     def new(cls, club_id: int, seed: bytes) -> "EndpointKey":

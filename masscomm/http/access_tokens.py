@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from masscomm.clock import Clock
+from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.domain.time_limits import TOKEN_KEYS_KEPT_S, TOKEN_KEYS_REFETCH_S, TOKEN_KEYS_TIMEOUT_S, TOKEN_LEEWAY_S
 from masscomm.environment import required
 from masscomm.errors import Retry, Stop
@@ -221,7 +222,9 @@ class AccessTokens:
 
 def _time(claims: Mapping[str, Any], name: str) -> float:
     value = claims[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # The comparison is exact for integers of any size, and false for infinity and NaN.
+    # guard: tokens.time_of_any_size
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) * 1000 < END_OF_TIME_MS:
         raise InvalidToken(f"{name} is no time")
     return value
 

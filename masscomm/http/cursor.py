@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from masscomm.http.parameters import Reader
+from masscomm.json_reader import read_json
 
 _MAX_LENGTH = 8_000
 
@@ -38,11 +39,13 @@ def decode_cursor(cursor: str, query: object) -> list[Any]:
         raise ValueError("too long")
     try:
         text = base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        parts = json.loads(text)
-    except (binascii.Error, RecursionError) as error:
+        parts = read_json(text)
+    except binascii.Error as error:
         raise ValueError("not a cursor") from error
     match parts:
         case [str() as fingerprint, *key] if fingerprint == _fingerprint(query):
+            if any(isinstance(part, bool) for part in key):  # Python takes a boolean for an integer.
+                raise ValueError("not a key")
             return key
         case _:
             raise ValueError("not this query's")

@@ -9,6 +9,7 @@ from typing import overload
 
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.texts import Text
+from masscomm.integers import integer
 
 MAX_FILTER_VALUES = 100
 
@@ -95,11 +96,7 @@ def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
     """Return a parser of whole numbers from `lowest` to `highest`."""
 
     def parse(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or len(text) > len(str(highest)):
-            raise ValueError(text)
-        if not lowest <= int(text) <= highest:
-            raise ValueError(text)
-        return int(text)
+        return integer(text, lowest, highest)
 
     parse.__doc__ = f"a whole number from {lowest} to {highest}"
     return parse

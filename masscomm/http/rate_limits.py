@@ -16,6 +16,7 @@ from masscomm.domain.key_limits import RECIPIENTS, REQUESTS, Limit, Use, Window
 from masscomm.errors import Stop
 from masscomm.http.problem import Problem
 from masscomm.http.texts import Text
+from masscomm.integers import integer_or
 
 POLICY, REMAINING = "RateLimit-Policy", "RateLimit"
 _TEXTS = {REQUESTS: Text.REQUESTS_LIMIT, RECIPIENTS: Text.RECIPIENTS_LIMIT}
@@ -45,9 +46,10 @@ def maximum_of(authorizer: object, kind: Limit) -> int | None:
     value: Any = authorizer.get(kind.setting) if isinstance(authorizer, Mapping) else None
     if value is None:
         return None
-    if not isinstance(value, str) or not (value.isascii() and value.isdecimal()):  # guard: limits.malformed
+    maximum = integer_or(value if isinstance(value, str) else None, None, lowest=0)
+    if maximum is None:  # guard: limits.malformed
         raise Stop(f"{kind.setting} in the authorizer's context is malformed")
-    return int(value)
+    return maximum
 
 
 @dataclass(frozen=True, kw_only=True)

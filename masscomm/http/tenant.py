@@ -10,10 +10,11 @@ Source: AWS documentation, "Output from an API Gateway Lambda authorizer".
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from masscomm.integers import integer
 
 CLUB_IDS, EVERY_CLUB = "club_ids", "all_clubs"
 
@@ -61,6 +62,4 @@ def _ids_in(text: object) -> list[int]:
 
 def parse_club_id(text: str) -> int:
     """a whole number of 64 bits"""
-    if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII) or not -(2**63) <= int(text) < 2**63:
-        raise ValueError(text)
-    return int(text)
+    return integer(text)

@@ -7,6 +7,7 @@ original bytes, personal data included, because a replay needs them.
 from collections.abc import Sequence
 
 from masscomm.errors import DeadLetter
+from masscomm.integers import integer
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import Headers
 from masscomm.untrusted import mask, visible
@@ -82,7 +83,7 @@ def original_position(record: KafkaRecord) -> tuple[str, int, int, int]:
         return record.topic, record.partition, record.offset, record.timestamp_ms
     try:
         partition, offset, timestamp = (
-            int(record.header(name) or b"") for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)
+            integer(record.header(name)) for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)
         )
         return topic.decode(), partition, offset, timestamp
     except ValueError as error:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from masscomm.errors import MasscommError, Retry
+from masscomm.integers import integer
 from masscomm.kafka import dead_letters as headers
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.payloads import decoded
@@ -105,7 +106,7 @@ def moment(text: str, now: datetime) -> datetime:
     Raises:
         ValueError: The text is neither.
     """
-    if ago := re.fullmatch(r"(\d{1,9})([smhd])", text):
+    if ago := re.fullmatch(r"([0-9]{1,9})([smhd])", text):
         try:
             return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         except OverflowError as error:
@@ -174,7 +175,7 @@ def _when(milliseconds: str) -> str:
     unchanged.
     """
     try:
-        return _iso(int(milliseconds))
+        return _iso(integer(milliseconds))
     except (ValueError, OverflowError, OSError):
         return milliseconds
 

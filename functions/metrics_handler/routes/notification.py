@@ -21,9 +21,10 @@ from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.http.texts import Text
+from masscomm.integers import integer_or
 from masscomm.stores.send_controls import SendControls
 
-_NOTIFICATION = re.compile(r"([A-Za-z0-9-]{1,64})\.(-?[0-9]{1,19})\.([^.]{1,200})")
+_NOTIFICATION = re.compile(r"([A-Za-z0-9-]{1,64})\.(-?[0-9]+)\.([^.]{1,200})")
 
 
 class StepBody(TypedDict):
@@ -76,9 +77,10 @@ class NotificationRoute:
         if read.errors:
             raise read.problem()
         named = _NOTIFICATION.fullmatch(notification)
-        if named is None or not -(2**63) <= int(named[2]) < 2**63:
+        user_id = None if named is None else integer_or(named[2], None)
+        if named is None or user_id is None:
             raise _not_found()
-        send_id, key = named[1], RecipientKey(int(named[2]), named[3])
+        send_id, key = named[1], RecipientKey(user_id, named[3])
         send = KnownSends(self.store, self.controls).read(send_id, clubs).totals
         found = self.store.timeline(send_id, send.club_id, key)
         if found is None:

@@ -8,7 +8,6 @@ limit     the maximum number of rows, by default 50
 cursor    next_cursor of the previous page
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
@@ -28,6 +27,7 @@ from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.http.texts import Text
+from masscomm.integers import integer_or
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
@@ -141,7 +141,8 @@ class DevicesRoute:
             Retry: OpenSearch or Kafka is down.
         """
         check_empty(content)
-        device = self.devices.find(int(device_id)) if re.fullmatch(r"[0-9]{1,18}", device_id, re.ASCII) else None
+        number = integer_or(device_id, None, lowest=0)
+        device = None if number is None else self.devices.find(number)
         # guard: tenancy.enabled_device
         if device is None or device.club_id not in clubs:
             raise Problem(404, Text.DEVICE_UNKNOWN.filled())

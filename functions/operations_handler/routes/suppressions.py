@@ -21,6 +21,7 @@ from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.http.texts import Text
+from masscomm.integers import integer_or
 from masscomm.stores.audit_log import Audit
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -93,7 +94,7 @@ class SuppressionsRoute:
     def remove(self, id_: str, clubs: Clubs, audit: Audit) -> RemovedSuppressionBody:
         """Remove a suppression of the caller's clubs. Raises Problem with status 404, or Retry."""
         found = _ID.fullmatch(id_)
-        club_id = None if found is None or found["club"] is None else int(found["club"])
+        club_id = None if found is None or found["club"] is None else integer_or(found["club"], 0)
         # A suppression for every club is open to a caller who may see every club.
         # guard: tenancy.removed_suppression
         if found is None or not (clubs.every if club_id is None else club_id in clubs):

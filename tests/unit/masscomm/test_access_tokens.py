@@ -137,6 +137,8 @@ HOSTILE: dict[str, Callable[[TokenIssuer], str]] = {
     "end of another type": lambda issuer: issuer.token(exp="4000000000"),
     "end true": lambda issuer: issuer.token(exp=True),
     "infinite end": lambda issuer: issuer.token(exp=float("inf")),
+    "end of hundreds of digits": lambda issuer: issuer.token(exp=int("9" * 400)),
+    "beginning of hundreds of digits": lambda issuer: issuer.token(iat=-int("9" * 400)),
     "end not a number": lambda issuer: issuer.token(exp=float("nan")),
     "issued ahead": lambda issuer: issuer.token(iat=issuer.clock.now_ms() // 1000 + 31),
     "valid ahead": lambda issuer: issuer.token(nbf=issuer.clock.now_ms() // 1000 + 31),
@@ -162,6 +164,7 @@ def unsigned_text(text: str) -> str:
 
 @pytest.mark.guarantee("people.invalid_token_is_refused")
 @pytest.mark.kills(guard="tokens.size")
+@pytest.mark.kills(guard="tokens.time_of_any_size")
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_token_is_refused(signed: TokenIssuer, kind: str) -> None:
     verifier = signed.verifier()

@@ -129,6 +129,8 @@ def test_a_records_own_headers_are_kept() -> None:
         [(SOURCE_TOPIC, b"send.monolith")],
         [(SOURCE_TOPIC, b"send.monolith"), (SOURCE_PARTITION, b"x"), (SOURCE_OFFSET, b"1"), (SOURCE_TIMESTAMP, b"1")],
         [(SOURCE_TOPIC, b"\xff"), (SOURCE_PARTITION, b"0"), (SOURCE_OFFSET, b"1"), (SOURCE_TIMESTAMP, b"1")],
+        [(SOURCE_TOPIC, b"t"), (SOURCE_PARTITION, b"1_0"), (SOURCE_OFFSET, b"1"), (SOURCE_TIMESTAMP, b"1")],
+        [(SOURCE_TOPIC, b"t"), (SOURCE_PARTITION, b"0"), (SOURCE_OFFSET, b" 1"), (SOURCE_TIMESTAMP, b"1")],
         [(SOURCE_TOPIC, b"t"), (SOURCE_PARTITION, b"9" * 5000), (SOURCE_OFFSET, b"1"), (SOURCE_TIMESTAMP, b"1")],
     ],
 )

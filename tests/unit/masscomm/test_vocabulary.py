@@ -213,7 +213,7 @@ def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         environment.required("SOME_URL")
 
 
-@pytest.mark.parametrize("text", ["seven", "nan", "inf", "1e999"])
+@pytest.mark.parametrize("text", ["seven", "nan", "inf", "1e999", "1_0", " 1", "1.", "\u0661"])
 def test_a_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SOME_LIMIT", text)
     with pytest.raises(Stop, match="SOME_LIMIT"):
@@ -225,6 +225,20 @@ def test_absent_numeric_variable_has_its_default(monkeypatch: pytest.MonkeyPatch
     assert environment.number("SOME_LIMIT", 1) == 2.5
     monkeypatch.setenv("SOME_LIMIT", "")
     assert environment.number("SOME_LIMIT", 1) == 1
+
+
+@pytest.mark.parametrize("text", ["1.5", "1e3", "1_0", "01", "0", "-1"])
+def test_a_variable_that_is_no_whole_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SOME_LIMIT", text)
+    with pytest.raises(Stop, match="SOME_LIMIT"):
+        environment.whole_number("SOME_LIMIT", 7, lowest=1)
+
+
+def test_a_whole_number_has_its_value_or_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_LIMIT", "40")
+    assert environment.whole_number("SOME_LIMIT", 7) == 40
+    monkeypatch.setenv("SOME_LIMIT", "")
+    assert environment.whole_number("SOME_LIMIT", 7) == 7
 
 
 def test_malformed_list_of_numbers_is_a_stop_naming_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
