@@ -16,7 +16,7 @@ from masscomm.domain.audit import Action, Result
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.payloads import payload_of
 from masscomm.kafka.topics import DEAD_LETTER_STATUS
-from masscomm.operations.dead_letter_marks import Mark, read_marks
+from masscomm.operations.dead_letter_marks import Mark, id_of_letters, read_marks
 from masscomm.operations.dead_letter_replays import Desk, Done, sources
 from masscomm.operations.dead_letters import DeadLetter, Filter, moment, read_letters
 
@@ -166,13 +166,23 @@ def _letters(installation: Installation, wanted: Filter) -> Iterator[DeadLetter]
 
 
 def _marks(installation: Installation) -> dict[str, Mark]:
-    return read_marks(installation.kafka_bootstrap, DEAD_LETTER_STATUS, installation.security)
+    return read_marks(
+        installation.kafka_bootstrap, DEAD_LETTER_STATUS, installation.security, of=_topic_id(installation)
+    )
+
+
+def _topic_id(installation: Installation) -> str | None:
+    return id_of_letters(installation.kafka_bootstrap, security=installation.security)
 
 
 def _desk(installation: Installation) -> Desk:
     allowed = sources(installation.generation)
     return Desk(
-        installation.kafka_bootstrap, operator=getpass.getuser(), allowed=allowed, security=installation.security
+        installation.kafka_bootstrap,
+        operator=getpass.getuser(),
+        allowed=allowed,
+        topic_id=_topic_id(installation),
+        security=installation.security,
     )
 
 

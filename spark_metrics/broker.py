@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm.errors import Retry
 from masscomm.kafka.admin import KafkaAdmin
 from masscomm.kafka.offsets import topic_offsets
+from masscomm.kafka.topic_ids import topic_ids
 
 _TIMEOUT_S = 5.0
-_NO_ID = str(Uuid(0, 0))
 _FIRST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -66,13 +66,7 @@ class Broker:
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return Kafka's ids of the topics. A topic that is older than topic ids is omitted."""
-        try:
-            asked = self._admin.client().describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT_S)
-            found = {name: str(answer.result().topic_id) for name, answer in asked.items()}
-            return {name: topic_id for name, topic_id in found.items() if topic_id != _NO_ID}
-        except KafkaException as error:
-            self._admin.close()
-            raise Retry(f"Kafka does not describe its topics: {error}") from error
+        return topic_ids(self._admin, topics)
 
     def _partitions(self) -> dict[str, list[int]]:
         try:

@@ -77,6 +77,7 @@ class Desk:
         request: The digest of the operator's request; "" without an Idempotency-Key.
         allowed: The topics that may be written to.
         status_topic: The topic of the marks.
+        topic_id: Kafka's id of the topic of dead letters; None if it is older than topic ids.
         now: Returns the current time, with a time zone.
         security: Further configuration of the Kafka client, for authentication.
     """
@@ -89,6 +90,7 @@ class Desk:
         request: str = "",
         allowed: frozenset[str],
         status_topic: str = DEAD_LETTER_STATUS,
+        topic_id: str | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         security: Mapping[str, Any] = NO_SECURITY,
     ) -> None:
@@ -97,6 +99,7 @@ class Desk:
         self._operator, self._request = operator, request
         self._allowed = allowed
         self._status_topic = status_topic
+        self._topic_id = topic_id
         self._now = now
         self._producer: Producer = Producer(
             {
@@ -111,7 +114,7 @@ class Desk:
         )
         # init_transactions aborts the open transaction of another operator, so the marks that are read next are final.
         self._producer.init_transactions(TIMEOUT_S)
-        self._marks = read_marks(bootstrap, status_topic, security)
+        self._marks = read_marks(bootstrap, status_topic, security, of=topic_id)
 
     def replay(self, letters: Iterable[DeadLetter], *, repeat: bool = False) -> list[Done]:
         """Produce the bytes of each dead letter to its source topic, once.
@@ -165,7 +168,8 @@ class Desk:
         before = self._marks.get(letter.position)
         entry = {"status": kind.value, "at": self._now().isoformat(timespec="seconds"), "by": self._operator, **more}
         entry |= {"request": self._request} if self._request else {}
-        mark = Mark(kind=kind, history=(*(before.history if before else ()), entry))
+        history = (*(before.history if before else ()), entry)
+        mark = Mark(kind=kind, history=history, topic_id=self._topic_id)
         try:
             self._producer.begin_transaction()
             produce()

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.errors import Retry
+from masscomm.integers import integer_or
+from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.topic_ids import topic_ids
 from masscomm.kafka.topic_reading import NO_SECURITY, TopicReader
 from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS
 from masscomm.operations.dead_letter_marks import Mark, MarkKind, decode
@@ -91,6 +94,7 @@ class KafkaDeadLetters:
         self._bootstrap, self._security = bootstrap, security
         self._allowed, self._topic, self._status_topic = allowed, topic, status_topic
         self._reader: TopicReader | None = None
+        self._admin = KafkaAdmin({**security, "bootstrap.servers": bootstrap, "broker.address.family": "v4"})
         self._marks: dict[str, Mark] = {}
         # The offset of the first mark that is not read yet.
         self._marks_read = 0
@@ -144,7 +148,11 @@ class KafkaDeadLetters:
                     if isinstance(key, bytes) and isinstance(value, bytes):
                         self._marks[key.decode()] = decode(value)
                 self._marks_read = end
-        return self._marks
+        topic_id = self._topic_id()
+        return {position: mark for position, mark in self._marks.items() if mark.is_of(topic_id)}
+
+    def _topic_id(self) -> str | None:
+        return topic_ids(self._admin, [self._topic]).get(self._topic)
 
     def open_count(self) -> int:
         with self._reading() as reader:
@@ -169,6 +177,7 @@ class KafkaDeadLetters:
                 request=request,
                 allowed=self._allowed,
                 status_topic=self._status_topic,
+                topic_id=self._topic_id(),
                 security=self._security,
             )
             (done,) = operate(desk)
@@ -239,6 +248,4 @@ class InMemoryDeadLetters:
 def offset_of(position: str) -> int | None:
     """Return the offset in a position (partition@offset) on the topic's one partition; None if it is malformed."""
     partition, _, offset = position.partition("@")
-    if partition != "0" or not (offset.isascii() and offset.isdecimal()) or len(offset) > 18:
-        return None
-    return int(offset)
+    return integer_or(offset, None, lowest=0) if partition == "0" else None

@@ -90,6 +90,38 @@ def test_marks_of_another_store_are_seen(made: Made) -> None:
     assert sorted(second.marks()) == ["0@0", "0@1"]
 
 
+def test_a_topic_that_is_created_again_has_no_mark(made: Made, kafka: StackConfig) -> None:
+    """Other dead letters have the positions of the former ones."""
+    store = made([b"one", b"two"])
+    assert isinstance(store, KafkaDeadLetters)
+    for position in ("0@0", "0@1"):
+        assert store.discard(found(store, position), "over", operator="ada").ok
+    with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
+        for future in admin.delete_topics([store._topic]).values():
+            future.result(20)
+
+        def is_created() -> bool:
+            try:
+                for future in admin.create_topics([NewTopic(store._topic, 1, 1)]).values():
+                    future.result(20)
+            except KafkaException:  # The broker is still deleting the topic.
+                return False
+            return True
+
+        until("the topic is created again", is_created, 20)
+    producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap, "broker.address.family": "v4"})
+    record = KafkaRecord(topic=next(iter(store._allowed)), partition=3, offset=0, timestamp_ms=1)
+    headers = dead_letter_headers(record, BadRecord("invalid", "bad"), "preference_checker")
+    producer.produce(store._topic, b"three", b"key", headers=list(headers))
+    assert producer.flush(20) == 0
+    again = KafkaDeadLetters(
+        kafka.kafka_bootstrap, allowed=store._allowed, topic=store._topic, status_topic=store._status_topic
+    )
+    assert (again.open_count(), dict(again.marks())) == (1, {})
+    assert again.replay(found(again, "0@0"), operator="ada").ok
+    assert list(again.marks()) == ["0@0"]
+
+
 def test_a_broker_that_is_down_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("masscomm.kafka.topic_reading.TIMEOUT_S", 0.2)
     with pytest.raises(Retry):
