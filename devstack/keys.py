@@ -13,7 +13,7 @@ from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope
 from masscomm.operations import keys as management
-from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TABLE, TEST, ApiKey, ApiKeys
+from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TABLE, TEST, ApiKey, ApiKeys, every_key
 
 app = typer.Typer(help="API keys with their clubs, scopes and ends.", no_args_is_help=True)
 console = Terminal()
@@ -69,7 +69,7 @@ def create(
 @given(installation=installation)
 def list_keys(*, installation: Installation, as_json: JsonOption = False) -> None:
     """Show each key: id, name, clubs, scopes, creation, end and last use (at most a minute late)."""
-    found = sorted(_keys(installation).all(), key=lambda key: (key.name, key.created_at))
+    found = sorted(every_key(_keys(installation)), key=lambda key: (key.name, key.created_at))
     if as_json:
         for each in found:
             print_json(_shown(each))
@@ -122,11 +122,11 @@ def _keys(installation: Installation) -> ApiKeys:
 
 def _by_id(keys: ApiKeys, key_id: str) -> ApiKey:
     """Return the key with this id. If there is none, exit with status 1."""
-    found = [key for key in keys.all() if key.key_id == key_id]
-    if not found:
+    found = keys.find_by_id(key_id)
+    if found is None:
         errors.print(f"No key has the id {key_id}. `masscomm keys list` shows them.")
         raise typer.Exit(1)
-    return found[0]
+    return found
 
 
 def _print_new(new: management.NewKey, *, as_json: bool) -> None:

@@ -32,7 +32,9 @@ from devstack.config import EXAMPLE, GENERATION, StackConfig, example
 from devstack.service import Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
+from masscomm.stores.api_keys import ApiKeys
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
+from provisioning.api_keys import list_keys, unlisted_keys
 from provisioning.database import apply_sql, apply_tables, unapplied_tables
 from provisioning.directory import create_indices, index_name, outdated_indices
 from provisioning.registry import register_schemas, unregistered
@@ -217,7 +219,9 @@ def provision_aws(config: StackConfig) -> None:
         if made["PlatformApplicationArn"] != arn:
             raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
     local_client(config.aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
-    create_dynamodb_tables(local_client(config.aws_url, "dynamodb"))
+    dynamodb = local_client(config.aws_url, "dynamodb")
+    create_dynamodb_tables(dynamodb)
+    list_keys(ApiKeys(dynamodb))
 
 
 def missing_in_aws(config: StackConfig) -> list[str]:
@@ -230,7 +234,10 @@ def missing_in_aws(config: StackConfig) -> list[str]:
     sender = environment["SES_SENDER"]
     if sender not in local_client(config.aws_url, "ses").list_identities()["Identities"]:
         found.append(f"verify the sender {sender}")
-    return found + missing_dynamodb_tables(local_client(config.aws_url, "dynamodb"))
+    dynamodb = local_client(config.aws_url, "dynamodb")
+    missing = missing_dynamodb_tables(dynamodb)
+    # A missing table has no key, and a missing index is created before the keys are read.
+    return found + (missing or unlisted_keys(ApiKeys(dynamodb)))
 
 
 def missing_dynamodb_tables(dynamodb: DynamoDBClient) -> list[str]:

@@ -27,7 +27,9 @@ from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_R
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.kafka.topics import chain_topics, generations
+from masscomm.stores.api_keys import ApiKeys
 from provisioning import ProvisioningError
+from provisioning.api_keys import list_keys, unlisted_keys
 from provisioning.database import apply_tables, create_users, outdated_users, unapplied_tables
 from provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_indices, outdated_roles
 from provisioning.registry import register_schemas, unregistered
@@ -141,7 +143,9 @@ def provisioning_steps(client: Client, prefix: str, sign: Callable[[str], OpenSe
         database = administrator_url(client, f"{prefix}-metrics")
         tables = _tables_and_users(database)
     archive = Step(name="archive", pending=partial(_earlier_archive, database), run=_refuse_earlier_archive)
-    return [*steps, tables, archive]
+    keys = ApiKeys(client("dynamodb"), functions["operations_handler"].variables["API_KEYS_TABLE"])
+    listed = Step(name="API keys", pending=partial(unlisted_keys, keys), run=partial(list_keys, keys))
+    return [*steps, tables, archive, listed]
 
 
 def _tables_and_users(database_url: str) -> Step:

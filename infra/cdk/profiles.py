@@ -115,6 +115,8 @@ ENDPOINTS, WEBHOOKS, CHANGES = "webhook_endpoints", "webhook_deliveries", "chang
 BY_SEND = "by_send"
 # The table of API keys, which the authorizer uses, too.
 API_KEYS = "api_keys"
+# The index of that table that lists the keys.
+BY_CREATION = "by_creation"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 # The role that owns the tables of the metrics database; the writer's sessions act as it.
 METRICS_OWNER = "metrics_owner"
@@ -138,10 +140,8 @@ class Profile:
     tables: tuple[str, ...] = ()
     # The tables of schemas/dynamodb that the function only reads.
     tables_read: tuple[str, ...] = ()
-    # The tables of schemas/dynamodb of which the function also reads all items.
-    tables_scanned: tuple[str, ...] = ()
-    # Whether the function looks for the delayed records of a send.
-    finds_delayed_records: bool = False
+    # The indices of tables of schemas/dynamodb that the function queries: table and index.
+    table_indices: tuple[tuple[str, str], ...] = ()
     # The topics that the function reads in all lanes (kinds of sends), in addition to those of its event source
     # mappings.
     reads: tuple[str, ...] = ()
@@ -220,7 +220,7 @@ PROFILES = {
         warmth=Warmth.NOTHING,
         tables=(WAITING,),
         tables_read=(LEDGER, CONTROLS),
-        finds_delayed_records=True,
+        table_indices=((WAITING, BY_SEND),),
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
     ),
     "send_handler": Profile(
@@ -262,7 +262,7 @@ PROFILES = {
         database=METRICS_READER,
         tables=(CONTROLS, WAITING, USAGE, AUDIT, CHANGES),
         tables_read=(EXPANSIONS,),
-        finds_delayed_records=True,
+        table_indices=((WAITING, BY_SEND),),
     ),
     "metrics_stream": Profile(
         warmth=Warmth.SNAPSTART,
@@ -276,7 +276,7 @@ PROFILES = {
         written=("suppressions",),
         requests=(*_SUPPRESSIONS, *_DISABLED_DEVICES),
         tables=(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, WEBHOOKS),
-        tables_scanned=(API_KEYS,),
+        table_indices=((API_KEYS, BY_CREATION),),
         operates=True,
         webhook_keys=True,
     ),

@@ -1,8 +1,9 @@
 """Converts DynamoDB's errors to masscomm's errors, and has the size limit of an item. All tables use it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from itertools import batched
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +28,9 @@ _OF_THE_ITEM = (
 
 # Maximum bytes of one stored value. DynamoDB limits an item to 400 kB, attribute names included.
 PART_BYTES = 350_000  # guard: dynamodb.item_size
+# DynamoDB's limit of keys in one BatchGetItem, and our attempts to read the keys that it leaves unprocessed.
+_KEYS_A_READ = 100
+_ATTEMPTS = 3
 
 
 def parts_of(value: bytes) -> list[bytes]:
@@ -113,6 +117,33 @@ def transact(client: Any, what: str, puts: Sequence[Mapping[str, Any]]) -> dict[
                 raise
             return cancelled
     return {}
+
+
+def read_items(client: Any, what: str, table: str, keys: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items that exist under these distinct keys, in any order. Each read of 100 keys is consistent.
+
+    Raises:
+        Retry: DynamoDB leaves keys unread, or as `answering`.
+        Stop: as `answering`.
+    """
+    found: list[dict[str, Any]] = []
+    for some in batched(keys, _KEYS_A_READ, strict=False):
+        found += _read_some(client, what, table, some)
+    return found
+
+
+def _read_some(client: Any, what: str, table: str, keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    request: Any = {table: {"Keys": list(keys), "ConsistentRead": True}}  # guard: dynamodb.consistent_read
+    found: list[dict[str, Any]] = []
+    for _ in range(_ATTEMPTS):
+        with answering(what):
+            answer = client.batch_get_item(RequestItems=request)
+        found += answer.get("Responses", {}).get(table, [])
+        request = answer.get("UnprocessedKeys")
+        if not request:
+            return found
+    # An item under an unread key may exist, such as the cancellation of a send.
+    raise Retry(f"DynamoDB has not read all {what}")  # guard: dynamodb.unread_key
 
 
 def _as_ours(what: str, error: ClientError) -> Exception:

@@ -37,8 +37,9 @@ def is_readable(clubs: str) -> bool:
     return clubs == EVERY_CLUB or clubs_of({"club_ids": clubs}) != Clubs()
 
 
-def key_clubs(key: ApiKey) -> Clubs:
-    return clubs_of({"all_clubs": "true"} if key.clubs == EVERY_CLUB else {"club_ids": key.clubs})
+def clubs_in(text: str) -> Clubs:
+    """Return the clubs (tenants) of a key."""
+    return clubs_of({"all_clubs": "true"} if text == EVERY_CLUB else {"club_ids": text})
 
 
 def create(keys: KeyStore, made: ApiKey, audit: Audit, *, once: KeyRequest | None = None) -> NewKey:
@@ -101,6 +102,6 @@ def _stored(keys: KeyStore, made: ApiKey, once: KeyRequest | None) -> NewKey:
 
 
 def _record(audit: Audit, action: Action, key: ApiKey, *, detail: str = "") -> None:
-    clubs: Sequence[int | None] = [None] if key.clubs == EVERY_CLUB else sorted(key_clubs(key).ids)
+    clubs: Sequence[int | None] = [None] if key.clubs == EVERY_CLUB else sorted(clubs_in(key.clubs).ids)
     about = f"{key.name}: {key.scopes}" + (f", {detail}" if detail else "")
     audit(action, subject=key.key_id, clubs=clubs, detail=about)

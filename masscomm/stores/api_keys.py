@@ -1,18 +1,23 @@
 """API keys in DynamoDB: the table of schemas/dynamodb/api_keys.json. Only digests of the keys are stored.
 
+An item of its own finds a key by its id, and an index of the table lists the keys. The table is scanned only once, to
+list the keys of earlier versions (provisioning/api_keys.py).
+
 A key that is made by a request with an Idempotency-Key is stored together with the request, in one transaction: a
 repeated request finds the key. The text of the key is in the first response only.
 """
 
 import os
+import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from masscomm.aws.client import DynamoDb
-from masscomm.aws.dynamodb import ConditionFailed, answering, transact
+from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.domain.key_limits import LIMITS
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
@@ -31,6 +36,13 @@ _WHAT = "API keys"
 _USE_RECORDED_S = 60
 LIVE, TEST = "live", "test"
 LIMIT_SETTINGS = tuple(kind.setting for kind in LIMITS)
+_ID = re.compile(r"[0-9a-f]{16}")
+# The prefix of the id of the item with the digest of a key. No digest begins with it.
+_BY_ID = "key_id#"
+_INDEX = "by_creation"
+_LISTING = {"S": "keys"}
+# The number of entries that one request to the index reads.
+_ENTRIES_A_READ = 1_000
 _NUMBERS = ("created_at", "expires_at", "last_used_at", *LIMIT_SETTINGS)
 
 
@@ -69,6 +81,10 @@ class ApiKey:
         """The id that names the key in lists, logs and commands."""
         return self.digest[:16]
 
+    @property
+    def position(self) -> "Position":
+        return Position(self.created_at, self.key_id)
+
     def is_valid(self, now_s: float) -> bool:
         """Return whether the key has not expired. It is checked here, because DynamoDB deletes an expired item only
         within days.
@@ -86,6 +102,26 @@ class ApiKey:
             **({} if self.mode == LIVE else {"mode": self.mode}),
             **{name: str(value) for name, value in limits.items() if value is not None},
         }
+
+
+class Position(NamedTuple):
+    """The position of a key in lists. Later keys have higher positions."""
+
+    created_at: int
+    key_id: str
+
+    @property
+    def text(self) -> str:
+        """Return the position as text, in the same order."""
+        return f"{self.created_at:012d}#{self.key_id}"
+
+
+class KeyPage(NamedTuple):
+    """A part of the list of keys, the latest first."""
+
+    keys: Sequence[ApiKey]
+    # The position before which the next page begins; None if there is no further key.
+    next: Position | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +176,18 @@ class KeyStore(Protocol):
         """Return the key with this digest; None if there is none."""
         ...
 
-    def all(self) -> Iterator[ApiKey]:
-        """Yield every key, in no particular order."""
+    def find_by_id(self, key_id: str) -> ApiKey | None:
+        """Return the key with this id; None if there is none."""
+        ...
+
+    def page(self, sees: Callable[[str], bool], *, before: Position | None, limit: int) -> KeyPage:
+        """Return the latest keys, at most `limit`. A key that was stored less than a second ago may be missing.
+
+        Args:
+            sees: Returns whether a key with these clubs is listed.
+            before: Only keys with lower positions.
+            limit: The maximum number of keys.
+        """
         ...
 
     def end(self, digest: str, expires_at: int) -> bool:
@@ -172,11 +218,11 @@ class ApiKeys:
         )
 
     def put(self, key: ApiKey) -> None:
-        with answering(_WHAT):
-            self._client.put_item(**self._put(key))
+        if transact(self._client, _WHAT, self._puts(key)):
+            raise Retry("another request stores this API key")
 
     def put_once(self, key: ApiKey, request: KeyRequest) -> MadeBefore | None:
-        cancelled = transact(self._client, _WHAT, [self._put_request(key, request), self._put(key)])
+        cancelled = transact(self._client, _WHAT, [self._put_request(key, request), *self._puts(key)])
         if not cancelled:
             return None
         # Without the stored item, the transaction was cancelled by a conflict with a concurrent request.
@@ -207,30 +253,97 @@ class ApiKeys:
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _put(self, key: ApiKey) -> dict[str, Any]:
-        """Return the parameters of the action that stores a key."""
+    def _puts(self, key: ApiKey) -> list[dict[str, Any]]:
+        """Return the parameters of the actions that store a key, and its digest under its id."""
+        return [{"TableName": self._table, "Item": item} for item in (self._item(key), _by_id(key))]
+
+    def _item(self, key: ApiKey) -> dict[str, Any]:
         texts = {"id": key.digest, "name": key.name, "clubs": key.clubs, "scopes": key.scopes}
         numbers = {name: getattr(key, name) for name in _NUMBERS}
         item = {name: {"S": text} for name, text in texts.items()}
         # Items of live keys are as those of earlier versions.
         item |= {} if key.mode == LIVE else {"mode": {"S": key.mode}}
         item |= {name: {"N": str(number)} for name, number in numbers.items() if number is not None}
-        return {"TableName": self._table, "Item": item}
+        return item | _listed(key)
 
     def find(self, digest: str) -> ApiKey | None:
         with answering(_WHAT):
             item = self._client.get_item(TableName=self._table, Key={"id": {"S": digest}}, ConsistentRead=True)
         return _key(item["Item"]) if "Item" in item else None
 
-    def all(self) -> Iterator[ApiKey]:
+    def find_by_id(self, key_id: str) -> ApiKey | None:
+        if not _ID.fullmatch(key_id):
+            return None
         with answering(_WHAT):
-            for page in self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True):
-                yield from map(_key, page["Items"])
+            item = self._client.get_item(
+                TableName=self._table, Key={"id": {"S": _BY_ID + key_id}}, ConsistentRead=True
+            ).get("Item")
+        return None if item is None else self.find(item["digest"]["S"])
+
+    def page(self, sees: Callable[[str], bool], *, before: Position | None, limit: int) -> KeyPage:
+        chosen: list[Mapping[str, Any]] = []
+        for entry in self._entries(before):
+            if sees(entry["clubs"]["S"]):
+                chosen.append(entry)
+            if len(chosen) > limit:
+                break
+        digests = [entry["id"]["S"] for entry in chosen[:limit]]
+        items = read_items(self._client, _WHAT, self._table, [{"id": {"S": digest}} for digest in digests])
+        # The index may have a key that expired a moment ago.
+        keys = sorted(map(_key, items), key=lambda key: key.position, reverse=True)
+        return KeyPage(keys, _position(chosen[limit - 1]) if len(chosen) > limit else None)
+
+    def _entries(self, before: Position | None) -> Iterator[Mapping[str, Any]]:
+        """Yield the entries of the index, the latest first."""
+        values: dict[str, Any] = {":listing": _LISTING}
+        condition = "listing = :listing"
+        if before is not None:
+            values[":before"] = {"S": before.text}
+            condition += " AND #position < :before"
+        with answering(_WHAT):
+            pages = self._client.get_paginator("query").paginate(
+                TableName=self._table,
+                IndexName=_INDEX,
+                KeyConditionExpression=condition,
+                ExpressionAttributeValues=values,
+                **({} if before is None else {"ExpressionAttributeNames": {"#position": "position"}}),
+                ScanIndexForward=False,
+                Limit=_ENTRIES_A_READ,
+            )
+            for page in pages:
+                yield from page["Items"]
+
+    def unlisted(self) -> list[ApiKey]:
+        """Return the keys that an earlier version has stored: no list has them, and no id finds them."""
+        with answering(_WHAT):
+            pages = self._client.get_paginator("scan").paginate(
+                TableName=self._table,
+                FilterExpression="attribute_exists(clubs) AND attribute_not_exists(listing)",
+                ConsistentRead=True,
+            )
+            return [_key(item) for page in pages for item in page["Items"]]
+
+    def list_earlier(self, key: ApiKey) -> None:
+        """Add a key that an earlier version has stored to lists, and its id. It may be repeated."""
+        with suppress(ConditionFailed), answering(_WHAT):
+            self._client.put_item(TableName=self._table, Item=_by_id(key))
+            self._client.update_item(
+                TableName=self._table,
+                Key={"id": {"S": key.digest}},
+                UpdateExpression="SET listing = :listing, #position = :position",
+                ConditionExpression="attribute_exists(id)",  # The key may have been deleted at its end.
+                ExpressionAttributeNames={"#position": "position"},
+                ExpressionAttributeValues={f":{name}": value for name, value in _listed(key).items()},
+            )
 
     def end(self, digest: str, expires_at: int) -> bool:
         # guard: api_keys.no_later_end
         no_earlier = "(attribute_not_exists(expires_at) OR expires_at > :number)"
-        return self._set(digest, "expires_at", expires_at, no_earlier)
+        is_set = self._set(digest, "expires_at", expires_at, no_earlier)
+        if is_set:
+            # DynamoDB deletes both items.
+            self._set(_BY_ID + digest[:16], "expires_at", expires_at)
+        return is_set
 
     def record_use(self, digest: str, now_s: int) -> bool:
         """Set the time of a key's last use, unless the stored one is less than a minute old; return whether it was
@@ -285,8 +398,16 @@ class InMemoryApiKeys:
     def delete(self, digest: str) -> None:
         del self._keys[digest]
 
-    def all(self) -> Iterator[ApiKey]:
-        yield from list(self._keys.values())
+    def find_by_id(self, key_id: str) -> ApiKey | None:
+        return next((key for key in self._keys.values() if key.key_id == key_id), None)
+
+    def page(self, sees: Callable[[str], bool], *, before: Position | None, limit: int) -> KeyPage:
+        found = sorted(
+            (key for key in self._keys.values() if sees(key.clubs) and (before is None or key.position < before)),
+            key=lambda key: key.position,
+            reverse=True,
+        )
+        return KeyPage(found[:limit], found[limit - 1].position if len(found) > limit else None)
 
     def end(self, digest: str, expires_at: int) -> bool:
         key = self._keys.get(digest)
@@ -294,6 +415,33 @@ class InMemoryApiKeys:
             return False
         self._keys[digest] = replace(key, expires_at=expires_at)
         return True
+
+
+def every_key(keys: KeyStore, *, a_page: int = 100) -> Iterator[ApiKey]:
+    """Yield every key, the latest first."""
+    before: Position | None = None
+    while True:
+        page = keys.page(lambda _: True, before=before, limit=a_page)
+        yield from page.keys
+        if (before := page.next) is None:
+            return
+
+
+def _listed(key: ApiKey) -> dict[str, Any]:
+    """Return the attributes by which the index lists a key."""
+    return {"listing": _LISTING, "position": {"S": key.position.text}}
+
+
+def _by_id(key: ApiKey) -> dict[str, Any]:
+    """Return the item with the digest of a key under the key's id."""
+    end = {} if key.expires_at is None else {"expires_at": {"N": str(key.expires_at)}}
+    return {"id": {"S": _BY_ID + key.key_id}, "digest": {"S": key.digest}, **end}
+
+
+def _position(entry: Mapping[str, Any]) -> Position:
+    """Return the position in an entry of the index."""
+    created_at, _, key_id = entry["position"]["S"].partition("#")
+    return Position(int(created_at), key_id)
 
 
 def _made(item: Mapping[str, Any]) -> MadeBefore:

@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import batched, chain
+from itertools import chain
 from typing import Any
 
-from masscomm.aws.dynamodb import ConditionFailed, answering, transact
+from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import CANCELLATIONS_KEPT_S
@@ -28,9 +28,6 @@ from masscomm.stores.send_controls import (
 from masscomm.stores.transactions import write_all
 
 _WHAT = "controls of sends"
-# DynamoDB's limit of keys in one BatchGetItem, and our attempts to read the keys that it leaves unprocessed.
-_KEYS_A_READ = 100
-_ATTEMPTS = 3
 # The attributes of SendControl, and of AcceptedSend, that an item may lack.
 _TIMES = ("paused_at_ms", "resumed_at_ms", "send_at_ms")
 _SEND_TIMES = ("send_at_ms", "expires_at_ms")
@@ -54,9 +51,8 @@ class DynamoDbSendControls(TableAdapter):
         valid = [send for send in asked if send.is_valid]  # guard: cancellations.hostile_send_id
         of_sends = {_accepted_id(send_id): send_id for send_id in send_ids}
         keys = chain(chain.from_iterable((send.text, _control_id(send)) for send in valid), of_sends)
-        items: dict[str, Mapping[str, Any]] = {}
-        for some in batched(keys, _KEYS_A_READ, strict=False):
-            items |= {item["id"]["S"]: item for item in self._existing(some)}
+        found = read_items(self._client, _WHAT, self._table, [{"id": {"S": id_}} for id_ in keys])
+        items = {item["id"]["S"]: item for item in found}
         controls = {
             send: _control(send, items.get(_control_id(send), {}), cancelled=send.text in items)
             if send.is_valid
@@ -64,21 +60,6 @@ class DynamoDbSendControls(TableAdapter):
             for send in asked
         }
         return controls, {send_id: _accepted(send_id, items[id_]) for id_, send_id in of_sends.items() if id_ in items}
-
-    def _existing(self, ids: Iterable[str]) -> Iterable[Mapping[str, Any]]:
-        """Return the items that exist. Raises Retry if DynamoDB leaves keys unread."""
-        # guard: cancellations.consistent_read
-        request: Any = {self._table: {"Keys": [{"id": {"S": id_}} for id_ in ids], "ConsistentRead": True}}
-        found: list[Mapping[str, Any]] = []
-        for _ in range(_ATTEMPTS):
-            with answering(_WHAT):
-                answer = self._client.batch_get_item(RequestItems=request)
-            found += answer.get("Responses", {}).get(self._table, [])
-            request = answer.get("UnprocessedKeys")
-            if not request:
-                return found
-        # The sends of unread keys may be cancelled.
-        raise Retry("DynamoDB has not read all controls of sends")  # guard: cancellations.unread_key
 
     def find(self, send: SendKey) -> Cancellation | None:
         item = self._get(send.text) if send.is_valid else None

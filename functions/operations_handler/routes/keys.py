@@ -28,8 +28,18 @@ from masscomm.http.scopes import DEFAULT_SCOPES, Scope
 from masscomm.http.tenant import Clubs
 from masscomm.http.texts import Text
 from masscomm.operations import keys as management
-from masscomm.operations.keys import EVERY_CLUB, KeyHasEnded, MadeAlready, NewKey, key_clubs
-from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TEST, ApiKey, KeyRequest, KeyStore, MadeBefore, request_id
+from masscomm.operations.keys import EVERY_CLUB, KeyHasEnded, MadeAlready, NewKey, clubs_in
+from masscomm.stores.api_keys import (
+    LIMIT_SETTINGS,
+    LIVE,
+    TEST,
+    ApiKey,
+    KeyRequest,
+    KeyStore,
+    MadeBefore,
+    Position,
+    request_id,
+)
 from masscomm.stores.audit_log import Audit
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -134,7 +144,11 @@ class Caller:
         return cls(request.clubs, request.scopes, limits, request.principal)
 
     def sees(self, key: ApiKey) -> bool:
-        clubs = key_clubs(key)
+        return self.sees_clubs(key.clubs)
+
+    def sees_clubs(self, text: str) -> bool:
+        """Return whether the caller may see a key with these clubs: all of them."""
+        clubs = clubs_in(text)
         return self.clubs.every or (bool(clubs.ids) and clubs.ids <= self.clubs.ids)
 
 
@@ -151,17 +165,11 @@ class KeysRoute:
         if read.errors:
             raise read.problem()
         before = None if cursor is None else position_in(cursor, "keys", read, _position)
-        found = sorted(
-            (key for key in self.keys.all() if caller.sees(key) and (before is None or _order(key) < before)),
-            key=_order,
-            reverse=True,
-        )
-        shown = found[:limit]
-        more = len(found) > limit
+        page = self.keys.page(caller.sees_clubs, before=before, limit=limit)
         return {
-            "rows": [_row(key) for key in shown],
-            "truncated": more,
-            "next_cursor": encode_cursor("keys", *_order(shown[-1])) if more else None,
+            "rows": [_row(key) for key in page.keys],
+            "truncated": page.next is not None,
+            "next_cursor": None if page.next is None else encode_cursor("keys", *page.next),
         }
 
     def create(self, content: str | None, caller: Caller, audit: Audit, key: str | None = None) -> Made:
@@ -170,7 +178,7 @@ class KeysRoute:
         """
         fields = read_fields(content)
         made = _parsed(fields, self._now_s())
-        _check_authority(made, caller, self.keys.all())
+        self._check_authority(made, caller)
         once = self._once("/v1/keys", fields, caller, key)
         try:
             return _new(management.create(self.keys, made, audit, once=once))
@@ -183,9 +191,8 @@ class KeysRoute:
         """
         fields = read_fields(content)
         hours = _hours(fields)
-        stored = tuple(self.keys.all())
-        previous = _visible(stored, key_id, caller)
-        _check_authority(previous, caller, stored)
+        previous = self._visible(key_id, caller)
+        self._check_authority(previous, caller)
         now_s, once = self._now_s(), self._once(f"/v1/keys/{key_id}/rotate", fields, caller, key)
         try:
             return _new(management.rotate(self.keys, previous, now_s=now_s, hours=hours, audit=audit, once=once))
@@ -197,7 +204,7 @@ class KeysRoute:
     def revoke(self, key_id: str, content: str | None, caller: Caller, audit: Audit) -> RevokedKeyBody:
         """End a key. A repeated request has the same response. Raises Problem (400, 404) or Retry."""
         check_empty(content)
-        key = _visible(self.keys.all(), key_id, caller)
+        key = self._visible(key_id, caller)
         now_s = self._now_s()
         end = key.expires_at
         if end is None or end > now_s:
@@ -220,30 +227,28 @@ class KeysRoute:
             raise Problem(409, Text.KEY_OF_REQUEST_ENDED.filled())
         return Made({"key": None, "sha256": made.digest, "properties": _row(made)}, replayed=True)
 
+    def _visible(self, key_id: str, caller: Caller) -> ApiKey:
+        """Return the key with this id. Raises Problem with status 404, or Retry."""
+        key = self.keys.find_by_id(key_id)
+        # A key of other clubs and an unknown key have the same response.
+        if key is None or not caller.sees(key):  # guard: tenancy.api_keys
+            raise Problem(404, Text.KEY_UNKNOWN.filled())
+        return key
+
+    def _check_authority(self, key: ApiKey, caller: Caller) -> None:
+        """Check that a key has no more authority than the caller, whose own key may be stored. Raises Problem with
+        status 403, or Retry.
+        """
+        own = self.keys.find_by_id(caller.principal)
+        errors = list(_beyond(key, caller, None if own is None else own.expires_at))
+        if errors:  # guard: api_keys.authority_of_the_caller
+            raise Problem(403, Text.KEY_BEYOND_CALLER.filled(), errors=errors)
+
     def _now_s(self) -> int:
         return self.clock.now_ms() // 1000
 
 
 _limit = parse.whole_number(1, MAX_LIMIT)
-
-
-def _visible(stored: Iterable[ApiKey], key_id: str, caller: Caller) -> ApiKey:
-    """Return the key with this id. Raises Problem with status 404."""
-    # A key of other clubs and an unknown key have the same response.
-    for key in stored:
-        if key.key_id == key_id and caller.sees(key):  # guard: tenancy.api_keys
-            return key
-    raise Problem(404, Text.KEY_UNKNOWN.filled())
-
-
-def _check_authority(key: ApiKey, caller: Caller, stored: Iterable[ApiKey]) -> None:
-    """Check that a key has no more authority than the caller, whose own key may be one of the stored ones. Raises
-    Problem with status 403.
-    """
-    end = next((own.expires_at for own in stored if own.key_id == caller.principal), None)
-    errors = list(_beyond(key, caller, end))
-    if errors:  # guard: api_keys.authority_of_the_caller
-        raise Problem(403, Text.KEY_BEYOND_CALLER.filled(), errors=errors)
 
 
 def _beyond(key: ApiKey, caller: Caller, end: int | None) -> Iterable[FieldError]:
@@ -337,14 +342,10 @@ def _is_number(value: Any, lowest: int, highest: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
 
 
-def _order(key: ApiKey) -> tuple[int, str]:
-    return key.created_at, key.key_id
-
-
-def _position(key: list[Any]) -> tuple[int, str]:
+def _position(key: list[Any]) -> Position:
     match key:
-        case [int() as created_at, str() as key_id]:
-            return created_at, key_id
+        case [int() as created_at, str() as key_id] if 0 <= created_at < 10**12 and len(key_id) <= MAX_NAME:
+            return Position(created_at, key_id)
     raise ValueError("not a key")
 
 
@@ -356,7 +357,7 @@ def _row(key: ApiKey) -> KeyRow:
     return {
         "id": key.key_id,
         "name": key.name,
-        "clubs": None if key.clubs == EVERY_CLUB else sorted(key_clubs(key).ids),
+        "clubs": None if key.clubs == EVERY_CLUB else sorted(clubs_in(key.clubs).ids),
         "scopes": key.scopes.split(),
         "mode": key.mode,
         "created_at": _time(key.created_at),

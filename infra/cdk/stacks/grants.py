@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
-from infra.cdk.profiles import BY_SEND, CONNECT_OFFSETS_TOPIC, PROFILES, WAITING, Profile
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES, Profile
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
@@ -137,7 +137,6 @@ def _directory(
 def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.PolicyStatement]:
     tables = [data.tables[name] for name in profile.tables]
     read = [data.tables[name] for name in profile.tables_read]
-    scanned = [data.tables[name] for name in profile.tables_scanned]
     if not tables:
         return []
     key = tables[0].encryption_key
@@ -148,17 +147,12 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
             iam.PolicyStatement(
                 actions=[f"dynamodb:{action}" for action in actions], resources=[each.table_arn for each in of]
             )
-            for actions, of in ((_TABLE_ACTIONS, tables), (_TABLE_READS, read), (("Scan",), scanned))
+            for actions, of in ((_TABLE_ACTIONS, tables), (_TABLE_READS, read))
             if of
         ),
         *(
-            [
-                iam.PolicyStatement(
-                    actions=["dynamodb:Query"], resources=[f"{data.tables[WAITING].table_arn}/index/{BY_SEND}"]
-                )
-            ]
-            if profile.finds_delayed_records
-            else []
+            iam.PolicyStatement(actions=["dynamodb:Query"], resources=[f"{data.tables[table].table_arn}/index/{index}"])
+            for table, index in profile.table_indices
         ),
         iam.PolicyStatement(
             actions=["kms:Decrypt", "kms:DescribeKey"],

@@ -50,14 +50,14 @@ def _store(client: Any) -> DynamoDbSendControls:
     return DynamoDbSendControls(table="t", client=client)
 
 
-@pytest.mark.kills(guard="cancellations.consistent_read")
+@pytest.mark.kills(guard="dynamodb.consistent_read")
 def test_unprocessed_keys_are_read_again() -> None:
     client = UnprocessingClient(2)
     assert set(_store(client).read([SEND])) == {SEND}
     assert [request["t"]["ConsistentRead"] for request in client.requests] == [True] * 3
 
 
-@pytest.mark.kills(guard="cancellations.unread_key")
+@pytest.mark.kills(guard="dynamodb.unread_key")
 def test_a_key_that_is_never_read_is_retried() -> None:
     """A send whose cancellation is unknown must not be published."""
     with pytest.raises(Retry):

@@ -12,7 +12,7 @@ from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.scopes import ALL_SCOPES, Scope
 from masscomm.http.tenant import ALL_CLUBS, Clubs
-from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys, digest_of
+from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys, digest_of, every_key
 from masscomm.stores.audit_log import Audit, InMemoryAuditLog
 from tests.support.harness import operations_api
 from tests.support.harness.operations_api import KEY_ID, key
@@ -43,7 +43,7 @@ class Setting:
     def refusal(self, caller: Caller = OPERATOR, **fields: Any) -> tuple[int, list[str]]:
         with pytest.raises(Problem) as raised:
             self.create(caller, **fields)
-        assert list(self.keys.all()) == []
+        assert list(every_key(self.keys)) == []
         assert self.audit_log.entries == []
         return raised.value.status, [error.field for error in raised.value.errors]
 
@@ -62,7 +62,7 @@ def setting() -> Setting:
 
 def test_a_created_keys_text_is_in_one_response_only(setting: Setting) -> None:
     body = setting.create(SEVEN, scopes=["read"], expires_at="2027-01-01T00:00:00Z", recipients_a_day=9)
-    (stored,) = setting.keys.all()
+    (stored,) = every_key(setting.keys)
     assert stored.digest == digest_of(body["key"]) == body["sha256"]
     assert body["properties"] == setting.listed(SEVEN)["rows"][0]
     assert body["key"] not in json.dumps(setting.listed(OPERATOR)) + repr(setting.audit_log.entries)
@@ -114,14 +114,14 @@ def test_a_key_of_another_club_is_unknown(setting: Setting, clubs: str) -> None:
         with pytest.raises(Problem, match="unknown") as raised:
             change(KEY_ID, None, SEVEN, setting.audit())
         assert raised.value.status == 404
-    assert [each.expires_at for each in setting.keys.all()] == [None]
+    assert [each.expires_at for each in every_key(setting.keys)] == [None]
     assert [row["id"] for row in setting.listed(OPERATOR)["rows"]] == [KEY_ID]
 
 
 def test_a_rotated_key_ends_after_the_hours(setting: Setting) -> None:
     previous = setting.stored(clubs="7", scopes="read")
     body = setting.route.rotate(KEY_ID, '{"hours": 2}', SEVEN, setting.audit()).body
-    ends = {each.key_id: each.expires_at for each in setting.keys.all()}
+    ends = {each.key_id: each.expires_at for each in every_key(setting.keys)}
     assert ends == {previous.key_id: NOW_S + 7_200, body["properties"]["id"]: None}
     assert [entry.action for entry in setting.audit_log.entries] == ["key.rotated"]
 
@@ -148,7 +148,7 @@ def test_a_key_with_more_scopes_is_not_rotated(setting: Setting) -> None:
     with pytest.raises(Problem) as raised:
         setting.route.rotate(KEY_ID, None, SEVEN, setting.audit())
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (403, ["scopes"])
-    assert len(list(setting.keys.all())) == 1
+    assert len(list(every_key(setting.keys))) == 1
 
 
 def test_a_revoked_key_is_not_rotated(setting: Setting) -> None:
@@ -213,7 +213,7 @@ def test_a_repeated_creation_makes_no_second_key(setting: Setting) -> None:
     for again in (setting.repeatable("order-1"), setting.repeatable("order-1")):
         assert (first.replayed, again.replayed) == (False, True)
         assert again.body == {**first.body, "key": None}
-    (stored,) = setting.keys.all()
+    (stored,) = every_key(setting.keys)
     assert first.body["key"] is not None
     assert digest_of(first.body["key"]) == stored.digest
     assert len(setting.audit_log.entries) == 1
@@ -226,7 +226,7 @@ def test_another_creation_under_the_key_is_refused(setting: Setting) -> None:
         with pytest.raises(Problem) as raised:
             setting.repeatable("order-1", **fields)
         assert (raised.value.status, [error.field for error in raised.value.errors]) == (422, ["Idempotency-Key"])
-    assert [each.key_id for each in setting.keys.all()] == [first.body["properties"]["id"]]
+    assert [each.key_id for each in every_key(setting.keys)] == [first.body["properties"]["id"]]
 
 
 @pytest.mark.kills(guard="api_keys.principals_request")
@@ -265,7 +265,7 @@ def test_a_repeated_rotation_makes_no_second_key(setting: Setting, hours: int) -
     setting.keys.put(previous)
     again = rotate()
     assert again == Made({**first.body, "key": None}, replayed=True) == rotate()
-    ends = {each.key_id: each.expires_at for each in setting.keys.all()}
+    ends = {each.key_id: each.expires_at for each in every_key(setting.keys)}
     assert ends == {previous.key_id: NOW_S + hours * 3_600, first.body["properties"]["id"]: None}
 
 
