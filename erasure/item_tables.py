@@ -17,7 +17,7 @@ from erasure.person import ERASED_USER, Person
 from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
 from masscomm.errors import Retry
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger_dynamodb import SLICE, part_key
+from masscomm.stores.delivery_ledger_dynamodb import LEASE, SLICE, part_key
 
 
 class ItemTables:
@@ -105,6 +105,7 @@ class ItemTables:
         rows = [row for row, user_id in enumerate(document["user_ids"]) if user_id == person.user_id]
         if not rows:
             return False
+        self._erase_claim(item["record_id"])
         for row in rows:
             document["user_ids"][row] = ERASED_USER
             document["answers"][row] = [["erased", *answer[1:]] for answer in document["answers"][row]]
@@ -133,6 +134,16 @@ class ItemTables:
         for key in keys:
             self._client.delete_item(TableName=self._ledger, Key=key)
         return True
+
+    def _erase_claim(self, record_id: dict[str, Any]) -> None:
+        """Remove the claim of a record with a single recipient, which has a digest of the user id."""
+        with suppress(ConditionFailed), answering("the delivery ledger"):
+            self._client.update_item(
+                TableName=self._ledger,
+                Key={"record_id": record_id, "part": {"S": LEASE}},
+                UpdateExpression="REMOVE claim",
+                ConditionExpression="attribute_exists(claim)",
+            )
 
     @staticmethod
     def _further_parts(item: dict[str, Any]) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ class OtherContent(DeadLetter):
     """
 
     def __init__(self) -> None:
-        super().__init__("invalid", "another content was decided about under this record's id, for the same recipients")
+        super().__init__("invalid", "the send_id has another content, which was accepted first for the same recipients")
 
 
 class Stop(MasscommError):

@@ -41,7 +41,7 @@ from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import LEASE_POLL_FIRST_S, LEASE_POLL_LAST_S, REGISTRAR_POLL_S
 from masscomm.domain.users import Device
-from masscomm.errors import DeadLetter, MasscommError, OtherRecipients, Retry, Stop
+from masscomm.errors import DeadLetter, MasscommError, OtherContent, OtherRecipients, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
@@ -54,6 +54,7 @@ from masscomm.stores.delivery_ledger import (
     LeasedElsewhere,
     RecipientResult,
     RenewingLease,
+    claim_of,
     final_results,
     results_for_recipients,
 )
@@ -141,6 +142,8 @@ class Deliver:
         """Produce outcome records with the status failed for the recipients, except for those with a recorded
         result. Raises Retry.
         """
+        if isinstance(why, OtherContent):
+            return  # Produce nothing: the recipient has an outcome from the content that came first.
         delivery = item.value
         recorded = self.ledger.results(delivery.record_id)
         end = final_results(delivery, recorded, DEAD_LETTERED)
@@ -161,7 +164,8 @@ class Deliver:
 
         Nothing is published for a record with an error.
         """
-        leases = self.ledger.acquire_all([delivery.record_id for delivery in deliveries])
+        claims = {delivery.record_id: claim for delivery in deliveries if (claim := claim_of(delivery)) is not None}
+        leases = self.ledger.acquire_all([delivery.record_id for delivery in deliveries], claims)
         # Only the records that are not new need a read, and a thread for it.
         starts = [
             _start_of_new(lease) or self.pool.submit(self._begun, delivery, lease)

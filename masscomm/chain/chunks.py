@@ -48,7 +48,7 @@ PART_SIZE = 5_000
 SMALL_SEND = 100
 
 
-def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
+def chunk_of(send: SendRequested, record: KafkaRecord, content_digest: str | None = None) -> RecheckRequested:
     """Return a request with the distinct recipients of a chunk (one record of a send), each at its first position in
     the list.
 
@@ -57,6 +57,8 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
     Args:
         record: The Kafka record of the chunk. If the send has no id, its id is derived from the record's original
             position.
+        content_digest: The digest of the chunk's content. The records derived from a chunk with a single recipient have
+            it, because the decision log, which compares the content of others, has no entry for it.
 
     Raises:
         DeadLetter: The headers with the original position are invalid.
@@ -77,7 +79,8 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
         user_ids=list(positions),
     )
     channels = resolve_channels(send.type, send.channels, send.club_id) if _is_countable(send, record) else []
-    return RecheckFields(why="send", channels=channels).added_to(RecheckRequested, send, recipients)
+    own = RecheckFields(why="send", channels=channels, content_digest=content_digest if len(positions) == 1 else None)
+    return own.added_to(RecheckRequested, send, recipients)
 
 
 def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:

@@ -9,7 +9,7 @@ from masscomm.domain.ids import others_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import DELAY_REASON as QUIET_HOURS
 from masscomm.domain.records import CARRIED, RecheckRequested, SendRequested
-from masscomm.domain.send_content import content_of_send, digest_of_fields
+from masscomm.domain.send_content import content_of_chunk, content_of_send, digest_of_fields
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -91,7 +91,8 @@ def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
         queued = request.why not in (SEND_AT, QUIET_HOURS) and record.header(RESUMED_AT_HEADER) is None
         return Chunk(request=request, lane=topics.lane_of(record.topic), queued=queued)
     send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
-    request = chunk_of(send, record)
+    content = content_of_send(send)
+    request = chunk_of(send, record, content_of_chunk(send, content))
     metrics.add(REPEATED_RECIPIENTS, len(send.to_users) - len(request.positions))
     send_at = send_at_of(send)
     is_named = bool(send.send_id) and topics.base_of(record.topic) == topics.SEND_MONOLITH
@@ -101,7 +102,7 @@ def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
         is_new=True,
         queued=False,
         send_at=send_at,
-        content=content_of_send(send),
+        content=content,
         is_named=is_named,
         # A small send that is decided at once is compared by the decision log, without another request to the store.
         is_registered=is_named and (send.chunk_count > 1 or len(send.to_users) > SMALL_SEND or send_at is not None),

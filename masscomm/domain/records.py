@@ -239,6 +239,8 @@ class RecheckFields(OwnFields["RecheckRequested"]):
     waited_until: int | None = None
     waits: int = 0
     held: int = 0
+    # The digest of the content of a chunk with a single recipient (masscomm.domain.send_content).
+    content_digest: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +271,7 @@ class BuildRequested(ContentFields, ChannelRecord):
     """
 
     waited_until: int | None = None
+    content_digest: str | None = None
 
     @property
     def since_ms(self) -> int:
@@ -330,6 +333,8 @@ class DeliveryFields(OwnFields["DeliveryRequested"]):
 @dataclass(frozen=True, kw_only=True)
 class DeliveryRequested(DeliveryFields, SendFields, ChannelRecord):
     """The messages for recipients at positions [range_start, range_end) on one channel."""
+
+    content_digest: str | None = None
 
     @property
     def since_ms(self) -> int:

@@ -26,3 +26,8 @@ def digest_of_fields(record: object, names: Iterable[str]) -> str:
 def content_of_send(send: SendRequested) -> str:
     """Return a digest of the content of a send, the same for each of its chunks and for each spelling of its times."""
     return digest_of_fields(send, _CONTENT)
+
+
+def content_of_chunk(send: SendRequested, content: str) -> str:
+    """Return a digest of the content of one chunk with its recipients' own variables. `content` is that of the send."""
+    return digest_of_fields(send, (*_CONTENT, "recipient_data")) if send.recipient_data else content

@@ -25,12 +25,14 @@ from masscomm.domain.time_limits import (
 )
 from masscomm.errors import MasscommError, Retry
 from masscomm.stores.delivery_ledger import (
+    NO_CLAIMS,
     Lease,
     LeasedElsewhere,
     RecipientResult,
     SliceConflict,
     first_results,
     from_document,
+    refusal,
     to_document,
 )
 from masscomm.stores.transactions import write_all
@@ -38,7 +40,8 @@ from masscomm.stores.transactions import write_all
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_LEASE = {"S": "lease"}
+LEASE = "lease"
+_LEASE = {"S": LEASE}
 SLICE = "slice#"
 # The prefix of the sort keys of the further items of a slice. They lie between those of the lease and of the slices, so
 # that one query reads slices and further items.
@@ -63,12 +66,29 @@ class DynamoDbDeliveryLedger:
         # A second attempt is quicker than a redelivery of the record, and both attempts end well within a lease.
         self._client: Any = client or DynamoDb(Limits(connections=connections, connect_s=1, read_s=2, attempts=2))
 
-    def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
-        began, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        lapsed_ms = now_ms - round(CLOCK_SKEW_S * 1000)
+    def acquire(self, record_id: str, claim: str | None = None) -> Lease | LeasedElsewhere:
+        began = self._clock.monotonic()
         try:
             with answering("a lease"):
-                response = self._client.update_item(
+                self._client.put_item(**self._put_if_absent(self._lease_item(record_id, claim, self._clock.now_ms())))
+        except ConditionFailed as failed:
+            return self._next_lease(record_id, claim, failed.item)
+        return Lease(valid_until=began + LEASE_S, fresh=True)
+
+    def _next_lease(self, record_id: str, claim: str | None, stored: Mapping[str, Any]) -> Lease | LeasedElsewhere:
+        """Acquire the lease of a record that has had one, whose item is `stored`. Raises OtherContent or
+        OtherRecipients.
+        """
+        refused = refusal(claim, stored["claim"]["S"] if "claim" in stored else None)
+        if refused is not None:  # guard: delivery_ledger.other_claim
+            raise refused
+        began, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        lapsed_ms = now_ms - round(CLOCK_SKEW_S * 1000)
+        if stored["owner"] != {"S": self._owner} and int(stored["until_ms"]["N"]) > lapsed_ms:
+            return _leased_elsewhere(stored, lapsed_ms)
+        try:
+            with answering("a lease"):
+                self._client.update_item(
                     TableName=self._table,
                     Key={"record_id": {"S": record_id}, "part": _LEASE},
                     UpdateExpression="SET #owner = :owner, until_ms = :until, expires_at = :expires",
@@ -76,39 +96,44 @@ class DynamoDbDeliveryLedger:
                     ConditionExpression="attribute_not_exists(#owner) OR #owner = :owner OR until_ms <= :lapsed",
                     ExpressionAttributeNames={"#owner": "owner"},
                     ExpressionAttributeValues={**self._lease(now_ms), ":lapsed": {"N": str(lapsed_ms)}},
-                    ReturnValues="ALL_OLD",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except ConditionFailed as failed:
             return _leased_elsewhere(failed.item, lapsed_ms)
-        return Lease(valid_until=began + LEASE_S, fresh="Attributes" not in response)
+        return Lease(valid_until=began + LEASE_S)
 
-    def acquire_all(self, record_ids: Sequence[str]) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
+    def acquire_all(
+        self, record_ids: Sequence[str], claims: Mapping[str, str] = NO_CLAIMS
+    ) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
         # DynamoDB refuses the whole request if one key is invalid.
-        rest = _item_bytes({"record_id": {"S": ""}, **self._lease_attributes(0)})
+        rest = _item_bytes(self._lease_item("", max(claims.values(), key=len, default=None), 0))
         sizes = {each: rest + len(each.encode()) if is_record_id(each) else None for each in record_ids}
-        return write_all(sizes, transact=self._acquire_together, alone=self.acquire)
+        return write_all(
+            sizes,
+            transact=partial(self._acquire_together, claims),
+            alone=lambda record_id: self.acquire(record_id, claims.get(record_id)),
+        )
 
-    def _acquire_together(self, record_ids: Sequence[str]) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
+    def _acquire_together(
+        self, claims: Mapping[str, str], record_ids: Sequence[str]
+    ) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
         """Acquire leases of records that have never had one. Other leases need single requests, because a successful
         transaction does not return the previous items.
         """
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        attributes = self._lease_attributes(now_ms)
-        items = [{"record_id": {"S": record_id}, **attributes} for record_id in record_ids]
+        items = [self._lease_item(record_id, claims.get(record_id), now_ms) for record_id in record_ids]
         stored = transact(self._client, "leases", [self._put_if_absent(item) for item in items])
         if not stored:
             lease = Lease(valid_until=began + LEASE_S, fresh=True)
             return dict.fromkeys(record_ids, lambda: lease)
-        lapsed_ms = now_ms - round(CLOCK_SKEW_S * 1000)
-        return {record_ids[index]: self._lease_of(record_ids[index], item, lapsed_ms) for index, item in stored.items()}
-
-    def _lease_of(
-        self, record_id: str, stored: Mapping[str, Any], lapsed_ms: int
-    ) -> Callable[[], Lease | LeasedElsewhere]:
-        if stored and stored["owner"] != {"S": self._owner} and int(stored["until_ms"]["N"]) > lapsed_ms:
-            return partial(_leased_elsewhere, stored, lapsed_ms)
-        return partial(self.acquire, record_id)
+        # Without the stored item, the transaction was cancelled by a conflict, and the record may have no lease.
+        return {
+            record_id: partial(self._next_lease, record_id, claims.get(record_id), item)
+            if item
+            else partial(self.acquire, record_id, claims.get(record_id))
+            for index, item in stored.items()
+            for record_id in [record_ids[index]]
+        }
 
     def renew(self, record_id: str) -> Lease | None:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
@@ -225,14 +250,16 @@ class DynamoDbDeliveryLedger:
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _lease_attributes(self, now_ms: int) -> dict[str, Any]:
-        """Return the item of a lease without its record's id."""
+    def _lease_item(self, record_id: str, claim: str | None, now_ms: int) -> dict[str, Any]:
+        """Return the item of a record's first lease."""
         lease = self._lease(now_ms)
         return {
+            "record_id": {"S": record_id},
             "part": _LEASE,
             "owner": lease[":owner"],
             "until_ms": lease[":until"],
             "expires_at": lease[":expires"],
+            **({} if claim is None else {"claim": {"S": claim}}),
         }
 
     def _lease(self, now_ms: int) -> dict[str, Any]:

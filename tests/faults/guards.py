@@ -283,6 +283,30 @@ MUTANTS = (
         cell="a chunk index reused for other users",
     ),
     Mutant(
+        guard="integers.canonical",
+        rule="An integer from outside has one spelling.",
+        change=Becomes("decoded is None"),
+        no_cell="no cell has integers in texts",
+    ),
+    Mutant(
+        guard="tokens.time_of_any_size",
+        rule="A time of hundreds of digits in an access token is refused.",
+        change=Becomes("isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)"),
+        no_cell="no cell has people",
+    ),
+    Mutant(
+        guard="dead_letters.marked_topic",
+        rule="A mark concerns no dead letter of a topic that was created again.",
+        change=Becomes("True"),
+        no_cell="no cell creates a topic again",
+    ),
+    Mutant(
+        guard="delivery_ledger.other_claim",
+        rule="Another content for a single user under a used send_id is dead-lettered.",
+        change=Never(),
+        no_cell="no cell sends two contents under one send_id",
+    ),
+    Mutant(
         guard="delivery_ledger.write_retry",
         rule="A failed write of the ledger is retried before the next slice.",
         change=Always(),
@@ -1289,13 +1313,13 @@ MUTANTS = (
         no_cell=ONE_CANCELLATION,
     ),
     Mutant(
-        guard="cancellations.consistent_read",
+        guard="dynamodb.consistent_read",
         rule="A cancellation takes effect with the next batch.",
-        change=Becomes('{self._table: {"Keys": [{"id": {"S": id_}} for id_ in ids], "ConsistentRead": False}}'),
+        change=Becomes('{table: {"Keys": list(keys), "ConsistentRead": False}}'),
         no_cell="LocalStack's reads are always consistent",
     ),
     Mutant(
-        guard="cancellations.unread_key",
+        guard="dynamodb.unread_key",
         rule="A send whose cancellation was not read is not published.",
         change=Replaced("return found"),
         no_cell=ONE_CANCELLATION,
@@ -1569,7 +1593,7 @@ MUTANTS = (
     Mutant(
         guard="tenancy.api_keys",
         rule="A tenant rotates and revokes its own keys only.",
-        change=Becomes("key.key_id == key_id"),
+        change=Becomes("key is None"),
         no_cell=IDENTITY_ALWAYS,
     ),
     Mutant(

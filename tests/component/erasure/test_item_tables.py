@@ -149,7 +149,7 @@ def test_ledger_keeps_decisions_and_loses_the_user(tables: TablesWithItems) -> N
             position=1, user_id=8, decision=SENT, call_results=(CallResult(target="device-of-bob", message_id="m2"),)
         ),
     ]
-    tables.ledger.acquire("record")
+    tables.ledger.acquire("record", "digest-of-ada#digest-of-content")
     tables.ledger.record("record", slices)
     tables.ledger.record("of others", slices[1:])
     person = Person(user_id=7, club_id=3)
@@ -158,7 +158,7 @@ def test_ledger_keeps_decisions_and_loses_the_user(tables: TablesWithItems) -> N
     assert (first.position, first.user_id, first.decision) == (0, ERASED_USER, SENT)
     assert first.message_ids == ("m1",)
     assert second == slices[1]
-    assert "device-of-ada" not in tables.texts()
+    assert "of-ada" not in tables.texts()
     assert tables.erasing.erase_ledger(person) == 0
 
 
