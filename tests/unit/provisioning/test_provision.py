@@ -132,10 +132,14 @@ def test_steps_follow_the_deployed_functions() -> None:
         "CDC_GENERATION": "g1,g2",
         "METRICS_DATABASE_URL": "postgresql://metrics",
         "METRICS_DATABASE_AUTHENTICATION": "none",
+        "API_KEYS_TABLE": "masscomm-local-api_keys",
     }
     client = Client(get_function_configuration={"Environment": {"Variables": variables}, "Role": "arn:role"})
     steps = provisioning_steps(lambda _: client, "masscomm-local", lambda _: pytest.fail("a request is signed"))
-    assert [step.name for step in steps] == ["schemas", "indices of g1", "indices of g2", "tables", "archive"]
+    assert [step.name for step in steps] == [
+        *("schemas", "indices of g1", "indices of g2", "tables", "archive"),
+        "API keys",
+    ]
 
 
 def test_a_field_that_the_secret_lacks_is_named() -> None:
