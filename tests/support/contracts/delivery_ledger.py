@@ -160,12 +160,13 @@ class DeliveryLedgerContract:
 
     @pytest.mark.kills(guard="delivery_ledger.other_claim")
     def test_another_claim_is_refused_and_changes_no_lease(
-        self, ledgers: Ledgers, clock: FixedClock, record_ids: list[str]
+        self, ledgers: Ledgers, clock: FixedClock, round_trips: RoundTrips, record_ids: list[str]
     ) -> None:
         """A claim is a digest of the recipient, `#`, and a digest of the content."""
         record_id, alone, *more = record_ids[:5]
         claims = dict.fromkeys([record_id, *more], "u1#a")
         ledgers("a").acquire_all([record_id, *more], claims)
+        assert round_trips() == 1
         assert ledgers("a").acquire(alone, "u1#a") == Lease(valid_until=clock.monotonic() + LEASE_S, fresh=True)
         clock.advance(LEASE_S + CLOCK_SKEW_S)
         others = ledgers("b").acquire_all([record_id, alone, *more], dict.fromkeys([record_id, alone, *more], "u1#b"))
