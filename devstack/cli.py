@@ -40,6 +40,7 @@ from devstack.template import preview
 from devstack.terminal import Terminal, print_json, print_lines
 from devstack.webhooks import app as webhooks_app
 from masscomm.errors import MasscommError
+from masscomm.integers import integer
 from provisioning import ProvisioningError
 
 # docs/quick-start.md contains the same command.
@@ -88,9 +89,10 @@ def _config(ports: list[str] | None = None) -> StackConfig:
     chosen: dict[str, int] = {}
     for text in ports or []:
         name, _, number = text.partition("=")
-        if not number.isdecimal():
-            raise ConfigError(f"--port {text} is not NAME=NUMBER.")
-        chosen[name] = int(number)
+        try:
+            chosen[name] = integer(number, 0)
+        except ValueError as error:
+            raise ConfigError(f"--port {text} is not NAME=NUMBER.") from error
     return StackConfig.from_environment(ports=chosen)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from emulators.local import LOOPBACK
+from masscomm.integers import integer
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATION = "g1"
@@ -62,9 +63,10 @@ class Ports:
             variable = f"MASSCOMM_PORT_{name.upper()}"
             if variable in environment:
                 text = environment[variable]
-                if not text.isdecimal():
-                    raise ConfigError(f"{variable}={text} is not a port number.")
-                ports[name] = int(text)
+                try:
+                    ports[name] = integer(text, 0)
+                except ValueError as error:
+                    raise ConfigError(f"{variable}={text} is not a port number.") from error
         for name, number in (overrides or {}).items():
             if name not in names:
                 raise ConfigError(f"There is no port named {name}; the names are {', '.join(names)}.")

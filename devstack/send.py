@@ -22,6 +22,7 @@ from devstack.inbox import Inbox, Message
 from devstack.stack import StackError
 from devstack.terminal import Terminal, print_json
 from examples.monolith.emit import Emitter, NotDelivered
+from masscomm.integers import integer
 
 WAIT_S = 120.0
 POLL_S = 0.3
@@ -36,9 +37,11 @@ def recipients(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise StackError(f"{part.strip()!r} is neither a user id nor a range as 1-100.")
-        found.extend(range(int(first), int(last) + 1) if dash else [int(first)])
+        try:
+            lowest = integer(first, 0)
+            found.extend(range(lowest, integer(last, 0) + 1) if dash else [lowest])
+        except ValueError as error:
+            raise StackError(f"{part.strip()!r} is neither a user id nor a range as 1-100.") from error
     if not found:
         raise StackError(f"{text!r} names no user.")
     return found

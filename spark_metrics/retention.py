@@ -25,6 +25,7 @@ from psycopg import sql
 from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, SENDS_KEPT_DAYS
 from masscomm.errors import Stop
+from masscomm.integers import integer
 from spark_metrics.command import exit_status
 from spark_metrics.database import connect
 from spark_metrics.partitions import LOG, TABLES, drop_before, keep_since
@@ -126,9 +127,10 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
 
 
 def _days(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError("must be a whole number above 0")
-    return int(text)
+    try:
+        return integer(text, lowest=1)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError("must be a whole number above 0") from error
 
 
 if __name__ == "__main__":

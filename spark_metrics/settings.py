@@ -9,6 +9,7 @@ from typing import Any
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
+from masscomm.integers import integer_or
 
 # The catalogs of the archive's table: tables in the metrics database, or AWS Glue.
 JDBC, GLUE = "jdbc", "glue"
@@ -127,8 +128,8 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
             values[setting.name] = text.lower() != "false"
         elif setting.type not in (int, float):
             values[setting.name] = view_names(text) if setting.name == "views" else text
-        elif text.isdecimal() and int(text) > 0:
-            values[setting.name] = int(text)
+        elif (number := integer_or(text, None, lowest=1)) is not None:
+            values[setting.name] = number
         else:
             wrong.append(f"{name} must be a whole number above 0, not {text!r}")
     if wrong:
