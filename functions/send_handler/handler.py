@@ -4,6 +4,7 @@ POST /v1/previews renders messages without sending them.
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -88,6 +89,7 @@ def bootstrap() -> UseCases:
     from functions.send_handler.send_warnings import SendWarnings
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
     from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
+    from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
 
     traces.check_config()
@@ -100,6 +102,13 @@ def bootstrap() -> UseCases:
             audit_log=DynamoDbAuditLog.from_environment(),
             accepted_sends=AcceptedSends(controls=DynamoDbAcceptedSends.from_environment()),
             decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
+            # It reads leases, and acquires none.
+            ledger=DynamoDbDeliveryLedger(
+                table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
+                owner="send_handler",
+                clock=clock,
+                connections=2,
+            ),
             chunk_size=environment.whole_number("SEND_CHUNK_SIZE", CHUNK_SIZE, lowest=1),
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
@@ -273,6 +282,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         "masscomm.rendering.unused_content",
         "masscomm.stores.audit_log_dynamodb",
         "masscomm.stores.decision_log_dynamodb",
+        "masscomm.stores.delivery_ledger_dynamodb",
         "masscomm.stores.idempotency_keys_dynamodb",
     ),
 )

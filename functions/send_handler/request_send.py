@@ -16,11 +16,12 @@ from masscomm.chain.chunks import SMALL_SEND
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, Result, audit_entry
 from masscomm.domain.categories import resolve_channels
-from masscomm.domain.ids import chunk_id
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.ids import chunk_id, id_of_single_delivery
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.records import AudienceRequested
-from masscomm.domain.send_content import content_of_send
+from masscomm.domain.send_content import content_of_chunk, content_of_send
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S
@@ -35,6 +36,7 @@ from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS, SENDS_ACCEPTED
 from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.decision_log import DecisionLog, unpack_decisions
+from masscomm.stores.delivery_ledger import DeliveryLedger, claim_for, refusal
 from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, SendKey, check_part, place_part
 
 logger = logs.logger("send_handler")
@@ -105,6 +107,7 @@ class RequestSend:
     audit_log: AuditLog
     accepted_sends: AcceptedSends
     decision_log: DecisionLog
+    ledger: DeliveryLedger
     # The number of recipients in each chunk of a new send.
     chunk_size: int = CHUNK_SIZE
 
@@ -142,6 +145,22 @@ class RequestSend:
                 users = list(chunk[0]) if chunk else []
                 content = _content(send, identity)
                 unpack_decisions(packed, positions=list(range(len(users))), user_ids=users, send=content)
+            else:
+                self._check_leased(send, identity)
+
+    def _check_leased(self, send: SendRequest, identity: SendIdentity) -> None:
+        """Check that no send by Kafka to a single user has the id: without first decisions, the leases of its delivery
+        have its content. Raises OtherContent, OtherRecipients, Retry or Stop.
+        """
+        chunk = chunk_id(send.send_id or "", 0)
+        stored = self.ledger.claims([id_of_single_delivery(chunk, channel) for channel in CHANNELS])
+        if not stored:
+            return
+        record = record_of(send, identity, "", 0, 1, _users(send))
+        claim = claim_for(record.to_users, content_of_chunk(record, content_of_send(record)))
+        for other in stored.values():
+            if (refused := refusal(claim, other)) is not None:  # guard: named_sends.leased_send
+                raise refused
 
     def placed(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> SendIdentity:
         """Return the identity of a part of a send whose id the caller chose, which is the same for each repetition; of

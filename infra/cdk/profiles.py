@@ -232,7 +232,7 @@ PROFILES = {
             *_USERS_OF_CLUB,
         ),
         tables=(KEYS, CONTROLS, USAGE, AUDIT),
-        tables_read=(DECISIONS,),
+        tables_read=(DECISIONS, LEDGER),
     ),
     "preferences_handler": Profile(
         warmth=Warmth.SNAPSTART,

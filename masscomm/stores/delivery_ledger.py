@@ -100,10 +100,13 @@ def claim_of(delivery: DeliveryRequested) -> str | None:
     """Return the claim of a record with a single recipient: a digest of the recipient, `#`, and the digest of the
     content that the producer requested. None for any other record: the decision log has compared its content.
     """
-    if delivery.content_digest is None:
-        return None
-    recipient = blake2b(str(delivery.user_ids).encode(), digest_size=8).hexdigest()
-    return f"{recipient}#{delivery.content_digest}"
+    return None if delivery.content_digest is None else claim_for(delivery.user_ids, delivery.content_digest)
+
+
+def claim_for(user_ids: Sequence[int], content_digest: str) -> str:
+    """Return the claim of a record with these recipients, and with this digest of the requested content."""
+    recipients = blake2b(str(list(user_ids)).encode(), digest_size=8).hexdigest()
+    return f"{recipients}#{content_digest}"
 
 
 def refusal(claim: str | None, stored: str | None) -> DeadLetter | None:
@@ -137,6 +140,10 @@ class DeliveryLedger(Protocol):
 
         If each record has never had a lease, this takes one round trip for each 100 records.
         """
+        ...
+
+    def claims(self, record_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return the stored claims by record id, in one consistent read for up to 100 records."""
         ...
 
     def renew(self, record_id: str) -> Lease | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from masscomm import fast_json
 from masscomm.aws.client import DynamoDb
-from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of, transact
+from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.clock import Clock
 from masscomm.domain.ids import is_record_id
@@ -134,6 +134,11 @@ class DynamoDbDeliveryLedger:
             for index, item in stored.items()
             for record_id in [record_ids[index]]
         }
+
+    def claims(self, record_ids: Sequence[str]) -> Mapping[str, str]:
+        keys = [{"record_id": {"S": record_id}, "part": _LEASE} for record_id in record_ids]
+        items = read_items(self._client, "leases", self._table, keys)
+        return {item["record_id"]["S"]: item["claim"]["S"] for item in items if "claim" in item}
 
     def renew(self, record_id: str) -> Lease | None:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()

@@ -94,6 +94,12 @@ class InMemoryDeliveryLedger:
             raise refused
         return self._leased_elsewhere(record_id)
 
+    def claims(self, record_ids: Sequence[str]) -> Mapping[str, str]:
+        self._called("claims")
+        with self.table.lock:
+            found = {record_id: self.table.claims.get(record_id) for record_id in record_ids}
+        return {record_id: claim for record_id, claim in found.items() if claim is not None}
+
     def renew(self, record_id: str) -> Lease | None:
         self._called("renew")
         with self.table.lock:

@@ -1229,6 +1229,12 @@ MUTANTS = (
         no_cell=ONE_CALLER,
     ),
     Mutant(
+        guard="named_sends.leased_send",
+        rule="A request under the id of a send by Kafka to a single user is refused.",
+        change=Never(),
+        no_cell="no cell has sends over REST",
+    ),
+    Mutant(
         guard="named_sends.other_recipients",
         rule="Other recipients of a part are refused.",
         change=Never(),

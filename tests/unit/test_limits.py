@@ -24,6 +24,7 @@ from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Chain, entry
 
@@ -117,6 +118,7 @@ class Path(Chain):
             audit_log=InMemoryAuditLog(),
             accepted_sends=AcceptedSends(controls=InMemorySendControls()),
             decision_log=InMemoryDecisionLog(),
+            ledger=InMemoryDeliveryLedger(clock=self.clock),
         )
         self.checker = CheckPreferences(
             directory=InMemoryDirectory(),

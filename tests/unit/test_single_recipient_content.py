@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from masscomm.channels.provider import Transient
+from masscomm.domain.ids import chunk_id, id_of_single_delivery
 from masscomm.domain.records import SendRequested
+from masscomm.domain.send_content import content_of_send
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.stores.delivery_ledger import claim_for
 from masscomm.stores.send_controls import SendKey, change
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of, send
 from tests.support.harness.delivery import Delivery
@@ -65,6 +68,13 @@ def test_another_content_over_rest_is_a_dead_letter() -> None:
     assert chain.drive(FIRST, topics.SEND_MONOLITH) == []
     assert chain.drive(replace(FIRST, reference="r", principal="key"), topics.SEND_API) == []
     assert (_bodies(chain), len(chain.dead_letters())) == (["first"], 1)
+
+
+def test_send_handler_finds_the_claim_of_a_delivery() -> None:
+    chain = _chain()
+    assert chain.drive(FIRST, topics.SEND_MONOLITH) == []
+    record_id = id_of_single_delivery(chunk_id(SEND_ID, 0), "push")
+    assert chain.ledger.claims([record_id, "other"]) == {record_id: claim_for([1], content_of_send(FIRST))}
 
 
 def test_two_contents_in_one_batch_are_one_delivery() -> None:

@@ -173,6 +173,7 @@ class DeliveryLedgerContract:
         assert {type(error) for error in others.values()} == {OtherContent}
         with pytest.raises(OtherRecipients):
             ledgers("b").acquire(record_id, "u2#b")
+        assert ledgers("b").claims([record_id, "unknown"]) == {record_id: "u1#a"}
         assert ledgers("a").renew(record_id) is not None
         assert isinstance(ledgers("a").acquire(record_id, "u1#a"), Lease)
         assert isinstance(ledgers("b").acquire(record_id, "u1#a"), LeasedElsewhere)

@@ -17,6 +17,8 @@ from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.audit_log import AuditLog, InMemoryAuditLog
 from masscomm.stores.decision_log import DecisionLog, InMemoryDecisionLog
+from masscomm.stores.delivery_ledger import DeliveryLedger
+from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.send_controls import InMemorySendControls
@@ -37,6 +39,7 @@ def use_cases(
     controls: InMemorySendControls | None = None,
     directory: Directory | None = None,
     decision_log: DecisionLog | None = None,
+    ledger: DeliveryLedger | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
@@ -46,6 +49,7 @@ def use_cases(
         accepted_sends=AcceptedSends(controls=controls or InMemorySendControls()),
         audit_log=audit_log or InMemoryAuditLog(),
         decision_log=decision_log or InMemoryDecisionLog(),
+        ledger=ledger or InMemoryDeliveryLedger(clock=chain.clock),
     )
     templates = TemplateCache(directory or InMemoryDirectory(ready=False), chain.clock, keep_empty=True)
     return module.UseCases(
@@ -63,9 +67,12 @@ class SendApi(Chain):
         self.controls = InMemorySendControls()
         self.audit_log = InMemoryAuditLog()
         self.decision_log = InMemoryDecisionLog()
+        self.ledger = InMemoryDeliveryLedger(clock=self.clock)
         # Without a complete snapshot, responses have no warnings.
         self.directory = InMemoryDirectory(ready=False)
-        self.use_cases = use_cases(self, self.keys, self.audit_log, self.controls, self.directory, self.decision_log)
+        self.use_cases = use_cases(
+            self, self.keys, self.audit_log, self.controls, self.directory, self.decision_log, self.ledger
+        )
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)

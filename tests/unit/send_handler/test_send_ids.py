@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from masscomm.domain.ids import chunk_id
+from masscomm.domain.ids import chunk_id, id_of_single_delivery
 from masscomm.domain.key_limits import Use
 from masscomm.domain.records import SendRequested
-from masscomm.domain.send_content import content_of_send
+from masscomm.domain.send_content import content_of_chunk, content_of_send
 from masscomm.errors import DeadLetter, Retry
 from masscomm.stores.decision_log import Decisions, record_decisions
+from masscomm.stores.delivery_ledger import claim_for
 from masscomm.stores.send_controls import AcceptedSend, SendKey
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import Answered, SendApi
@@ -251,3 +252,25 @@ def test_the_id_of_a_send_by_kafka_is_409(api: SendApi) -> None:
         assert api.post(send_id=small, **other)[0] == 409
     assert api.producer.produced == []
     assert api.post(send_id=small)[0] == 202
+
+
+@pytest.mark.guarantee("send_ids.kafka_and_rest_are_one_send")
+@pytest.mark.kills(guard="named_sends.leased_send")
+def test_the_id_of_a_send_to_one_user_by_kafka_is_409(api: SendApi) -> None:
+    """It has no first decisions. The lease of its delivery has a digest of its content and of the user."""
+    text = {"title": "Hello", "body": "first"}
+    asked = SendRequested(type="news", club_id=7, timestamp=NOW, to_users=[1], send_id=ID, data=text)
+    claim = claim_for([1], content_of_chunk(asked, content_of_send(asked)))
+    api.ledger.acquire(id_of_single_delivery(chunk_id(ID, 0), "push"), claim)
+    same: dict[str, Any] = {"type": "news", "to_users": [1], "data": text, "send_id": ID}
+    others: list[dict[str, Any]] = [
+        {"data": text | {"body": "second"}},
+        {"recipient_data": {"1": {"body": "second"}}},
+        {"channels": ["email"]},
+        {"to_users": [2]},
+        {"to_users": [1, 2]},
+    ]
+    for other in others:
+        assert api.post(**same | other)[0] == 409, other
+    assert api.producer.produced == []
+    assert api.post(**same)[0] == 202
