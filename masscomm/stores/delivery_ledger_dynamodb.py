@@ -70,7 +70,8 @@ class DynamoDbDeliveryLedger:
         began = self._clock.monotonic()
         try:
             with answering("a lease"):
-                self._client.put_item(**self._put_if_absent(self._lease_item(record_id, claim, self._clock.now_ms())))
+                item = _lease_item(record_id, claim, self._lease_attributes(self._clock.now_ms()))
+                self._client.put_item(**self._put_if_absent(item))
         except ConditionFailed as failed:
             return self._next_lease(record_id, claim, failed.item)
         return Lease(valid_until=began + LEASE_S, fresh=True)
@@ -106,7 +107,7 @@ class DynamoDbDeliveryLedger:
         self, record_ids: Sequence[str], claims: Mapping[str, str] = NO_CLAIMS
     ) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
         # DynamoDB refuses the whole request if one key is invalid.
-        rest = _item_bytes(self._lease_item("", max(claims.values(), key=len, default=None), 0))
+        rest = _item_bytes(_lease_item("", max(claims.values(), key=len, default=None), self._lease_attributes(0)))
         sizes = {each: rest + len(each.encode()) if is_record_id(each) else None for each in record_ids}
         return write_all(
             sizes,
@@ -121,7 +122,8 @@ class DynamoDbDeliveryLedger:
         transaction does not return the previous items.
         """
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        items = [self._lease_item(record_id, claims.get(record_id), now_ms) for record_id in record_ids]
+        attributes = self._lease_attributes(now_ms)
+        items = [_lease_item(record_id, claims.get(record_id), attributes) for record_id in record_ids]
         stored = transact(self._client, "leases", [self._put_if_absent(item) for item in items])
         if not stored:
             lease = Lease(valid_until=began + LEASE_S, fresh=True)
@@ -255,16 +257,14 @@ class DynamoDbDeliveryLedger:
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _lease_item(self, record_id: str, claim: str | None, now_ms: int) -> dict[str, Any]:
-        """Return the item of a record's first lease."""
+    def _lease_attributes(self, now_ms: int) -> dict[str, Any]:
+        """Return the item of a lease without its record's id and claim."""
         lease = self._lease(now_ms)
         return {
-            "record_id": {"S": record_id},
             "part": _LEASE,
             "owner": lease[":owner"],
             "until_ms": lease[":until"],
             "expires_at": lease[":expires"],
-            **({} if claim is None else {"claim": {"S": claim}}),
         }
 
     def _lease(self, now_ms: int) -> dict[str, Any]:
@@ -273,6 +273,12 @@ class DynamoDbDeliveryLedger:
             ":until": {"N": str(now_ms + round(LEASE_S * 1000))},
             ":expires": {"N": str(now_ms // 1000 + LEASE_KEPT_S)},
         }
+
+
+def _lease_item(record_id: str, claim: str | None, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the item of a record's first lease."""
+    item = {"record_id": {"S": record_id}, **attributes}
+    return item if claim is None else {**item, "claim": {"S": claim}}
 
 
 def _leased_elsewhere(item: Mapping[str, Any], lapsed_ms: int) -> LeasedElsewhere:
