@@ -6,7 +6,7 @@ record is released: the directory in OpenSearch then has no such user, and the r
 
 import io
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import fastavro
@@ -59,10 +59,15 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
     person.clubs.add(record["club_id"])
     alone = len(rows) == len(record["user_ids"])
     positions = {record["positions"][row] for row in rows}
+    # Only a record with a single recipient has personal data in its template data, and a digest of it.
+    of_one: dict[str, Any] = {"data": {}, "content_digest": None} if alone else {}
+    names = {str(position) for position in positions}
+    own = {name: each for name, each in record.get("recipient_data", {}).items() if name not in names}
+    values = {**of_one, "recipient_data": own}
+    # Records of earlier versions lack some of these fields.
+    record = {**record, **{name: value for name, value in values.items() if name in record}}
     if topic != topics.DELIVERY:
-        # The variables of all recipients are personal data only in a record with a single recipient.
-        shared = {} if alone else record["data"]
-        return {**record, "data": shared, **_without_variables(record, positions)}
+        return record
     for row in rows:
         if row < len(record["addresses"]):
             person.learn_address(record["addresses"][row])
@@ -74,16 +79,6 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
             {**each, "target": _ERASED} if each["position"] in positions else each for each in record.get("taken", [])
         ],
     }
-
-
-def _without_variables(record: Mapping[str, Any], positions: Collection[int]) -> dict[str, Any]:
-    """Return the variables of single recipients without those at these positions. Records of earlier versions have no
-    such field.
-    """
-    if "recipient_data" not in record:
-        return {}
-    names = {str(position) for position in positions}
-    return {"recipient_data": {name: own for name, own in record["recipient_data"].items() if name not in names}}
 
 
 def _without_values(column: Mapping[str, Any], rows: list[int], *, alone: bool) -> dict[str, Any]:
