@@ -215,8 +215,11 @@ def test_audience_send_reaches_exactly_its_users(stack: RunningStack, config: St
     with Client(config.gateway_url, key=config.api_key) as api:
         accepted = api.send(type="announcement", club_id=1, channels=["push"], audience=audience, data=data)
         assert (accepted["status"], accepted["requested"]) == ("expanding", None)
-        *_, ended = api.follow(accepted["send_id"])
+        *earlier, ended = api.follow(accepted["send_id"], poll_s=0.1)
         recipients = list(api.recipients(accepted["send_id"]))
+    expanding = [each for each in earlier if each["expansion"] is None or each["expansion"]["status"] != "ended"]
+    assert expanding
+    assert {each["requested"] for each in expanding} == {None}, "requested appears when the expansion has ended"
     assert ended["expansion"] is not None
     assert (ended["expansion"]["status"], ended["expansion"]["users"]) == ("ended", len(users))
     assert (ended["requested"], ended["conservation"]["terminal"]) == (len(users), len(users))

@@ -89,8 +89,12 @@ def _sends(api: Client) -> None:
     api.pause(scheduled)
     assert api.get_send(scheduled)["status"] == "paused"
     api.resume(scheduled)
-    api.cancel(scheduled)
+    assert api.cancel(scheduled)["published_before"] == 0
     assert api.get_send(scheduled)["status"] in {"cancelling", "cancelled"}
+    *_, cancelled = api.follow(scheduled)
+    assert (cancelled["status"], cancelled["totals"]["cancelled"]) == ("cancelled", cancelled["requested"])
+    assert cancelled["cancellation"] is not None
+    assert [cancelled["cancellation"][name] for name in ("published_before", "published_since")] == [0, 0]
 
 
 def _small_send(user_id: int) -> SmallSend:

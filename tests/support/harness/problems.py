@@ -10,6 +10,7 @@ import httpx
 
 from client import Client
 from devstack.config import StackConfig
+from masscomm.http.idempotency import REPLAYED
 from masscomm.http.problem import CONTENT_TYPE
 from tests.support.harness.webhook_receiver import receiving
 from tests.support.schemathesis_run import DOCUMENT
@@ -35,6 +36,10 @@ NOT_CAUSED = {
     ("504", "GatewayTimeout"): "a function that hangs; tests/unit/gateway/test_gateway.py",
 }
 
+# The texts of problems in the document, by their codes.
+TEXTS: Mapping[str, str] = json.loads(DOCUMENT.read_text())["components"]["schemas"]["ProblemBody"]["properties"][
+    "code"
+]["x-texts"]
 _UNKNOWN = "00000000-0000-4000-8000-000000000000"
 _TEXT = {"title": "t", "body": "b"}
 _SEND: dict[str, Any] = {"type": "announcement", "club_id": 1, "to_users": [42], "data": _TEXT}
@@ -62,6 +67,14 @@ class Cause:
     def ok(self, method: str, path: str, **arguments: Any) -> Any:
         """Send a request that succeeds. Returns its body."""
         return self.request(method, path, **arguments).raise_for_status().json()
+
+    def replayed(self, method: str, path: str, **arguments: Any) -> Any:
+        """Send a request with an Idempotency-Key twice. Returns the body, which both responses have."""
+        first, again = (self.request(method, path, **arguments).raise_for_status() for _ in range(2))
+        assert REPLAYED not in first.headers
+        assert again.headers[REPLAYED] == "true"
+        assert (again.status_code, again.json()) == (first.status_code, first.json())
+        return first.json()
 
     def problem(self, status: int, method: str, route: str, /, key: str | None = "", **arguments: Any) -> None:
         """Send a request that is refused, and check its problem.
@@ -97,6 +110,10 @@ class Cause:
         assert body["title"]
         assert body["detail"]
         assert "Traceback" not in response.text
+        # The gateway's own problems have no code.
+        if "x-amzn-errortype" not in response.headers:
+            assert body["code"] in TEXTS, body
+            assert all(f"{{{name}}}" in TEXTS[body["code"]] for name in body["parameters"]), body
 
 
 def kind_of(response: Mapping[str, str]) -> str:
@@ -149,7 +166,8 @@ def _requests(cause: Cause) -> None:
     cause.problem(415, "POST", sends, content=b"{}", headers={"Content-Type": "text/plain"})
     cause.problem(431, "GET", sends, headers={"x-long": "x" * 11_000})
     key = {"Idempotency-Key": str(uuid4())}
-    cause.ok("POST", sends, json=_SEND, headers=key)
+    first = cause.replayed("POST", sends, json=_SEND, headers=key)
+    assert first["requested"] > 0
     cause.problem(422, "POST", sends, json=_SEND | {"to_users": [43]}, headers=key)
     link = "/v1/unsubscribe/{token}"
     cause.problem(400, "POST", link, path={"token": "x"}, data={"other": "field"})
@@ -198,7 +216,7 @@ def _webhooks(cause: Cause) -> None:
     key = {"Idempotency-Key": str(uuid4())}
     with receiving() as receiver:
         fields = {"club_id": 1, "url": receiver.url}
-        path = {"endpoint_id": cause.ok("POST", "/v1/webhooks", json=fields, headers=key)["endpoint"]["id"]}
+        path = {"endpoint_id": cause.replayed("POST", "/v1/webhooks", json=fields, headers=key)["endpoint"]["id"]}
         resend = f"{route}/deliveries/{{delivery_id}}/resend"
         cause.problem(404, "POST", resend, path=path | {"delivery_id": "1-unknown"})
         cause.ok("PATCH", route.format(**path), json={"enabled": False})
