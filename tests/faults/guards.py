@@ -316,7 +316,7 @@ MUTANTS = (
         guard="lease.one_holder",
         rule="One invocation at a time leases a record.",
         change=Becomes('GUARDED + " OR until_ms > :lapsed"'),
-        cell="the same batch twice at the same time",
+        no_cell="the invocations of a cell find the lease of the other one before they acquire it",
     ),
     Mutant(
         guard="lease.lost_lease",
