@@ -278,9 +278,9 @@ MUTANTS = (
     ),
     Mutant(
         guard="delivery_ledger.other_recipients",
-        rule="Other recipients under a recorded id have outcomes.",
+        rule="Other recipients under a recorded id have outcomes, also without a claim.",
         change=Never(),
-        cell="a chunk index reused for other users",
+        no_cell="the records of a cell have claims, which are compared first",
     ),
     Mutant(
         guard="integers.canonical",

@@ -28,6 +28,7 @@ SENT = ("sent", None)
 FAILED = (DEAD_LETTERED.status, DEAD_LETTERED.reason)
 
 
+@pytest.mark.kills(guard="delivery_ledger.other_recipients")
 @pytest.mark.parametrize("together", [True, False])
 def test_other_users_under_a_recorded_id_are_dead_letters(together: bool) -> None:
     chain = Delivery()
