@@ -177,6 +177,17 @@ class Chunks(TypedDict):
     counted: int
 
 
+class CodedBody(TypedDict):
+    """The code of a text, so that a program can translate it."""
+
+    code: NotRequired[str]
+    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
+    texts: NotRequired[dict[str, CodedBody]]
+    """The codes of those values in `parameters` that are texts themselves, by the name of the value."""
+
+
 class Conservation(TypedDict):
     """Whether all recipients are accounted for."""
 
@@ -334,6 +345,7 @@ class DecidedBy(TypedDict):
     channel: str | None
     """The channel that a rule of the user settings is about; null: every channel."""
     settings_version: int | None
+    """The version of these user settings in the directory: a position in the monolith's log."""
     changed_at: str | None
     """The time of the newest change in these user settings."""
 
@@ -546,13 +558,15 @@ class ExpansionOfSend(TypedDict):
 
 
 class FieldErrorBody(TypedDict):
-    field: str
-    """The name as in the request, such as `to_users[3]`."""
-    message: str
     code: NotRequired[str]
     """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
     parameters: NotRequired[dict[str, str | int]]
     """The values in the text."""
+    texts: NotRequired[dict[str, CodedBody]]
+    """The codes of those values in `parameters` that are texts themselves, by the name of the value."""
+    field: str
+    """The name as in the request, such as `to_users[3]`."""
+    message: str
 
 
 type Grain = Literal["minute", "hour", "day"]
@@ -618,6 +632,8 @@ class ListedSend(TypedDict):
     send_id: str
     club_id: int
     type: str
+    reference: str | None
+    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
     requested_at: str
     status: SendState
     requested: int | None
@@ -786,6 +802,8 @@ class PreviewedMessage(TypedDict):
     """The variables without a value; in the texts, their names in brackets replace them."""
     problem: str | None
     """The reason why the user would not get this message."""
+    problem_text: CodedBody | None
+    """The code of the reason, with its values."""
 
 
 class PreviewedTemplate(TypedDict):
@@ -798,16 +816,18 @@ class PreviewedTemplate(TypedDict):
 
 
 class ProblemBody(TypedDict):
-    """Problem details (RFC 9457)."""
+    """Problem details (RFC 9457). Code, parameters and texts are those of the detail."""
 
+    code: NotRequired[str]
+    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
+    texts: NotRequired[dict[str, CodedBody]]
+    """The codes of those values in `parameters` that are texts themselves, by the name of the value."""
     type: str
     title: str
     status: int
     detail: str
-    code: NotRequired[str]
-    """Names the detail. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
-    parameters: NotRequired[dict[str, str | int]]
-    """The values in the text."""
     errors: NotRequired[list[FieldErrorBody]]
 
 
@@ -956,6 +976,8 @@ class SendBody(TypedDict):
     send_id: str
     club_id: int
     type: str
+    reference: str | None
+    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
     status: SendState
     requested_at: str | None
     chunks: Chunks
@@ -1161,6 +1183,8 @@ class TemplateBody(TypedDict):
     """The variables that the template reads, such as `data.opponent`."""
     problem: str | None
     """The reason why no message can be rendered from the template."""
+    problem_text: CodedBody | None
+    """The code of the reason, with its values."""
 
 
 class TemplatesBody(TypedDict):

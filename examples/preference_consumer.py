@@ -72,12 +72,21 @@ def _set(channels: dict[str, Any], categories: dict[str, Any], change: Mapping[s
 
 
 def consume(
-    kafka: str, registry: str, dsn: str, apply: Apply, is_ending: Callable[[], bool], ready: Callable[[], None]
+    kafka: Mapping[str, Any],
+    registry: str,
+    dsn: str,
+    apply: Apply,
+    is_ending: Callable[[], bool],
+    ready: Callable[[], None],
 ) -> None:
-    """Apply records until `is_ending` returns true. Records wait while the database or the registry is down."""
+    """Apply records until `is_ending` returns true. Records wait while the database or the registry is down.
+
+    Args:
+        kafka: The address of the brokers and the sign-in, as properties of a confluent-kafka client.
+    """
     consumer = Consumer(
         {
-            "bootstrap.servers": kafka,
+            **kafka,
             "group.id": GROUP,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -108,7 +117,13 @@ def consume(
         consumer.close()
 
 
-def main(apply: Apply) -> None:
+def main(apply: Apply, sign_in: Mapping[str, Any] | None = None) -> None:
+    """Apply records until the process gets SIGTERM or SIGINT.
+
+    Args:
+        apply: Applies the changes in a record.
+        sign_in: The sign-in to Kafka, as properties of a confluent-kafka client; by default none.
+    """
     parser = argparse.ArgumentParser(description="Write users' changed preferences to the monolith's tables.")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--registry", required=True, help="base URL of the schema registry's Confluent API")
@@ -123,7 +138,7 @@ def main(apply: Apply) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     consume(
-        arguments.kafka,
+        {"bootstrap.servers": arguments.kafka, **(sign_in or {})},
         arguments.registry,
         arguments.dsn or os.environ["MONOLITH_DATABASE_URL"],
         apply,

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from masscomm.texts import CodedText, Text
+
 # The maximum nesting: far above that of records from Debezium, SNS and SES, and far below the limits of Python and of
 # Jackson (1,000).
 MAX_DEPTH = 100
@@ -53,16 +55,16 @@ def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
     except ValueError as error:
         raise InvalidJson(str(error)) from error
     except RecursionError as error:  # guard: json.nesting
-        raise UnstorableJson(f"nested deeper than {MAX_DEPTH}") from error
+        raise UnstorableJson(Text.JSON_TOO_DEEP.filled(maximum=MAX_DEPTH)) from error
     # A check reads the whole value, so it runs only if the text contains a character that can violate it.
     if decoded.count("{") + decoded.count("[") > MAX_DEPTH and _depth_exceeds(value, MAX_DEPTH):
-        raise UnstorableJson(f"nested deeper than {MAX_DEPTH}")
+        raise UnstorableJson(Text.JSON_TOO_DEEP.filled(maximum=MAX_DEPTH))
     if bounded and _SURROGATE.search(decoded):  # guard: json.surrogates
         _encode(value)
     return value
 
 
-def unstorable_values(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+def unstorable_values(value: Any, place: str = "") -> Iterator[tuple[str, CodedText]]:
     """Yield each value that no store can hold, as (place, problem) with places such as `clubs[3]`.
 
     Args:
@@ -75,49 +77,49 @@ def unstorable_values(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
                 shown = name.encode(errors="backslashreplace").decode()
                 inner = f"{place}.{shown}" if place else shown
                 if shown != name:
-                    yield inner, "its name contains half of a surrogate pair"
+                    yield inner, Text.HALF_PAIR_IN_NAME.filled()
                 yield from unstorable_values(each, inner)
         case list():
             for number, each in enumerate(value):
                 yield from unstorable_values(each, f"{place}[{number}]")
         case int() if not -_LONG <= value < _LONG:
-            yield place, "must be a 64-bit integer"
+            yield place, Text.NOT_64_BITS.filled()
         case float() if not math.isfinite(value):
-            yield place, "must be within the range of a double"
+            yield place, Text.NOT_A_DOUBLE.filled()
         case str() if value != value.encode(errors="backslashreplace").decode():
-            yield place, "contains half of a surrogate pair"
+            yield place, Text.HALF_PAIR.filled()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise UnstorableJson("an object names a key twice")
+        raise UnstorableJson(Text.JSON_KEY_TWICE.filled())
     return found
 
 
 def _integer(text: str) -> int:
     # The length is checked first: Python refuses more than 4,300 digits, and takes quadratic time below that.
     if len(text) > 20 or not -_LONG <= (number := int(text)) < _LONG:
-        raise UnstorableJson(f"{text[:30]} is not a 64-bit integer")
+        raise UnstorableJson(Text.JSON_NOT_64_BITS.filled(number=text[:30]))
     return number
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise UnstorableJson(f"{text[:30]} is beyond a double")
+        raise UnstorableJson(Text.JSON_NOT_A_DOUBLE.filled(number=text[:30]))
     return number
 
 
 def _no_number(text: str) -> float:
-    raise InvalidJson(f"{text} is not JSON")
+    raise InvalidJson(Text.JSON_NO_NUMBER.filled(value=text))
 
 
 def _encode(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise UnstorableJson("a text contains half of a surrogate pair") from error
+        raise UnstorableJson(Text.JSON_HALF_PAIR.filled()) from error
 
 
 def _depth_exceeds(value: Any, limit: int) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
 from masscomm.http.scopes import PUBLIC_ROUTES, ROLE_SCOPES, ROUTE_SCOPES, Role, Scope
-from masscomm.http.texts import Text
+from masscomm.texts import Text
 from openapi import audiences, metrics, operations, preferences, sends
 from openapi.operation import Operation
 
@@ -183,6 +184,9 @@ def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, 
     for name, schema in components.items():
         components[name] = _without_titles(schema)
     _add_field_descriptions(components["SendRequest"]["properties"])
+    # Pydantic describes no inherited fields.
+    for name in ("FieldErrorBody", "ProblemBody"):
+        components[name]["properties"] |= deepcopy(components["CodedBody"]["properties"])
     # No enum: a later version may return further codes.
     components["ProblemBody"]["properties"]["code"]["x-texts"] = {text.code: text.value for text in Text}
     return found, components

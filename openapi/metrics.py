@@ -43,13 +43,13 @@ def _parameter(name: str, description: str | None, schema: Any, example: Any = N
     return Parameter(name=name, description=description or "", schema=schema, example=example)
 
 
-_START = _parameter("start", parse.time.__doc__, DATE_TIME, _NOON)
-_END = _parameter("end", parse.time.__doc__, DATE_TIME, _ONE)
+_START = _parameter("start", parse.time.form, DATE_TIME, _NOON)
+_END = _parameter("end", parse.time.form, DATE_TIME, _ONE)
 _CURSOR = _parameter("cursor", "`next_cursor` of the previous page", {"type": "string"})
-_CLUB_ID = _parameter("club_id", parse_club_id.__doc__, several(ID), [1])
-_TYPE = _parameter("type", parse.words.__doc__, several(_WORDS), ["news"])
-_CHANNEL = _parameter("channel", parse.words.__doc__, several(_WORDS), ["push"])
-_MEASURE = _parameter("measure", parse_measure.__doc__, several({"enum": list(MEASURES)}))
+_CLUB_ID = _parameter("club_id", parse_club_id.form, several(ID), [1])
+_TYPE = _parameter("type", parse.words.form, several(_WORDS), ["news"])
+_CHANNEL = _parameter("channel", parse.words.form, several(_WORDS), ["push"])
+_MEASURE = _parameter("measure", parse_measure.form, several({"enum": list(MEASURES)}))
 _SEND_IN_PATH = Parameter(
     name="send_id",
     location="path",
@@ -70,7 +70,7 @@ _QUERY = (
     ),
     replace(_START, required=True),
     replace(_END, required=True),
-    _parameter("time_zone", buckets.time_zone.__doc__, {"type": "string"}),
+    _parameter("time_zone", buckets.time_zone.form, {"type": "string"}),
     _parameter(
         "order",
         f"one of {', '.join(Order)}",
@@ -84,7 +84,7 @@ _QUERY = (
     _TYPE,
     _CHANNEL,
     _MEASURE,
-    _parameter("measures", parse_measures.__doc__, several({"type": "string"}), ["sent,failed"]),
+    _parameter("measures", parse_measures.form, several({"type": "string"}), ["sent,failed"]),
     _parameter(
         "dimensions",
         f"any of {', '.join(Dimension)}, several times or with commas between them",
@@ -147,7 +147,7 @@ OPERATIONS = {
         parameters=(
             _parameter("by", "one of type, club_id", {"type": "string", "enum": ["type", "club_id"]}, "type"),
             _parameter("window", "minutes", number(1, trending.MAX_WINDOW_MIN, trending.DEFAULT_WINDOW_MIN), 15),
-            _parameter("measure", parse_measure.__doc__, {"enum": list(MEASURES)}, "sent"),
+            _parameter("measure", parse_measure.form, {"enum": list(MEASURES)}, "sent"),
             _parameter("top", "The maximum number of rows", number(1, trending.MAX_TOP, trending.DEFAULT_TOP), 10),
             _CLUB_ID,
             _TYPE,
@@ -193,7 +193,7 @@ OPERATIONS = {
             _START,
             _END,
             _TYPE,
-            _parameter("status", sends.send_status.__doc__, several({"enum": list(SendState)}), ["ended"]),
+            _parameter("status", sends.send_status.form, several({"enum": list(SendState)}), ["ended"]),
             _limit(sends.DEFAULT_LIMIT, sends.MAX_LIMIT),
             _CURSOR,
             replace(_CLUB_ID, description="Only these clubs; required if the key may see every club"),
@@ -338,7 +338,7 @@ OPERATIONS = {
         parameters=(
             _SEND_IN_PATH,
             _parameter(
-                "status", recipients.notification_status.__doc__, several({"enum": list(Status)}), [Status.SENT.value]
+                "status", recipients.notification_status.form, several({"enum": list(Status)}), [Status.SENT.value]
             ),
             _CHANNEL,
             _limit(recipients.DEFAULT_LIMIT, recipients.MAX_LIMIT),

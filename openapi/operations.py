@@ -23,7 +23,7 @@ _NOON, _ONE = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
 _ADDRESS_ID = address_id("ada@example.org")
 _KEY_ID = "7d793037a0760186"
 _CURSOR = Parameter(name="cursor", description="`next_cursor` of the previous page")
-_CLUB_ID = Parameter(name="club_id", description=parse_club_id.__doc__ or "", schema=several(ID), example=[1])
+_CLUB_ID = Parameter(name="club_id", description=parse_club_id.form, schema=several(ID), example=[1])
 _POSITION = Parameter(
     name="position",
     location="path",
@@ -188,7 +188,7 @@ OPERATIONS = {
         tag="Operations",
         description="A letter without a readable club is visible to callers who may see every club.",
         parameters=(
-            Parameter(name="club_id", description=parse_club_id.__doc__ or "", schema=ID, example=1),
+            Parameter(name="club_id", description=parse_club_id.form, schema=ID, example=1),
             Parameter(name="topic", description="The source topic", schema=_WORDS, example="send.api"),
             Parameter(name="reason", description="Why the record was dead-lettered", schema=_WORDS, example="invalid"),
             Parameter(
@@ -199,12 +199,12 @@ OPERATIONS = {
             ),
             Parameter(
                 name="status",
-                description=dead_letters.status.__doc__ or "",
+                description=dead_letters.status.form,
                 schema={"enum": list(dead_letters.STATUSES)},
                 example="open",
             ),
-            Parameter(name="start", description=parse.time.__doc__ or "", schema=DATE_TIME, example=_NOON),
-            Parameter(name="end", description=parse.time.__doc__ or "", schema=DATE_TIME, example=_ONE),
+            Parameter(name="start", description=parse.time.form, schema=DATE_TIME, example=_NOON),
+            Parameter(name="end", description=parse.time.form, schema=DATE_TIME, example=_ONE),
             _limit(dead_letters.DEFAULT_LIMIT, dead_letters.MAX_LIMIT),
             _CURSOR,
         ),
@@ -253,7 +253,7 @@ OPERATIONS = {
             _CLUB_ID,
             Parameter(
                 name="reason",
-                description=devices.reason.__doc__ or "",
+                description=devices.reason.form,
                 schema={"enum": list(devices.REASONS)},
                 example="takes_nothing",
             ),
@@ -296,7 +296,7 @@ OPERATIONS = {
             _CLUB_ID,
             Parameter(
                 name="address_id",
-                description=f"The SHA-256 of the address in small letters: {sha256.__doc__}",
+                description=f"The SHA-256 of the address in small letters: {sha256.form}",
                 schema={"type": "string", "pattern": "^[0-9a-f]{64}$"},
                 example=_ADDRESS_ID,
             ),

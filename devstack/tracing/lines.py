@@ -47,7 +47,7 @@ def _spans(document: Mapping[str, Any], trace_ids: set[str], positions: set[str]
                 kind=Kind.SPAN,
                 where=source_position,
                 function=span["name"],
-                description=f"worked on it for {(ended - began) / 1e6:.1f} ms{f': {error}' if error else ''}",
+                description=f"ran for {(ended - began) / 1e6:.1f} ms{f': {error}' if error else ''}",
                 details={
                     "trace_id": span["traceId"],
                     "span_id": span["spanId"],

@@ -125,18 +125,23 @@ def _description(found: Read, asked: Asked) -> str:
         return _outcome(value, asked)
     if found.schema == "SendRequested":
         which = f"chunk {value['chunk_index'] + 1} of {value['chunk_count']}"
-        return f"asked for: {which}, {len(value['to_users'])} users, {value['type']}, club {value['club_id']}"
+        users = _number(len(value["to_users"]), "user")
+        return f"send requested: {which}, {users}, category {value['type']}, club {value['club_id']}"
     if found.schema == "DeviceStatusChanged":
         return f"device {value['device_id']} of user {value['user_id']} is {value['status']}: {value['reason']}"
     waited = found.header(_RELEASED)
     label = {
-        "RecheckRequested": "to be checked",
-        "BuildRequested": "to be written",
-        "DeliveryRequested": "to be delivered",
+        "RecheckRequested": "preferences to check",
+        "BuildRequested": "messages to write",
+        "DeliveryRequested": "messages to deliver",
     }.get(found.schema, found.schema)
     channel = f" by {value['channel']}" if "channel" in value else ""
     after = f", after waiting ({waited})" if waited else ""
-    return f"{label}{channel}: {len(value.get('user_ids', ()))} recipients{after}"
+    return f"{label}{channel}: {_number(len(value.get('user_ids', ())), 'recipient')}{after}"
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _outcome(value: Mapping[str, Any], asked: Asked) -> str:

@@ -5,6 +5,8 @@
 
 The file names the table and its columns, so that this consumer fits every monolith that has all settings in one table:
 in columns of JSON, or in one column for each channel or category. `examples/crm/apply_preferences.py` fits two tables.
+
+With KAFKA_AUTHENTICATION=aws_msk_iam and AWS_REGION it signs in to Amazon MSK, as the functions do.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +18,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from examples.preference_consumer import main, new_quiet_hours, set_rules
+from masscomm.aws.authentication import kafka_client_config
 from masscomm.domain.source_tables import SourceError, SourceTable, Value, source_tables
+from masscomm.errors import Stop
 
 
 def apply(connection: psycopg.Connection[Any], record: Mapping[str, Any]) -> bool:
@@ -106,6 +110,6 @@ def _names(columns: Iterable[str]) -> sql.Composed:
 
 if __name__ == "__main__":
     try:
-        main(apply)
-    except SourceError as error:
+        main(apply, kafka_client_config())
+    except (SourceError, Stop) as error:
         raise SystemExit(str(error)) from error

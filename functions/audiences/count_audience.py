@@ -14,7 +14,7 @@ from masscomm.http.audiences import audience_of
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
+from masscomm.texts import Text
 
 _FIELDS = ("club_id", "audience", "channels")
 
@@ -51,12 +51,14 @@ class CountQuery:
 def parse_count(body: str | None) -> CountQuery:
     """Return the query in a request's body. Raises Problem with status 400 that names each invalid field."""
     document = read_object(body, bounded=False)
-    errors = [FieldError(str(name)[:100], "is unknown") for name in list(document.keys() - set(_FIELDS))[:10]]
+    errors = [
+        FieldError(str(name)[:100], Text.MEMBER_UNKNOWN.filled()) for name in list(document.keys() - set(_FIELDS))[:10]
+    ]
     club_id, channels = document.get("club_id"), document.get("channels", list(CHANNELS))
     if isinstance(club_id, bool) or not isinstance(club_id, int) or not 1 <= club_id <= LARGEST_ID:
-        errors.append(FieldError("club_id", "must be the id of a club, at least 1"))
+        errors.append(FieldError("club_id", Text.MUST_BE_CLUB_FROM_1.filled()))
     if not isinstance(channels, list) or not all(isinstance(each, str) and each in CHANNELS for each in channels):
-        errors.append(FieldError("channels", f"must be a list of some of {', '.join(CHANNELS)}"))
+        errors.append(FieldError("channels", Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS))))
     audience, wrong = audience_of(document.get("audience"))
     errors += wrong
     if errors or not isinstance(club_id, int) or not isinstance(channels, list):
@@ -73,7 +75,7 @@ class CountAudience:
     def count(self, query: CountQuery, clubs: Clubs, remaining_s: Callable[[], float]) -> CountBody:
         """Return the response body. Raises Problem with status 403, or Retry."""
         if query.club_id not in clubs:  # guard: tenancy.counted_audience
-            message = f"{query.club_id} is none of the clubs of these credentials"
+            message = Text.CLUB_OF_OTHERS.filled(club_id=str(query.club_id))
             errors = [FieldError("club_id", message)]
             raise Problem(403, Text.COUNT_NOT_PERMITTED.filled(), errors=errors)
         counts: CountBody = {

@@ -13,10 +13,10 @@ from masscomm.http import rest
 from masscomm.http.problem import Problem
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
-from masscomm.http.texts import Text
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.texts import Text
 
 if TYPE_CHECKING:
     from functions.preferences_handler.change_preferences import ChangePreferences, UserPreferences

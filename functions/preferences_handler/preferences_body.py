@@ -14,7 +14,7 @@ from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import parse_club_id
-from masscomm.http.texts import Text
+from masscomm.texts import CodedText, Text
 
 _FIELDS = ("channels", "categories", "quiet_hours")
 _MOST_ERRORS = 20
@@ -115,7 +115,7 @@ def user_id_of(text: str) -> int:
         raise Problem(
             400,
             Text.USER_INVALID.filled(),
-            errors=[FieldError("user_id", f"cannot be used: {parse_club_id.__doc__}")],
+            errors=[FieldError("user_id", Text.UNUSABLE.filled(form=parse_club_id.form))],
         ) from error
 
 
@@ -125,14 +125,14 @@ def wishes_in(content: str | None) -> list[Wish | QuietHoursWish]:
     reader = _Reader()
     for name in document:
         if name not in _FIELDS:
-            reader.refuse(name[:100], f"is not a field; allowed are {', '.join(_FIELDS)}")
+            reader.refuse(name[:100], Text.FIELD_NOT_ALLOWED.filled(fields=", ".join(_FIELDS)))
     reader.read_channels(document.get("channels", {}), "channels", None)
     reader.read_categories(document.get("categories", {}))
     if "quiet_hours" in document:
         reader.read_quiet_hours(document["quiet_hours"])
     if not reader.wishes and not reader.errors:
         for name in _FIELDS:
-            reader.refuse(name, "has no rule: the request needs one rule at least")
+            reader.refuse(name, Text.NO_RULE.filled())
     if reader.errors:
         raise invalid(reader.errors[:_MOST_ERRORS])
     return reader.wishes
@@ -145,20 +145,20 @@ class _Reader:
         self.wishes: list[Wish | QuietHoursWish] = []
         self.errors: list[FieldError] = []
 
-    def refuse(self, field: str, message: str) -> None:
+    def refuse(self, field: str, message: CodedText) -> None:
         self.errors.append(FieldError(field, message))
 
     def read_categories(self, value: Any) -> None:
         if not isinstance(value, dict):
-            self.refuse("categories", "must be an object")
+            self.refuse("categories", Text.MUST_BE_OBJECT.filled())
             return
         known = [name for name in categories() if name != "default"]
         for name, rule in value.items():
             field = f"categories.{name[:100]}"
             if name not in known:
-                self.refuse(field, f"is no category; the categories are {', '.join(known)}")
+                self.refuse(field, Text.NO_CATEGORY.filled(categories=", ".join(known)))
             elif category(name).mandatory:
-                self.refuse(field, "is a mandatory category, to which preferences do not apply")
+                self.refuse(field, Text.CATEGORY_MANDATORY.filled())
             elif isinstance(rule, bool):
                 self.wishes.append(Wish(name, None, rule))
             else:
@@ -166,13 +166,13 @@ class _Reader:
 
     def read_channels(self, value: Any, field: str, name: str | None) -> None:
         if not isinstance(value, dict):
-            self.refuse(field, "must be an object" if name is None else "must be true, false or an object")
+            self.refuse(field, (Text.MUST_BE_OBJECT if name is None else Text.MUST_BE_BOOLEAN_OR_OBJECT).filled())
             return
         for channel, wanted in value.items():
             if channel not in CHANNELS:
-                self.refuse(f"{field}.{channel[:100]}", f"is no channel; the channels are {', '.join(CHANNELS)}")
+                self.refuse(f"{field}.{channel[:100]}", Text.NO_CHANNEL.filled(channels=", ".join(CHANNELS)))
             elif not isinstance(wanted, bool):
-                self.refuse(f"{field}.{channel}", "must be true or false")
+                self.refuse(f"{field}.{channel}", Text.MUST_BE_BOOLEAN.filled())
             else:
                 self.wishes.append(Wish(name, channel, wanted))
 
@@ -181,17 +181,19 @@ class _Reader:
             self.wishes.append(QuietHoursWish(None, None))
             return
         if not isinstance(value, dict):
-            self.refuse("quiet_hours", "must be null or an object with start and end")
+            self.refuse("quiet_hours", Text.QUIET_HOURS_FORM.filled())
             return
         errors = len(self.errors)
         for name in value:
             if name not in QuietHoursWish._fields:
-                self.refuse(f"quiet_hours.{name[:100]}", "is not a field; allowed are start, end")
+                self.refuse(
+                    f"quiet_hours.{name[:100]}", Text.FIELD_NOT_ALLOWED.filled(fields=", ".join(QuietHoursWish._fields))
+                )
         for name in QuietHoursWish._fields:
             time = value.get(name)
             if not isinstance(time, str) or not _TIME.fullmatch(time):
-                self.refuse(f"quiet_hours.{name}", "must be a time HH:MM from 00:00 to 23:59")
+                self.refuse(f"quiet_hours.{name}", Text.QUIET_HOURS_TIME.filled())
         if len(self.errors) == errors and value["start"] == value["end"]:
-            self.refuse("quiet_hours.end", "must not be the start; opt out of the channels for no notification at all")
+            self.refuse("quiet_hours.end", Text.QUIET_HOURS_EMPTY.filled())
         if len(self.errors) == errors:
             self.wishes.append(QuietHoursWish(value["start"], value["end"]))

@@ -27,10 +27,10 @@ from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESE
 from masscomm.http.audiences import audience_of
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, FieldErrorBody
-from masscomm.http.texts import Text
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.rendering.unused_content import unused_content
+from masscomm.texts import Text
 
 # The largest number of recipients of which each one is decided about.
 EXACT_RECIPIENTS = 10_000

@@ -1,10 +1,12 @@
 """POST /v1/previews: the messages of a send for one user, rendered as the builder renders them, and not sent."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from functions.send_handler.field_problems import field_problem
 from functions.send_handler.send_request import ContentRequest, UserId, invalid_fields
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
@@ -15,6 +17,7 @@ from masscomm.http.problem import FieldError, FieldErrorBody, invalid
 from masscomm.rendering.compiler import MAX_SOURCE_CHARACTERS
 from masscomm.rendering.preview import Preview, preview
 from masscomm.rendering.unused_content import unused_content
+from masscomm.texts import CodedBody, Text
 
 _NAME = Field(max_length=200)
 _SOURCE = Field(max_length=MAX_SOURCE_CHARACTERS)
@@ -56,7 +59,7 @@ class PreviewRequest(ContentRequest):
     @classmethod
     def _one_user(cls, user: PreviewUser | None, info: ValidationInfo) -> PreviewUser | None:
         if user is not None and info.data.get("user_id") is not None:
-            raise ValueError("excludes user_id")
+            raise field_problem(Text.USER_TWICE)
         return user
 
 
@@ -81,6 +84,8 @@ class PreviewedMessage(TypedDict):
     """The variables without a value; in the texts, their names in brackets replace them."""
     problem: str | None
     """The reason why the user would not get this message."""
+    problem_text: CodedBody | None
+    """The code of the reason, with its values."""
 
 
 class PreviewBody(TypedDict):
@@ -110,10 +115,10 @@ def previewed(wanted: PreviewRequest, directory: Directory) -> PreviewBody:
     found = _templates(wanted, directory)
     messages = []
     for channel, templates in found.items():
-        message = _message(preview(content, channel, templates, user), is_draft=wanted.draft is not None)
+        message = preview(content, channel, templates, user)
         if wanted.user_id is not None and not CHANNELS[channel].reaches(user):
-            message["problem"] = "the user has no address on this channel"
-        messages.append(message)
+            message = replace(message, problem=Text.NO_ADDRESS.filled())
+        messages.append(_message(message, is_draft=wanted.draft is not None))
     warnings = unused_content(content, found, list(wanted.data))
     return {
         "complete": all(message["problem"] is None for message in messages),
@@ -136,7 +141,7 @@ def _user(wanted: PreviewRequest, directory: Directory) -> User:
     user = directory.users([wanted.user_id]).get(wanted.user_id)
     # A user of another club and an unknown user have the same response, so that guessed ids reveal nothing.
     if user is None or not is_member(user, wanted.club_id):  # guard: tenancy.previewed_user
-        raise invalid([FieldError("user_id", f"is no user of club {wanted.club_id}")])
+        raise invalid([FieldError("user_id", Text.USER_OF_OTHERS.filled(club_id=str(wanted.club_id)))])
     return user
 
 
@@ -159,4 +164,5 @@ def _message(found: Preview, *, is_draft: bool) -> PreviewedMessage:
         "fields": found.texts,
         "missing": list(found.missing),
         "problem": found.problem,
+        "problem_text": None if found.problem is None else found.problem.body(),
     }

@@ -23,8 +23,8 @@ from masscomm.clock import Clock
 from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
 from masscomm.http.problem import FieldError, Problem, ProblemBody, invalid
-from masscomm.http.texts import Text
 from masscomm.observability import logs
+from masscomm.texts import Text, shortened
 
 logger = logs.logger("send_handler")
 
@@ -143,7 +143,7 @@ def _check_one_club(sends: Sequence[Any]) -> None:
     first = next(iter(clubs.values()), None)
     others = [index for index, club_id in clubs.items() if club_id != first]
     if others:  # guard: idempotency.club_of_a_batch
-        raise invalid([FieldError(f"sends[{index}].club_id", "must be that of the first send") for index in others])
+        raise invalid([FieldError(f"sends[{index}].club_id", Text.OTHER_CLUB_IN_BATCH.filled()) for index in others])
 
 
 def pack_results(body: BatchBody) -> str:
@@ -193,8 +193,8 @@ def _shortened(problem: Problem, errors: int) -> Problem:
     """Return the problem of one send with at most this number of errors. The last one says how many are left out."""
     kept = [FieldError(each.field[:_LONGEST_NAME], each.message) for each in problem.errors[:errors]]
     if left_out := len(problem.errors) - len(kept):
-        kept[-1] = FieldError("", f"{left_out + 1} further errors are not listed")
-    return Problem(problem.status, problem.detail[: 2 * _LONGEST_NAME], errors=kept)
+        kept[-1] = FieldError("", Text.FURTHER_ERRORS.filled(left_out=left_out + 1))
+    return Problem(problem.status, shortened(problem.detail, 2 * _LONGEST_NAME), errors=kept)
 
 
 def _at(send: SendRequest, identity: SendIdentity, index: int) -> tuple[SendRequest, SendIdentity] | Problem:

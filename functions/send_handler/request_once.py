@@ -11,9 +11,9 @@ from masscomm.clock import Clock
 from masscomm.errors import MasscommError
 from masscomm.http.idempotency import other_request
 from masscomm.http.problem import Problem
-from masscomm.http.texts import Text
 from masscomm.observability import logs
 from masscomm.stores.idempotency_keys import Claim, IdempotencyKeys, claim_id
+from masscomm.texts import Text
 
 logger = logs.logger("send_handler")
 

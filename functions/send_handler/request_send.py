@@ -28,7 +28,6 @@ from masscomm.domain.time_limits import SEND_FLUSH_S
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.http.problem import FieldError, FieldErrorBody, Problem
 from masscomm.http.rest import Links
-from masscomm.http.texts import Text
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Headers, Producer
@@ -38,6 +37,7 @@ from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.decision_log import DecisionLog, unpack_decisions
 from masscomm.stores.delivery_ledger import DeliveryLedger, claim_for, refusal
 from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, SendKey, check_part, place_part
+from masscomm.texts import Text
 
 logger = logs.logger("send_handler")
 
@@ -368,7 +368,7 @@ def _other_send() -> Iterator[None]:
     try:
         yield
     except (OtherSend, OtherRecipients, OtherContent) as error:
-        message = "belongs to another send, or this part of it to other recipients"
+        message = Text.SEND_ID_OF_OTHERS.filled()
         raise Problem(409, Text.SEND_ID_IN_USE.filled(), errors=[FieldError("send_id", message)]) from error
 
 

@@ -22,8 +22,9 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     field_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 
+from functions.send_handler.field_problems import field_problem, text_of_details
 from masscomm.clock import Clock
 from masscomm.domain.categories import category, is_listed, resolve_channels
 from masscomm.domain.channels import CHANNELS
@@ -44,7 +45,7 @@ from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import JSON, Request
 from masscomm.http.scopes import Scope
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
+from masscomm.texts import CodedText, Text
 
 _LONGEST_PATH = 200
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -78,7 +79,7 @@ _DATA = FIELDS_OF_SEND["data"]
 
 def _written_out(value: object) -> object:
     if value is not None and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
-        raise ValueError("an RFC 3339 time with its zone, as a string")
+        raise field_problem(Text.TIME_NOT_WRITTEN)
     return value
 
 
@@ -88,7 +89,7 @@ _TIME: TypeAdapter[datetime | None] = TypeAdapter(Time)
 
 def _local_time(text: str | None) -> str | None:
     if text is not None and parse_local_time(text) is None:
-        raise ValueError("a date and time without a zone, such as 2026-11-24T09:00")
+        raise field_problem(Text.LOCAL_TIME_NOT_WRITTEN)
     return text
 
 
@@ -103,7 +104,7 @@ def bytes_of(data: Mapping[str, str]) -> int:
 
 def _bounded(data: dict[str, str]) -> dict[str, str]:
     if bytes_of(data) > _DATA.max_bytes:
-        raise ValueError(f"more than {_DATA.max_bytes} bytes in total")
+        raise field_problem(Text.BYTES_TOO_MANY, maximum=_DATA.max_bytes or 0)
     return data
 
 
@@ -196,7 +197,7 @@ class SendRequest(ContentRequest):
     @classmethod
     def _in_one_request(cls, found: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         if sum(map(bytes_of, found.values())) > REQUEST_RECIPIENT_DATA_BYTES:
-            raise ValueError(f"more than {REQUEST_RECIPIENT_DATA_BYTES} bytes in total")
+            raise field_problem(Text.BYTES_TOO_MANY, maximum=REQUEST_RECIPIENT_DATA_BYTES)
         return found
 
     @field_validator("to_users", mode="wrap")
@@ -205,10 +206,10 @@ class SendRequest(ContentRequest):
         has_audience = info.data.get("audience") is not None
         if isinstance(value, _NotGiven):
             if not has_audience and "audience" in info.data:
-                raise PydanticCustomError("missing", "Field required")
+                raise field_problem(Text.FIELD_REQUIRED)
             return []
         if has_audience:
-            raise PydanticCustomError("both", "must be absent if the send has an audience")
+            raise field_problem(Text.AUDIENCE_AND_USERS)
         users: list[int] = validate(value)
         return users
 
@@ -259,7 +260,9 @@ def check_media_type(content_type: str | None) -> None:
     """Check the Content-Type of a request; it may be absent. Raises Problem with status 415 if it is not JSON."""
     media_type = (content_type or JSON).partition(";")[0].strip().lower()
     if media_type != JSON and not re.fullmatch(r"application/[\w.-]+\+json", media_type):
-        raise Problem(415, Text.BODY_TYPE.filled(type=JSON), errors=[FieldError("Content-Type", f"must be {JSON}")])
+        raise Problem(
+            415, Text.BODY_TYPE.filled(type=JSON), errors=[FieldError("Content-Type", Text.MUST_BE.filled(form=JSON))]
+        )
 
 
 def read_document(request: Request) -> dict[str, Any]:
@@ -270,7 +273,7 @@ def read_document(request: Request) -> dict[str, Any]:
     if content and _ESCAPED_SURROGATE.search(content):  # guard: sends.half_surrogates
         fields = dict.fromkeys(_path(location) for location in _half_surrogates(document, ()))
         if fields:
-            message = "a text holds half of a surrogate pair"
+            message = Text.HALF_PAIR_IN_TEXT.filled()
             raise invalid([FieldError(field, message) for field in islice(fields, _ERRORS_A_FIELD)])
     return document
 
@@ -323,19 +326,19 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
 def _type_errors(send: SendRequest) -> list[FieldError]:
     # A misspelt category would lose its rules, such as that it is mandatory.
     if not is_listed(send.type):  # guard: sends.unknown_category
-        return [FieldError("type", "is no category of this installation (GET /v1/categories)")]
+        return [FieldError("type", Text.CATEGORY_UNKNOWN.filled())]
     return []
 
 
 def _id_errors(send: SendRequest) -> list[FieldError]:
     if send.part_count > 1 and send.send_id is None:
-        return [FieldError("send_id", "is needed if the send has several parts")]
+        return [FieldError("send_id", Text.SEND_ID_NEEDED.filled())]
     return []
 
 
 def _part_errors(send: SendRequest) -> list[FieldError]:
     if send.part_index >= send.part_count:
-        return [FieldError("part_index", "must be less than part_count")]
+        return [FieldError("part_index", Text.PART_TOO_LARGE.filled())]
     return []
 
 
@@ -345,20 +348,22 @@ def _audience_errors(send: SendRequest) -> list[FieldError]:
 
 def _lane_errors(send: SendRequest) -> list[FieldError]:
     if send.audience is not None and send.priority == Lane.CRITICAL:
-        return [FieldError("priority", "must be bulk for an audience")]
+        return [FieldError("priority", Text.AUDIENCE_NOT_BULK.filled())]
     return []
 
 
 def _audience_part_errors(send: SendRequest) -> list[FieldError]:
     if send.audience is not None and send.part_count > 1:
-        return [FieldError("part_count", "must be 1 for an audience")]
+        return [FieldError("part_count", Text.AUDIENCE_IN_PARTS.filled())]
     return []
 
 
 def _recipient_data_errors(send: SendRequest) -> list[FieldError]:
     users = set(map(str, send.to_users))
     others = [user for user in send.recipient_data if user not in users]
-    errors = [FieldError(_path(("recipient_data", user)), "is not in to_users") for user in others[:_ERRORS_A_FIELD]]
+    errors = [
+        FieldError(_path(("recipient_data", user)), Text.NOT_IN_TO_USERS.filled()) for user in others[:_ERRORS_A_FIELD]
+    ]
     return errors + _further("recipient_data", len(others))
 
 
@@ -377,7 +382,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]],
 def _further(field: str, errors: int) -> list[FieldError]:
     """Return an entry that says how many errors of a field are not listed; none if all of them are."""
     left_out = errors - _ERRORS_A_FIELD
-    return [FieldError(field, f"{left_out} further errors are not listed")] if left_out > 0 else []
+    return [FieldError(field, Text.FURTHER_ERRORS.filled(left_out=left_out))] if left_out > 0 else []
 
 
 def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
@@ -396,7 +401,7 @@ def check_times(send: SendRequest, now_ms: int) -> None:
 
 def _details(error: ValidationError) -> list[ErrorDetails]:
     """Return each error without its input: half a million wrong users take 160 MB so, and 250 MB with it."""
-    return error.errors(include_url=False, include_context=False, include_input=False)
+    return error.errors(include_url=False, include_input=False)
 
 
 def _field_errors(details: Sequence[ErrorDetails], model: type[BaseModel]) -> list[FieldError]:
@@ -408,7 +413,7 @@ def _field_errors(details: Sequence[ErrorDetails], model: type[BaseModel]) -> li
         field = field if field in model.model_fields else ""
         reported[field] += 1
         if reported[field] <= _ERRORS_A_FIELD:
-            errors.append(FieldError(_path(entry["loc"]), entry["msg"].removeprefix("Value error, ")))
+            errors.append(FieldError(_path(entry["loc"]), text_of_details(entry)))
     return errors + [entry for field, number in reported.items() for entry in _further(field, number)]
 
 
@@ -427,7 +432,7 @@ def check_tenant(send: ContentRequest, clubs: Clubs) -> None:
     club.
     """
     if send.club_id not in clubs:
-        message = f"{send.club_id} is none of the clubs of these credentials"
+        message = Text.CLUB_OF_OTHERS.filled(club_id=str(send.club_id))
         raise Problem(403, Text.SENDING_NOT_PERMITTED.filled(), errors=[FieldError("club_id", message)])
 
 
@@ -437,7 +442,7 @@ def check_simulated(send: SendRequest) -> None:
     """
     others = [index for index, user_id in enumerate(send.to_users) if not is_simulated(user_id)]
     if others:  # guard: simulator.test_key
-        message = f"is no simulator recipient ({FIRST_ID} to {LAST_ID})"
+        message = Text.NOT_SIMULATED.filled(first=str(FIRST_ID), last=str(LAST_ID))
         errors = [FieldError(f"to_users[{index}]", message) for index in others[:20]]
         raise Problem(403, Text.TEST_KEY_RECIPIENTS.filled(), errors=errors)
 
@@ -458,17 +463,17 @@ def _time_errors(times: Mapping[str, int | None], send_at_local: object, now_ms:
     expires_at, send_at = times["expires_at"], times["send_at"]
     errors = []
     if expires_at is not None and expires_at <= now_ms:
-        errors.append(FieldError("expires_at", "must lie ahead"))
+        errors.append(FieldError("expires_at", Text.MUST_LIE_AHEAD.filled()))
     if send_at is not None and not now_ms < send_at <= now_ms + MAX_REQUEST_AHEAD_MS:
-        errors.append(FieldError("send_at", f"must lie ahead, and not more than {_DAYS_AHEAD} days"))
+        errors.append(FieldError("send_at", Text.TIME_TOO_FAR.filled(days=_DAYS_AHEAD)))
     elif send_at is not None and expires_at is not None and expires_at <= send_at:
-        errors.append(FieldError("send_at", "must come before expires_at"))
+        errors.append(FieldError("send_at", Text.SEND_AT_AFTER_END.filled()))
     if isinstance(send_at_local, str) and (problem := _local_time_problem(send_at_local, times, now_ms)):
         errors.append(FieldError("send_at_local", problem))
     return errors
 
 
-def _local_time_problem(text: str, times: Mapping[str, int | None], now_ms: int) -> str | None:
+def _local_time_problem(text: str, times: Mapping[str, int | None], now_ms: int) -> CodedText | None:
     """Return the problem of a send_at_local that no recipient can wait for; None for any other, and for an invalid
     text.
     """
@@ -476,11 +481,11 @@ def _local_time_problem(text: str, times: Mapping[str, int | None], now_ms: int)
     if first is None or last is None:
         return None
     if times["send_at"] is not None:
-        return "must not be given with send_at"
+        return Text.SEND_AT_TWICE.filled()
     if last <= now_ms or first > now_ms + MAX_REQUEST_AHEAD_MS:
-        return f"must lie ahead in a time zone, and not more than {_DAYS_AHEAD} days"
+        return Text.LOCAL_TIME_TOO_FAR.filled(days=_DAYS_AHEAD)
     if expires_at is not None and expires_at <= first:
-        return "must come before expires_at in a time zone"
+        return Text.LOCAL_TIME_AFTER_END.filled()
     return None
 
 

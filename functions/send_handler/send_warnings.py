@@ -11,8 +11,8 @@ from functions.send_handler.send_request import LITERAL, SendRequest
 from masscomm.domain.time_limits import WARNINGS_S
 from masscomm.errors import MasscommError
 from masscomm.http.problem import FieldError, invalid
-from masscomm.http.texts import Text
 from masscomm.observability import logs
+from masscomm.texts import Text
 
 if TYPE_CHECKING:
     from masscomm.rendering.templates import TemplateCache

@@ -17,6 +17,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from masscomm.errors import Retry, Stop
+from masscomm.texts import CodedText, Text
 
 MAX_URL = 2_000
 HTTPS = 443
@@ -40,7 +41,11 @@ type Resolve = Callable[[str, int], Sequence[str]]
 
 
 class UrlRefused(Exception):
-    """The URL must not be called. The message is for the tenant who gave it."""
+    """The URL must not be called. The text is for the tenant who gave it."""
+
+    def __init__(self, text: CodedText) -> None:
+        super().__init__(text)
+        self.text = text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,27 +85,27 @@ def checked(url: str, *, loopback: bool = False) -> Target:
         UrlRefused: The text is no URL that may be called, whatever its host resolves to.
     """
     if len(url) > MAX_URL or not _VISIBLE.fullmatch(url) or "\\" in url:
-        raise UrlRefused(f"must be a URL of at most {MAX_URL} visible ASCII characters")
+        raise UrlRefused(Text.URL_TOO_LONG.filled(maximum=MAX_URL))
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname or ""
     except ValueError as error:
-        raise UrlRefused("must be a URL") from error
+        raise UrlRefused(Text.URL_INVALID.filled()) from error
     if parts.scheme != "https" and not (loopback and parts.scheme == "http"):  # guard: public_urls.https
-        raise UrlRefused("must begin with https://")
+        raise UrlRefused(Text.URL_NOT_HTTPS.filled())
     if "@" in parts.netloc:  # guard: public_urls.credentials
-        raise UrlRefused("must not contain a user name or a password")
+        raise UrlRefused(Text.URL_WITH_CREDENTIALS.filled())
     if parts.fragment:
-        raise UrlRefused("must not contain a fragment")
+        raise UrlRefused(Text.URL_WITH_FRAGMENT.filled())
     if not _is_host(host):
-        raise UrlRefused("must contain a host name or an IP address")
+        raise UrlRefused(Text.URL_WITHOUT_HOST.filled())
     address = _address(host)
     if address is not None and not is_public(address) and not (loopback and address.is_loopback):
-        raise UrlRefused("must name a public server")  # Earlier than by `public_addresses`, for who gives the URL.
+        raise UrlRefused(Text.URL_NOT_PUBLIC.filled())  # Earlier than by `public_addresses`, for who gives the URL.
     if port is None:
         port = HTTPS if parts.scheme == "https" else 80
     if port != HTTPS and port < FIRST_FREE_PORT:  # guard: public_urls.port
-        raise UrlRefused(f"must use port {HTTPS}, or one from {FIRST_FREE_PORT}")
+        raise UrlRefused(Text.URL_PORT.filled(port=HTTPS, first=FIRST_FREE_PORT))
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(scheme=parts.scheme, host=host, port=port, path=path)
 
@@ -123,7 +128,7 @@ def public_addresses(target: Target, *, resolve: Resolve | None = None, loopback
         return found
     # One address that is not public is enough: the name may be one of a rebinding attack.
     if target.scheme != "https" or not all(is_public(each) for each in addresses):  # guard: public_urls.addresses
-        raise UrlRefused("must name a public server")
+        raise UrlRefused(Text.URL_NOT_PUBLIC.filled())
     return found
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.source_tables import source_tables
 from masscomm.domain.users import User, UserSettings
+from masscomm.texts import CodedText, Text
 
 # The limits of an audience. Each user of the tenant is compared with each condition.
 MAX_DEPTH = 5
@@ -45,7 +46,7 @@ class AudienceError(NamedTuple):
 
     # The path of the part, such as `where.all[0].field`; "" for the audience itself.
     path: str
-    message: str
+    message: CodedText
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,18 +100,18 @@ class _Reader:
 
     def audience(self, value: Any) -> Audience:
         if not isinstance(value, Mapping):
-            self._error("", "must be an object")
+            self._error("", Text.MUST_BE_OBJECT.filled())
             return Audience(condition=_nobody)
         for name in value.keys() - {"all_users", "where", "except_users"}:
-            self._error(str(name)[:MAX_TEXT], "is unknown: an audience has where or all_users, and except_users")
+            self._error(str(name)[:MAX_TEXT], Text.AUDIENCE_MEMBER.filled())
         condition: Condition = lambda _user, _settings: True  # noqa: E731
         # An empty audience is refused, because it may be a mistake, and would notify every user.
         if ("where" in value) == ("all_users" in value):
-            self._error("where", "an audience needs either where or all_users")
+            self._error("where", Text.AUDIENCE_EMPTY.filled())
         elif "where" in value:
             condition = self._condition(value["where"], "where", 1)
         elif value["all_users"] is not True:
-            self._error("all_users", "must be true")
+            self._error("all_users", Text.MUST_BE_TRUE.filled())
         return Audience(
             condition=condition,
             except_users=self._exceptions(value.get("except_users", [])),
@@ -119,11 +120,11 @@ class _Reader:
 
     def _exceptions(self, value: Any) -> frozenset[int]:
         if not isinstance(value, list) or len(value) > MAX_EXCEPTIONS:
-            self._error("except_users", f"must be a list of at most {MAX_EXCEPTIONS} user ids")
+            self._error("except_users", Text.AUDIENCE_EXCEPTIONS.filled(maximum=MAX_EXCEPTIONS))
             return frozenset()
         for index, each in enumerate(value):
             if isinstance(each, bool) or not isinstance(each, int) or not 1 <= each <= LARGEST_ID:
-                self._error(f"except_users[{index}]", "must be a user id of at least 1")
+                self._error(f"except_users[{index}]", Text.AUDIENCE_EXCEPTION.filled())
                 return frozenset()
         return frozenset(value)
 
@@ -131,19 +132,19 @@ class _Reader:
         self._conditions += 1
         if self._conditions > MAX_CONDITIONS:
             if self._conditions == MAX_CONDITIONS + 1:
-                self._error("where", f"has more than {MAX_CONDITIONS} conditions")
+                self._error("where", Text.AUDIENCE_CONDITIONS.filled(maximum=MAX_CONDITIONS))
             return _nobody
         if depth > MAX_DEPTH:
-            self._error(path, f"is nested deeper than {MAX_DEPTH} levels")
+            self._error(path, Text.AUDIENCE_TOO_DEEP.filled(maximum=MAX_DEPTH))
             return _nobody
         if not isinstance(value, Mapping):
-            self._error(path, "must be an object")
+            self._error(path, Text.MUST_BE_OBJECT.filled())
             return _nobody
         joins = [name for name in _JOINS if name in value]
         if not joins:
             return self._comparison(value, path)
         if len(value) > 1:
-            self._error(path, f"has {joins[0]}, and must have no other member")
+            self._error(path, Text.AUDIENCE_JOIN.filled(join=joins[0]))
             return _nobody
         return self._joined(joins[0], value[joins[0]], f"{path}.{joins[0]}", depth)
 
@@ -152,7 +153,7 @@ class _Reader:
             inner = self._condition(value, path, depth + 1)
             return lambda user, settings: not inner(user, settings)
         if not isinstance(value, list) or not value:
-            self._error(path, "must be a list with at least one condition")
+            self._error(path, Text.AUDIENCE_JOINED.filled())
             return _nobody
         conditions = [self._condition(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(value)]
         quantifier = all if join == "all" else any
@@ -160,10 +161,10 @@ class _Reader:
 
     def _comparison(self, value: Mapping[str, Any], path: str) -> Condition:
         for name in value.keys() - {"field", *_OPERATORS}:
-            self._error(f"{path}.{name}"[:MAX_TEXT], "is unknown")
+            self._error(f"{path}.{name}"[:MAX_TEXT], Text.MEMBER_UNKNOWN.filled())
         operators = [name for name in _OPERATORS if name in value]
         if len(operators) != 1:
-            self._error(path, f"needs field and one of {', '.join(_OPERATORS)}; or one of {', '.join(_JOINS)}")
+            self._error(path, Text.AUDIENCE_OPERATOR.filled(operators=", ".join(_OPERATORS), joins=", ".join(_JOINS)))
         read = self._field(value.get("field"), f"{path}.field", operators)
         if len(operators) != 1:
             return _nobody
@@ -178,17 +179,22 @@ class _Reader:
                 return lambda user, _: getattr(user, name)
             case str() if name in _PERSONAL:
                 if operators not in ([], ["exists"]):
-                    self._error(path, f"{name} is personal data: only exists is possible")
+                    self._error(path, Text.AUDIENCE_PERSONAL.filled(field=name))
                 return lambda user, _: getattr(user, name) or None
             case str() if name.startswith(_ATTRIBUTES):
                 attribute = name.removeprefix(_ATTRIBUTES)
                 if attribute not in self._attributes:
-                    known = ", ".join(sorted(self._attributes)) or "none"
-                    self._error(path, f"is no attribute of users; schemas/source.yaml has {known}")
+                    known = ", ".join(sorted(self._attributes))
+                    self._error(
+                        path,
+                        Text.AUDIENCE_ATTRIBUTE.filled(attributes=known)
+                        if known
+                        else Text.AUDIENCE_NO_ATTRIBUTES.filled(),
+                    )
                 return lambda user, _: user.attributes.get(attribute)
             case str() if name.startswith(_SETTINGS):
                 return self._setting(name.removeprefix(_SETTINGS), path)
-        self._error(path, f"must be one of {', '.join((*_COMPARED, *_PERSONAL))}, attributes.NAME, settings.NAME")
+        self._error(path, Text.AUDIENCE_FIELD.filled(fields=", ".join((*_COMPARED, *_PERSONAL))))
         return lambda _user, _settings: None
 
     def _setting(self, name: str, path: str) -> Callable[[User, UserSettings | None], Any]:
@@ -198,20 +204,20 @@ class _Reader:
             return lambda _, settings: _entry(None if settings is None else getattr(settings, kind), key)
         if name == "quiet_hours":
             return lambda _, settings: None if settings is None else settings.quiet_hours
-        self._error(path, "must be settings.channels.NAME, settings.categories.NAME or settings.quiet_hours")
+        self._error(path, Text.AUDIENCE_SETTING.filled())
         return lambda _user, _settings: None
 
     def _compared(self, operator: str, given: Any, path: str) -> Callable[[Any], bool]:
         match operator:
             case "exists":
                 if not isinstance(given, bool):
-                    self._error(path, "must be true or false")
+                    self._error(path, Text.MUST_BE_BOOLEAN.filled())
                 return lambda found: (found is not None) is given
             case "is":
                 return self._one_of([given], lambda _: path)
             case "in":
                 if not isinstance(given, list) or not 1 <= len(given) <= MAX_VALUES:
-                    self._error(path, f"must be a list of 1 to {MAX_VALUES} values")
+                    self._error(path, Text.AUDIENCE_VALUES.filled(maximum=MAX_VALUES))
                     return lambda _: False
                 return self._one_of(given, lambda index: f"{path}[{index}]")
         return self._ordered(operator, given, path)
@@ -219,7 +225,7 @@ class _Reader:
     def _one_of(self, values: Sequence[Any], path_of: Callable[[int], str]) -> Callable[[Any], bool]:
         for index, each in enumerate(values):
             if not _is_scalar(each) or (isinstance(each, str) and len(each) > MAX_TEXT):
-                self._error(path_of(index), f"must be a text of at most {MAX_TEXT} characters, a number, true or false")
+                self._error(path_of(index), Text.AUDIENCE_VALUE.filled(maximum=MAX_TEXT))
                 return lambda _: False
         wanted = {_typed(each) for each in values}
         return lambda found: isinstance(found, str | int | float) and _typed(found) in wanted
@@ -227,7 +233,7 @@ class _Reader:
     def _ordered(self, operator: str, given: Any, path: str) -> Callable[[Any], bool]:
         limit = _orderable(given)
         if limit is None:
-            self._error(path, "must be a number, or an ISO date or time such as 2026-11-24 or 2026-11-24T18:00:00Z")
+            self._error(path, Text.AUDIENCE_ORDERED.filled())
             return lambda _: False
 
         def compare(found: Any) -> bool:
@@ -240,7 +246,7 @@ class _Reader:
 
         return compare
 
-    def _error(self, path: str, message: str) -> None:
+    def _error(self, path: str, message: CodedText) -> None:
         self.errors.append(AudienceError(path, message))
 
 

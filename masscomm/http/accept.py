@@ -7,7 +7,7 @@ acceptable".
 from collections.abc import Sequence
 
 from masscomm.http.problem import Problem
-from masscomm.http.texts import Text
+from masscomm.texts import Text
 
 
 def chosen(accept: str | None, offered: Sequence[str]) -> str | None:

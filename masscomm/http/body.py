@@ -5,10 +5,10 @@ from itertools import islice
 from typing import Any
 
 from masscomm.http.problem import FieldError, Problem, invalid
-from masscomm.http.texts import Text
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json, unstorable_values
+from masscomm.texts import Text, text_of
 
-_NO_OBJECT = FieldError("", "must be a JSON object")
+_NO_OBJECT = FieldError("", Text.MUST_BE_JSON_OBJECT.filled())
 # The numbers of fields that a problem lists and of the characters of each, so that its size is limited.
 _LISTED, _LONGEST_PLACE = 100, 200
 
@@ -29,9 +29,7 @@ def read_object(content: str | None, *, bounded: bool = True) -> dict[str, Any]:
     """
     # API Gateway replaces bytes that are not UTF-8 by this character.
     if "\ufffd" in (content or ""):
-        raise Problem(
-            400, Text.BODY_NOT_UTF8.filled(), errors=[FieldError("", "must be UTF-8 without the character U+FFFD")]
-        )
+        raise Problem(400, Text.BODY_NOT_UTF8.filled(), errors=[FieldError("", Text.MUST_BE_UTF8.filled())])
     try:
         document = read_json(content or "", bounded=bounded)
     except InvalidJson as error:
@@ -53,10 +51,10 @@ def _unreadable(content: str, error: InvalidJson) -> Problem:
             found = unstorable_values(read_json(content, bounded=False))
             if errors := [FieldError(place[:_LONGEST_PLACE], problem) for place, problem in islice(found, _LISTED)]:
                 return invalid(errors)
-    return Problem(400, Text.BODY_NOT_JSON.filled(reason=str(error)), errors=[_NO_OBJECT])
+    return Problem(400, Text.BODY_NOT_JSON.filled(reason=text_of(error)), errors=[_NO_OBJECT])
 
 
 def check_empty(content: str | None) -> None:
     """Check that a request has no fields. Raises Problem with status 400."""
     if read_fields(content) != {}:
-        raise Problem(400, Text.BODY_NOT_EMPTY.filled(), errors=[FieldError("", "must be empty, or {}")])
+        raise Problem(400, Text.BODY_NOT_EMPTY.filled(), errors=[FieldError("", Text.MUST_BE_EMPTY.filled(empty="{}"))])

@@ -14,6 +14,7 @@ from typing import Any
 
 from masscomm.http.parameters import Reader
 from masscomm.json_reader import read_json
+from masscomm.texts import Text
 
 _MAX_LENGTH = 8_000
 
@@ -63,7 +64,7 @@ def position_in[Position](
     try:
         return position_of(decode_cursor(cursor, query))
     except (ValueError, OverflowError) as error:
-        read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
+        read.refuse("cursor", Text.CURSOR_UNKNOWN.filled())
         raise read.problem() from error
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Request
-from masscomm.http.texts import Text
+from masscomm.texts import CodedText, Text
 
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -23,10 +23,10 @@ def key_of(request: Request) -> str | None:
     if not values:
         return None
     if len(values) > 1:
-        raise _invalid("must be given once")
+        raise _invalid(Text.GIVEN_TWICE.filled())
     key = values[0].strip()
     if not _VALID.fullmatch(key):
-        raise _invalid(f"must have 1 to {LONGEST_KEY} printable ASCII characters")
+        raise _invalid(Text.KEY_INVALID.filled(maximum=LONGEST_KEY))
     return key
 
 
@@ -34,7 +34,7 @@ def required_key_of(request: Request) -> str:
     """Return the idempotency key of a request. Raises Problem with status 400 if it has none, or an invalid one."""
     key = key_of(request)
     if key is None:
-        raise _invalid("is required for this route")
+        raise _invalid(Text.KEY_REQUIRED.filled())
     return key
 
 
@@ -53,9 +53,9 @@ def digest_of(method: str, path: str, document: Any) -> str:
 
 def other_request() -> Problem:
     """Return the problem of a request whose idempotency key belongs to another request."""
-    message = "belongs to another request of the last 24 hours: choose a new key for a new request"
-    return Problem(422, Text.IDEMPOTENCY_KEY_REUSED.filled(), errors=[FieldError(KEY, message)])
+    errors = [FieldError(KEY, Text.KEY_REUSED.filled())]
+    return Problem(422, Text.IDEMPOTENCY_KEY_REUSED.filled(), errors=errors)
 
 
-def _invalid(message: str) -> Problem:
+def _invalid(message: CodedText) -> Problem:
     return invalid([FieldError(KEY, message)])

@@ -3,13 +3,13 @@ is read.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import overload
 
 from masscomm.http.problem import FieldError, Problem
-from masscomm.http.texts import Text
 from masscomm.integers import integer
+from masscomm.texts import CodedText, Text
 
 MAX_FILTER_VALUES = 100
 
@@ -20,44 +20,62 @@ _MAX_TEXT = 200
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 
-class Reader:
-    """Parses parameters ({name: values}) and collects their errors, so that one response contains all of them.
+class Parser[T]:
+    """Parses one value of a parameter.
 
-    A parser raises ValueError for an invalid value. Its docstring describes the valid values, for the callers.
+    Args:
+        form: The form of the valid values, for callers. The API description has it, too.
+        parse: Returns the value in a text. Raises ValueError for an invalid text.
     """
+
+    def __init__(self, form: CodedText, parse: Callable[[str], T]) -> None:
+        self.form = form
+        self._parse = parse
+
+    def __call__(self, text: str) -> T:
+        return self._parse(text)
+
+
+def of_form[T](form: CodedText) -> Callable[[Callable[[str], T]], Parser[T]]:
+    """Return a decorator that makes a function the parser of values of this form."""
+    return lambda parse: Parser(form, parse)
+
+
+class Reader:
+    """Parses parameters ({name: values}) and collects their errors, so that one response contains all of them."""
 
     def __init__(self, parameters: Mapping[str, list[str]], allowed: tuple[str, ...]) -> None:
         self._parameters = parameters
-        can_be = f"allowed are {', '.join(allowed)}" if allowed else "none is allowed here"
-        self.errors = [
-            FieldError(name[:100], f"is not a parameter; {can_be}") for name in parameters if name not in allowed
-        ]
+        unknown = (
+            Text.PARAMETER_UNKNOWN.filled(parameters=", ".join(allowed)) if allowed else Text.PARAMETERS_NONE.filled()
+        )
+        self.errors = [FieldError(name[:100], unknown) for name in parameters if name not in allowed]
 
     def given(self, name: str) -> bool:
         return bool(self._parameters.get(name))
 
-    def single[T](self, name: str, parse: Callable[[str], T], *, required: bool = False) -> T | None:
+    def single[T](self, name: str, parse: Parser[T], *, required: bool = False) -> T | None:
         """Return the value of a parameter that may occur once; None if it is missing or invalid."""
         values = self._parameters.get(name, [])
         if len(values) > 1:
-            self.refuse(name, "must be given once")
+            self.refuse(name, Text.GIVEN_TWICE.filled())
             return None
         if not values:
             if required:
-                self.refuse(name, f"is missing: {parse.__doc__}")
+                self.refuse(name, Text.MISSING_FORM.filled(form=parse.form))
             return None
         return self._parsed(name, values[0], parse)
 
-    def several[T](self, name: str, parse: Callable[[str], T]) -> tuple[T, ...]:
+    def several[T](self, name: str, parse: Parser[T]) -> tuple[T, ...]:
         """Return the distinct valid values of a parameter that may occur several times."""
         values = self._parameters.get(name, [])
         if len(values) > MAX_FILTER_VALUES:
-            self.refuse(name, f"may be given at most {MAX_FILTER_VALUES} times")
+            self.refuse(name, Text.GIVEN_TOO_OFTEN.filled(maximum=MAX_FILTER_VALUES))
             return ()
         parsed = (self._parsed(name, value, parse) for value in values)
         return tuple(dict.fromkeys(value for value in parsed if value is not None))
 
-    def refuse(self, name: str, message: str) -> None:
+    def refuse(self, name: str, message: CodedText) -> None:
         self.errors.append(FieldError(name, message))
 
     def problem(self) -> Problem:
@@ -65,21 +83,17 @@ class Reader:
         names = ", ".join(dict.fromkeys(error.field for error in self.errors))
         return Problem(400, Text.PARAMETERS_INVALID.filled(parameters=names), errors=self.errors)
 
-    def _parsed[T](self, name: str, value: str, parse: Callable[[str], T]) -> T | None:
+    def _parsed[T](self, name: str, value: str, parse: Parser[T]) -> T | None:
         try:
             value.encode()  # Postgres refuses a text with half of a surrogate pair.
             return parse(value)
         except ValueError:
-            shown = ascii(value[:100])
-            self.refuse(name, f"{shown} cannot be used: {parse.__doc__}")
+            self.refuse(name, Text.VALUE_UNUSABLE.filled(value=ascii(value[:100]), form=parse.form))
             return None
 
 
-# The API description shows the docstrings of the following parsers to callers.
-
-
+@of_form(Text.FORM_TIME.filled())
 def time(text: str) -> datetime:
-    """an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B)"""
     if not _RFC3339.fullmatch(text):
         raise ValueError(text)
     try:
@@ -92,21 +106,35 @@ def time(text: str) -> datetime:
     return moment
 
 
-def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
+def whole_number(lowest: int, highest: int) -> Parser[int]:
     """Return a parser of whole numbers from `lowest` to `highest`."""
 
     def parse(text: str) -> int:
         return integer(text, lowest, highest)
 
-    parse.__doc__ = f"a whole number from {lowest} to {highest}"
-    return parse
+    return Parser(Text.FORM_NUMBER.filled(lowest=lowest, highest=highest), parse)
 
 
+def choice[T: str](values: Iterable[T]) -> Parser[T]:
+    """Return a parser of one of several texts."""
+    known: dict[str, T] = {str(each): each for each in values}
+
+    def parse(text: str) -> T:
+        if text not in known:
+            raise ValueError(text)
+        return known[text]
+
+    return Parser(Text.FORM_CHOICE.filled(choices=", ".join(known)), parse)
+
+
+@of_form(Text.FORM_WORDS.filled())
 def words(text: str) -> str:
-    """1 to 200 characters, no NUL"""
     if not 1 <= len(text) <= _MAX_TEXT or "\0" in text:
         raise ValueError(text)
     return text
+
+
+cursor = Parser(Text.FORM_CURSOR.filled(), str)
 
 
 @overload

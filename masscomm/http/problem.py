@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import NotRequired, TypedDict
+from typing import NotRequired
 
-from masscomm.http.texts import CodedText, Text
+from masscomm.texts import CodedBody, CodedText, Text
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -16,41 +16,26 @@ class FieldError:
 
     # The field as the caller wrote it (`start`, `to_users[3]`).
     field: str
-    # The text of the error, with the permitted values. A CodedText has a code in the body.
-    message: str
+    # The text of the error, with the permitted values.
+    message: CodedText
 
     def body(self) -> "FieldErrorBody":
-        return {"field": self.field, "message": self.message, **coded(self.message)}
+        return {"field": self.field, "message": self.message, **self.message.body()}
 
 
-class CodedBody(TypedDict):
-    """The code of a text, so that a program can translate it."""
-
-    code: NotRequired[str]
-    parameters: NotRequired[dict[str, str | int]]
-
-
-class FieldErrorBody(TypedDict):
+class FieldErrorBody(CodedBody):
     field: str
     """The name as in the request, such as `to_users[3]`."""
     message: str
-    code: NotRequired[str]
-    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
-    parameters: NotRequired[dict[str, str | int]]
-    """The values in the text."""
 
 
-class ProblemBody(TypedDict):
-    """Problem details (RFC 9457)."""
+class ProblemBody(CodedBody):
+    """Problem details (RFC 9457). Code, parameters and texts are those of the detail."""
 
     type: str
     title: str
     status: int
     detail: str
-    code: NotRequired[str]
-    """Names the detail. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
-    parameters: NotRequired[dict[str, str | int]]
-    """The values in the text."""
     errors: NotRequired[list[FieldErrorBody]]
 
 
@@ -59,7 +44,7 @@ class Problem(Exception):
 
     Args:
         status: The HTTP status.
-        detail: One sentence for the caller. A CodedText has a code in the body.
+        detail: One sentence for the caller. A CodedText has its code in the body.
         title: The short title, by default the standard phrase of the HTTP status.
         errors: The invalid fields.
         retry_after_s: Seconds after which the caller may retry, for 409, 429 and 503.
@@ -96,12 +81,7 @@ class Problem(Exception):
         }
         if self.errors:
             body["errors"] = [error.body() for error in self.errors]
-        return {**body, **coded(self.detail)}
-
-
-def coded(text: str) -> CodedBody:
-    """Return the code and the parameters of a text; {} if it has none."""
-    return {"code": text.code, "parameters": dict(text.parameters)} if isinstance(text, CodedText) else {}
+        return {**body, **self.detail.body()} if isinstance(self.detail, CodedText) else body
 
 
 def unusable(errors: Sequence[FieldError]) -> Problem:

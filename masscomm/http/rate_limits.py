@@ -15,8 +15,8 @@ from masscomm.clock import Clock
 from masscomm.domain.key_limits import RECIPIENTS, REQUESTS, Limit, Use, Window
 from masscomm.errors import Stop
 from masscomm.http.problem import Problem
-from masscomm.http.texts import Text
 from masscomm.integers import integer_or
+from masscomm.texts import Text
 
 POLICY, REMAINING = "RateLimit-Policy", "RateLimit"
 _TEXTS = {REQUESTS: Text.REQUESTS_LIMIT, RECIPIENTS: Text.RECIPIENTS_LIMIT}

@@ -2,7 +2,7 @@
 
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
+from masscomm.texts import Text
 
 
 def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:
@@ -17,6 +17,6 @@ def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:
     if not clubs:
         raise Problem(403, Text.NO_CLUB.filled())
     if others := [str(club) for club in asked if club not in clubs]:
-        message = f"{', '.join(others)} may not be seen with these credentials"
+        message = Text.CLUBS_NOT_SEEN.filled(clubs=", ".join(others))
         raise Problem(403, Text.CLUBS_NOT_PERMITTED.filled(), errors=[FieldError("club_id", message)])
     return asked or tuple(sorted(clubs.ids))

@@ -32,8 +32,8 @@ from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.rate_limits import RateLimiter, joined, maximum_of
 from masscomm.http.scopes import PUBLIC_ROUTES, ROUTE_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import Clubs, clubs_of
-from masscomm.http.texts import Text
 from masscomm.lambda_context import LambdaContext
+from masscomm.texts import Text
 from masscomm.untrusted import mask
 
 JSON = "application/json"

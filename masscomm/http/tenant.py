@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from masscomm.http.parameters import of_form
 from masscomm.integers import integer
+from masscomm.texts import Text
 
 CLUB_IDS, EVERY_CLUB = "club_ids", "all_clubs"
 
@@ -60,6 +62,6 @@ def _ids_in(text: object) -> list[int]:
     return ids
 
 
+@of_form(Text.FORM_ID.filled())
 def parse_club_id(text: str) -> int:
-    """a whole number of 64 bits"""
     return integer(text)

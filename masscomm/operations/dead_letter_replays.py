@@ -15,6 +15,7 @@ from masscomm.kafka.topic_reading import NO_SECURITY
 from masscomm.kafka.topics import DEAD_LETTER_STATUS, ON_FAILURE, cdc_topics, chain_topics
 from masscomm.operations.dead_letter_marks import Mark, MarkKind, read_marks
 from masscomm.operations.dead_letters import DeadLetter
+from masscomm.texts import Text
 
 if TYPE_CHECKING:
     pass
@@ -30,7 +31,7 @@ class Done:
     ok: bool  # False if the operation was refused and changed nothing.
     # Whether an earlier attempt of the same request has executed the operation.
     repeated: bool = False
-    message: str  # The new status, or the reason why the operation was refused.
+    message: str  # The new status, or the reason why the operation was refused: a CodedText.
 
 
 def transactional_id(status_topic: str) -> str:
@@ -62,9 +63,11 @@ def refusal(letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | Non
     ):  # guard: dead_letters.repeated_request
         return Done(letter=letter, ok=True, repeated=True, message=mark.kind)
     if mark is not None:
-        return Done(letter=letter, ok=False, message=f"already {mark.kind} at {mark.history[-1]['at']}")
+        return Done(
+            letter=letter, ok=False, message=Text.LETTER_DONE.filled(status=mark.kind, at=mark.history[-1]["at"])
+        )
     if allowed is not None and letter.topic not in allowed:
-        return Done(letter=letter, ok=False, message=f"no source topic: {letter.topic!r}")
+        return Done(letter=letter, ok=False, message=Text.LETTER_SOURCE.filled(topic=repr(letter.topic)))
     return None
 
 
@@ -179,6 +182,6 @@ class Desk:
             if not error.args[0].txn_requires_abort():
                 raise
             self._producer.abort_transaction(TIMEOUT_S)
-            return Done(letter=letter, ok=False, message=f"Kafka refuses it: {error.args[0].str()}")
+            return Done(letter=letter, ok=False, message=Text.LETTER_REFUSED.filled(reason=error.args[0].str()))
         self._marks[letter.position] = mark
         return Done(letter=letter, ok=True, message=kind.value)

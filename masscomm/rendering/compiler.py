@@ -19,6 +19,8 @@ from jinja2 import Environment, StrictUndefined, Undefined, nodes
 from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
+from masscomm.texts import CodedText, Text, text_of
+
 MAX_SOURCE_CHARACTERS = 200_000
 # The maximum number of tokens in one field of a template. Text between tags is one token of any length.
 MAX_TOKENS = 2_000
@@ -52,14 +54,18 @@ _MAX_TRIMMED = 20
 
 
 class RenderError(Exception):
-    """A template cannot be compiled, or cannot be rendered for a recipient. The message contains the reason."""
+    """A template cannot be compiled, or cannot be rendered for a recipient. The text contains the reason."""
+
+    def __init__(self, text: CodedText) -> None:
+        super().__init__(text)
+        self.text = text
 
 
 class MissingVariable(RenderError):
     """A template reads a variable that does not exist, and has no default for it."""
 
-    def __init__(self, message: str, path: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, text: CodedText, path: str = "") -> None:
+        super().__init__(text)
         # The variable, such as data.opponent.
         self.path = path
 
@@ -85,7 +91,7 @@ class Steps:
         """Charge the steps (units of work) of an operation before it begins. Raises OutOfSteps."""
         self.remaining -= steps
         if self.remaining < self._floor:  # guard: templates.steps
-            raise OutOfSteps("the template takes too many steps")
+            raise OutOfSteps(Text.RENDER_STEPS.filled())
 
 
 type _Value = Callable[[Mapping[str, Any], Steps], Any]
@@ -116,7 +122,7 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> CompiledSourc
         RenderError: The source is not a template of this language.
     """
     if len(source) > MAX_SOURCE_CHARACTERS:
-        raise RenderError(f"the template is longer than {MAX_SOURCE_CHARACTERS} characters")
+        raise RenderError(Text.RENDER_SOURCE.filled(maximum=MAX_SOURCE_CHARACTERS))
     compiler = _Compiler(escaped=escaped, steps=steps)
     try:
         _count_tokens(source, steps)
@@ -127,7 +133,7 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> CompiledSourc
         raise
     except Exception as error:
         # The possible errors are Jinja's, RecursionError and those of parsing Python numbers.
-        raise RenderError(f"{type(error).__name__}: {error}") from error
+        raise RenderError(Text.RENDER_ERROR.filled(error=type(error).__name__, reason=str(error))) from error
 
 
 def _count_tokens(source: str, steps: Steps) -> None:
@@ -136,11 +142,11 @@ def _count_tokens(source: str, steps: Steps) -> None:
     """
     steps.spend(len(source) / _SOURCE)
     if _LONG_NUMBER.search(source):
-        raise RenderError("a number has more than 99 digits")
+        raise RenderError(Text.RENDER_DIGITS.filled())
     for count, _token in enumerate(_ENVIRONMENT.lexer.tokeniter(source, None)):
         steps.spend(_TOKEN_STEPS)
         if count >= MAX_TOKENS:
-            raise RenderError(f"the template has more than {MAX_TOKENS} tokens")
+            raise RenderError(Text.RENDER_TOKENS.filled(maximum=MAX_TOKENS))
 
 
 def render(write: _Write, values: Mapping[str, Any], steps: Steps) -> str:
@@ -155,9 +161,9 @@ def render(write: _Write, values: Mapping[str, Any], steps: Steps) -> str:
         raise
     except Exception as error:
         # An expression that a tenant wrote can raise any error of Python's operators.
-        raise RenderError(f"{type(error).__name__}: {error}") from error
+        raise RenderError(Text.RENDER_ERROR.filled(error=type(error).__name__, reason=str(error))) from error
     if size > MAX_OUTPUT_BYTES:
-        raise RenderError(f"the text is longer than {MAX_OUTPUT_BYTES} bytes")
+        raise RenderError(Text.RENDER_OUTPUT.filled(maximum=MAX_OUTPUT_BYTES))
     return text
 
 
@@ -178,7 +184,7 @@ def _size(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
     if isinstance(value, int) and value.bit_length() > _MAX_NUMBER_BITS:
-        raise RenderError(f"a number has more than {_MAX_NUMBER_BITS} bits")
+        raise RenderError(Text.RENDER_BITS.filled(maximum=_MAX_NUMBER_BITS))
     if isinstance(value, Mapping):
         return sum(_size(key) + _size(each) for key, each in value.items())
     if isinstance(value, list | tuple):
@@ -188,26 +194,26 @@ def _size(value: Any) -> int:
 
 def _number(value: Any) -> Any:
     if not isinstance(value, int | float):
-        raise RenderError(f"{type(value).__name__} is not a number")
+        raise RenderError(Text.RENDER_NO_NUMBER.filled(value=type(value).__name__))
     return value
 
 
 def _round(value: Any, precision: int = 0, method: Any = "common") -> Any:
     if not -_MAX_PRECISION <= _number(precision) <= _MAX_PRECISION:  # guard: templates.filter_arguments
-        raise RenderError(f"round: the precision is not between -{_MAX_PRECISION} and {_MAX_PRECISION}")
+        raise RenderError(Text.RENDER_PRECISION.filled(maximum=_MAX_PRECISION))
     return _JINJA_FILTERS["round"](_number(value), precision, method)
 
 
 def _trim(value: Any, chars: Any = None) -> Any:
     if chars is not None and len(set(chars)) > _MAX_TRIMMED:
-        raise RenderError(f"trim: more than {_MAX_TRIMMED} characters")
+        raise RenderError(Text.RENDER_TRIM.filled(maximum=_MAX_TRIMMED))
     return _JINJA_FILTERS["trim"](value, None if chars is None else "".join(set(chars)))
 
 
 def _split(value: Any, separator: Any = ",") -> list[str]:
     """Return the parts of a text, for a loop."""
     if not isinstance(value, str) or not isinstance(separator, str):
-        raise RenderError("split: a text was expected")
+        raise RenderError(Text.RENDER_SPLIT.filled())
     return [part.strip() for part in value.split(separator, MAX_ITEMS)]
 
 
@@ -245,7 +251,7 @@ def _localised(name: str, locale: str, *args: Any, **kwargs: Any) -> str:
     try:
         return localised_filters.FILTERS[name](locale, *args, **kwargs)
     except ValueError as error:
-        raise RenderError(f"{name}: {error}") from error
+        raise RenderError(Text.FIELD_INVALID.filled(field=name, reason=text_of(error))) from error
 
 
 def _of_numbers(name: str) -> Callable[..., bool]:
@@ -357,9 +363,9 @@ class _Compiler:
             if isinstance(several, Undefined):
                 str(several)
             if not isinstance(several, list | tuple):
-                raise RenderError(f"line {node.lineno}: {type(several).__name__} is not a list")
+                raise _at(node, Text.RENDER_NO_LIST.filled(value=type(several).__name__))
             if len(several) > MAX_ITEMS:  # guard: templates.loop_items
-                raise RenderError(f"line {node.lineno}: the list has more than {MAX_ITEMS} items")
+                raise _at(node, Text.RENDER_ITEMS.filled(maximum=MAX_ITEMS))
             if not several:
                 return otherwise(values, steps, pieces)
             for index, item in enumerate(several, 1):
@@ -395,7 +401,7 @@ class _Compiler:
                 return _constant(node.value)
             case nodes.List() | nodes.Tuple():
                 if not all(isinstance(item, nodes.Const) for item in node.items):
-                    raise RenderError(f"line {node.lineno}: a list may hold constants only")
+                    raise _at(node, Text.RENDER_CONSTANTS.filled())
                 items = [item.value for item in node.items if isinstance(item, nodes.Const)]
                 return _constant(items if isinstance(node, nodes.List) else tuple(items))
             case nodes.Name():
@@ -410,11 +416,11 @@ class _Compiler:
                 return self._call(node, partial(_localised, node.name), _SLOW, depth, _FORMAT_STEPS, [_locale_of])
             case nodes.Filter() if node.node is not None:
                 if node.name not in ALLOWED_FILTERS:
-                    raise RenderError(f"line {node.lineno}: there is no filter {node.name!r}")
+                    raise _at(node, Text.RENDER_FILTER.filled(name=repr(node.name)))
                 return self._call(node, *ALLOWED_FILTERS[node.name], depth)
             case nodes.Test():
                 if node.name not in ALLOWED_TESTS:
-                    raise RenderError(f"line {node.lineno}: there is no test {node.name!r}")
+                    raise _at(node, Text.RENDER_TEST.filled(name=repr(node.name)))
                 return self._call(node, ALLOWED_TESTS[node.name], _SLOW if node.name == "in" else _PLAIN, depth)
             case nodes.Compare():
                 return self._compare(node, depth)
@@ -466,7 +472,7 @@ class _Compiler:
         before: Sequence[_Value] = (),
     ) -> _Value:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
-            raise RenderError(f"line {node.lineno}: {node.name} takes no arguments by * or **")
+            raise _at(node, Text.RENDER_ARGUMENTS.filled(name=node.name))
         of_filter = self._written if isinstance(node, nodes.Filter) else self.value
         operands = [*before, of_filter(node.node, depth + 1), *(self.value(each, depth + 1) for each in node.args)]
         options = [
@@ -558,7 +564,7 @@ def _missing(owner: Any, key: Any, path: str) -> StrictUndefined:
     """Return the value of a variable that does not exist: any use but a default or a test raises MissingVariable."""
 
     def failure(message: str | None) -> MissingVariable:
-        return MissingVariable(f"UndefinedError: {message}", path)
+        return MissingVariable(Text.RENDER_UNDEFINED.filled(reason=str(message)), path)
 
     # Jinja's type of `exc` is an exception class; it is called with the message.
     exc: Any = failure
@@ -571,7 +577,7 @@ def _looked_up(owner: Any, key: Any, path: str) -> Any:
         if isinstance(value, Undefined):
             # Converting StrictUndefined to a text raises UndefinedError, which names the variable.
             str(value)
-            raise RenderError("a condition without else has no value here")
+            raise RenderError(Text.RENDER_CHOICE.filled())
     if isinstance(owner, Mapping) and isinstance(key, str) and key in owner:
         return owner[key]
     if isinstance(owner, str | list | tuple) and isinstance(key, int) and -len(owner) <= key < len(owner):
@@ -583,8 +589,13 @@ def _looked_up(owner: Any, key: Any, path: str) -> Any:
 
 def _check_depth(node: nodes.Node, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise RenderError(f"line {node.lineno}: nested more than {MAX_DEPTH} deep")
+        raise _at(node, Text.RENDER_DEPTH.filled(maximum=MAX_DEPTH))
 
 
 def _refused(node: nodes.Node) -> RenderError:
-    return RenderError(f"line {node.lineno}: {type(node).__name__} is not allowed in a template")
+    return _at(node, Text.RENDER_SYNTAX.filled(syntax=type(node).__name__))
+
+
+def _at(node: nodes.Node, reason: CodedText) -> RenderError:
+    """Return the error of a syntax node, with its line."""
+    return RenderError(Text.RENDER_AT_LINE.filled(line=node.lineno, reason=reason))

@@ -8,6 +8,8 @@ from typing import Any
 
 from babel import Locale, UnknownLocaleError, dates, numbers
 
+from masscomm.texts import Text
+
 _FORMATS = ("short", "medium", "long", "full")
 _LONGEST = 40
 _MAX_EXPONENT = 20
@@ -30,13 +32,13 @@ def _locale(name: str) -> Locale:
 
 def _moment(value: Any) -> datetime:
     if not isinstance(value, str) or len(value) > _LONGEST:
-        raise ValueError("a time such as 2026-11-23T19:30:00+01:00 was expected")
+        raise ValueError(Text.RENDER_TIME.filled())
     return datetime.fromisoformat(value)
 
 
 def _format(name: Any) -> Any:
     if name not in _FORMATS:
-        raise ValueError(f"the format is one of {', '.join(_FORMATS)}")
+        raise ValueError(Text.RENDER_FORMAT.filled(formats=", ".join(_FORMATS)))
     return name
 
 
@@ -56,13 +58,13 @@ def _datetime(locale: str, value: Any, form: Any = "medium") -> str:
 def _decimal(value: Any) -> Decimal:
     """Return a number of a limited size. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | float | str) or len(str(value)) > _LONGEST:
-        raise ValueError("a number was expected")
+        raise ValueError(Text.RENDER_NUMBER.filled())
     try:
         number = Decimal(str(value))
     except InvalidOperation as error:
-        raise ValueError(f"{value!r} is not a number") from error
+        raise ValueError(Text.RENDER_NO_NUMBER.filled(value=repr(value))) from error
     if not number.is_finite() or abs(number.adjusted()) > _MAX_EXPONENT:
-        raise ValueError("the number is too large or too small")
+        raise ValueError(Text.RENDER_RANGE.filled())
     return number
 
 
@@ -71,7 +73,7 @@ def _number(locale: str, value: Any, decimals: Any = None) -> str:
     if decimals is None:
         return numbers.format_decimal(number, locale=_locale(locale))
     if not isinstance(decimals, int) or not 0 <= decimals <= _MAX_DECIMALS:
-        raise ValueError(f"the number of decimals is from 0 to {_MAX_DECIMALS}")
+        raise ValueError(Text.RENDER_DECIMALS.filled(maximum=_MAX_DECIMALS))
     pattern = "#,##0." + "0" * decimals if decimals else "#,##0"
     return numbers.format_decimal(number, format=pattern, locale=_locale(locale))
 
@@ -82,7 +84,7 @@ def _percent(locale: str, value: Any) -> str:
 
 def _currency(locale: str, value: Any, code: Any = None) -> str:
     if not isinstance(code, str) or len(code) != 3 or not (code.isascii() and code.isupper()):
-        raise ValueError("a currency such as EUR was expected")
+        raise ValueError(Text.RENDER_CURRENCY.filled())
     return numbers.format_currency(_decimal(value), code, locale=_locale(locale))
 
 
@@ -90,7 +92,7 @@ def _plural(locale: str, value: Any, **forms: Any) -> str:
     """Return the form of a text for a number; `{n}` in it is the number."""
     number = _decimal(value)
     if "other" not in forms or any(name not in _FORMS or not isinstance(text, str) for name, text in forms.items()):
-        raise ValueError(f"other='…' was expected, and any of {', '.join(_FORMS)}")
+        raise ValueError(Text.RENDER_PLURAL.filled(forms=", ".join(_FORMS)))
     text: str = forms.get(_locale(locale).plural_form(number), forms["other"])
     return text.replace("{n}", numbers.format_decimal(number, locale=_locale(locale)), 1)
 

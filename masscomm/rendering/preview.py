@@ -10,6 +10,7 @@ from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import MissingVariable, OutOfSteps, RenderError, Steps
 from masscomm.rendering.message_writer import RECORD_STEPS, MessageWriter
 from masscomm.rendering.templates import context_of, fields_of
+from masscomm.texts import CodedText, Text
 
 # The maximum number of missing variables that a preview names. Each of them costs a rendering.
 MAX_MISSING = 20
@@ -29,7 +30,7 @@ class Preview:
     # The variables without a value, such as data.opponent. In the texts, their names in brackets replace them.
     missing: Sequence[str] = field(default_factory=tuple)
     # The reason why the user would not get the message.
-    problem: str | None = None
+    problem: CodedText | None = None
 
 
 def preview(content: ContentFields, channel: str, templates: Sequence[Template], user: User) -> Preview:
@@ -49,9 +50,9 @@ def preview(content: ContentFields, channel: str, templates: Sequence[Template],
         except RenderError as error:
             return Preview(channel=channel, template=template, missing=missing, problem=_reason(error))
         else:
-            problem = "there is no template, and the data has no title and body" if texts is None else None
+            problem = Text.NO_MESSAGE.filled() if texts is None else None
             if missing:
-                problem = f"a value is missing: {', '.join(missing)}"
+                problem = Text.VALUES_MISSING.filled(names=", ".join(missing))
             return Preview(channel=channel, template=template, texts=texts, missing=missing, problem=problem)
 
 
@@ -66,7 +67,7 @@ def _filled(content: ContentFields, user: User, path: str) -> tuple[ContentField
     return None
 
 
-def problem_of(template: Template, steps: Steps | None = None) -> str | None:
+def problem_of(template: Template, steps: Steps | None = None) -> CodedText | None:
     """Return the reason why no message can be rendered from a template; None if one can, with suitable values.
 
     Args:
@@ -74,7 +75,7 @@ def problem_of(template: Template, steps: Steps | None = None) -> str | None:
         steps: The remaining steps (units of work), from which compiling is charged.
     """
     if template.channel not in CHANNELS:
-        return f"the channel {template.channel!r} is none of {', '.join(CHANNELS)}"
+        return Text.CHANNEL_UNKNOWN.filled(channel=repr(template.channel), channels=", ".join(CHANNELS))
     steps = steps or Steps(RECORD_STEPS)
     user = User(user_id=1, club_id=1, first_name="Ada", last_name="Lovelace", attributes=_EveryName())
     context = context_of(user, 1, _EveryName(), template.locale)
@@ -97,8 +98,8 @@ def _never_exists(error: RenderError) -> bool:
     return isinstance(error, MissingVariable) and not error.path.startswith(_ATTRIBUTES)
 
 
-def _reason(error: RenderError) -> str:
-    return str(error)[:_LONGEST_REASON]
+def _reason(error: RenderError) -> CodedText:
+    return error.text.cut(_LONGEST_REASON)
 
 
 class _EveryName(dict[str, Any]):

@@ -18,6 +18,7 @@ from masscomm.domain.deep_links import is_deep_link
 from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, OutOfSteps, RenderError, Steps, compile_source, render
+from masscomm.texts import Text
 
 # The maximum size of a subject, title or link in bytes. Python's e-mail package needs quadratic time to fold a header.
 MAX_LINE_BYTES = 2_000
@@ -161,7 +162,7 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
             # The result is not cached: the template may compile when its limit of steps is larger.
             raise
         except RenderError as error:
-            compiled = RenderError(str(error))
+            compiled = RenderError(error.text)
         kept = _Compiled(fields=compiled, steps=before - steps.remaining)
         _COMPILED.put(key, kept, _text_bytes(template) + _BYTES_A_TEMPLATE + int(kept.steps * _BYTES_A_STEP))
     if isinstance(kept.fields, RenderError):
@@ -260,7 +261,8 @@ def _field(field: MessageField, source: str, steps: Steps) -> Field:
 
 def _in_field(name: str, error: RenderError) -> RenderError:
     described = copy(error)
-    described.args = (f"{name}: {error}",)
+    described.text = Text.FIELD_INVALID.filled(field=name, reason=error.text)
+    described.args = (described.text,)
     return described
 
 
@@ -274,7 +276,7 @@ def _fitting(field: MessageField, text: str) -> str:
     text = _without_controls(text)  # guard: templates.control_characters
     text = _one_line(text) if field.one_line else text
     if field.is_link and text and not is_deep_link(text):
-        raise RenderError(f"{text[:_LONGEST_NAMED_LINK]!r} is no address with https:// or the scheme of an app")
+        raise RenderError(Text.RENDER_LINK.filled(link=repr(text[:_LONGEST_NAMED_LINK])))
     return text
 
 
@@ -293,5 +295,5 @@ def _one_line(text: str) -> str:
     """
     line = " ".join(text.split())
     if len(line.encode(errors="replace")) > MAX_LINE_BYTES:
-        raise RenderError(f"a title, subject or link is longer than {MAX_LINE_BYTES} bytes")
+        raise RenderError(Text.RENDER_LINE.filled(maximum=MAX_LINE_BYTES))
     return line

@@ -6,9 +6,9 @@ from masscomm.domain.channels import CHANNELS, LITERAL
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template
 from masscomm.http.problem import FieldError
-from masscomm.http.texts import Text
 from masscomm.rendering.compiler import DEFAULT_LOCALE, RenderError, Steps
 from masscomm.rendering.templates import by_locale, choose, fields_of, literal_fields
+from masscomm.texts import CodedText, Text
 
 # The limit of steps (units of rendering work) for compiling the templates of a send: a tenth of a second.
 _STEPS = 100_000
@@ -38,7 +38,7 @@ def unused_content(
             found.append(
                 FieldError(
                     source,
-                    Text.TEMPLATE_FAILS.filled(longest=_LONGEST, template=name, channel=channel, reason=str(error)),
+                    Text.TEMPLATE_FAILS.filled(longest=_LONGEST, template=name, channel=channel, reason=error.text),
                 )
             )
             reads[channel] = frozenset({"data"})
@@ -67,7 +67,7 @@ def _read(content: ContentFields, channel: str, several: Sequence[Template], ste
     return frozenset(found)
 
 
-def _unused(name: str, names: Sequence[str], reads: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
+def _unused(name: str, names: Sequence[str], reads: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, CodedText]]:
     """Yield each name that is not used, and the reason."""
     for each in names:
         ignoring = [channel for channel, read in reads.items() if not _uses(read, each)]

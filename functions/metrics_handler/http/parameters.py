@@ -1,21 +1,12 @@
 """Parsers of the metrics routes' own parameters. masscomm.http.parameters has those of every route."""
 
 from masscomm.domain.measures import MEASURES
+from masscomm.http.parameters import choice, of_form
+from masscomm.texts import Text
 
-# The API description shows the docstrings of these parsers to callers.
-
-
-def parse_measure(text: str) -> str:
-    if text not in MEASURES:
-        raise ValueError(text)
-    return text
+parse_measure = choice(MEASURES)
 
 
-parse_measure.__doc__ = f"one of {', '.join(MEASURES)}"
-
-
+@of_form(Text.FORM_CHOICES.filled(choices=", ".join(MEASURES)))
 def parse_measures(text: str) -> tuple[str, ...]:
     return tuple(parse_measure(name) for name in text.split(","))
-
-
-parse_measures.__doc__ = f"any of {', '.join(MEASURES)}, several times or with commas between them"

@@ -20,6 +20,7 @@ from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.audit_log import AuditLog, AuditQuery
+from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 
@@ -81,11 +82,11 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> AuditQuery:
     start = read.single("start", parse.time) or _EARLIEST
     end = read.single("end", parse.time) or _LATEST
     limit = read.single("limit", _limit)
-    cursor = read.single("cursor", str)
+    cursor = read.single("cursor", parse.cursor)
     if start >= end:
-        read.refuse("end", "must be later than start")
+        read.refuse("end", Text.END_NOT_LATER.filled())
     if len(clubs.ids) > 1 and not read.given("club_id"):
-        read.refuse("club_id", "is missing: these credentials may see several clubs")
+        read.refuse("club_id", Text.CLUB_MISSING_OF_SEVERAL.filled())
     if read.errors:
         raise read.problem()
     chosen = seen(() if club_id is None else (club_id,), clubs)  # guard: tenancy.audit_log

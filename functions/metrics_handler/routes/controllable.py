@@ -12,12 +12,12 @@ from masscomm.domain.send_states import FINAL, counted_state
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
 from masscomm.observability import logs
 from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends
 from masscomm.stores.delayed_records import ControlledSend, DelayStore
 from masscomm.stores.send_controls import SendControl, SendControls, SendKey
+from masscomm.texts import Text
 
 logger = logs.logger("metrics_handler")
 

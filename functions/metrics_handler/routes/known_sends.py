@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
 from masscomm.stores.send_controls import AcceptedSend, SendControls, SendKey
+from masscomm.texts import Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,11 @@ class KnownSends:
         if found.accepted is not None and found.accepted.type is None:
             raise _not_found()
         return found
+
+
+def reference_of(send: SendKey, accepted: AcceptedSend | None) -> str | None:
+    """Return the caller's own id of a send; None if it has none, or if its id is that of another club's send."""
+    return accepted.reference if accepted is not None and accepted.send == send else None
 
 
 def _not_found() -> Problem:

@@ -43,14 +43,14 @@ from functions.metrics_handler.store.port import (
     check_filled,
 )
 from masscomm.clock import Clock
-from masscomm.domain.grains import EVERY_GRAIN, Grain
+from masscomm.domain.grains import Grain
 from masscomm.http import parameters as parse
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.http.texts import Text
+from masscomm.texts import Text, text_of
 
 DEFAULT_LIMIT = 1_000
 # The maximum size of a count in a cursor: a sum of 64-bit counts fits.
@@ -207,7 +207,7 @@ def is_complete(watermark: datetime | None, end: datetime, *graces: timedelta) -
 
 def too_much(error: TooMuch) -> Problem:
     """Return the problem response of a query that exceeds its bounds."""
-    return Problem(400, Text.QUERY_TOO_LARGE.filled(reason=str(error)))
+    return Problem(400, Text.QUERY_TOO_LARGE.filled(reason=text_of(error)))
 
 
 def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
@@ -224,7 +224,7 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
     order = read.single("order", _order)
     fill = read.single("fill", _fill)
     limit = read.single("limit", _limit)
-    cursor = read.single("cursor", str)
+    cursor = read.single("cursor", parse.cursor)
     club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)
     channel = read.several("channel", parse.words)
@@ -232,18 +232,18 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
     measures = read.several("measures", parse_measures)
     asked = read.several("dimensions", _dimensions)
     if start is not None and end is not None and start >= end:
-        read.refuse("end", "must be later than start")
+        read.refuse("end", Text.END_NOT_LATER.filled())
     if zone is not None and granularity not in (None, Grain.DAY):
-        read.refuse("time_zone", f"goes with granularity=day alone: a bucket of a {granularity} is UTC's")
+        read.refuse("time_zone", Text.ZONE_NEEDS_DAYS.filled(granularity=granularity))
     if read.given("measure") and read.given("measures"):
-        read.refuse("measures", "is another way to write measure: give one of them")
+        read.refuse("measures", Text.MEASURE_TWICE.filled())
     if read.errors or granularity is None or start is None or end is None:
         raise read.problem()
     chosen = {dimension for part in asked for dimension in part} if asked else set(Dimension)
     try:
         found = _on_rows(granularity, start, end, zone, filled=fill is not None)
     except ValueError as error:
-        read.refuse("time_zone", f"{error}; ask for UTC, or for hours or minutes, instead")
+        read.refuse("time_zone", Text.ZONE_INEXACT.filled(reason=text_of(error)))
         raise read.problem() from error
     found = replace(
         found,
@@ -331,20 +331,12 @@ def _continued(asked: Asked, after: Count) -> Asked:
 # The API description shows the docstrings of the following parsers to callers.
 
 
-def _granularity(text: str) -> Grain:
-    return Grain(text)
+_granularity = parse.choice(Grain)
+_order = parse.choice(Order)
 
 
-_granularity.__doc__ = f"one of {EVERY_GRAIN}"
-
-
-def _order(text: str) -> Order:
-    """one of bucket, -bucket, -count_total"""
-    return Order(text)
-
-
+@parse.of_form(Text.FORM_ZERO.filled())
 def _fill(text: str) -> str:
-    """zero, and nothing else"""
     if text != "zero":
         raise ValueError(text)
     return text
@@ -353,6 +345,6 @@ def _fill(text: str) -> str:
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
+@parse.of_form(Text.FORM_CHOICES.filled(choices=", ".join(Dimension)))
 def _dimensions(text: str) -> tuple[Dimension, ...]:
-    """any of club_id, type, channel, measure, several times or with commas between them"""
     return tuple(Dimension(name) for name in text.split(","))

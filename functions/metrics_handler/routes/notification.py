@@ -20,9 +20,9 @@ from masscomm.domain.statuses import RANK, Status, read_reason
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
 from masscomm.integers import integer_or
 from masscomm.stores.send_controls import SendControls
+from masscomm.texts import Text
 
 _NOTIFICATION = re.compile(r"([A-Za-z0-9-]{1,64})\.(-?[0-9]+)\.([^.]{1,200})")
 

@@ -16,8 +16,8 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
 from masscomm.stores.send_controls import SendControl, change
+from masscomm.texts import Text
 
 
 class PauseBody(TypedDict):

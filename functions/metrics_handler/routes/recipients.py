@@ -24,8 +24,8 @@ from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
 from masscomm.stores.send_controls import SendControls
+from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 
@@ -73,7 +73,7 @@ class RecipientsRoute:
         status = read.several("status", notification_status)
         channel = read.several("channel", parse.words)
         limit = read.single("limit", _limit)
-        cursor = read.single("cursor", str)
+        cursor = read.single("cursor", parse.cursor)
         if read.errors:
             raise read.problem()
         send = KnownSends(self.store, self.controls).read(send_id, clubs).totals
@@ -96,12 +96,7 @@ class RecipientsRoute:
         }
 
 
-def notification_status(text: str) -> Status:
-    return Status(text)
-
-
-notification_status.__doc__ = f"one of {', '.join(Status)}"
-
+notification_status = parse.choice(Status)
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 

@@ -20,9 +20,9 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
 from masscomm.stores.delayed_records import SEND_AT, DelayedRecord
 from masscomm.stores.send_controls import SendControl, SendKey, accepted_of, change
+from masscomm.texts import CodedText, Text
 
 
 class RescheduleRequest(TypedDict):
@@ -90,9 +90,9 @@ class RescheduleRoute:
 
     def _check_time(self, send_at_ms: int, expires_at_ms: int | None) -> None:
         if not self.control.clock.now_ms() < send_at_ms <= self.control.clock.now_ms() + MAX_REQUEST_AHEAD_MS:
-            problem = f"must lie ahead, and not more than {MAX_REQUEST_AHEAD_MS // 86_400_000} days"
+            problem = Text.TIME_TOO_FAR.filled(days=MAX_REQUEST_AHEAD_MS // 86_400_000)
         elif expires_at_ms is not None and expires_at_ms <= send_at_ms:
-            problem = f"must come before expires_at, which is {time_of_ms(expires_at_ms)}"
+            problem = Text.SEND_AT_AFTER_KNOWN_END.filled(expires_at=time_of_ms(expires_at_ms))
         else:
             return
         raise _invalid(problem)
@@ -116,15 +116,15 @@ def _send_at(content: str | None) -> datetime:
     """Return the time in a body. Raises Problem with status 400."""
     fields = as_object(read_fields(content))
     unknown = sorted(fields.keys() - {"send_at"})
-    errors = [FieldError(name[:100], "is not a field; allowed is send_at") for name in unknown]
+    errors = [FieldError(name[:100], Text.ONLY_FIELD.filled(field="send_at")) for name in unknown]
     try:
         send_at = parse.time(fields["send_at"])
     except (KeyError, TypeError, ValueError) as error:
-        raise invalid([FieldError("send_at", f"must be {parse.time.__doc__}"), *errors]) from error
+        raise invalid([FieldError("send_at", Text.MUST_BE.filled(form=parse.time.form)), *errors]) from error
     if errors:
         raise invalid(errors)
     return send_at
 
 
-def _invalid(problem: str) -> Problem:
+def _invalid(problem: CodedText) -> Problem:
     return invalid([FieldError("send_at", problem)])

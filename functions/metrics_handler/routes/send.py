@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
-from functions.metrics_handler.routes.known_sends import KnownSends
+from functions.metrics_handler.routes.known_sends import KnownSends, reference_of
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.clock import Clock
 from masscomm.domain.send_states import FINAL, NO_RECIPIENTS, SendState, send_state
@@ -130,6 +130,8 @@ class SendBody(TypedDict):
     send_id: str
     club_id: int
     type: str
+    reference: str | None
+    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
     status: SendState
     requested_at: str | None
     chunks: Chunks
@@ -176,6 +178,7 @@ class SendRoute:
         # A pause that has reached its limit has no cancellation of its own.
         cancellation = self.controls.find(send.key) if control.cancelled else None
         body = self._body(_with_requested(send.totals, accepted, ended), control, cancellation)
+        body["reference"] = reference_of(send.key, accepted)
         if accepted is None or not accepted.is_to_audience or (ended is None and send.counted is not None):
             return body
         body = {**body, "expansion": _expansion(ended)}
@@ -208,6 +211,7 @@ class SendRoute:
             "send_id": send.send_id,
             "club_id": send.club_id,
             "type": send.type,
+            "reference": None,
             "status": status,
             "requested_at": rfc3339(send.requested_at),
             "chunks": {"expected": send.chunk_count, "counted": send.chunks},

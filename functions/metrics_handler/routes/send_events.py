@@ -19,6 +19,7 @@ from typing import TypedDict
 from functions.metrics_handler.http.request import MOVING
 from functions.metrics_handler.routes.send import SendBody, SendRoute
 from functions.metrics_handler.routes.waiting import Waiting, parse_wait
+from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader
 from masscomm.http.tenant import Clubs
 
@@ -60,7 +61,7 @@ class SendEventsRoute:
             Stop: The store of slots is missing or not permitted.
         """
         read = Reader(parameters, PARAMETERS)
-        after = read.single("after", str)
+        after = read.single("after", parse.cursor)
         wait = read.single("wait", parse_wait)
         if read.errors:
             raise read.problem()

@@ -21,6 +21,7 @@ from itertools import islice, takewhile
 from typing import TypedDict
 
 from functions.metrics_handler.http.cursor import continued, cursor_after
+from functions.metrics_handler.routes.known_sends import reference_of
 from functions.metrics_handler.store.port import MetricsStore, SendList, SendListKey, SendListQuery, SendRow
 from masscomm.clock import Clock
 from masscomm.domain.limits import END_OF_TIME_MS
@@ -31,7 +32,8 @@ from masscomm.http.requested_clubs import seen
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.expansions import Expansions, ListedExpansion
-from masscomm.stores.send_controls import SendControl, SendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey
+from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 
@@ -44,6 +46,8 @@ class ListedSend(TypedDict):
     send_id: str
     club_id: int
     type: str
+    reference: str | None
+    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
     requested_at: str
     status: SendState
     requested: int | None
@@ -82,10 +86,15 @@ class SendsRoute:
         """Return the response body. Raises Problem with status 400 (with each wrong parameter) or 403, or Retry."""
         query, wanted = _parsed(parameters, clubs)
         found = self._found(query)
-        states = self._states(found)
+        keys = [SendKey(row.club_id, row.key.send_id) for row in found.rows]
+        moving = [key for key, row in zip(keys, found.rows, strict=True) if row.state not in FINAL]
+        controls, accepted = self.controls.read_with_registered(moving, [key.send_id for key in keys])
+        states = self._states(found, controls)
         rows = zip(found.rows, states, strict=True)
         return {
-            "rows": [_row(row, state) for row, state in rows if not wanted or state in wanted],
+            "rows": [
+                _row(row, state, accepted.get(row.key.send_id)) for row, state in rows if not wanted or state in wanted
+            ],
             "truncated": found.more,
             "next_cursor": cursor_after(query, found.rows[-1].key) if found.more else None,
             "watermark": rfc3339(found.watermark),
@@ -119,25 +128,19 @@ class SendsRoute:
         recent = takewhile(lambda row: query.start is None or row.key.requested_at >= query.start, rows)
         yield from islice((row for row in recent if _matches(row, query)), query.limit + 1)
 
-    def _states(self, found: SendList) -> list[SendState]:
+    def _states(self, found: SendList, controls: Mapping[SendKey, SendControl]) -> list[SendState]:
         """Return the state of each row."""
-        keys = [SendKey(row.club_id, row.key.send_id) for row in found.rows]
-        controls = self.controls.read(key for key, row in zip(keys, found.rows, strict=True) if row.state not in FINAL)
         now_ms = self.clock.now_ms()
         states = []
-        for key, row in zip(keys, found.rows, strict=True):
+        for row in found.rows:
+            key = SendKey(row.club_id, row.key.send_id)
             control = controls.get(key, SendControl(send=key))
             cancelled, paused = control.is_cancelled(now_ms), control.is_paused(now_ms)
             states.append(controlled_state(row.state, cancelled=cancelled, paused=paused))
         return states
 
 
-def send_status(text: str) -> SendState:
-    return SendState(text)
-
-
-send_status.__doc__ = f"one of {', '.join(SendState)}"
-
+send_status = parse.choice(SendState)
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
@@ -164,11 +167,12 @@ def _matches(row: SendRow, query: SendListQuery) -> bool:
     )
 
 
-def _row(row: SendRow, state: SendState) -> ListedSend:
+def _row(row: SendRow, state: SendState, accepted: AcceptedSend | None) -> ListedSend:
     return {
         "send_id": row.key.send_id,
         "club_id": row.club_id,
         "type": row.type,
+        "reference": reference_of(SendKey(row.club_id, row.key.send_id), accepted),
         "requested_at": rfc3339(row.key.requested_at),
         "status": state,
         # While the metrics job catches up, it can count the end of a notification before its beginning.
@@ -186,14 +190,14 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> tuple[SendList
     start = read.single("start", parse.time)
     end = read.single("end", parse.time)
     limit = read.single("limit", _limit)
-    cursor = read.single("cursor", str)
+    cursor = read.single("cursor", parse.cursor)
     club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)
     status = read.several("status", send_status)
     if start is not None and end is not None and start >= end:
-        read.refuse("end", "must be later than start")
+        read.refuse("end", Text.END_NOT_LATER.filled())
     if clubs.every and not read.given("club_id"):
-        read.refuse("club_id", "is missing: these credentials may see every club")
+        read.refuse("club_id", Text.CLUB_MISSING.filled())
     if read.errors:
         raise read.problem()
     query = SendListQuery(

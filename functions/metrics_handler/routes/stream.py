@@ -28,9 +28,11 @@ from functions.metrics_handler.store.buckets import floor
 from functions.metrics_handler.store.port import MetricsStore, StreamPosition
 from masscomm.clock import Clock
 from masscomm.domain.grains import Grain
+from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs
+from masscomm.texts import Text
 
 PARAMETERS = ("since", "wait", *QUERY_PARAMETERS)
 _OWN = ("since", "wait")
@@ -123,8 +125,8 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 # The API description shows the docstrings of the following parsers to callers.
 
 
+@parse.of_form(Text.FORM_STREAM_CURSOR.filled())
 def _cursor(text: str) -> str:
-    """the cursor of an answer of this resource"""
     if not _CURSOR.fullmatch(text):
         raise ValueError(text)
     return text

@@ -19,6 +19,7 @@ from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.rendering.compiler import RenderError, Steps
 from masscomm.rendering.preview import problem_of
 from masscomm.rendering.templates import fields_of
+from masscomm.texts import CodedBody
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 100
 PARAMETERS = ("club_id", "type", "channel", "limit", "cursor")
@@ -42,6 +43,8 @@ class TemplateBody(TypedDict):
     """The variables that the template reads, such as `data.opponent`."""
     problem: str | None
     """The reason why no message can be rendered from the template."""
+    problem_text: CodedBody | None
+    """The code of the reason, with its values."""
 
 
 class TemplatesBody(TypedDict):
@@ -78,7 +81,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> TemplateQuery:
     types = read.several("type", parse.words)
     channels = read.several("channel", parse.words)
     limit = read.single("limit", _limit)
-    cursor = read.single("cursor", str)
+    cursor = read.single("cursor", parse.cursor)
     if read.errors:
         raise read.problem()
     # seen() returns no club only if the caller may see every club and names none.
@@ -108,7 +111,7 @@ def _row(template: Template, steps: Steps) -> TemplateBody:
         try:
             variables = {each for field in fields_of(template, steps) for each in field.reads}
         except RenderError as error:
-            problem = str(error)
+            problem = error.text
     return {
         "id": template.template_id,
         "club_id": template.club_id,
@@ -118,4 +121,5 @@ def _row(template: Template, steps: Steps) -> TemplateBody:
         "title": template.title[:_LONGEST_TITLE],
         "variables": sorted(variables),
         "problem": problem,
+        "problem_text": None if problem is None else problem.body(),
     }

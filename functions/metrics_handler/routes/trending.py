@@ -124,15 +124,6 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) ->
     return query, end - window * minute
 
 
-# The API description shows the docstrings of the following parsers to callers.
-
-
-def _by(text: str) -> Dimension:
-    """one of type, club_id"""
-    if text not in ("type", "club_id"):
-        raise ValueError(text)
-    return Dimension(text)
-
-
+_by = parse.choice((Dimension.TYPE, Dimension.CLUB_ID))
 _window = parse.whole_number(1, MAX_WINDOW_MIN)
 _top = parse.whole_number(1, MAX_TOP)

@@ -24,10 +24,10 @@ from masscomm.clock import Clock
 from masscomm.domain.statuses import read_reason
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
-from masscomm.http.problem import FieldError, Problem
+from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.http.texts import Text
+from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 
@@ -112,15 +112,15 @@ def _parsed(user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> 
     start = read.single("start", parse.time)
     end = read.single("end", parse.time)
     limit = read.single("limit", _limit)
-    cursor = read.single("cursor", str)
+    cursor = read.single("cursor", parse.cursor)
     club_id = read.several("club_id", parse_club_id)
     channel = read.several("channel", parse.words)
     if start is not None and end is not None and start >= end:
-        read.refuse("end", "must be later than start")
+        read.refuse("end", Text.END_NOT_LATER.filled())
     try:
         user = parse_club_id(user_id)
     except ValueError:
-        read.errors.append(FieldError("user_id", f"cannot be used: {parse_club_id.__doc__}"))
+        read.refuse("user_id", Text.UNUSABLE.filled(form=parse_club_id.form))
     if read.errors:
         raise read.problem()
     query = LogQuery(

@@ -10,9 +10,9 @@ from masscomm.domain.time_limits import STREAM_POLL_S, STREAM_RESERVE_S, STREAM_
 from masscomm.errors import Retry
 from masscomm.http import parameters as parse
 from masscomm.http.problem import Problem
-from masscomm.http.texts import Text
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
+from masscomm.texts import Text
 
 # The default of METRICS_OPEN_POLLS: how many requests of one API key may wait at the same time.
 OPEN_POLLS = 5

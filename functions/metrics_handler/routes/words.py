@@ -24,6 +24,7 @@ class DecidedBy(TypedDict):
     channel: str | None
     """The channel that a rule of the user settings is about; null: every channel."""
     settings_version: int | None
+    """The version of these user settings in the directory: a position in the monolith's log."""
     changed_at: str | None
     """The time of the newest change in these user settings."""
 
@@ -89,9 +90,11 @@ def in_words(status: str, reason: str | None, by: DecidedBy | None = None) -> st
         sentence = REASON_WORDS.get(reason, f"The reason is {reason}.")
     else:
         sentence = STATUS_WORDS.get(status, f"The status is {status}.")
-    if by is None or by["settings_version"] is None:
+    # The version of the settings is a position in the monolith's log, which means nothing to a person.
+    if by is None or by["changed_at"] is None:
         return sentence
-    return f"{sentence.removesuffix('.')} (settings version {by['settings_version']}{_date(by)})."
+    at = datetime.fromisoformat(by["changed_at"]).astimezone(UTC)
+    return f"{sentence.removesuffix('.')} (settings of {at.day} {at:%B %Y})."
 
 
 def _subject(by: DecidedBy) -> str:
@@ -100,10 +103,3 @@ def _subject(by: DecidedBy) -> str:
     if by["category"] is None:
         return f"every {channel}"
     return f"{by['category']} by {channel}" if channel else by["category"]
-
-
-def _date(by: DecidedBy) -> str:
-    if by["changed_at"] is None:
-        return ""
-    at = datetime.fromisoformat(by["changed_at"]).astimezone(UTC)
-    return f" of {at.day} {at:%B %Y}"

@@ -11,6 +11,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from masscomm.domain.grains import Grain
+from masscomm.http.parameters import of_form
+from masscomm.texts import Text
 
 MAX_ZONE_DAYS = 3_660
 
@@ -67,7 +69,7 @@ def zone_days(zone: ZoneInfo, start: datetime, end: datetime) -> Buckets:
     Raises InexactError, or ValueError if there are more than MAX_ZONE_DAYS days.
     """
     if end - start > MAX_ZONE_DAYS * Grain.DAY.length:
-        raise ValueError(f"at most {MAX_ZONE_DAYS} days can be asked for in a time zone")
+        raise ValueError(Text.ZONE_DAYS.filled(maximum=MAX_ZONE_DAYS))
     first = start.astimezone(zone).date() - timedelta(days=1)
     last = end.astimezone(zone).date() + timedelta(days=2)
     # A date that a zone skipped (Apia, 2011-12-30) begins at the same moment as the next date, and is dropped.
@@ -88,7 +90,7 @@ def _beginning(day: date, zone: ZoneInfo) -> datetime:
     # day in between.
     once = again <= first or _date(again - _MINUTE, zone) >= day
     if not (begins and once):
-        raise InexactError(f"{day} does not begin at one moment in {zone.key}")
+        raise InexactError(Text.DAY_HAS_NO_BEGINNING.filled(day=str(day), zone=zone.key))
     return first
 
 
@@ -100,11 +102,11 @@ def _coarsest(bounds: tuple[datetime, ...], zone: ZoneInfo) -> Grain:
     for granularity in reversed(Grain):
         if all(floor(moment, granularity.length) == moment for moment in bounds):
             return granularity
-    raise InexactError(f"days of {zone.key} do not begin on whole minutes of UTC there")
+    raise InexactError(Text.DAYS_NOT_ON_MINUTES.filled(zone=zone.key))
 
 
+@of_form(Text.FORM_TIME_ZONE.filled())
 def time_zone(text: str) -> ZoneInfo:
-    """a name of the IANA time zone database, e.g. Europe/Madrid, Asia/Kolkata, UTC"""
     if not _ZONE_NAME.fullmatch(text) or text.startswith(_NO_ZONES):
         raise ValueError(text)
     try:

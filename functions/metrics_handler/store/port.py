@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from masscomm.domain.grains import Grain
 from masscomm.domain.send_states import SendCounts, SendState
+from masscomm.texts import Text
 
 
 class Dimension(StrEnum):
@@ -100,13 +101,13 @@ class TooMuch(Exception):
 def check_read(rows: int, bounds: Bounds) -> None:
     """Check the number of rows to read. Raises TooMuch."""
     if rows > bounds.read:
-        raise TooMuch(f"The query would read more than {bounds.read} rows")
+        raise TooMuch(Text.ROWS_READ.filled(maximum=bounds.read))
 
 
 def check_filled(rows: int, bounds: Bounds) -> None:
     """Check the number of rows after filling with rows of 0. Raises TooMuch."""
     if rows > bounds.filled:
-        raise TooMuch(f"Filled with zeros, the answer would have more than {bounds.filled} rows")
+        raise TooMuch(Text.ROWS_FILLED.filled(maximum=bounds.filled))
 
 
 @dataclass(frozen=True)

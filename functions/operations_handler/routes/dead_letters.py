@@ -31,7 +31,6 @@ from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.http.texts import Text
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.payloads import payload_of
 from masscomm.operations.dead_letter_marks import Mark
@@ -39,6 +38,7 @@ from masscomm.operations.dead_letter_replays import Done
 from masscomm.operations.dead_letter_store import DeadLetterStore
 from masscomm.operations.dead_letters import DeadLetter, Filter, club_of
 from masscomm.stores.audit_log import Audit
+from masscomm.texts import Text
 from masscomm.untrusted import visible, visible_json
 
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
@@ -157,7 +157,7 @@ class DeadLettersRoute:
         )
         wanted_status = read.single("status", status)
         limit = read.single("limit", _limit) or DEFAULT_LIMIT
-        cursor = read.single("cursor", str)
+        cursor = read.single("cursor", parse.cursor)
         if read.errors:
             raise read.problem()
         asked = () if club_id is None else (club_id,)
@@ -282,20 +282,14 @@ class DeadLettersRoute:
         detail = done.message if not reason else f"{done.message}: {reason}"
         audit(action, subject=done.letter.position, clubs=[club_id], result=result, detail=detail)
         if not done.ok:
-            raise Problem(409, Text.DEAD_LETTER_UNCHANGED.filled(reason=_text(done.message)))
+            raise Problem(409, Text.DEAD_LETTER_UNCHANGED.filled(reason=done.message))
         return False
 
 
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
-def status(text: str) -> str:
-    if text not in STATUSES:
-        raise ValueError(text)
-    return text
-
-
-status.__doc__ = f"one of {', '.join(STATUSES)}"
+status = parse.choice(STATUSES)
 
 
 def _position(key: list[Any]) -> int:
@@ -341,7 +335,7 @@ def _reason(fields: Any) -> str:
     """Return the reason in a body. Raises Problem with status 400."""
     reason = fields.get("reason") if isinstance(fields, dict) else None
     if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON or fields.keys() != {"reason"}:
-        raise invalid([FieldError("reason", f"must be a text of 1 to {MAX_REASON} characters")])
+        raise invalid([FieldError("reason", Text.MUST_BE_TEXT.filled(maximum=MAX_REASON))])
     return visible(reason.strip())
 
 

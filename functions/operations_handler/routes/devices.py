@@ -26,12 +26,12 @@ from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.http.texts import Text
 from masscomm.integers import integer_or
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 from masscomm.stores.audit_log import Audit
+from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 PARAMETERS = ("club_id", "reason", "limit", "cursor")
@@ -100,7 +100,7 @@ class DevicesRoute:
         asked = read.several("club_id", parse_club_id)
         wanted = read.single("reason", reason)
         limit = read.single("limit", _limit)
-        cursor = read.single("cursor", str)
+        cursor = read.single("cursor", parse.cursor)
         if read.errors:
             raise read.problem()
         chosen = seen(asked, clubs)  # guard: tenancy.disabled_devices
@@ -178,11 +178,7 @@ class DevicesRoute:
             raise Retry(f"the request could not be produced: {errors[0]}") from errors[0]
 
 
-def reason(text: str) -> str:
-    """one of takes_nothing, invalid_token, invalid_row, inactive, deleted"""
-    return DisabledReason(text).value
-
-
+reason = parse.choice(DisabledReason)
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 

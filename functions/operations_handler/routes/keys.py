@@ -26,7 +26,6 @@ from masscomm.http.rate_limits import maximum_of
 from masscomm.http.rest import Request
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope
 from masscomm.http.tenant import Clubs
-from masscomm.http.texts import Text
 from masscomm.operations import keys as management
 from masscomm.operations.keys import EVERY_CLUB, KeyHasEnded, MadeAlready, NewKey, clubs_in
 from masscomm.stores.api_keys import (
@@ -41,6 +40,7 @@ from masscomm.stores.api_keys import (
     request_id,
 )
 from masscomm.stores.audit_log import Audit
+from masscomm.texts import CodedText, Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 DEFAULT_HOURS, MAX_HOURS = 24, 720
@@ -161,7 +161,7 @@ class KeysRoute:
         """Return a page of keys. Raises Problem with status 400, or Retry."""
         read = Reader(parameters, PARAMETERS)
         limit = read.single("limit", _limit) or DEFAULT_LIMIT
-        cursor = read.single("cursor", str)
+        cursor = read.single("cursor", parse.cursor)
         if read.errors:
             raise read.problem()
         before = None if cursor is None else position_in(cursor, "keys", read, _position)
@@ -254,58 +254,58 @@ _limit = parse.whole_number(1, MAX_LIMIT)
 def _beyond(key: ApiKey, caller: Caller, end: int | None) -> Iterable[FieldError]:
     """Yield the properties of a key that exceed the caller's."""
     if not caller.sees(key):
-        yield FieldError("clubs", "must be clubs of these credentials")
+        yield FieldError("clubs", Text.KEY_CLUBS_BEYOND.filled())
     if missing := set(key.scopes.split()) - caller.scopes:
-        yield FieldError("scopes", f"{', '.join(sorted(missing))}: these credentials do not have it")
+        yield FieldError("scopes", Text.KEY_SCOPES_BEYOND.filled(scopes=", ".join(sorted(missing))))
     for name, maximum in caller.limits.items():
         value = getattr(key, name)
         if value is None or value > maximum:
-            yield FieldError(name, f"must be at most {maximum}, as for these credentials")
+            yield FieldError(name, Text.KEY_LIMIT_BEYOND.filled(maximum=maximum))
     if end is not None and (key.expires_at is None or key.expires_at > end):
-        yield FieldError("expires_at", f"must be at most {_time(end)}, the end of these credentials")
+        yield FieldError("expires_at", Text.KEY_END_BEYOND.filled(end=_time(end)))
 
 
 def _parsed(fields: Any, now_s: int) -> ApiKey:
     """Return the key in a body, without a digest. Raises Problem with status 400 and each wrong field."""
     fields = as_object(fields)
     allowed = (*CreateKeyRequest.__required_keys__, *CreateKeyRequest.__optional_keys__)
-    errors = [FieldError(name[:100], "is not a field") for name in fields if name not in allowed]
+    errors = [FieldError(name[:100], Text.FIELD_UNKNOWN.filled()) for name in fields if name not in allowed]
 
-    def refuse(name: str, message: str) -> None:
+    def refuse(name: str, message: CodedText) -> None:
         errors.append(FieldError(name, message))
 
     name = fields.get("name")
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME or not name.isprintable():
-        refuse("name", f"must be a text of 1 to {MAX_NAME} printable characters")
+        refuse("name", Text.MUST_BE_PRINTABLE.filled(maximum=MAX_NAME))
         name = ""
     clubs = EVERY_CLUB
     if "clubs" not in fields:
-        refuse("clubs", "is missing: a list of ids, or null for every club")
+        refuse("clubs", Text.KEY_CLUBS_MISSING.filled())
     elif (ids := fields["clubs"]) is not None:
         if _is_club_list(ids):
             clubs = ",".join(str(each) for each in sorted(set(ids)))
         else:
-            refuse("clubs", f"must be null or a list of 1 to {MAX_CLUBS} ids, each above 0")
+            refuse("clubs", Text.KEY_CLUBS_FORM.filled(maximum=MAX_CLUBS))
     scopes = fields.get("scopes", [])
     if not isinstance(scopes, list) or not all(isinstance(each, str) and each in set(Scope) for each in scopes):
-        refuse("scopes", f"must be a list of {', '.join(Scope)}")
+        refuse("scopes", Text.MUST_BE_LIST_OF.filled(choices=", ".join(Scope)))
         scopes = []
     mode = fields.get("mode", LIVE)
     if mode not in (LIVE, TEST):
-        refuse("mode", f"must be {LIVE} or {TEST}")
+        refuse("mode", Text.MUST_BE_EITHER.filled(first=LIVE, second=TEST))
     expires_at = None
     if fields.get("expires_at") is not None:
         try:
             expires_at = int(parse.time(fields["expires_at"]).timestamp())
         except (TypeError, ValueError):
-            refuse("expires_at", f"must be {parse.time.__doc__}")
+            refuse("expires_at", Text.MUST_BE.filled(form=parse.time.form))
         else:
             if expires_at <= now_s:
-                refuse("expires_at", "must lie ahead")
+                refuse("expires_at", Text.MUST_LIE_AHEAD.filled())
     for setting in LIMIT_SETTINGS:
         value = fields.get(setting)
         if value is not None and not _is_number(value, 1, MAX_NUMBER):
-            refuse(setting, f"must be a whole number from 1 to {MAX_NUMBER}")
+            refuse(setting, Text.MUST_BE.filled(form=Text.FORM_NUMBER.filled(lowest=1, highest=MAX_NUMBER)))
     if errors:
         raise unusable(errors)
     return ApiKey(
@@ -326,7 +326,9 @@ def _hours(fields: Any) -> int:
     is_known = isinstance(fields, dict) and not fields.keys() - {"hours"}
     hours: Any = fields.get("hours", DEFAULT_HOURS) if is_known else None
     if not _is_number(hours, 0, MAX_HOURS):
-        raise invalid([FieldError("hours", f"must be a whole number from 0 to {MAX_HOURS}")])
+        raise invalid(
+            [FieldError("hours", Text.MUST_BE.filled(form=Text.FORM_NUMBER.filled(lowest=0, highest=MAX_HOURS)))]
+        )
     return int(hours)
 
 

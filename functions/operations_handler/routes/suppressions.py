@@ -20,9 +20,9 @@ from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.http.texts import Text
 from masscomm.integers import integer_or
 from masscomm.stores.audit_log import Audit
+from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 PARAMETERS = ("club_id", "address_id", "limit", "cursor")
@@ -74,7 +74,7 @@ class SuppressionsRoute:
         asked = read.several("club_id", parse_club_id)
         address_id = read.single("address_id", sha256)
         limit = read.single("limit", _limit)
-        cursor = read.single("cursor", str)
+        cursor = read.single("cursor", parse.cursor)
         if read.errors:
             raise read.problem()
         chosen = seen(asked, clubs)  # guard: tenancy.suppressions
@@ -107,8 +107,8 @@ class SuppressionsRoute:
         return {"id": id_, "status": "removed", "remains_for_every_club": remains}
 
 
+@parse.of_form(Text.FORM_SHA256.filled())
 def sha256(text: str) -> str:
-    """a SHA-256 in hex: 64 digits"""
     if not re.fullmatch(r"[0-9a-f]{64}", text, re.ASCII):
         raise ValueError(text)
     return text

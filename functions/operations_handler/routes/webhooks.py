@@ -45,10 +45,10 @@ from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.http.texts import Text
 from masscomm.stores.audit_log import Audit
 from masscomm.stores.webhook_deliveries import WebhookDeliveries
 from masscomm.stores.webhook_endpoints import CreationRequest, TooManyEndpoints, WebhookEndpoints
+from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 # The clubs whose endpoints one page lists.
@@ -172,9 +172,9 @@ class WebhooksRoute:
         """Return the endpoints of the caller's clubs. Raises Problem (400, 403) or Retry."""
         read = Reader(parameters, PARAMETERS)
         asked = read.several("club_id", parse_club_id)
-        cursor = read.single("cursor", str)
+        cursor = read.single("cursor", parse.cursor)
         if clubs.every and not read.given("club_id"):
-            read.refuse("club_id", "is missing: these credentials may see every club")
+            read.refuse("club_id", Text.CLUB_MISSING.filled())
         if read.errors:
             raise read.problem()
         chosen = sorted(seen(asked, clubs))  # guard: tenancy.webhooks
@@ -203,13 +203,13 @@ class WebhooksRoute:
         errors = self._wrong(fields, CreateWebhookRequest)
         club_id = fields.get("club_id")
         if not isinstance(club_id, int) or isinstance(club_id, bool) or not 1 <= club_id <= LARGEST_ID:
-            errors.append(FieldError("club_id", "must be the id of a club"))
+            errors.append(FieldError("club_id", Text.MUST_BE_CLUB.filled()))
         if "url" not in fields:
-            errors.append(FieldError("url", "is missing"))
+            errors.append(FieldError("url", Text.MISSING.filled()))
         if errors:
             raise unusable(errors)
         if club_id not in clubs:  # guard: tenancy.created_webhook
-            problem = f"{club_id} may not be seen with these credentials"
+            problem = Text.CLUBS_NOT_SEEN.filled(clubs=str(club_id))
             raise Problem(403, Text.CLUB_NOT_PERMITTED.filled(), errors=[FieldError("club_id", problem)])
         club = int(club_id or 0)
         request = self._creation(fields, key)
@@ -248,7 +248,7 @@ class WebhooksRoute:
         fields = read_object(content)
         errors = self._wrong(fields, ChangeWebhookRequest)
         if "enabled" in fields and not isinstance(fields["enabled"], bool):
-            errors.append(FieldError("enabled", "must be true or false"))
+            errors.append(FieldError("enabled", Text.MUST_BE_BOOLEAN.filled()))
         if errors:
             raise unusable(errors)
 
@@ -339,7 +339,7 @@ class WebhooksRoute:
         """Return a page of the deliveries of an endpoint. Raises Problem (400, 404) or Retry."""
         read = Reader(parameters, DELIVERY_PARAMETERS)
         limit = read.single("limit", _limit) or DEFAULT_LIMIT
-        cursor = read.single("cursor", str)
+        cursor = read.single("cursor", parse.cursor)
         if read.errors:
             raise read.problem()
         endpoint = self._visible(endpoint_id, clubs)
@@ -420,18 +420,18 @@ class WebhooksRoute:
     def _wrong(self, fields: Mapping[str, Any], request: Any) -> list[FieldError]:
         """Return an error for each field that cannot be used."""
         known = request.__required_keys__ | request.__optional_keys__
-        errors = [FieldError(name[:100], "is not a field") for name in fields if name not in known]
+        errors = [FieldError(name[:100], Text.FIELD_UNKNOWN.filled()) for name in fields if name not in known]
         if "url" in fields:
             try:
                 checked(fields["url"] if isinstance(fields["url"], str) else "", loopback=self.loopback)
             except UrlRefused as refused:
-                errors.append(FieldError("url", str(refused)))
+                errors.append(FieldError("url", refused.text))
         types = fields.get("event_types", [])
         if not isinstance(types, list) or not all(isinstance(each, str) and each in set(EventType) for each in types):
-            errors.append(FieldError("event_types", f"must be a list of {', '.join(EventType)}"))
+            errors.append(FieldError("event_types", Text.MUST_BE_LIST_OF.filled(choices=", ".join(EventType))))
         description = fields.get("description", "")
         if not isinstance(description, str) or len(description) > MAX_DESCRIPTION or not description.isprintable():
-            message = f"must be a text of at most {MAX_DESCRIPTION} printable characters"
+            message = Text.MUST_BE_PRINTABLE_OR_EMPTY.filled(maximum=MAX_DESCRIPTION)
             errors.append(FieldError("description", message))
         return errors
 

@@ -1,4 +1,4 @@
-"""axe-core on the console's pages: light and dark, as wide as a phone, and with an open dialog."""
+"""axe-core on the console's pages: light and dark, as wide as a phone, in both languages, and with an open dialog."""
 
 from collections.abc import Iterator
 
@@ -22,20 +22,27 @@ def url() -> Iterator[str]:
             yield url
 
 
-@pytest.fixture(scope="module", params=["light", "dark", "phone", "dark phone"])
+@pytest.fixture(scope="module", params=["light", "dark", "phone", "dark phone", "German", "German phone"])
 def console(request: pytest.FixtureRequest, url: str) -> Iterator[Console]:
     with open_console(url, "admin", dark="dark" in request.param) as opened:
-        opened.page.add_init_script("sessionStorage.removeItem('masscomm.draft')")
+        # A page begins without the draft and the language of the one before.
+        opened.page.add_init_script(
+            "sessionStorage.removeItem('masscomm.draft'); localStorage.removeItem('masscomm.language')"
+        )
         if "phone" in request.param:
             opened.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
         yield opened
 
 
 @pytest.mark.parametrize("picture", PAGES, ids=lambda picture: picture.name)
-def test_a_page_has_no_serious_violation(console: Console, picture: console_pictures.Picture) -> None:
+def test_a_page_has_no_serious_violation(
+    console: Console, picture: console_pictures.Picture, request: pytest.FixtureRequest
+) -> None:
     console.page.goto("about:blank")
     console.page.goto(f"{console.url}/{picture.path}")
     picture.do(console.page)
+    if "German" in request.node.callspec.params["console"]:
+        console_pictures.in_german(console.page)
     assert console.violations() == []
     width = console.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert width <= 0, "the page is wider than its window"

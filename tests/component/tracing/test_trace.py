@@ -126,9 +126,9 @@ def _steps(*arguments: str) -> list[tuple[str, str, str]]:
 
 def test_trace_lists_events_in_order_and_refuses_unknown_users(send_id: str) -> None:
     sent = [
-        ("record", "monolith", "asked for: chunk 1 of 1, 2 users, news, club 7"),
-        ("record", "preference_checker", "to be written by push: 1 recipients"),
-        ("record", "builder", "to be delivered by push: 1 recipients"),
+        ("record", "monolith", "send requested: chunk 1 of 1, 2 users, category news, club 7"),
+        ("record", "preference_checker", "messages to write by push: 1 recipient"),
+        ("record", "builder", "messages to deliver by push: 1 recipient"),
         ("ledger", "delivery", "recorded: sent: 11 → message-1"),
         ("record", "delivery", "sent by provider: message-1"),
         ("record", "receipts", "delivered by provider: message-1"),
@@ -141,5 +141,5 @@ def test_trace_lists_events_in_order_and_refuses_unknown_users(send_id: str) -> 
     whole = _steps(send_id)
     assert len(whole) == 7
     assert ("record", "preference_checker", "push: suppressed (opted_out) 1") in whole
-    assert "asked for" in _run(send_id)
+    assert "send requested" in _run(send_id)
     _run(str(uuid4()), status=1)

@@ -1,4 +1,4 @@
-"""Pictures of every page of the console: light, dark, as wide as a phone, and dark on a phone in German.
+"""Pictures of every page of the console: light, dark, as wide as a phone, in German, and dark on a phone in German.
 
     python -m tests.support.harness.console_pictures OUT [PAGE…]
 
@@ -26,7 +26,7 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls, SendKey
 from tests.support.harness import rest_api
 from tests.support.harness.console import Console, open_console
 from tests.support.harness.operations_api import endpoint_id
@@ -130,12 +130,19 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
         recipients=list(_recipients(now)),
         revised_minutes=[(now.replace(second=0, microsecond=0) - timedelta(minutes=21), 1, now)],
     )
+    controls = InMemorySendControls()
+    controls.accept(
+        [
+            AcceptedSend(send=SendKey(1, send_id), accepted_at_ms=0, reference=reference)
+            for send_id, reference in ((LIVE, "Derby: one hour before kick-off"), (_ENDED, "New season tickets"))
+        ]
+    )
     cases = metrics_handler.use_cases(
         store,
         SystemClock(),
         timedelta(seconds=5),
         InMemoryPollSlots(),
-        InMemorySendControls(),
+        controls,
         InMemoryDelayStore(),
         metrics_handler.bootstrap().audit_route.audit_log,
         open_polls=100,
@@ -246,6 +253,12 @@ def _offline(page: Page) -> None:
     expect(page.get_by_text("offline").first).to_be_visible()
 
 
+def in_german(page: Page) -> None:
+    """Choose German on a page. An open dialog covers the field."""
+    page.get_by_label("Language", exact=True).select_option("de", force=True)
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+
+
 PICTURES = (
     Picture(SIGNED_OUT, "", _nothing),
     Picture("compose", "#/", _compose),
@@ -285,8 +298,7 @@ def take(
         page.goto(f"{console.url}/{picture.path}")
         picture.do(page)
         if german:
-            # An open dialog covers the field.
-            page.get_by_label("Language", exact=True).select_option("de", force=True)
+            in_german(page)
         # The animations of the browser's own parts end before a picture is taken.
         whole = page.get_by_role("dialog").count() == 0
         page.screenshot(path=out / f"{picture.name}{suffix}.png", full_page=whole, animations="disabled")
@@ -304,6 +316,7 @@ def main(out: Path, *names: str) -> None:
                 ("", False, _WIDE, False),
                 ("-dark", True, _WIDE, False),
                 ("-phone", False, PHONE, False),
+                ("-de", False, _WIDE, True),
                 ("-phone-dark-de", True, PHONE, True),
             ):
                 with open_console(url, "admin", dark=dark) as console:

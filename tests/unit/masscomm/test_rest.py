@@ -16,6 +16,7 @@ from masscomm.http.rest import JSON, Api, Request, Response
 from masscomm.http.tenant import NO_CLUBS
 from masscomm.observability import logs
 from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.texts import Text
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
 clock, usage = FixedClock(), InMemoryKeyUsage()
@@ -46,7 +47,7 @@ def fail(asked: Request) -> Response:
 
 @api.get("/v1/problem")
 def problem(_asked: Request) -> Response:
-    raise Problem(400, "Wrong: ü", errors=[FieldError("a", "one of b")])
+    raise Problem(400, "Wrong: ü", errors=[FieldError("a", Text.FORM_CHOICE.filled(choices="b"))])
 
 
 def answered(event: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
@@ -120,7 +121,10 @@ def test_a_body_that_is_no_text_is_the_callers_fault(body: str) -> None:
 def test_problem_is_returned_with_its_status_and_errors() -> None:
     status, headers, body = answered(get("/v1/problem"))
     assert (status, headers) == (400, {"Content-Type": "application/problem+json", "Cache-Control": "no-store"})
-    assert (body["detail"], body["errors"]) == ("Wrong: ü", [{"field": "a", "message": "one of b"}])
+    assert (body["detail"], body["errors"]) == (
+        "Wrong: ü",
+        [{"field": "a", "message": "one of b", "code": "form_choice", "parameters": {"choices": "b"}}],
+    )
 
 
 def test_retry_is_503_with_retry_after() -> None:

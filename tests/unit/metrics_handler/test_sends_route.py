@@ -11,7 +11,14 @@ from masscomm.domain.send_states import SendState
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.expansions import InMemoryExpansions, ListedExpansion
-from masscomm.stores.send_controls import Cancellation, InMemorySendControls, SendControl, SendControls, SendKey
+from masscomm.stores.send_controls import (
+    AcceptedSend,
+    Cancellation,
+    InMemorySendControls,
+    SendControl,
+    SendControls,
+    SendKey,
+)
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWN = Clubs(frozenset({1}))
@@ -57,6 +64,7 @@ def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
         "send_id": "b",
         "club_id": 1,
         "type": "news",
+        "reference": None,
         "requested_at": "2026-11-21T12:01:00Z",
         "status": "cancelled",
         "requested": 10,
@@ -66,6 +74,18 @@ def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
         "links": {"self": "/v1/sends/b"},
     }
     assert (body["truncated"], body["next_cursor"], body["watermark"]) == (False, None, "2026-11-21T12:00:00Z")
+
+
+def test_listed_send_has_the_reference_of_its_own_club() -> None:
+    controls = InMemorySendControls()
+    controls.accept(
+        [
+            AcceptedSend(send=SendKey(1, "a"), accepted_at_ms=0, reference="derby"),
+            AcceptedSend(send=SendKey(2, "b"), accepted_at_ms=0, reference="of another club"),
+        ]
+    )
+    rows = {row["send_id"]: row["reference"] for row in answer(OWN, controls)["rows"]}
+    assert rows == {"a": "derby", "b": None, "c": None}
 
 
 @pytest.mark.kills(guard="tenancy.listed_sends")

@@ -116,7 +116,10 @@ def test_infinite_number_is_refused_at_once(api: SendApi, condition: str) -> Non
 
 def test_request_without_recipients_names_the_field(api: SendApi) -> None:
     status, problem, _ = api.call(json.dumps({"type": "news", "club_id": 7}))
-    assert (status, problem["errors"]) == (400, [{"field": "to_users", "message": "Field required"}])
+    assert (status, problem["errors"]) == (
+        400,
+        [{"field": "to_users", "message": "Field required", "code": "field_required", "parameters": {}}],
+    )
     status, problem, _ = api.call(json.dumps({"type": "news", "club_id": 7, "to_users": None}))
     assert (status, [error["field"] for error in problem["errors"]]) == (400, ["to_users"])
 

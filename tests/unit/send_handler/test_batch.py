@@ -174,7 +174,15 @@ def test_a_small_batch_names_every_wrong_field(api: SendApi) -> None:
 def test_errors_that_a_large_batch_leaves_out_are_counted(api: SendApi) -> None:
     _, body, _ = post(api, *[VALID | {"to_users": ["x"] * 9}] * BATCH_SENDS)
     errors = body["results"][0]["problem"]["errors"]
-    assert (len(errors), errors[-1]) == (5, {"field": "", "message": "5 further errors are not listed"})
+    assert (len(errors), errors[-1]) == (
+        5,
+        {
+            "field": "",
+            "message": "5 further errors are not listed",
+            "code": "further_errors",
+            "parameters": {"left_out": 5},
+        },
+    )
 
 
 def test_a_batch_without_a_valid_send_uses_no_key(api: SendApi) -> None:

@@ -496,7 +496,12 @@ def test_errors_that_are_left_out_are_counted(api: SendApi) -> None:
         {"field": "to_users", "message": "490 further errors are not listed"},
     )
     _, problem, _ = api.post(recipient_data={str(user): {} for user in range(11, 100)})
-    assert problem["errors"][-1] == {"field": "recipient_data", "message": "79 further errors are not listed"}
+    assert problem["errors"][-1] == {
+        "field": "recipient_data",
+        "message": "79 further errors are not listed",
+        "code": "further_errors",
+        "parameters": {"left_out": 79},
+    }
 
 
 @pytest.mark.kills(guard="sends.unknown_category")

@@ -23,6 +23,7 @@ from masscomm.domain.webhook_signatures import secret_of, sign
 from masscomm.domain.webhooks import Delivery, DeliveryStatus, retry_after_s
 from masscomm.errors import Retry, Stop
 from masscomm.stores.webhook_deliveries import Due
+from masscomm.texts import Text
 from tests.support.harness.webhooks import KEY, Webhooks, answer, key, url_of
 
 # The remaining time of an invocation that begins an attempt, and does not wait for a retry.
@@ -50,7 +51,14 @@ def test_an_accepted_webhook_is_not_repeated(webhooks: Webhooks) -> None:
 
 @pytest.mark.guarantee("webhooks.failed_attempt_is_repeated")
 @pytest.mark.parametrize(
-    "failure", [answer(500), answer(302), answer(404), NoAnswer("the connection failed"), UrlRefused("must be public")]
+    "failure",
+    [
+        answer(500),
+        answer(302),
+        answer(404),
+        NoAnswer("the connection failed"),
+        UrlRefused(Text.URL_NOT_PUBLIC.filled()),
+    ],
 )
 def test_a_failed_attempt_is_repeated_on_schedule(webhooks: Webhooks, failure: Answer | Exception) -> None:
     webhooks.http.answers[url_of(KEY)] = [failure]

@@ -49,7 +49,7 @@ export type EventType = Schemas["EventType"];
 export type ProblemBody = Schemas["ProblemBody"];
 export type FieldError = Schemas["FieldErrorBody"];
 /** The code of a text of the API and the values in it, by which it can be translated. */
-export type CodedBody = Pick<FieldError, "code" | "parameters">;
+export type CodedBody = Pick<FieldError, "code" | "parameters" | "texts">;
 
 /** The states of a notification, in the order of the bar. Each requested notification is in exactly one of them. */
 export const STATUSES = [

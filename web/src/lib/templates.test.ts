@@ -3,7 +3,7 @@ import type { Category, Template } from "../api/types";
 import { categoryOf, dataOf, filled, localesOf, namesOf, usedOf } from "./templates";
 
 const template = (type: string, channel: string, locale: string, variables: string[] = []): Template => ({
-  id: 1, club_id: 1, type, channel, locale, title: "", variables, problem: null,
+  id: 1, club_id: 1, type, channel, locale, title: "", variables, problem: null, problem_text: null,
 });
 const TEMPLATES = [
   template("goal", "push", "de-CH", ["data.team", "user.first_name"]),

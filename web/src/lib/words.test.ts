@@ -14,24 +14,23 @@ afterEach(() => {
 });
 
 test.each([
-  [by, "The user has opted out of news by e-mail (settings version 7 of "],
-  [{ ...by, channel: null }, "The user has opted out of news (settings version 7 of "],
-  [{ ...by, category: null }, "The user has opted out of every e-mail (settings version 7 of "],
-  [{ ...by, changed_at: null }, "The user has opted out of news by e-mail (settings version 7)"],
-  [{ ...by, settings_version: null }, "The user has opted out of news by e-mail"],
-  [{ ...by, category: null, channel: null, settings_version: null }, "The user has opted out of this category or channel"],
+  [by, "The user has opted out of news by e-mail (settings of "],
+  [{ ...by, channel: null }, "The user has opted out of news (settings of "],
+  [{ ...by, category: null }, "The user has opted out of every e-mail (settings of "],
+  [{ ...by, changed_at: null }, "The user has opted out of news by e-mail"],
+  [{ ...by, category: null, channel: null, changed_at: null }, "The user has opted out of this category or channel"],
   [null, "The user has opted out of this category or channel"],
 ])("the decision by %j is %s", (decided_by, text) => {
   expect(decisionText({ ...row, decided_by }).startsWith(text)).toBe(true);
 });
 
 test("a decision has the day of the settings", () => {
-  expect(decisionText(row)).toMatch(/version 7 of (May 3, 2026|3 May 2026)\)$/);
+  expect(decisionText(row)).toMatch(/settings of (May 3, 2026|3 May 2026)\)$/);
 });
 
 test("a decision is in the chosen language", () => {
   i18n.global.locale.value = "de";
-  expect(decisionText(row)).toBe("Abgemeldet von news per E-Mail (Einstellungen Version 7 vom 3. Mai 2026)");
+  expect(decisionText(row)).toBe("Abgemeldet von news per E-Mail (Einstellungen vom 3. Mai 2026)");
 });
 
 test("values of a later version are shown as they are", () => {
@@ -51,6 +50,15 @@ test("a text of the API is in the chosen language, with its values in the person
 test("a text without a code, or with a later version's, is the API's own", () => {
   expect(apiText({}, "has ended")).toBe("has ended");
   expect(apiText({ code: "of_a_later_version", parameters: {} }, "has ended")).toBe("has ended");
+});
+
+test("a text in a text of the API is in the chosen language, too", () => {
+  i18n.global.locale.value = "de";
+  const form = { code: "form_number", parameters: { lowest: 1, highest: 1_000 } };
+  const reason = { code: "must_be", parameters: { form: "a whole number" }, texts: { form } };
+  const invalid = { code: "field_invalid", parameters: { field: "limit", reason: "must be a whole number" }, texts: { reason } };
+  expect(apiText(invalid, "")).toBe("limit: muss so sein: eine ganze Zahl von 1 bis 1.000");
+  expect(apiText({ ...invalid, texts: { reason: { code: "of_a_later_version" } } }, "")).toBe("limit: must be a whole number");
 });
 
 test("braces in a value of the API are no placeholders", () => {

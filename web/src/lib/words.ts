@@ -11,8 +11,8 @@ export const channelName = (channel: string): string => known(`compose.${channel
 export const reasonText = (reason: string | null): string => (reason ? known(`reason.${reason}`, reason) : "");
 
 /** Return a text of the API in the chosen language; the API's own words if this build does not know its code. */
-export function apiText({ code, parameters }: CodedBody, otherwise: string): string {
-  return code && te(`problem.${code}`) ? t(`problem.${code}`, localized(parameters ?? {})) : otherwise;
+export function apiText({ code, parameters, texts }: CodedBody, otherwise: string): string {
+  return code && te(`problem.${code}`) ? t(`problem.${code}`, localized(parameters ?? {}, texts ?? {})) : otherwise;
 }
 
 /** Return a condition of an audience in words. */
@@ -24,20 +24,21 @@ export function conditionText(condition: Condition): string {
   return words.filter(Boolean).join(" ");
 }
 
-const localized = (parameters: NonNullable<CodedBody["parameters"]>): Record<string, string> =>
-  Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, typeof value === "number" ? formatNumber(value) : formatMoment(value)]));
+/** Return the values of a text in the person's language and locale. Those in `texts` are texts of the API themselves. */
+function localized(parameters: NonNullable<CodedBody["parameters"]>, texts: NonNullable<CodedBody["texts"]>): Record<string, string> {
+  const shown = (name: string, value: string | number): string =>
+    typeof value === "number" ? formatNumber(value) : texts[name] ? apiText(texts[name], value) : formatMoment(value);
+  return Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, shown(name, value)]));
+}
 
 /** Return a value with its time in the person's locale, if it is one. */
-const formatMoment = (value: string): string => (/^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? formatTime(value) : value);
+const formatMoment = (value: string): string => (/^\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)$/.test(value) ? formatTime(value) : value);
 
-/** Return the decision about a notification in a sentence: the setting, its version and its day, as far as they are known. */
+/** Return the decision about a notification in a sentence: the setting and its day, as far as they are known. */
 export function decisionText(row: Pick<Recipient, "status" | "reason" | "decision" | "decided_by">): string {
   const by = row.decided_by;
   const sentence = row.reason === "opted_out" && by && (by.category || by.channel) ? optOut(by.category, by.channel) : plain(row);
-  if (by?.settings_version == null) return sentence;
-  const version = String(by.settings_version);
-  const settings = by.changed_at ? t("decision.settingsOf", { version, day: formatDay(by.changed_at) }) : t("decision.settings", { version });
-  return `${sentence.replace(/\.$/, "")} (${settings})`;
+  return by?.changed_at ? `${sentence.replace(/\.$/, "")} (${t("decision.settingsOf", { day: formatDay(by.changed_at) })})` : sentence;
 }
 
 function optOut(category: string | null, channel: string | null): string {

@@ -1,0 +1,384 @@
+"""The texts for callers, each under a code that programs and translations can rely on.
+
+    Problem(409, Text.SEND_RELEASED.filled(send_at="2026-11-21T08:00:00Z"))
+
+The code is the name of the entry in lower case: `send_released`. The OpenAPI document lists all of them, and the
+console has a message for each one in each of its languages (`web/src/i18n`).
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum, unique
+from string import Formatter
+from typing import NotRequired, TypedDict, overload
+
+
+class CodedBody(TypedDict):
+    """The code of a text, so that a program can translate it."""
+
+    code: NotRequired[str]
+    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
+    texts: NotRequired[dict[str, "CodedBody"]]
+    """The codes of those values in `parameters` that are texts themselves, by the name of the value."""
+
+
+class CodedText(str):
+    """A text with its code and parameters. A part of it, such as a slice, is a plain text."""
+
+    __slots__ = ("code", "parameters")
+
+    code: str
+    # The values in the text: {name: value}. A value may be a CodedText.
+    parameters: Mapping[str, str | int]
+
+    @classmethod
+    def of(cls, words: str, code: str, parameters: Mapping[str, str | int]) -> "CodedText":
+        text = cls(words)
+        text.code, text.parameters = code, parameters
+        return text
+
+    def cut(self, longest: int) -> "CodedText":
+        """Return the text with at most this number of characters, also in each of its parameters."""
+        kept: dict[str, str | int] = {name: shortened(each, longest) for name, each in self.parameters.items()}
+        return CodedText.of(self[:longest], self.code, kept)
+
+    def body(self) -> CodedBody:
+        """Return the members that identify the text in a response."""
+        body: CodedBody = {"code": self.code, "parameters": dict(self.parameters)}
+        texts = {name: each.body() for name, each in self.parameters.items() if isinstance(each, CodedText)}
+        return {**body, "texts": texts} if texts else body
+
+
+@overload
+def shortened(value: str, longest: int) -> str: ...
+@overload
+def shortened(value: int, longest: int) -> int: ...
+def shortened(value: str | int, longest: int) -> str | int:
+    """Return a text with at most this number of characters; a CodedText keeps its code. A number is unchanged."""
+    match value:
+        case CodedText():
+            return value.cut(longest)
+        case str():
+            return value[:longest]
+    return value
+
+
+def text_of(error: Exception) -> str:
+    """Return the text of an error: a CodedText if the error was raised with one."""
+    text = error.args[0] if len(error.args) == 1 else None
+    return text if isinstance(text, CodedText) else str(error)
+
+
+@unique
+class Text(StrEnum):
+    """Each text, with the names of its parameters in braces."""
+
+    # Of every route.
+    DEPENDENCY_DOWN = "{reason}"
+    SERVICE_FAILED = "the service failed"
+    SERVICE_MISCONFIGURED = "the service is misconfigured"
+    ROUTE_UNKNOWN = "this resource does not exist"
+    NO_CLUB = "These credentials may see no club."
+    CLUB_NOT_PERMITTED = "These credentials may not see this club."
+    CLUBS_NOT_PERMITTED = "These credentials may not see every club asked for."
+    SCOPE_MISSING = "These credentials do not have the scope {scope}."
+    TEST_KEY = "A test key may only read, and send to simulator recipients."
+    TEST_KEY_RECIPIENTS = "A test key may send to simulator recipients only."
+    REQUESTS_LIMIT = (
+        "This key may use {maximum} requests each minute, and {remaining} remain until {reset};"
+        " this request needs {amount}."
+    )
+    RECIPIENTS_LIMIT = (
+        "This key may use {maximum} recipients each UTC day, and {remaining} remain until {reset};"
+        " this request needs {amount}."
+    )
+    POLLS_WAITING = "This key has {polls} requests waiting already, and may have no more."
+    # Of the form of a request.
+    BODY_NOT_JSON = "the body is not JSON: {reason}"
+    BODY_NOT_UTF8 = "the body is not UTF-8 text"
+    BODY_NOT_AN_OBJECT = "the body is not a JSON object"
+    BODY_NOT_EMPTY = "The request has no fields."
+    BODY_TYPE = "The body must be {type}."
+    NOT_ACCEPTABLE = "This resource is available as {types}."
+    FIELD_INVALID = "{field}: {reason}"
+    FIELDS_INVALID = "These fields cannot be used: {fields}."
+    PARAMETERS_INVALID = "These parameters cannot be used: {parameters}."
+    NO_PARAMETERS = "This route has no parameters: {parameters}"
+    ERRORS_IN_FIRST_RESPONSE = "The first response has the errors."
+    # Of idempotency keys.
+    IDEMPOTENCY_KEY_REUSED = (
+        "This Idempotency-Key belongs to another request of the last 24 hours: choose a new key for a new request."
+    )
+    IDEMPOTENCY_KEY_IN_PROGRESS = (
+        "A request with this Idempotency-Key is in progress. Repeat the request after {seconds} s to get its response."
+    )
+    # Of sends.
+    SENDING_NOT_PERMITTED = "These credentials may not send for this club."
+    SEND_ID_IN_USE = "send_id: belongs to another send, or this part of it to other recipients"
+    SEND_TOO_LARGE = "the send is larger than Kafka accepts: {reason}"
+    SEND_INCOMPLETE = "Kafka has not taken the whole of send {send_id}: {reason}"
+    SEND_UNKNOWN = "No send with this id is known; a send that was requested by Kafka is counted in seconds."
+    SEND_ENDED = "The send has ended."
+    SEND_ENDED_NO_PAUSE = "The send has ended: there is nothing to pause."
+    SEND_ENDED_NO_CANCEL = "The send has ended: there is nothing to cancel."
+    SEND_CANCELLED = "The send is cancelled."
+    SEND_NOT_PAUSED = "The send is not paused."
+    SEND_NOT_SCHEDULED = "The send is not scheduled."
+    SEND_RELEASED = "The send is released: its send_at was {send_at}."
+    COUNT_NOT_PERMITTED = "These credentials may not count users of this club."
+    # Of notifications, metrics and users.
+    LOG_OFF = "The log of recipients is off here: nothing is kept of single notifications."
+    NOTIFICATION_UNKNOWN = (
+        "No outcome of a notification with this name has been counted: <send_id>.<user_id>.<channel>."
+    )
+    QUERY_TOO_LARGE = "{reason}. Ask for a shorter range, a coarser granularity or with more filters."
+    USER_INVALID = "user_id is invalid."
+    USER_UNKNOWN = "This user is unknown."
+    # Of operations.
+    DEAD_LETTER_UNKNOWN = "The dead letter is unknown."
+    DEAD_LETTER_UNCHANGED = "The dead letter is not changed: {reason}."
+    SUPPRESSION_UNKNOWN = "The suppression is unknown."
+    DEVICE_UNKNOWN = "The device is unknown, or it is not disabled."
+    DEVICE_ENDED = "The device is {reason}: only a change of the monolith's row enables it."
+    ENDPOINT_UNKNOWN = "The endpoint is unknown."
+    ENDPOINT_DISABLED = "The endpoint is disabled: enable it first."
+    ENDPOINT_DELETED = "The endpoint that this request created is deleted: choose a new key for another one."
+    ENDPOINTS_TOO_MANY = "The club has {maximum} endpoints: delete one."
+    DELIVERY_UNKNOWN = "The delivery is unknown, or older than 30 days."
+    KEY_UNKNOWN = "The key is unknown."
+    KEY_ENDED = "The key has ended."
+    KEY_OF_REQUEST_ENDED = "The key that this request made has ended."
+    KEY_BEYOND_CALLER = "The key would have more authority than these credentials."
+    # Of single fields and parameters.
+    FIELD_UNKNOWN = "is not a field"
+    FIELD_NOT_ALLOWED = "is not a field; allowed are {fields}"
+    ONLY_FIELD = "is not a field; allowed is {field}"
+    MEMBER_UNKNOWN = "is unknown"
+    PARAMETER_UNKNOWN = "is not a parameter; allowed are {parameters}"
+    PARAMETERS_NONE = "is not a parameter; none is allowed here"
+    GIVEN_TWICE = "must be given once"
+    GIVEN_TOO_OFTEN = "may be given at most {maximum} times"
+    MISSING = "is missing"
+    MISSING_FORM = "is missing: {form}"
+    VALUE_UNUSABLE = "{value} cannot be used: {form}"
+    UNUSABLE = "cannot be used: {form}"
+    MUST_BE = "must be {form}"
+    MUST_BE_OBJECT = "must be an object"
+    MUST_BE_JSON_OBJECT = "must be a JSON object"
+    MUST_BE_EMPTY = "must be empty, or {empty}"
+    MUST_BE_UTF8 = "must be UTF-8 without the character U+FFFD"
+    MUST_BE_TRUE = "must be true"
+    MUST_BE_BOOLEAN = "must be true or false"
+    MUST_BE_BOOLEAN_OR_OBJECT = "must be true, false or an object"
+    MUST_BE_EITHER = "must be {first} or {second}"
+    MUST_BE_LIST_OF = "must be a list of {choices}"
+    MUST_BE_LIST_OF_SOME = "must be a list of some of {choices}"
+    MUST_BE_CLUB = "must be the id of a club"
+    MUST_BE_CLUB_FROM_1 = "must be the id of a club, at least 1"
+    MUST_BE_TEXT = "must be a text of 1 to {maximum} characters"
+    MUST_BE_PRINTABLE = "must be a text of 1 to {maximum} printable characters"
+    MUST_BE_PRINTABLE_OR_EMPTY = "must be a text of at most {maximum} printable characters"
+    MUST_LIE_AHEAD = "must lie ahead"
+    FURTHER_ERRORS = "{left_out} further errors are not listed"
+    CLUB_MISSING = "is missing: these credentials may see every club"
+    CLUB_MISSING_OF_SEVERAL = "is missing: these credentials may see several clubs"
+    CLUBS_NOT_SEEN = "{clubs} may not be seen with these credentials"
+    CLUB_OF_OTHERS = "{club_id} is none of the clubs of these credentials"
+    HALF_PAIR = "contains half of a surrogate pair"
+    HALF_PAIR_IN_NAME = "its name contains half of a surrogate pair"
+    HALF_PAIR_IN_TEXT = "a text holds half of a surrogate pair"
+    NOT_64_BITS = "must be a 64-bit integer"
+    NOT_A_DOUBLE = "must be within the range of a double"
+    # The forms of parameters; the OpenAPI document has them as descriptions.
+    FORM_TIME = (
+        "an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B)"
+    )
+    FORM_NUMBER = "a whole number from {lowest} to {highest}"
+    FORM_WORDS = "1 to 200 characters, no NUL"
+    FORM_ID = "a whole number of 64 bits"
+    FORM_CHOICE = "one of {choices}"
+    FORM_CHOICES = "any of {choices}, several times or with commas between them"
+    FORM_ZERO = "zero, and nothing else"
+    FORM_SHA256 = "a SHA-256 in hex: 64 digits"
+    FORM_TIME_ZONE = "a name of the IANA time zone database, e.g. Europe/Madrid, Asia/Kolkata, UTC"
+    FORM_CURSOR = "the cursor of a response"
+    FORM_STREAM_CURSOR = "the cursor of an answer of this resource"
+    # Of the form of a JSON text.
+    JSON_TOO_DEEP = "nested deeper than {maximum}"
+    JSON_KEY_TWICE = "an object names a key twice"
+    JSON_NOT_64_BITS = "{number} is not a 64-bit integer"
+    JSON_NOT_A_DOUBLE = "{number} is beyond a double"
+    JSON_NO_NUMBER = "{value} is not JSON"
+    JSON_HALF_PAIR = "a text contains half of a surrogate pair"
+    # In the words of pydantic.
+    FIELD_UNUSABLE = "{words}"
+    FIELD_REQUIRED = "Field required"
+    FIELD_EXTRA = "Extra inputs are not permitted"
+    TYPE_TEXT = "Input should be a valid string"
+    TYPE_INTEGER = "Input should be a valid integer"
+    TYPE_NUMBER = "Input should be a valid number"
+    TYPE_BOOLEAN = "Input should be a valid boolean"
+    TYPE_LIST = "Input should be a valid list"
+    TYPE_OBJECT = "Input should be a valid dictionary"
+    TYPE_MODEL = "Input should be a valid dictionary or instance of {class_name}"
+    TYPE_NULL = "Input should be None"
+    TYPE_CHOICE = "Input should be {expected}"
+    TEXT_TOO_SHORT = "String should have at least {min_length} characters"
+    TEXT_TOO_LONG = "String should have at most {max_length} characters"
+    TEXT_PATTERN = "String should match pattern '{pattern}'"
+    LIST_TOO_SHORT = "List should have at least {min_length} items after validation, not {actual_length}"
+    LIST_TOO_LONG = "List should have at most {max_length} items after validation, not {actual_length}"
+    NUMBER_TOO_SMALL = "Input should be greater than or equal to {ge}"
+    NUMBER_TOO_LARGE = "Input should be less than or equal to {le}"
+    NUMBER_NOT_BELOW = "Input should be less than {lt}"
+    TIME_WITHOUT_ZONE = "Input should have timezone info"
+    TIME_UNREADABLE = "Input should be a valid datetime or date, {error}"
+    # Of the fields of a send.
+    CATEGORY_UNKNOWN = "is no category of this installation (GET /v1/categories)"
+    TEMPLATE_UNKNOWN = "does not exist on any channel of the send (GET /v1/templates)"
+    SEND_ID_NEEDED = "is needed if the send has several parts"
+    SEND_ID_OF_OTHERS = "belongs to another send, or this part of it to other recipients"
+    PART_TOO_LARGE = "must be less than part_count"
+    AUDIENCE_NOT_BULK = "must be bulk for an audience"
+    AUDIENCE_IN_PARTS = "must be 1 for an audience"
+    AUDIENCE_AND_USERS = "must be absent if the send has an audience"
+    NOT_IN_TO_USERS = "is not in to_users"
+    TIME_NOT_WRITTEN = "an RFC 3339 time with its zone, as a string"
+    LOCAL_TIME_NOT_WRITTEN = "a date and time without a zone, such as 2026-11-24T09:00"
+    TIME_TOO_FAR = "must lie ahead, and not more than {days} days"
+    LOCAL_TIME_TOO_FAR = "must lie ahead in a time zone, and not more than {days} days"
+    SEND_AT_AFTER_END = "must come before expires_at"
+    SEND_AT_AFTER_KNOWN_END = "must come before expires_at, which is {expires_at}"
+    LOCAL_TIME_AFTER_END = "must come before expires_at in a time zone"
+    SEND_AT_TWICE = "must not be given with send_at"
+    BYTES_TOO_MANY = "more than {maximum} bytes in total"
+    USER_TWICE = "excludes user_id"
+    USER_OF_OTHERS = "is no user of club {club_id}"
+    NOT_SIMULATED = "is no simulator recipient ({first} to {last})"
+    OTHER_CLUB_IN_BATCH = "must be that of the first send"
+    KEY_REQUIRED = "is required for this route"
+    KEY_INVALID = "must have 1 to {maximum} printable ASCII characters"
+    KEY_REUSED = "belongs to another request of the last 24 hours: choose a new key for a new request"
+    # Of queries.
+    END_NOT_LATER = "must be later than start"
+    CURSOR_UNKNOWN = "is not one that this query gave: use next_cursor, and change nothing else but limit"
+    MEASURE_TWICE = "is another way to write measure: give one of them"
+    ZONE_NEEDS_DAYS = "goes with granularity=day alone: a bucket of a {granularity} is UTC's"
+    ZONE_INEXACT = "{reason}; ask for UTC, or for hours or minutes, instead"
+    ZONE_DAYS = "at most {maximum} days can be asked for in a time zone"
+    DAY_HAS_NO_BEGINNING = "{day} does not begin at one moment in {zone}"
+    DAYS_NOT_ON_MINUTES = "days of {zone} do not begin on whole minutes of UTC there"
+    ROWS_READ = "The query would read more than {maximum} rows"
+    ROWS_FILLED = "Filled with zeros, the answer would have more than {maximum} rows"
+    # Of preferences.
+    NO_RULE = "has no rule: the request needs one rule at least"
+    NO_CATEGORY = "is no category; the categories are {categories}"
+    CATEGORY_MANDATORY = "is a mandatory category, to which preferences do not apply"
+    NO_CHANNEL = "is no channel; the channels are {channels}"
+    QUIET_HOURS_FORM = "must be null or an object with start and end"
+    QUIET_HOURS_TIME = "must be a time HH:MM from 00:00 to 23:59"
+    QUIET_HOURS_EMPTY = "must not be the start; opt out of the channels for no notification at all"
+    # Of API keys.
+    KEY_CLUBS_MISSING = "is missing: a list of ids, or null for every club"
+    KEY_CLUBS_FORM = "must be null or a list of 1 to {maximum} ids, each above 0"
+    KEY_CLUBS_BEYOND = "must be clubs of these credentials"
+    KEY_SCOPES_BEYOND = "{scopes}: these credentials do not have it"
+    KEY_LIMIT_BEYOND = "must be at most {maximum}, as for these credentials"
+    KEY_END_BEYOND = "must be at most {end}, the end of these credentials"
+    # Of the addresses of webhooks.
+    URL_TOO_LONG = "must be a URL of at most {maximum} visible ASCII characters"
+    URL_INVALID = "must be a URL"
+    URL_NOT_HTTPS = "must begin with https://"
+    URL_WITH_CREDENTIALS = "must not contain a user name or a password"
+    URL_WITH_FRAGMENT = "must not contain a fragment"
+    URL_WITHOUT_HOST = "must contain a host name or an IP address"
+    URL_NOT_PUBLIC = "must name a public server"
+    URL_PORT = "must use port {port}, or one from {first}"
+    # Of audiences.
+    AUDIENCE_TOO_LARGE = "has more than {maximum} bytes of JSON"
+    AUDIENCE_MEMBER = "is unknown: an audience has where or all_users, and except_users"
+    AUDIENCE_EMPTY = "an audience needs either where or all_users"
+    AUDIENCE_EXCEPTIONS = "must be a list of at most {maximum} user ids"
+    AUDIENCE_EXCEPTION = "must be a user id of at least 1"
+    AUDIENCE_CONDITIONS = "has more than {maximum} conditions"
+    AUDIENCE_TOO_DEEP = "is nested deeper than {maximum} levels"
+    AUDIENCE_JOIN = "has {join}, and must have no other member"
+    AUDIENCE_JOINED = "must be a list with at least one condition"
+    AUDIENCE_OPERATOR = "needs field and one of {operators}; or one of {joins}"
+    AUDIENCE_PERSONAL = "{field} is personal data: only exists is possible"
+    AUDIENCE_ATTRIBUTE = "is no attribute of users; schemas/source.yaml has {attributes}"
+    AUDIENCE_NO_ATTRIBUTES = "is no attribute of users; schemas/source.yaml has none"
+    AUDIENCE_FIELD = "must be one of {fields}, attributes.NAME, settings.NAME"
+    AUDIENCE_SETTING = "must be settings.channels.NAME, settings.categories.NAME or settings.quiet_hours"
+    AUDIENCE_VALUES = "must be a list of 1 to {maximum} values"
+    AUDIENCE_VALUE = "must be a text of at most {maximum} characters, a number, true or false"
+    AUDIENCE_ORDERED = "must be a number, or an ISO date or time such as 2026-11-24 or 2026-11-24T18:00:00Z"
+    # Warnings about a send.
+    TEMPLATE_FAILS = "a template '{template}' on {channel} cannot be rendered: {reason}"
+    TEMPLATE_MISSING = "there is no template '{template}' on {channel}"
+    DATA_IGNORED = "is not used on {channels}: the template '{template}' comes before title and body"
+    DATA_UNUSED = "is not used: no template '{template}' reads it"
+    AUDIENCE_CUT = "has more users than were read in time: the counts are those of its first {users}"
+    COUNTS_ESTIMATED = "the counts are estimated from {examined} of {total} recipients"
+    USERS_UNKNOWN = "{unknown} of {examined} users are unknown now; users of the last seconds may follow"
+    # Of templates, and of messages rendered from them.
+    NO_MESSAGE = "there is no template, and the data has no title and body"
+    VALUES_MISSING = "a value is missing: {names}"
+    NO_ADDRESS = "the user has no address on this channel"
+    CHANNEL_UNKNOWN = "the channel {channel} is none of {channels}"
+    RENDER_STEPS = "the template takes too many steps"
+    RENDER_SOURCE = "the template is longer than {maximum} characters"
+    RENDER_TOKENS = "the template has more than {maximum} tokens"
+    RENDER_ERROR = "{error}: {reason}"
+    RENDER_UNDEFINED = "UndefinedError: {reason}"
+    RENDER_OUTPUT = "the text is longer than {maximum} bytes"
+    RENDER_LINE = "a title, subject or link is longer than {maximum} bytes"
+    RENDER_LINK = "{link} is no address with https:// or the scheme of an app"
+    RENDER_DIGITS = "a number has more than 99 digits"
+    RENDER_BITS = "a number has more than {maximum} bits"
+    RENDER_NO_NUMBER = "{value} is not a number"
+    RENDER_PRECISION = "round: the precision is not between -{maximum} and {maximum}"
+    RENDER_TRIM = "trim: more than {maximum} characters"
+    RENDER_SPLIT = "split: a text was expected"
+    RENDER_AT_LINE = "line {line}: {reason}"
+    RENDER_NO_LIST = "{value} is not a list"
+    RENDER_ITEMS = "the list has more than {maximum} items"
+    RENDER_CONSTANTS = "a list may hold constants only"
+    RENDER_FILTER = "there is no filter {name}"
+    RENDER_TEST = "there is no test {name}"
+    RENDER_ARGUMENTS = "{name} takes no arguments by * or **"
+    RENDER_DEPTH = "nested more than {maximum} deep"
+    RENDER_SYNTAX = "{syntax} is not allowed in a template"
+    RENDER_CHOICE = "a condition without else has no value here"
+    RENDER_TIME = "a time such as 2026-11-23T19:30:00+01:00 was expected"
+    RENDER_FORMAT = "the format is one of {formats}"
+    RENDER_NUMBER = "a number was expected"
+    RENDER_RANGE = "the number is too large or too small"
+    RENDER_DECIMALS = "the number of decimals is from 0 to {maximum}"
+    RENDER_CURRENCY = "a currency such as EUR was expected"
+    RENDER_PLURAL = "other='…' was expected, and any of {forms}"
+    # Of dead letters that an operation does not change.
+    LETTER_DONE = "already {status} at {at}"
+    LETTER_SOURCE = "no source topic: {topic}"
+    LETTER_REFUSED = "Kafka refuses it: {reason}"
+
+    @property
+    def code(self) -> str:
+        return self.name.lower()
+
+    @property
+    def parameters(self) -> list[str]:
+        """Return the names of the parameters."""
+        return [name for _, name, _, _ in Formatter().parse(self.value) if name]
+
+    def filled(self, *, longest: int | None = None, **parameters: str | int) -> CodedText:
+        """Return the text with its parameters.
+
+        Args:
+            longest: The largest number of characters of the text and of each parameter.
+
+        Raises KeyError if a parameter is missing.
+        """
+        text = CodedText.of(self.value.format_map(parameters), self.code, parameters)
+        return text if longest is None else text.cut(longest)
