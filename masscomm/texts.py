@@ -222,7 +222,6 @@ class Text(StrEnum):
     TYPE_LIST = "Input should be a valid list"
     TYPE_OBJECT = "Input should be a valid dictionary"
     TYPE_MODEL = "Input should be a valid dictionary or instance of {class_name}"
-    TYPE_NULL = "Input should be None"
     TYPE_CHOICE = "Input should be {expected}"
     TEXT_TOO_SHORT = "String should have at least {min_length} characters"
     TEXT_TOO_LONG = "String should have at most {max_length} characters"

@@ -205,6 +205,7 @@ OPERATIONS = {
                     "send_id": _SEND_ID,
                     "club_id": 1,
                     "type": "news",
+                    "reference": "derby-2026",
                     "requested_at": _NOON,
                     "status": "ended",
                     "requested": 3,
@@ -231,6 +232,7 @@ OPERATIONS = {
             "send_id": _SEND_ID,
             "club_id": 1,
             "type": "news",
+            "reference": "derby-2026",
             "status": "ended",
             "requested_at": _NOON,
             "chunks": {"expected": 1, "counted": 1},
@@ -496,6 +498,7 @@ OPERATIONS = {
                     "title": "{{ data.opponent }}",
                     "variables": ["data.kick_off", "data.opponent", "user.first_name"],
                     "problem": None,
+                    "problem_text": None,
                 }
             ],
             "truncated": False,

@@ -144,7 +144,17 @@ OPERATIONS = {
                         "title": "Bad Request",
                         "status": 400,
                         "detail": "to_users[0]: Input should be a valid integer",
-                        "errors": [{"field": "to_users[0]", "message": "Input should be a valid integer"}],
+                        "code": "field_invalid",
+                        "parameters": {"field": "to_users[0]", "reason": "Input should be a valid integer"},
+                        "texts": {"reason": {"code": "type_integer", "parameters": {}}},
+                        "errors": [
+                            {
+                                "field": "to_users[0]",
+                                "message": "Input should be a valid integer",
+                                "code": "type_integer",
+                                "parameters": {},
+                            }
+                        ],
                     },
                 },
             ],
@@ -181,6 +191,7 @@ OPERATIONS = {
                     "fields": {"title": "[headline]", "body": "Hello there"},
                     "missing": ["data.headline"],
                     "problem": "a value is missing: data.headline",
+                    "problem_text": {"code": "values_missing", "parameters": {"names": "data.headline"}},
                 }
             ],
             "warnings": [],

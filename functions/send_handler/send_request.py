@@ -401,7 +401,7 @@ def check_times(send: SendRequest, now_ms: int) -> None:
 
 def _details(error: ValidationError) -> list[ErrorDetails]:
     """Return each error without its input: half a million wrong users take 160 MB so, and 250 MB with it."""
-    return error.errors(include_url=False, include_input=False)
+    return error.errors(include_url=False, include_context=False, include_input=False)
 
 
 def _field_errors(details: Sequence[ErrorDetails], model: type[BaseModel]) -> list[FieldError]:

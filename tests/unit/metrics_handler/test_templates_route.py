@@ -40,6 +40,7 @@ def test_rows_have_variables_and_problems(route: TemplatesRoute) -> None:
         "title": "News",
         "variables": ["data.a", "user.first_name"],
         "problem": None,
+        "problem_text": None,
     }
     assert (rows[2]["variables"], len(rows[2]["title"])) == (["data.html"], 200)
     assert (rows[4]["variables"], rows[4]["problem"]) == ([], "title: line 1: Call is not allowed in a template")

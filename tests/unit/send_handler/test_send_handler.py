@@ -493,7 +493,12 @@ def test_errors_that_are_left_out_are_counted(api: SendApi) -> None:
     of_users = [error for error in problem["errors"] if error["field"].startswith("to_users")]
     assert (len(of_users), of_users[-1]) == (
         11,
-        {"field": "to_users", "message": "490 further errors are not listed"},
+        {
+            "field": "to_users",
+            "message": "490 further errors are not listed",
+            "code": "further_errors",
+            "parameters": {"left_out": 490},
+        },
     )
     _, problem, _ = api.post(recipient_data={str(user): {} for user in range(11, 100)})
     assert problem["errors"][-1] == {
