@@ -194,6 +194,7 @@ def _review(page: Page) -> None:
 def _refused(page: Page) -> None:
     page.get_by_role("button", name="Review").click()
     expect(page.get_by_text("This is needed.").first).to_be_visible()
+    expect(page.get_by_test_id("preview-push")).to_be_visible()
 
 
 def _timeline(page: Page) -> None:
@@ -207,6 +208,7 @@ def _cancel(page: Page) -> None:
 
 def _letter(page: Page) -> None:
     page.get_by_role("button", name="Show 0@17").click()
+    expect(page.get_by_role("button", name="Replay")).to_be_visible()
 
 
 def _secret(page: Page) -> None:
