@@ -33,7 +33,7 @@ def test_offline_page_shows_a_banner_and_continues(url: str) -> None:
         assert console.violations() == []
         page.context.set_offline(False)
         expect(banner).to_have_count(0)
-        page.get_by_role("link", name="match_reminder").first.click()
+        page.get_by_role("link", name="Derby").click()
         expect(page.get_by_test_id("send-id")).to_have_text(LIVE)
 
 
@@ -44,13 +44,17 @@ def test_german_pages_have_no_english_words(url: str) -> None:
         page.goto(f"{url}/#/sends/{LIVE}")
         page.get_by_role("button", name="42", exact=True).click()
         expect(page.get_by_role("dialog")).to_contain_text("Abgemeldet von match_reminder per Push")
-        expect(page.get_by_role("dialog")).to_contain_text("Einstellungen Version 7 vom 3. Mai 2026")
+        expect(page.get_by_role("dialog")).to_contain_text("Einstellungen vom 3. Mai 2026")
         page.keyboard.press("Escape")
         for path in (f"sends/{LIVE}", "sends", "metrics", "users/42", "operations/suppressions", "operations/keys"):
             page.goto(f"{url}/#/{path}")
             expect(page.get_by_role("cell").first).to_be_visible()
             text = page.locator("body").inner_text()
             assert [word for word in ENGLISH if word in text] == [], path
+        page.goto(f"{url}/#/operations/webhooks")
+        page.get_by_label("URL").fill("https://10.0.0.1/hook")
+        page.get_by_role("button", name="Endpunkt erstellen").click()
+        expect(page.get_by_text("muss einen öffentlichen Server nennen")).to_be_visible()
         assert console.errors == []
 
 
