@@ -55,7 +55,7 @@ def test_interactions_are_measured(console: Console, capsys: pytest.CaptureFixtu
     for link in ("Sends", "Metrics", "Sends"):
         page.get_by_role("navigation").get_by_role("link", name=link).click()
         expect(page.get_by_role("cell").first).to_be_visible()
-    page.get_by_role("link", name="match_reminder").first.click()
+    page.get_by_role("link", name="Derby").click()
     page.get_by_role("button", name="40", exact=True).click()
     page.get_by_role("button", name="Close").click()
     with capsys.disabled():
