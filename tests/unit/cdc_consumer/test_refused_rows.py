@@ -133,7 +133,7 @@ def test_refused_settings_after_deleted_ones_opt_out() -> None:
     assert wants(settings_of(consumer))
 
 
-def test_refused_settings_are_redelivered_while_the_index_is_busy() -> None:
+def test_refused_settings_wait_for_a_busy_index() -> None:
     consumer = Consumer()
     consumer.cluster.refuse["user_settings-g1", "1"] = 429, "busy"
     bad = row("user_settings", "c", 20, SETTINGS_ROW | {"channels": "{no json"}, key="user_id")
