@@ -34,6 +34,7 @@ class Partitioned:
         step: The length of a partition: day, month or year.
         keep_days: The default of its retention, in days.
         other: Whether rows of other times lie in a default partition.
+        fillfactor: The percentage of a page that inserts fill, as in schemas/tables/01_counts.sql.
     """
 
     table: str
@@ -41,6 +42,7 @@ class Partitioned:
     step: str
     keep_days: int
     other: bool = True
+    fillfactor: int = 100
 
 
 class Partition(NamedTuple):
@@ -55,8 +57,8 @@ TABLES: Mapping[str, Partitioned] = {
     each.table: each
     for each in (
         Partitioned(Grain.MINUTE.table, "bucket", "month", MINUTES_KEPT_DAYS),
-        Partitioned(Grain.HOUR.table, "bucket", "month", HOURS_KEPT_DAYS),
-        Partitioned(Grain.DAY.table, "bucket", "year", DAYS_KEPT_DAYS),
+        Partitioned(Grain.HOUR.table, "bucket", "month", HOURS_KEPT_DAYS, fillfactor=50),
+        Partitioned(Grain.DAY.table, "bucket", "year", DAYS_KEPT_DAYS, fillfactor=50),
         Partitioned("revised_minutes", "minute", "month", DAYS_KEPT_DAYS),
         Partitioned("redelivered", "refused_at", "month", REDELIVERED_KEPT_DAYS),
     )
@@ -128,10 +130,12 @@ def _make(connection: psycopg.Connection[Any], table: Partitioned, first: dateti
         "at": sql.Identifier(table.at),
         "first": sql.Literal(first),
         "end": sql.Literal(end),
+        "fillfactor": sql.Literal(table.fillfactor),
     }
     with connection.transaction():
         # CREATE TABLE … PARTITION OF would wait for every reader of the table and block new readers; ATTACH does not.
-        connection.execute(sql.SQL("create table {partition} (like {table} including all)").format(**names))
+        create = "create table {partition} (like {table} including all) with (fillfactor = {fillfactor})"
+        connection.execute(sql.SQL(create).format(**names))
         if table.other:
             # Attaching reads the default partition and would fail for a row of the new one.
             connection.execute(sql.SQL("lock table {other} in access exclusive mode").format(**names))

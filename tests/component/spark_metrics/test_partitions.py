@@ -78,6 +78,19 @@ def test_rows_lie_in_the_partition_of_their_month(connection: Connection) -> Non
     }
 
 
+@pytest.mark.parametrize("grain", [Grain.HOUR, Grain.DAY])
+def test_pages_of_hours_and_days_are_half_filled(connection: Connection, grain: Grain) -> None:
+    """Each batch updates these rows; without room in the page, an update also writes an entry of the index."""
+    make_partitions(connection, NOW + 700 * DAY)
+    options = connection.execute(
+        "select relname, reloptions from pg_inherits join pg_class on pg_class.oid = inhrelid"
+        " where inhparent = %s::regclass and relname <> %s",
+        [grain.table, f"{grain.table}_other"],
+    ).fetchall()
+    assert len(options) > 1
+    assert [found for found in options if found[1] != ["fillfactor=50"]] == []
+
+
 @pytest.mark.kills(guard="metrics.rows_of_a_new_partition")
 def test_early_rows_move_into_their_new_partition(connection: Connection) -> None:
     put(connection, later(5), later(5) + DAY, later(6))
