@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import fastavro
 import pytest
 import yaml
 from chispa import assert_df_equality
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -519,6 +521,27 @@ def test_every_operator_is_compiled(kafka_frame: Callable[[Any], DataFrame]) -> 
     operators = [line.lstrip(" +-:") for line in plan.splitlines() if line.strip()]
     assert len(operators) > 3
     assert [line for line in operators if not line.startswith("*(") and "Scan" not in line] == []
+
+
+@pytest.fixture
+def jvm_traces(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.pyspark.jvmStacktrace.enabled")
+
+
+@pytest.mark.usefixtures("jvm_traces")
+def test_method_of_a_whole_plan_is_not_executed(spark: SparkSession, kafka_frame: Callable[[Any], DataFrame]) -> None:
+    """It has 55,000 bytes, and the JVM never compiles a method of more than 8,000 (`explain("codegen")` prints the
+    size). The stack of an error names the generated classes that are executed.
+    """
+    records = kafka_frame([{"topic": "outcome", "value": b"x"}])
+    rows = Lanes(spark, 2).rows(facts(records, writers=WRITERS, far_future_ms=0))
+    with pytest.raises(PySparkException) as error:
+        rows.select("*", F.raise_error("topic")).collect()
+    executed = set(re.findall(r"GeneratedClass\$(\w+)", str(error.value)))
+    assert executed
+    assert [name for name in executed if name.startswith("GeneratedIterator")] == []
 
 
 def test_job_counts_the_sends_that_preference_checker_accepts(counted: ToRows) -> None:
