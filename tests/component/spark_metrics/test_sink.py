@@ -304,6 +304,15 @@ def test_ids_are_stored_for_the_window_at_least(database: str) -> None:
     sink.close()
 
 
+def test_ids_are_stored_after_a_failover(sink: PostgresSink) -> None:
+    """Postgres empties unlogged tables after a crash, and a replica never has their rows."""
+    count(sink, Record(0, number=1))
+    unlogged = sink.connected().execute(
+        "select relname from pg_class where relname = any(%s) and relpersistence <> 'p'", [id_tables(sink)]
+    )
+    assert unlogged.fetchall() == []
+
+
 def age(sink: PostgresSink, time: str) -> None:
     sink.connected().execute("update counted_id_tables set since = since - %s::interval", [time])
 
