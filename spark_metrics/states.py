@@ -19,7 +19,6 @@ BLOCK = 512
 # A run (consecutive recipients' positions) is one big-endian number of eight bytes: the first position times RUN, plus
 # the number of positions.
 RUN = 2**24
-_RUN_BYTES = 8
 OTHER = "other"
 
 # Stored blocks contain the indices of these reasons, so new reasons are only appended. A reason that is not listed has
