@@ -6,6 +6,7 @@ from functools import cache
 
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from masscomm.integers import integer_or
 from masscomm.texts import CodedText, Text
 
 # The text of each error of pydantic that the fields of a send can have. Its parameters have the names of pydantic.
@@ -48,7 +49,7 @@ def text_of_details(error: ErrorDetails) -> CodedText:
     text = OF_PYDANTIC.get(error["type"]) or _BY_CODE.get(error["type"])
     if text is None or (found := _pattern(text).fullmatch(words)) is None:
         return Text.FIELD_UNUSABLE.filled(words=words)
-    values = {name: int(each) if each.isdecimal() else each for name, each in found.groupdict().items()}
+    values = {name: integer_or(each, each) for name, each in found.groupdict().items()}
     return CodedText.of(words, text.code, values)
 
 

@@ -31,6 +31,8 @@ def test_consumer_has_the_sign_in_of_the_setting(
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     arguments = ["apply", "--kafka", "broker:9098", "--registry", "http://registry", "--dsn", "postgresql://none"]
     monkeypatch.setattr(sys, "argv", arguments)
+    # Another test may have imported the module, which runs here as a program.
+    monkeypatch.delitem(sys.modules, "examples.monolith.apply_preferences", raising=False)
     with pytest.raises(Opened) as opened:
         runpy.run_module("examples.monolith.apply_preferences", run_name="__main__")
     properties = opened.value.args[0]
