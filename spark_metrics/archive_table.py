@@ -155,7 +155,7 @@ class ArchiveTable:
         if not heads:
             return Appended(None, {})
         snapshot = int(heads[0][0])
-        rows = self._spark.read.option("snapshot-id", snapshot).table(self.name).where(F.col("at") == F.lit(MARK))
+        rows = self._spark.read.option("versionAsOf", snapshot).table(self.name).where(F.col("at") == F.lit(MARK))
         return Appended(snapshot, {(row[0], row[1]): row[2] for row in rows.select(*PLACE).collect()})
 
     def append(self, rows: DataFrame, after: Appended, end: Offsets) -> None:
@@ -194,9 +194,9 @@ class ArchiveTable:
         """
         reader = self._spark.read
         if snapshot is not None:
-            reader = reader.option("snapshot-id", snapshot)
+            reader = reader.option("versionAsOf", snapshot)
         if at is not None:
-            reader = reader.option("as-of-timestamp", round(at.timestamp() * 1000))
+            reader = reader.option("timestampAsOf", f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}")
         found = reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
         return found if "labels" in found.columns else found.withColumn("labels", F.lit(None).cast("string"))
 
@@ -204,7 +204,7 @@ class ArchiveTable:
         """Return the hours that have records in a snapshot, in their order, each with the number of its records."""
         if snapshot is None:
             return []
-        files = self._spark.read.option("snapshot-id", snapshot).table(f"{self.name}.files")
+        files = self._spark.read.option("versionAsOf", snapshot).table(f"{self.name}.files")
         hour = F.col("partition.at_hour")
         rows = files.where(hour >= 0).groupBy(hour).agg(F.sum("record_count")).orderBy(hour).collect()
         return [(FIRST + timedelta(hours=number), records) for number, records in rows]
