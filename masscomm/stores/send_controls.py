@@ -279,10 +279,12 @@ def over_rest(send: AcceptedSend | None) -> AcceptedSend | None:
 
 
 def accepted_of(controls: SendControls, send: SendKey) -> AcceptedSend | None:
-    """Return what send_handler recorded about a send; None if it came by Kafka, or is older than some days. Another
-    tenant's send may have the same id.
-    """
-    accepted = controls.accepted(send.send_id)
+    """Return what send_handler recorded about a send; None if it came by Kafka, or is older than some days."""
+    return of_send(controls.accepted(send.send_id), send)
+
+
+def of_send(accepted: AcceptedSend | None, send: SendKey) -> AcceptedSend | None:
+    """Return what is recorded under the id of a send; None if it concerns another tenant's send with the same id."""
     return accepted if accepted is not None and accepted.send == send else None  # guard: tenancy.accepted_send
 
 

@@ -67,10 +67,5 @@ class KnownSends:
         return found
 
 
-def reference_of(send: SendKey, accepted: AcceptedSend | None) -> str | None:
-    """Return the caller's own id of a send; None if it has none, or if its id is that of another club's send."""
-    return accepted.reference if accepted is not None and accepted.send == send else None
-
-
 def _not_found() -> Problem:
     return Problem(404, Text.SEND_UNKNOWN.filled())

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
-from functions.metrics_handler.routes.known_sends import KnownSends, reference_of
+from functions.metrics_handler.routes.known_sends import KnownSends
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.clock import Clock
 from masscomm.domain.send_states import FINAL, NO_RECIPIENTS, SendState, send_state
@@ -177,8 +177,7 @@ class SendRoute:
             ended = self.expansions.find(send.key)
         # A pause that has reached its limit has no cancellation of its own.
         cancellation = self.controls.find(send.key) if control.cancelled else None
-        body = self._body(_with_requested(send.totals, accepted, ended), control, cancellation)
-        body["reference"] = reference_of(send.key, accepted)
+        body = self._body(_with_requested(send.totals, accepted, ended), accepted, control, cancellation)
         if accepted is None or not accepted.is_to_audience or (ended is None and send.counted is not None):
             return body
         body = {**body, "expansion": _expansion(ended)}
@@ -197,7 +196,13 @@ class SendRoute:
         requested = None if ended is None else body["requested"]
         return {**body, "requested": requested, "status": status, "complete": status in FINAL}
 
-    def _body(self, send: SendTotals, control: SendControl, cancellation: Cancellation | None) -> SendBody:
+    def _body(
+        self,
+        send: SendTotals,
+        accepted: AcceptedSend | None,
+        control: SendControl,
+        cancellation: Cancellation | None,
+    ) -> SendBody:
         # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end of a
         # notification before its beginning, and ok is false until then.
         ok = all(_terminal(each) <= each.requested for each in send.channels.values())
@@ -211,7 +216,7 @@ class SendRoute:
             "send_id": send.send_id,
             "club_id": send.club_id,
             "type": send.type,
-            "reference": None,
+            "reference": None if accepted is None else accepted.reference,
             "status": status,
             "requested_at": rfc3339(send.requested_at),
             "chunks": {"expected": send.chunk_count, "counted": send.chunks},

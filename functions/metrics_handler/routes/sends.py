@@ -21,7 +21,6 @@ from itertools import islice, takewhile
 from typing import TypedDict
 
 from functions.metrics_handler.http.cursor import continued, cursor_after
-from functions.metrics_handler.routes.known_sends import reference_of
 from functions.metrics_handler.store.port import MetricsStore, SendList, SendListKey, SendListQuery, SendRow
 from masscomm.clock import Clock
 from masscomm.domain.limits import END_OF_TIME_MS
@@ -32,7 +31,7 @@ from masscomm.http.requested_clubs import seen
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.expansions import Expansions, ListedExpansion
-from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey, of_send
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -89,17 +88,19 @@ class SendsRoute:
         keys = [SendKey(row.club_id, row.key.send_id) for row in found.rows]
         moving = [key for key, row in zip(keys, found.rows, strict=True) if row.state not in FINAL]
         controls, accepted = self.controls.read_with_registered(moving, [key.send_id for key in keys])
-        states = self._states(found, controls)
-        rows = zip(found.rows, states, strict=True)
+        now_ms = self.clock.now_ms()
+        rows = []
+        for key, row in zip(keys, found.rows, strict=True):
+            state = _state(row, controls.get(key, SendControl(send=key)), now_ms)
+            if not wanted or state in wanted:
+                rows.append(_row(row, state, of_send(accepted.get(key.send_id), key)))
         return {
-            "rows": [
-                _row(row, state, accepted.get(row.key.send_id)) for row, state in rows if not wanted or state in wanted
-            ],
+            "rows": rows,
             "truncated": found.more,
             "next_cursor": cursor_after(query, found.rows[-1].key) if found.more else None,
             "watermark": rfc3339(found.watermark),
             "kept_since": rfc3339(found.kept_since),
-            "generated_at": time_of_ms(self.clock.now_ms()),
+            "generated_at": time_of_ms(now_ms),
         }
 
     def _found(self, query: SendListQuery) -> SendList:
@@ -128,17 +129,6 @@ class SendsRoute:
         recent = takewhile(lambda row: query.start is None or row.key.requested_at >= query.start, rows)
         yield from islice((row for row in recent if _matches(row, query)), query.limit + 1)
 
-    def _states(self, found: SendList, controls: Mapping[SendKey, SendControl]) -> list[SendState]:
-        """Return the state of each row."""
-        now_ms = self.clock.now_ms()
-        states = []
-        for row in found.rows:
-            key = SendKey(row.club_id, row.key.send_id)
-            control = controls.get(key, SendControl(send=key))
-            cancelled, paused = control.is_cancelled(now_ms), control.is_paused(now_ms)
-            states.append(controlled_state(row.state, cancelled=cancelled, paused=paused))
-        return states
-
 
 send_status = parse.choice(SendState)
 _limit = parse.whole_number(1, MAX_LIMIT)
@@ -158,6 +148,11 @@ def _row_of(listed: ListedExpansion) -> SendRow:
     )
 
 
+def _state(row: SendRow, control: SendControl, now_ms: int) -> SendState:
+    cancelled, paused = control.is_cancelled(now_ms), control.is_paused(now_ms)
+    return controlled_state(row.state, cancelled=cancelled, paused=paused)
+
+
 def _matches(row: SendRow, query: SendListQuery) -> bool:
     return (
         (query.end is None or row.key.requested_at < query.end)
@@ -172,7 +167,7 @@ def _row(row: SendRow, state: SendState, accepted: AcceptedSend | None) -> Liste
         "send_id": row.key.send_id,
         "club_id": row.club_id,
         "type": row.type,
-        "reference": reference_of(SendKey(row.club_id, row.key.send_id), accepted),
+        "reference": None if accepted is None else accepted.reference,
         "requested_at": rfc3339(row.key.requested_at),
         "status": state,
         # While the metrics job catches up, it can count the end of a notification before its beginning.
