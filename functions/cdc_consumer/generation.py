@@ -47,12 +47,17 @@ class Generation:
         self._settled = False
         # The oldest heartbeat after which Kafka Connect may not have stored a source offset yet.
         self._unwritten: Heartbeat | None = None
-        # The heartbeat with the highest position that this environment has stored, or the one of another log.
+        # The heartbeat with the highest position that this environment knows, or the one of another log.
         self._newest: Heartbeat | None = None
 
     def index(self, table: str) -> str:
         """Return the name of a table's index in this generation."""
         return f"{table}-{self.name}"
+
+    @property
+    def _position(self) -> str:
+        """The id of the document with the position up to which this generation is complete."""
+        return f"position-{self.name}"
 
     def passed(self, beat: Heartbeat) -> None:
         """Store the WAL position of the heartbeat, unless a later one is already stored; require a rebuild if the
@@ -69,7 +74,7 @@ class Generation:
             return
         document = VersionedDocument(
             index=_STATE,
-            id=f"position-{self.name}",
+            id=self._position,
             version=beat.lsn,
             source={"lsn": beat.lsn, "ts_ms": beat.ts_ms},
         )
@@ -78,12 +83,11 @@ class Generation:
             raise fate
         if self._unwritten is None:
             self._unwritten = beat
-        if known is None or beat.lsn >= known.lsn:
-            self._newest = beat
+        self._newest = beat if known is None or beat.lsn >= known.lsn else known
 
     def _stored_position(self) -> Heartbeat | None:
         with answering("the directory's position"):
-            answer = self._client.mget(body={"docs": [{"_index": _STATE, "_id": f"position-{self.name}"}]})
+            answer = self._client.mget(body={"docs": [{"_index": _STATE, "_id": self._position}]})
         source = answer["docs"][0].get("_source")
         return None if source is None else Heartbeat(lsn=source["lsn"], ts_ms=source["ts_ms"])
 
