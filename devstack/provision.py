@@ -9,7 +9,7 @@ too.
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -115,41 +115,41 @@ def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
     wanted = list(topics)
     with AdminClient({"bootstrap.servers": bootstrap}, logger=KAFKA_LOGGER) as admin:
         _create_missing(admin, wanted)
-        if settings := [_resource(topic, lacking) for topic, lacking in _other_settings(admin, wanted)]:
+        existing = _existing(admin)
+        if settings := [_resource(topic, lacking) for topic, lacking in _other_settings(admin, wanted, existing)]:
             _await(admin.incremental_alter_configs(settings))
-        if partitions := [NewPartitions(topic.name, topic.partitions) for topic in _too_small(admin, wanted)]:
+        if partitions := [NewPartitions(topic.name, topic.partitions) for topic in _too_small(wanted, existing)]:
             _await(admin.create_partitions(partitions))
 
 
 def changed_topics(bootstrap: str, wanted: Sequence[Topic]) -> list[str]:
     """Return a line of text for each topic that is missing, has other settings, or too few partitions."""
     with AdminClient({"bootstrap.servers": bootstrap}, logger=KAFKA_LOGGER) as admin:
+        existing = _existing(admin)
         return [
-            *[f"create the topic {topic.name}" for topic in _missing(admin, wanted)],
+            *[f"create the topic {topic.name}" for topic in wanted if topic.name not in existing],
             *[
                 f"set {name}={value} of the topic {topic.name}"
-                for topic, settings in _other_settings(admin, wanted)
+                for topic, settings in _other_settings(admin, wanted, existing)
                 for name, value in settings.items()
             ],
-            *[f"give the topic {topic.name} {topic.partitions} partitions" for topic in _too_small(admin, wanted)],
+            *[f"give the topic {topic.name} {topic.partitions} partitions" for topic in _too_small(wanted, existing)],
         ]
 
 
-def _missing(admin: AdminClient, wanted: Iterable[Topic]) -> list[Topic]:
-    existing = admin.list_topics(timeout=TIMEOUT_S).topics
-    return [topic for topic in wanted if topic.name not in existing]
+def _existing(admin: AdminClient) -> dict[str, int]:
+    """Return the number of partitions of each topic that exists."""
+    return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=TIMEOUT_S).topics.items()}
 
 
-def _too_small(admin: AdminClient, wanted: Iterable[Topic]) -> list[Topic]:
-    existing = admin.list_topics(timeout=TIMEOUT_S).topics
-    return [
-        topic for topic in wanted if topic.name in existing and len(existing[topic.name].partitions) < topic.partitions
-    ]
+def _too_small(wanted: Iterable[Topic], existing: Mapping[str, int]) -> list[Topic]:
+    return [topic for topic in wanted if topic.name in existing and existing[topic.name] < topic.partitions]
 
 
-def _other_settings(admin: AdminClient, wanted: Iterable[Topic]) -> list[tuple[Topic, dict[str, str]]]:
+def _other_settings(
+    admin: AdminClient, wanted: Iterable[Topic], existing: Collection[str]
+) -> list[tuple[Topic, dict[str, str]]]:
     """Return the topics with other settings than wanted, each with the settings that it lacks."""
-    existing = admin.list_topics(timeout=TIMEOUT_S).topics
     topics = {topic.name: topic for topic in wanted if topic.name in existing}
     found = _await(admin.describe_configs([_resource(topic, {}) for topic in topics.values()])) if topics else {}
     return [
@@ -173,6 +173,7 @@ def _await[Key, Answer](futures: Mapping[Key, Future[Answer]]) -> dict[Key, Answ
 
 
 def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
+    existing = _existing(admin)
     missing = [
         NewTopic(
             topic.name,
@@ -180,7 +181,8 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
             replication_factor=topic.replication_factor,
             config=topic.config,
         )
-        for topic in _missing(admin, wanted)
+        for topic in wanted
+        if topic.name not in existing
     ]
     if not missing:
         return
