@@ -1,4 +1,4 @@
-"""Connects the job, recompute and retention to the metrics database, and tells permanent errors from temporary ones."""
+"""Connects the job, recompute and retention to the metrics database, and recognizes permanent errors."""
 
 import re
 from collections.abc import Iterator

@@ -47,7 +47,7 @@ _PARTITIONED = {
     "revised": TABLES["revised_minutes"],
     "redelivered": TABLES["redelivered"],
 }
-# By the beginning of an option: what it keeps, and for how many days by default.
+# Option without -days → the rows that it keeps, and the default number of days.
 _OPTIONS = {name.replace("_", "-"): (table.table, table.keep_days) for name, table in _PARTITIONED.items()} | {
     "quarantine": ("quarantined positions", QUARANTINE_KEPT_DAYS),
     "sends": ("sends", SENDS_KEPT_DAYS),
