@@ -188,6 +188,12 @@ def test_batch_of_a_stream_is_one_job_of_two_stages(
     query.awaitTermination()
     assert sum(found) == 70
     tracker = spark.sparkContext.statusTracker()
-    (job,) = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(query.runId)]
-    assert job is not None
-    assert len(job.stageIds) == 2
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(query.runId)]
+    # Spark 4.1 has adaptive execution in streams (spark.sql.adaptive.streaming.stateless.enabled), which begins a job
+    # for each stage. The second job names the first one's stage once more, and does not run it.
+    is_adaptive = not spark.version.startswith("4.0.")
+    assert len(jobs) == (2 if is_adaptive else 1)
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    assert len(stages) == (3 if is_adaptive else 2)
+    found_stages = [info for stage in stages if (info := tracker.getStageInfo(stage)) is not None]
+    assert sum(info.numCompletedTasks > 0 for info in found_stages) == 2
