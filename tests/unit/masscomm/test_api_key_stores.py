@@ -1,15 +1,10 @@
 """The stores of API keys keep their contract."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from masscomm.stores.api_keys import ApiKey, ApiKeys, InMemoryApiKeys, KeyStore, every_key
 from provisioning.api_keys import list_keys, unlisted_keys
 from tests.support.contracts.api_keys import KEY, KeyStoreContract
@@ -43,13 +38,10 @@ class Table:
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
-    for name, value in AWS_CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    with mock_aws():
-        client = boto3.client("dynamodb", region_name=REGION)
-        name = new_table(client, "api_keys")
-        yield Table(client, name, ApiKeys(client, name, new_table(client, "idempotency_keys")))
+def table(moto_dynamodb: Any) -> Table:
+    name = new_table(moto_dynamodb, "api_keys")
+    keys = ApiKeys(moto_dynamodb, name, new_table(moto_dynamodb, "idempotency_keys"))
+    return Table(moto_dynamodb, name, keys)
 
 
 class TestMotoApiKeys(KeyStoreContract):

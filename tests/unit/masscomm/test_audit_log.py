@@ -1,13 +1,9 @@
 """The audit logs keep their contract."""
 
-from collections.abc import Iterator
+from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from masscomm.stores.audit_log import AuditLog, InMemoryAuditLog
 from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
 from tests.support.contracts.audit_log import AuditLogContract, entry
@@ -22,12 +18,8 @@ class TestInMemoryAuditLog(AuditLogContract):
 
 class TestMotoAuditLog(AuditLogContract):
     @pytest.fixture
-    def log(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[AuditLog]:
-        for name, value in AWS_CREDENTIALS.items():
-            monkeypatch.setenv(name, value)
-        with mock_aws():
-            client = boto3.client("dynamodb", region_name=REGION)
-            yield DynamoDbAuditLog(table=new_table(client, "audit_log"), client=client)
+    def log(self, moto_dynamodb: Any) -> AuditLog:
+        return DynamoDbAuditLog(table=new_table(moto_dynamodb, "audit_log"), client=moto_dynamodb)
 
 
 def test_an_entry_is_kept_for_400_days() -> None:

@@ -1,14 +1,10 @@
 """Two environments that find the same lease free: one of them acquires it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from masscomm.clock import FixedClock
 from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
 from masscomm.stores.delivery_ledger import LeasedElsewhere
@@ -32,27 +28,19 @@ class OvertakenClient:
         return getattr(self._client, name)
 
 
-@pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name, value in AWS_CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    with mock_aws():
-        yield boto3.client("dynamodb", region_name=REGION)
-
-
 @pytest.mark.kills(guard="lease.one_holder")
 @pytest.mark.parametrize("together", [True, False])
-def test_an_expired_lease_has_one_next_holder(client: Any, together: bool) -> None:
+def test_an_expired_lease_has_one_next_holder(moto_dynamodb: Any, together: bool) -> None:
     """Another environment acquires the lease after this one has found it expired."""
-    clock, table = FixedClock(), new_table(client, "delivery_ledger")
+    clock, table = FixedClock(), new_table(moto_dynamodb, "delivery_ledger")
 
     def ledger(owner: str, used: Any) -> DynamoDbDeliveryLedger:
         return DynamoDbDeliveryLedger(table=table, owner=owner, clock=clock, client=cast(Any, used))
 
-    other = ledger("b", client)
-    ledger("a", client).acquire("record")
+    other = ledger("b", moto_dynamodb)
+    ledger("a", moto_dynamodb).acquire("record")
     clock.advance(LEASE_S + CLOCK_SKEW_S)
-    late = ledger("c", OvertakenClient(client, lambda: other.acquire("record")))
+    late = ledger("c", OvertakenClient(moto_dynamodb, lambda: other.acquire("record")))
     found = late.acquire_all(["record", "new"])["record"] if together else late.acquire("record")
     assert isinstance(found, LeasedElsewhere)
     assert other.renew("record") is not None

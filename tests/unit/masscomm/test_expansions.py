@@ -1,13 +1,9 @@
 """Expansions of audiences in memory and on moto."""
 
-from collections.abc import Iterator
+from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from masscomm.errors import Retry
 from masscomm.stores.expansions import Expansions, InMemoryExpansions
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
@@ -23,12 +19,8 @@ class TestInMemoryExpansions(ExpansionsContract, ConcurrentExpansionsContract):
 
 class TestMotoExpansions(ExpansionsContract):
     @pytest.fixture
-    def expansions(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Expansions]:
-        for name, value in AWS_CREDENTIALS.items():
-            monkeypatch.setenv(name, value)
-        with mock_aws():
-            client = boto3.client("dynamodb", region_name=REGION)
-            yield DynamoDbExpansions(table=new_table(client, "audience_expansions"), client=client)
+    def expansions(self, moto_dynamodb: Any) -> Expansions:
+        return DynamoDbExpansions(table=new_table(moto_dynamodb, "audience_expansions"), client=moto_dynamodb)
 
     def test_missing_or_damaged_chunk_is_a_retry(self, expansions: DynamoDbExpansions) -> None:
         with pytest.raises(Retry):

@@ -1,13 +1,9 @@
 """Idempotency keys in memory and on moto, and the ids of their claims."""
 
-from collections.abc import Iterator
+from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from masscomm.stores.idempotency_keys import IdempotencyKeys, InMemoryIdempotencyKeys, claim_id
 from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
 from tests.support.contracts.idempotency_keys import ConcurrentIdempotencyKeysContract, IdempotencyKeysContract
@@ -22,12 +18,8 @@ class TestInMemoryIdempotencyKeys(IdempotencyKeysContract, ConcurrentIdempotency
 
 class TestMotoIdempotencyKeys(IdempotencyKeysContract):
     @pytest.fixture
-    def keys(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[IdempotencyKeys]:
-        for name, value in AWS_CREDENTIALS.items():
-            monkeypatch.setenv(name, value)
-        with mock_aws():
-            client = boto3.client("dynamodb", region_name=REGION)
-            yield DynamoDbIdempotencyKeys(table=new_table(client, "idempotency_keys"), client=client)
+    def keys(self, moto_dynamodb: Any) -> IdempotencyKeys:
+        return DynamoDbIdempotencyKeys(table=new_table(moto_dynamodb, "idempotency_keys"), client=moto_dynamodb)
 
 
 def test_claim_id_reveals_no_key() -> None:

@@ -1,13 +1,9 @@
 """The stores of the use of API keys keep their contract."""
 
-from collections.abc import Iterator
+from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from masscomm.http.rate_limits import KeyUsage
 from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
@@ -23,9 +19,5 @@ class TestInMemoryKeyUsage(KeyUsageContract, ConcurrentKeyUsageContract):
 
 class TestMotoKeyUsage(KeyUsageContract):
     @pytest.fixture
-    def usage(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeyUsage]:
-        for name, value in AWS_CREDENTIALS.items():
-            monkeypatch.setenv(name, value)
-        with mock_aws():
-            client = boto3.client("dynamodb", region_name=REGION)
-            yield DynamoDbKeyUsage(table=new_table(client, "key_usage"), client=client)
+    def usage(self, moto_dynamodb: Any) -> KeyUsage:
+        return DynamoDbKeyUsage(table=new_table(moto_dynamodb, "key_usage"), client=moto_dynamodb)

@@ -1,14 +1,9 @@
 """The stores of controls keep their contract, also with responses of DynamoDB that moto never returns."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from masscomm.errors import Retry
 from masscomm.stores.send_controls import InMemorySendControls, SendControls
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
@@ -24,12 +19,8 @@ class TestInMemorySendControls(SendControlsContract):
 
 class TestMotoSendControls(SendControlsContract):
     @pytest.fixture
-    def controls(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[SendControls]:
-        for name, value in AWS_CREDENTIALS.items():
-            monkeypatch.setenv(name, value)
-        with mock_aws():
-            client = boto3.client("dynamodb", region_name=REGION)
-            yield DynamoDbSendControls(table=new_table(client, "cancelled_sends"), client=client)
+    def controls(self, moto_dynamodb: Any) -> SendControls:
+        return DynamoDbSendControls(table=new_table(moto_dynamodb, "cancelled_sends"), client=moto_dynamodb)
 
 
 class UnprocessingClient:

@@ -1,14 +1,10 @@
 """The stores of webhooks in memory and on moto."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint
 from masscomm.errors import Retry
 from masscomm.stores.changed_sends import ChangedSends, InMemoryChangedSends
@@ -31,14 +27,6 @@ from tests.support.contracts.webhook_stores import (
 from tests.support.servers.dynamodb_table import new_table
 
 
-@pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name, value in AWS_CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    with mock_aws():
-        yield boto3.client("dynamodb", region_name=REGION)
-
-
 class TestInMemoryWebhookEndpoints(WebhookEndpointsContract, ConcurrentWebhookEndpointsContract):
     @pytest.fixture
     def endpoints(self) -> WebhookEndpoints:
@@ -47,8 +35,8 @@ class TestInMemoryWebhookEndpoints(WebhookEndpointsContract, ConcurrentWebhookEn
 
 class TestMotoWebhookEndpoints(WebhookEndpointsContract):
     @pytest.fixture
-    def endpoints(self, client: Any) -> WebhookEndpoints:
-        return DynamoDbWebhookEndpoints(table=new_table(client, "webhook_endpoints"), client=client)
+    def endpoints(self, moto_dynamodb: Any) -> WebhookEndpoints:
+        return DynamoDbWebhookEndpoints(table=new_table(moto_dynamodb, "webhook_endpoints"), client=moto_dynamodb)
 
     @pytest.mark.kills(guard="webhooks.counted_endpoints")
     def test_a_creation_after_the_count_is_counted(
@@ -89,8 +77,8 @@ class TestInMemoryWebhookDeliveries(WebhookDeliveriesContract):
 
 class TestMotoWebhookDeliveries(WebhookDeliveriesContract):
     @pytest.fixture
-    def deliveries(self, client: Any) -> WebhookDeliveries:
-        return DynamoDbWebhookDeliveries(table=new_table(client, "webhook_deliveries"), client=client)
+    def deliveries(self, moto_dynamodb: Any) -> WebhookDeliveries:
+        return DynamoDbWebhookDeliveries(table=new_table(moto_dynamodb, "webhook_deliveries"), client=moto_dynamodb)
 
     @pytest.mark.kills(guard="webhooks.entry_before_delivery")
     def test_a_crash_leaves_a_pending_delivery_with_its_entry(
@@ -119,5 +107,5 @@ class TestInMemoryChangedSends(ChangedSendsContract):
 
 class TestMotoChangedSends(ChangedSendsContract):
     @pytest.fixture
-    def changes(self, client: Any) -> ChangedSends:
-        return DynamoDbChangedSends(table=new_table(client, "changed_sends"), client=client)
+    def changes(self, moto_dynamodb: Any) -> ChangedSends:
+        return DynamoDbChangedSends(table=new_table(moto_dynamodb, "changed_sends"), client=moto_dynamodb)
