@@ -147,7 +147,7 @@ def test_a_repeated_chunk_with_other_times_is_accepted() -> None:
 
 
 def test_changes_in_the_directory_are_no_other_content() -> None:
-    """The digest is of what the producer requested, not of the rendered text, the user or the devices."""
+    """The digest is that of the request, not of the rendered text, the user or the devices."""
     chain = _chain()
     plain = send([1], template="welcome")
     chain.directory.put(_template("one"))
