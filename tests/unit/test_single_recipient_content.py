@@ -107,6 +107,8 @@ def test_a_claim_of_a_killed_invocation_counts() -> None:
     assert chain.run(chain.builder, *chain.entries(topics.BUILD)[1:]) == []
     assert chain.run(chain.use_case, *chain.entries(topics.DELIVERY)[1:]) == []
     assert (_bodies(chain), len(chain.dead_letters())) == ([], 1)
+    # An outcome of the dead letter would be that of the user's notification.
+    assert chain.outcomes() == []
     assert chain.run(chain.use_case, *first) == []
     assert _bodies(chain) == ["first"]
 
