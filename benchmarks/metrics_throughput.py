@@ -299,8 +299,8 @@ class Benchmark:
             print(f"{size / 2**20:>8,.1f}  {name}")
 
     def where(self) -> None:
-        """Count the load, and print the processor time by kind of work."""
-        before, rate, after = spent(), self.ours(archived=False), spent()
+        """Count the load and archive it, and print the processor time of both by kind of work."""
+        before, rate, after = spent(), self.ours(), spent()
         print(f"{rate:,.0f} events/s; microseconds of processor time a record:")
         each = {kind: (seconds - before.get(kind, 0.0)) / self.load.events * 1e6 for kind, seconds in after.items()}
         for kind, spent_on in sorted(each.items(), key=lambda item: -item[1]):

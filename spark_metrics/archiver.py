@@ -85,7 +85,7 @@ class Archiver:
             deadline = time.monotonic() + _LAST_APPENDS_S
             try:
                 while self.append_some() and not (stopping and time.monotonic() > deadline):
-                    pass
+                    self._emit_age()
                 failed = ""
                 self._caught_up = time.monotonic()
             except Exception as error:  # Counting continues; the age of the archive is watched.
@@ -116,16 +116,18 @@ class Archiver:
         records = sum(until[place] - begin[place] for place in until)
         if not records:
             return False
-        new = facts(
+        found = facts(
             self._read(begin, until),
             writers=self._writers.known,
             far_future_ms=self._settings.far_future_s * 1000,
             recipients=self._settings.recipient_log,
-        ).persist()
+        )
+        # Without the columns that only counting needs, which would be computed and kept, too.
+        new = rows_of(found).persist()
         try:
             if self._learn(new):
                 return True
-            self.table.append(rows_of(new), before, until)
+            self.table.append(new, before, until)
             self._known = until
         finally:
             new.unpersist()

@@ -21,7 +21,6 @@ import psycopg
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import send_states
-from spark_metrics.copy_lines import copy_lines, line
 from spark_metrics.counted_ids import IdTables, store_new
 from spark_metrics.database import STREAM, connect, first_line, is_permanent
 from spark_metrics.problems import Problem
@@ -29,7 +28,7 @@ from spark_metrics.recipient_log import decisions_of
 from spark_metrics.sql import read_sql
 from spark_metrics.states import StateEntry
 
-_SLICE = 10_000
+_SLICE = 20_000
 # Sums, chunks of states and bytes of recipients that a task holds before it sends them to Postgres.
 _MOST_SUMS = 20_000
 _MOST_CHUNKS = 5_000
@@ -240,7 +239,7 @@ class _Lane:
     def _hold_nothing(self) -> None:
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
         self._chunks: defaultdict[send_states.Chunk, list[StateEntry]] = defaultdict(list)
-        self._recipients: list[str] = []
+        self._recipients: list[tuple[Any, ...]] = []
         self._bytes = 0
         self._quarantined: list[tuple[str, int, int, str, int | None]] = []
 
@@ -380,22 +379,26 @@ class _Lane:
         decisions = decisions_of(r.decisions) if r.decisions else [None] * len(counts)
         for index, some in users.items():
             if 0 <= index < len(counts):
-                begin = line(r.send_id, r.club_id, r.type, *counts[index][:3], decisions[index])
-                self._recipients.append(f"{begin}\t{r.at_ms}\t{{{some}}}")
+                shared = r.send_id, r.club_id, r.type, *counts[index][:3], decisions[index], r.at_ms
+                self._recipients.append((*shared, f"{{{some}}}"))
                 self._bytes += len(some)
 
     def _send(self, sums: int, chunks: int, size: int) -> None:
         """Send the sums, states and recipients that are held to Postgres, if they exceed a limit."""
         if len(self._sums) > sums:
-            lines = [line(*key, *values) for key, values in self._sums.items()]
-            copy_lines(self._connection, "batch_counts", lines)
+            self._copy("batch_counts", ((*key, *values) for key, values in self._sums.items()))
             self._sums.clear()
         if len(self._chunks) > chunks or self._bytes > size:
             send_states.merge(self._connection, self._chunks)
             self._chunks.clear()
-            copy_lines(self._connection, "batch_recipients", self._recipients)
+            self._copy("batch_recipients", self._recipients)
             self._recipients.clear()
             self._bytes = 0
+
+    def _copy(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        with self._connection.cursor() as cursor, cursor.copy(f"copy {table} from stdin".encode()) as copy:
+            for row in rows:
+                copy.write_row(row)
 
     def merge(self) -> None:
         """Merge the added records into the served tables, and store the offsets."""
