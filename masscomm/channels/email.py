@@ -3,16 +3,19 @@
 import re
 from email.contentmanager import _encode_text  # type: ignore[attr-defined]  # tests compare with its public callers
 from email.errors import MessageError
+from email.header import Header
 from email.headerregistry import Address, HeaderRegistry, UnstructuredHeader
 from email.message import EmailMessage, MIMEPart
 from email.policy import SMTP, Policy
 from email.utils import parseaddr
 from functools import lru_cache
 from secrets import randbelow
+from textwrap import wrap
 from uuid import uuid4
 
 from masscomm.channels.provider import Rejected
 from masscomm.domain.limits import MAX_ADDRESS_BYTES
+from masscomm.domain.mail_domains import domain_in_ascii
 
 # A random id in place of the notification's id in a cached message.
 _ID = str(uuid4())
@@ -25,10 +28,14 @@ _NONE, _BY_MAIL, _ONE_CLICK = range(3)
 # The number of cached messages, and of cached frames. Many recipients have the same texts, and Python's email package
 # takes most of the processor time of an e-mail.
 _CACHED_MESSAGES = 32
-# Subjects and addresses that the email package neither encodes nor folds (RFC 5322, 2.2.3 and 3.4.1).
-_PLAIN_SUBJECT = re.compile(r"(?!.*=\?)[!-~]+( [!-~]+)*")
-_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _LINE = 78
+_SUBJECT_NAME = "Subject: "
+# Subjects that need no encoding: words of ASCII that fit into a line (RFC 5322, 2.1.1), without the beginning of an
+# encoded word.
+_WORD = f"[!-~]{{1,{_LINE - len(_SUBJECT_NAME)}}}"
+_PLAIN_SUBJECT = re.compile(rf"(?!.*=\?){_WORD}( {_WORD})*")
+# Addresses that the email package neither encodes nor folds (RFC 5322, 3.4.1).
+_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 
 
 class _Whole(UnstructuredHeader):
@@ -118,6 +125,8 @@ def _frame(sender: str, ways: int, encodings: tuple[str, ...]) -> tuple[bytes, .
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
     message["Message-ID"] = f"<{_ID}@{own_address.rpartition('@')[2]}>"
+    # A responder, such as that of a recipient who is out of office, does not reply to such a message (RFC 3834, 2).
+    message["Auto-Submitted"] = "auto-generated"
     mailto = f"<mailto:{own_address}?subject=unsubscribe%20{_ID}>"
     if ways == _ONE_CLICK:
         message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
@@ -132,7 +141,7 @@ def _frame(sender: str, ways: int, encodings: tuple[str, ...]) -> tuple[bytes, .
         message.set_boundary(_BOUNDARY)
         bodies = list(message.iter_parts())
     rest, parts = message.as_bytes(), []
-    for content in (_header_line("Subject", _SUBJECT), *(_in_lines(str(body.get_payload())) for body in bodies)):
+    for content in (_subject_line(_SUBJECT), *(_in_lines(str(body.get_payload())) for body in bodies)):
         part, _, rest = rest.partition(content)
         parts.append(part)
     return (*parts, rest)
@@ -147,21 +156,29 @@ _BOUNDARY = _new_boundary()
 
 
 def _subject_line(subject: str) -> bytes:
-    if _PLAIN_SUBJECT.fullmatch(subject) and len(subject) <= _LINE - len("Subject: "):
-        return f"Subject: {subject}\r\n".encode()
-    return _header_line("Subject", subject)
+    """Return the header Subject. Raises ValueError or MessageError if the subject is no single line.
+
+    It is encoded as a whole: Python's email package encodes single words, and joins two encoded words without the space
+    that RFC 2047 (section 5) requires. Yahoo refuses such a message (python/cpython#144156).
+    """
+    if subject.splitlines() not in ([], [subject]):
+        raise ValueError("a subject is a single line")
+    if not _PLAIN_SUBJECT.fullmatch(subject):
+        encoded = Header(subject, "utf-8", header_name="Subject").encode(linesep="\r\n")
+        return f"{_SUBJECT_NAME}{encoded}\r\n".encode()
+    line = f"{_SUBJECT_NAME}{subject}"
+    if len(line) <= _LINE:
+        return f"{line}\r\n".encode()
+    lines = wrap(line, _LINE, subsequent_indent=" ", break_long_words=False, break_on_hyphens=False)
+    return "".join(f"{each}\r\n" for each in lines).encode()
 
 
 def _to_line(recipient: str) -> bytes:
     address = mail_domain_in_ascii(recipient)
     if _PLAIN_ADDRESS.fullmatch(address) and len(address) <= _LINE - len("To: "):
         return f"To: {address}\r\n".encode()
-    return _header_line("To", Address(addr_spec=address))
-
-
-def _header_line(name: str, value: object) -> bytes:
-    """Return a header as the email package encodes and folds it."""
-    return _POLICY.fold_binary(*_POLICY.header_store_parse(name, value))
+    # The email package encodes and folds other addresses.
+    return _POLICY.fold_binary(*_POLICY.header_store_parse("To", Address(addr_spec=address)))
 
 
 def _in_lines(body: str) -> bytes:
@@ -177,4 +194,4 @@ def mail_domain_in_ascii(address: str) -> str:
     if len(address.encode(errors="replace")) > MAX_ADDRESS_BYTES:
         raise ValueError(f"the address is longer than {MAX_ADDRESS_BYTES} bytes")
     name, at, domain = address.rpartition("@")
-    return address if domain.isascii() else f"{name}{at}{domain.encode('idna').decode()}"
+    return f"{name}{at}{domain_in_ascii(domain)}"

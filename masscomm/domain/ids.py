@@ -8,6 +8,7 @@ from hashlib import blake2b, sha1, sha256
 from uuid import UUID
 
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
+from masscomm.domain.mail_domains import domain_in_ascii
 
 NAMESPACE = UUID("6d617373-636f-5d6d-8000-6e6f74696679")
 # This number replaces the user id of an erased person in rows that cannot be deleted; no user has this id.
@@ -99,11 +100,11 @@ def receipt_id(body: str) -> str:
 
 def address_id(address: str) -> str:
     """Return a digest of an e-mail address, the same for each of its spellings. It does not reveal the address."""
-    name, _, domain = address.strip().lower().rpartition("@")
+    name, _, domain = address.strip().rpartition("@")
     # The domain is not a valid name. No e-mail is sent to such an address either.
-    with suppress(UnicodeError):
-        domain = domain.encode("idna").decode()
-    return sha256(f"{name}@{domain}".encode()).hexdigest()
+    with suppress(ValueError):
+        domain = domain_in_ascii(domain)
+    return sha256(f"{name}@{domain}".lower().encode()).hexdigest()
 
 
 def notification_id(send_id: str, user_id: int, channel: str) -> str:

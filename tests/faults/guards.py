@@ -337,6 +337,12 @@ MUTANTS = (
         no_cell="the cells have a valid sender",
     ),
     Mutant(
+        guard="email.domain_of_another_owner",
+        rule="An e-mail to a domain with a sharp s goes to no domain with ss.",
+        change=Always(),
+        no_cell="the addresses of the cells are in ASCII",
+    ),
+    Mutant(
         guard="endpoints.one_push_a_phone",
         rule="A phone with several rows gets one message.",
         change=Removed(),

@@ -16,6 +16,7 @@ from masscomm.channels.email import email_message
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, TargetUnknown, Transient
 from masscomm.channels.provider_errors import refusal
 from masscomm.channels.push import collapse_id_of, push_attributes, push_message
+from masscomm.domain.ids import address_id
 
 NOTIFICATION = "5f0c2a52-7b2e-5f7e-9a52-1f6f7a0d8a11"
 LONG_URL = "https://unsubscribe.a-long-tenant-name.masscomm.example/v1/notifications/unsubscribe"
@@ -209,6 +210,11 @@ def test_emails_of_one_content_differ_in_recipient_and_id(html: str | None) -> N
     assert second == expected
 
 
+@pytest.mark.parametrize("mandatory", [True, False])
+def test_email_asks_responders_for_no_reply(mandatory: bool) -> None:
+    assert _parsed(_bytes(mandatory=mandatory))["Auto-Submitted"] == "auto-generated"
+
+
 def test_mandatory_email_has_no_unsubscribe_header() -> None:
     for link in (LONG_URL, None):
         message = _parsed(_bytes(url=link, mandatory=True))
@@ -234,8 +240,29 @@ def test_every_byte_of_an_e_mail_passes_a_relay_of_seven_bits() -> None:
     assert max(map(len, data.split(b"\r\n"))) <= 998
 
 
-def test_international_domain_is_written_in_ascii() -> None:
-    assert b"To: a@xn--bcher-kva.example\r\n" in _bytes(recipient="a@bücher.example")
+@pytest.mark.parametrize(
+    ("domain", "in_ascii"),
+    [
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("BÜCHER.example", "xn--bcher-kva.example"),
+        ("i❤.example", "xn--i-7iq.example"),
+        # IDNA 2003 makes strasse.example of it, the domain of another owner.
+        ("straße.example", "xn--strae-oqa.example"),
+        ("Müllerstra\u1e9eE.bücher.example", "xn--mllerstrae-e4a35a.xn--bcher-kva.example"),
+        ("\u03ba\u03bb\u03b1\u03c1\u03b1-\u03c3\u03c9\u03bb\u03b9\u03c2.example", "xn----ylba7abgd9bnh0e.example"),
+        ("\u0646\u0627\u0645\u0647\u200c\u0627\u06cc.example", "xn--mgba3gch31f060k.example"),
+    ],
+)
+@pytest.mark.kills(guard="email.domain_of_another_owner")
+def test_international_domain_is_written_in_ascii(domain: str, in_ascii: str) -> None:
+    assert f"To: a@{in_ascii}\r\n".encode() in _bytes(recipient=f"a@{domain}")
+    assert address_id(f"A@{domain} ") == address_id(f"a@{in_ascii}")
+
+
+@pytest.mark.parametrize("domain", ["ß..example", "ß" * 60 + ".example", "ü..example", "ß\u0007.example"])
+def test_invalid_international_domain_is_rejected(domain: str) -> None:
+    with pytest.raises(Rejected):
+        _bytes(recipient=f"a@{domain}")
 
 
 @pytest.mark.parametrize("subject", ["News\r\nBcc: eve@example.com", "News\nX: y", "News\r\rX: y"])
