@@ -74,20 +74,21 @@ def _reader_of(document: Any) -> Callable[[Mapping[str, Any]], Receipt]:
 # --- SNS, delivery status in the logs ---------------------------------------------------------------------------------
 
 # Texts that push services return for a token that was removed; they may be anywhere in the response. FCM: UNREGISTERED
-# (v1), NotRegistered, InvalidRegistration, MismatchSenderId, SENDER_ID_MISMATCH; APNs: Unregistered, BadDeviceToken,
-# DeviceTokenNotForTopic, InvalidToken; SNS itself: EndpointDisabled.
+# (v1), NotRegistered, InvalidRegistration; APNs: Unregistered, BadDeviceToken, InvalidToken; SNS itself:
+# EndpointDisabled.
 _DEAD_TOKEN = (
     "unregistered",
     "notregistered",
     "invalidregistration",
-    "mismatchsenderid",
-    "sender_id_mismatch",
     "baddevicetoken",
-    "devicetokennotfortopic",
     "invalidtoken",
     "endpointdisabled",
     "endpoint is disabled",
 )
+# Texts for credentials that do not belong to the token's app: those of another project or app in a platform application
+# cause them for every device, until they are corrected. FCM: MismatchSenderId, SENDER_ID_MISMATCH (v1); APNs:
+# DeviceTokenNotForTopic.
+_OTHER_APP = ("mismatchsenderid", "sender_id_mismatch", "devicetokennotfortopic")
 # Statuses of push services that concern our credentials or our rate, not the message.
 _NOT_OF_THE_MESSAGE = ("401", "403", "429")
 # Texts that carriers return for a number that no message can reach.
@@ -114,6 +115,8 @@ def _of_delivery_status(document: Mapping[str, Any]) -> Receipt:
         return replace(receipt, reason=reason, code=dead or OTHER)
     if dead := _word_in(response, _DEAD_TOKEN):
         return replace(receipt, reason=Reason.DEVICE_INACTIVE, code=dead, dead_endpoint=destination)
+    if other_app := _word_in(response, _OTHER_APP):  # guard: receipts.credentials_of_another_app
+        return replace(receipt, reason=Reason.BOUNCED_TRANSIENT, code=other_app)
     status = str(delivery.get("statusCode", ""))
     rejected = status.startswith("4") and status not in _NOT_OF_THE_MESSAGE
     reason = Reason.PROVIDER_REJECTED if rejected else Reason.BOUNCED_TRANSIENT

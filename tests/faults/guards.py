@@ -713,6 +713,12 @@ MUTANTS = (
         no_cell="no recipient of the cells is out of office",
     ),
     Mutant(
+        guard="receipts.credentials_of_another_app",
+        rule="Credentials of another project or app disable no device.",
+        change=Never(),
+        no_cell="the platform applications of the cells have the right credentials",
+    ),
+    Mutant(
         guard="receipts.long_address",
         rule="A long address in a bounce does not end in an error that is no dead letter.",
         change=Returns("parseaddr(text)[1]"),

@@ -95,10 +95,19 @@ def test_documented_receipt_is_read(
         ('{"reason":"PayloadTooLarge"}', 413, "provider_rejected"),
         ('{"reason":"TooManyRequests"}', 429, "bounced_transient"),
         ('{"reason":"ExpiredProviderToken"}', 403, "bounced_transient"),
+        # The credentials of another project or app: every device gets this answer until they are corrected.
+        (
+            '{"error":{"code":403,"status":"PERMISSION_DENIED","details":[{"errorCode":"SENDER_ID_MISMATCH"}]}}',
+            403,
+            "bounced_transient",
+        ),
+        ('{"failure":1,"results":[{"error":"MismatchSenderId"}]}', 200, "bounced_transient"),
+        ('{"reason":"DeviceTokenNotForTopic"}', 400, "bounced_transient"),
         ('{"error":{"code":401,"status":"UNAUTHENTICATED"}}', 401, "bounced_transient"),
         ('{"reason":"InternalServerError"}', 500, "bounced_transient"),
     ],
 )
+@pytest.mark.kills(guard="receipts.credentials_of_another_app")
 def test_push_service_answer_has_its_reason(answer: str, code: int, reason: str) -> None:
     receipt = _read(_with(receipt_events.PUSH_FAILED, providerResponse=answer, statusCode=code))
     assert receipt.reason == reason
