@@ -5,8 +5,9 @@ functions that consume them read the control of the send, and end, process or de
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import batched
 from typing import Any
 
@@ -36,6 +37,9 @@ from masscomm.stores.send_controls import SendControls
 # The number of records that are claimed, produced and flushed together: few round trips, and little repeated work after
 # a crash.
 _AT_ONCE = 50
+# The number of threads that claim and remove records, as many as the delay store has connections. One after another,
+# records would take two round trips each, and at the end of the night many single ones are due.
+_THREADS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,7 @@ class ReleaseDueRecords:
     clock: Clock
     logger: Logger
     codec: Codec | None = None
+    pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS))
 
     def sweep(self, remaining_s: Callable[[], float]) -> SweepResult:
         """Release every record that is due now. The records of the critical lane come first; the others and those of
@@ -107,14 +112,18 @@ class ReleaseDueRecords:
     def _release(self, group: Iterable[DelayedRecord]) -> SweepResult:
         """Claim, produce and delete records."""
         group = list(group)
-        # guard: delay_store.one_sweep
-        claimed = [item for item in group if self._is_releasable(item) and self.store.claim(item, self.clock.now_ms())]
+        claims = self.pool.map(self._claim, group)
+        claimed = [item for item, is_claimed in zip(group, claims, strict=True) if is_claimed]
         released = self._produce(claimed)
-        for item in released:
-            self.store.done(item)
+        # The results are read, because errors are raised then.
+        list(self.pool.map(self.store.done, released))
         return SweepResult(
             released=len(released), failed=len(claimed) - len(released), claimed_by_others=len(group) - len(claimed)
         )
+
+    def _claim(self, item: DelayedRecord) -> bool:
+        # guard: delay_store.one_sweep
+        return self._is_releasable(item) and self.store.claim(item, self.clock.now_ms())
 
     def _groups(self, began_ms: int, errors: list[Retry]) -> Iterator[Sequence[DelayedRecord | UnreadableRecord]]:
         """Yield groups of records to release. Errors of single sends are appended to `errors`. Raises Retry or Stop."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Barrier
 
 import pytest
 from aws_lambda_powertools import Logger
@@ -58,6 +59,22 @@ class Scheduler:
         return [(key or b"").decode() for _, key, _, _ in self.producer.produced]
 
 
+class WaitingStore(InMemoryDelayStore):
+    """A store that responds to claims and removals once there are as many as the barrier has parties."""
+
+    def __init__(self, together: Barrier) -> None:
+        super().__init__()
+        self._together = together
+
+    def claim(self, item: DelayedRecord, now_ms: int) -> bool:
+        self._together.wait(timeout=10)
+        return super().claim(item, now_ms)
+
+    def done(self, item: DelayedRecord) -> None:
+        self._together.wait(timeout=10)
+        super().done(item)
+
+
 def test_due_record_is_released_to_its_topic_under_its_id() -> None:
     scheduler = Scheduler()
     due, later = delayed_record(topic="delivery", headers=(("a", b"1"),)), delayed_record(NOW + 1)
@@ -101,6 +118,17 @@ def test_concurrent_sweeps_release_a_record_once() -> None:
     )
     assert mine.sweep(lambda: 60) == SweepResult(released=1)
     assert len(producer.produced) + len(other.producer.produced) == 1
+
+
+def test_records_are_claimed_and_removed_concurrently() -> None:
+    """At the end of the night many records are due, and each takes two requests to the store."""
+    scheduler = Scheduler()
+    together = Barrier(4)
+    scheduler.store = WaitingStore(together)
+    scheduler.use_case = replace(scheduler.use_case, store=scheduler.store)
+    scheduler.put(*(delayed_record(id=f"record-{number}") for number in range(4)))
+    assert scheduler.sweep() == SweepResult(released=4)
+    assert not together.broken
 
 
 def test_failed_release_is_repeated_once_its_claim_lapsed() -> None:
