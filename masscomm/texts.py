@@ -333,6 +333,7 @@ class Text(StrEnum):
     RENDER_UNDEFINED = "UndefinedError: {reason}"
     RENDER_OUTPUT = "the text is longer than {maximum} bytes"
     RENDER_LINE = "a title, subject or link is longer than {maximum} bytes"
+    RENDER_BLANK = "the message has no text"
     RENDER_LINK = "{link} is no address with https:// or the scheme of an app"
     RENDER_DIGITS = "a number has more than 99 digits"
     RENDER_BITS = "a number has more than {maximum} bits"

@@ -17,6 +17,7 @@ from masscomm.rendering.templates import (
     format_locale,
     literal_fields,
 )
+from masscomm.texts import Text
 
 # The limit of steps (units of rendering work) for all templates of a record, compiling included: at most half a second
 # on one core of 2024, and two seconds with 512 MB in Lambda. A batch of 20 such records then ends within a minute.
@@ -82,7 +83,11 @@ class MessageWriter:
             return None
         locale = self._format_locale(user, template, fields)
         context = context_of(user, self._content.club_id, data, locale)
-        return {field.name: self._text(field, template_id, context, bool(own)) for field in fields}
+        texts = {field.name: self._text(field, template_id, context, bool(own)) for field in fields}
+        # Phones show an empty push, or none: the conditions of a template may leave out every word.
+        if not any(map(str.strip, texts.values())):  # guard: templates.blank_message
+            raise RenderError(Text.RENDER_BLANK.filled())
+        return texts
 
     def _format_locale(self, user: User, template: Template | None, fields: Sequence[Field]) -> str:
         """Return the locale of dates, numbers and plurals. Raises RenderError."""

@@ -845,6 +845,12 @@ MUTANTS = (
         no_cell=EXAMPLE_TEMPLATES,
     ),
     Mutant(
+        guard="templates.blank_message",
+        rule="A message without a text is not sent.",
+        change=Never(),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
         guard="templates.control_characters",
         rule="No message has control characters, which mail servers refuse.",
         change=Removed(),

@@ -53,6 +53,16 @@ def test_attributes_of_a_user_are_in_its_text() -> None:
     assert results_of(builder.outcomes()) == {(2, "push"): TEMPLATE_ERROR}, "a missing attribute is a missing variable"
 
 
+@pytest.mark.kills(guard="templates.blank_message")
+def test_message_without_a_text_is_not_sent() -> None:
+    builder = Builder()
+    goals = "{% if user.first_name == 'Ada' %}We lead.{% endif %}"
+    builder.put_template(goals.replace("We lead.", "Goal"), goals + " ")
+    builder.build(build([1, 2]))
+    assert texts_by_user(builder.deliveries()) == {1: {"title": "Goal", "body": "We lead. "}}
+    assert results_of(builder.outcomes()) == {(2, "push"): TEMPLATE_ERROR}
+
+
 def test_text_is_rendered_for_each_locale() -> None:
     builder = Builder()
     builder.put_template("{{ data.headline | default('x') }}", "b")
