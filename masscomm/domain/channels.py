@@ -73,9 +73,9 @@ class Channel:
 
     def address_of(self, user: User) -> str:
         """Return the user's address on this channel; empty for a channel of devices, and for a user without an
-        address.
+        address. Spaces around it, as forms and imported lists have them, are no part of it.
         """
-        return "" if self.user_field is None else getattr(user, self.user_field) or ""
+        return "" if self.user_field is None else (getattr(user, self.user_field) or "").strip()
 
     def reaches(self, user: User) -> bool:
         """Return whether the user has an address on this channel. Devices are not checked here; they are looked up

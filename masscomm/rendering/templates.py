@@ -5,10 +5,11 @@ compiling and rendering is limited (`masscomm/rendering/compiler.py`).
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from sys import getsizeof
+from types import MappingProxyType
 from typing import Any
 
 from masscomm.clock import Clock
@@ -20,9 +21,14 @@ from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, OutOfSteps, RenderError, Steps, compile_source, render
 from masscomm.texts import Text
 
-# The maximum size of a subject, title or link in bytes. Python's e-mail package needs quadratic time to fold a header.
+# The maximum size of a subject, title or link in bytes. Phones and mail programs show less.
 MAX_LINE_BYTES = 2_000
 _LONGEST_NAMED_LINK = 100
+# Codes of languages that ISO 639 has replaced, and Java and Android still use. Norwegian is Bokmål, unless it is named
+# Nynorsk (nn).
+_LANGUAGES = MappingProxyType({"iw": "he", "in": "id", "ji": "yi", "no": "nb"})
+# The script of Chinese in a region that is given without it: the two scripts are not readable for the same people.
+_CHINESE_SCRIPTS = MappingProxyType({"cn": "hans", "sg": "hans", "tw": "hant", "hk": "hant", "mo": "hant"})
 # Control characters but tab and line breaks: mail servers refuse a message with NUL (RFC 5322, 3.5), and data of a send
 # may have any of them.
 _CONTROLS = [chr(each) for each in (*range(0x20), 0x7F) if chr(each) not in "\t\n\r"]
@@ -118,12 +124,21 @@ def by_locale(templates: Sequence[Template]) -> dict[str, Template]:
 
 
 def choose(templates: Mapping[str, Template], locale: str) -> Template | None:
-    """Return the template for the locale, else for its language, else for the default locale; None if none of these
-    exists.
+    """Return the template for the locale, else for the nearest less special one, as zh-Hant for zh-Hant-TW, else for
+    the default locale; None if none of these exists.
     """
-    locale = _normal(locale)
-    wanted = (locale, locale.split("-")[0], DEFAULT_LOCALE)
+    wanted = (*_lookup(_normal(locale)), DEFAULT_LOCALE)
     return next((templates[each] for each in wanted if each in templates), None)
+
+
+def _lookup(locale: str) -> Iterator[str]:
+    """Yield a normalised locale, and then without its last parts (RFC 4647, section 3.4)."""
+    parts = locale.split("-")
+    while parts:
+        yield "-".join(parts)
+        parts.pop()
+        if parts and len(parts[-1]) == 1:  # It only begins the extension that was removed.
+            parts.pop()
 
 
 def format_locale(template: Template, wanted: str) -> str:
@@ -137,8 +152,13 @@ def format_locale(template: Template, wanted: str) -> str:
 
 
 def _normal(locale: str) -> str:
-    """Return the normalised form of a locale: de_CH, de-ch and de-CH are equal."""
-    return locale.replace("_", "-").lower()
+    """Return the normalised form of a locale: de_CH, de-ch and de-CH are equal, and so are iw and he, or zh-TW and
+    zh-Hant-TW.
+    """
+    language, *rest = locale.replace("_", "-").lower().split("-")
+    if language == "zh" and rest and rest[0] in _CHINESE_SCRIPTS:
+        rest.insert(0, _CHINESE_SCRIPTS[rest[0]])
+    return "-".join([_LANGUAGES.get(language, language), *rest])
 
 
 def fields_of(template: Template, steps: Steps) -> list[Field]:

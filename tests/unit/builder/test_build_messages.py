@@ -97,6 +97,48 @@ def test_nearest_locale_and_own_clubs_template_win(locale: str, asked: str | Non
     assert texts_by_user(builder.deliveries())[1]["title"] == title
 
 
+@pytest.mark.parametrize(
+    ("locale", "title"),
+    [
+        ("zh-Hant-TW", "traditional"),
+        ("zh_TW", "traditional"),
+        ("zh-HK", "traditional"),
+        ("zh-Hans-CN", "simplified"),
+        ("zh_CN", "simplified"),
+        ("zh-SG", "zh"),
+        ("zh", "zh"),
+        ("sr-Latn-RS", "sr-Latn"),
+        ("sr-RS", "sr"),
+        ("de-CH-1996-u-co-phonebk", "de-CH"),
+        # Android's codes of Hebrew, Indonesian and Yiddish.
+        ("iw_IL", "he"),
+        ("in-ID", "id"),
+        ("ji", "en"),
+        ("nb-NO", "no"),
+    ],
+)
+def test_template_of_the_nearest_locale_is_used(locale: str, title: str) -> None:
+    builder = Builder()
+    templates = {"traditional": "zh-Hant", "simplified": "zh-CN"}
+    for number, name in enumerate(
+        ["en", "zh", "traditional", "simplified", "sr", "sr-Latn", "de-CH", "he", "id", "no"]
+    ):
+        builder.put_template(name, "b", template_id=number, locale=templates.get(name, name))
+    builder.put_user(1, locale=locale)
+    builder.build(build([1]))
+    assert texts_by_user(builder.deliveries())[1]["title"] == title
+
+
+@pytest.mark.parametrize(("address", "sent_to"), [(" ada@example.com\u00a0", ["ada@example.com"]), (" ", None)])
+def test_spaces_around_an_address_are_no_part_of_it(address: str, sent_to: list[str] | None) -> None:
+    builder = Builder()
+    builder.put_user(1, email=address)
+    builder.build(build([1], channel="email", data={"title": "News", "body": "We won"}))
+    assert [delivery.addresses for delivery in builder.deliveries()] == ([sent_to] if sent_to else [])
+    if sent_to is None:
+        assert results_of(builder.outcomes()) == {(1, "email"): ("suppressed", "no_address")}
+
+
 def test_send_with_a_named_template_uses_it() -> None:
     builder = Builder()
     builder.put_template("of the category", "b", template_id=1)
