@@ -12,6 +12,7 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import chunk_id, derived_id, is_record_id, released_id, send_id_of_record
 from masscomm.domain.lanes import Lane, shared_queue
 from masscomm.domain.limits import (
+    EARLIEST_SEND_AT_MS,
     END_OF_TIME_MS,
     FAR_FUTURE_MS,
     LONGEST_TEXT,
@@ -107,6 +108,8 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
     if not 0 <= send.chunk_index < send.chunk_count:
         return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
     send_at = send.send_at
+    if send_at is not None and send_at < EARLIEST_SEND_AT_MS:  # guard: sends.send_at_in_seconds
+        return DeadLetter("invalid", "send_at lies before 2001: it is a time in milliseconds, not in seconds")
     if send.send_at_local is not None:
         first = first_ms(send.send_at_local)
         if first is None or send_at is not None:

@@ -25,6 +25,8 @@ LONGEST_TEXT = 200
 MAX_CHANNELS = 16
 # A send_at further ahead than this is taken for an error in the unit of time.
 MAX_AHEAD_MS = 366 * 86_400_000
+# So is one before this moment (2001-09-09): read in milliseconds, a time in seconds is in January 1970.
+EARLIEST_SEND_AT_MS = 10**12
 SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 # The id of a send that a caller of the REST API chooses: a UUID in its canonical form. Ids of records and rows of
 # metrics follow from it without the tenant, so another tenant must not be able to guess it.

@@ -387,6 +387,18 @@ MUTANTS = (
         cell="builder killed after producing",
     ),
     Mutant(
+        guard="sends.send_at_in_seconds",
+        rule="A scheduled send whose time is in seconds is not sent at once.",
+        change=Never(),
+        no_cell="the times of the cells' sends are in milliseconds",
+    ),
+    Mutant(
+        guard="delivery.faster_channel",
+        rule="The pushes of a batch do not wait for its e-mails.",
+        change=Returns("0.0, len(delivery.positions)"),
+        no_cell="the rate of the cells' e-mails is not limited",
+    ),
+    Mutant(
         guard="delivery.delayed_users",
         rule="The users of a delayed record are looked up again before publishing.",
         change=Never(),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from masscomm.channels.circuit_breaker import UNKNOWN_IN_A_ROW, PushCircuitBreaker
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.channels.push import collapse_id_of
+from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import PushSender
 from masscomm.clock import FixedClock
 from masscomm.decisions.provider_calls import Caller
@@ -98,6 +99,23 @@ def test_every_device_of_a_user_gets_the_message() -> None:
     chain.deliver(delivery([1]))
     assert chain.published_arns() == ["arn-1", "arn-11"]
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
+
+
+@pytest.mark.kills(guard="delivery.faster_channel")
+def test_pushes_of_a_batch_do_not_wait_for_the_rate_of_emails() -> None:
+    """The e-mails take the whole invocation, and more."""
+    chain = Delivery()
+    users = range(1, 21)
+    for user_id in users:
+        chain.put_device(user_id, user_id)
+    slow = {"push": RateLimiter(chain.clock), "email": RateLimiter(chain.clock, per_s=0.1)}
+    environment = replace(
+        chain.environment(chain.ledger, unrecorded=4), gateway=gateway(chain.clock, rate_limiters=slow)
+    )
+    emails = replace(by_email(users[:10]), record_id="emails")
+    assert chain.deliver(emails, delivery(list(users)), environment=environment) == [0]
+    assert len(chain.push.published) == len(users)
+    assert 0 < len(chain.email.sent) < 10
 
 
 @pytest.mark.guarantee("push.unreachable_device_is_retried_alone")

@@ -653,6 +653,15 @@ def test_failed_delay_redelivers_the_send_without_outcomes() -> None:
     assert _passed_on(checker.builds()) == [(2, "push")]
 
 
+@pytest.mark.kills(guard="sends.send_at_in_seconds")
+def test_send_at_in_seconds_is_dead_lettered() -> None:
+    """Read in milliseconds it has long passed: the send of next week would be sent now."""
+    checker = Checker()
+    assert checker.check(send([1, 2], send_at=NOW // 1000 + 7 * 86_400)) == []
+    assert results_of(checker.outcomes()) == dict.fromkeys([(1, "push"), (2, "push")], ("failed", "dead_letter"))
+    assert (checker.builds(), checker.delay_store.items) == ([], {})
+
+
 def test_send_expiring_before_its_send_at_is_expired() -> None:
     checker = Checker()
     assert checker.check(send([1], send_at=NOW + 60_000, expires_at=NOW + 60_000)) == []
