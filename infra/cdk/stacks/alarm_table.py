@@ -241,15 +241,9 @@ def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
             )
 
 
-def of_servers(data: Data, account: str) -> Iterator[Watch]:
+def of_servers(environment: Environment, data: Data, account: str) -> Iterator[Watch]:
     """Return alarms on Kafka, OpenSearch and the DynamoDB tables."""
-    kafka = partial(metric, "AWS/Kafka", dimensions={"Cluster Name": data.kafka.name})
-    for name, description, of, threshold, below in (
-        ("controller", "Kafka has no controller, or several.", kafka("ActiveControllerCount", "Average"), 0.3, True),
-        ("offline", "Partitions of Kafka have no leader.", kafka("OfflinePartitionsCount", "Maximum"), 1, False),
-        ("storage", "A broker's disk is 80 % full.", kafka("KafkaDataLogsDiskUsed", "Maximum"), 80, False),
-    ):
-        yield Watch(f"kafka-{name}", "kafka", description, of, threshold, below=below)
+    yield from _of_brokers(data.kafka.name, environment.kafka.brokers)
     domain = partial(metric, "AWS/ES", dimensions={"DomainName": data.directory.name, "ClientId": account})
     for name, description, of, threshold, below in (
         (
@@ -268,6 +262,29 @@ def of_servers(data: Data, account: str) -> Iterator[Watch]:
         refused = metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", {"TableName": table.table_name})
         description = f"DynamoDB throttles writes to {name}."
         yield Watch(f"{name}-throttled", "throttles", description, refused, 10, most=3)
+
+
+def _of_brokers(cluster: str, brokers: int) -> Iterator[Watch]:
+    """Return alarms on a Kafka cluster and the disks of its brokers, whose ids are 1 to `brokers`."""
+    of_cluster = {"Cluster Name": cluster}
+    # Each broker reports 1 if it is the controller, else 0. The average of a cluster with a controller is 1 / brokers.
+    controllers = metric("AWS/Kafka", "ActiveControllerCount", "Average", of_cluster)
+    yield Watch("kafka-controller", "kafka", "Kafka has no controller.", controllers, 0.9 / brokers, below=True)
+    offline = metric("AWS/Kafka", "OfflinePartitionsCount", "Maximum", of_cluster)
+    yield Watch("kafka-offline", "kafka", "Partitions of Kafka have no leader.", offline, 1)
+    for part, ids in enumerate(batched(range(1, brokers + 1), METRICS_AN_ALARM, strict=False), 1):
+        # MSK publishes the use of disks by broker only.
+        used = {
+            f"b{broker}": metric(
+                "AWS/Kafka", "KafkaDataLogsDiskUsed", "Maximum", {**of_cluster, "Broker ID": str(broker)}
+            )
+            for broker in ids
+        }
+        fullest = cloudwatch.MathExpression(
+            expression="MAX(METRICS())", using_metrics=used, label="fullest disk", period=MINUTE
+        )
+        suffix = "" if part == 1 else f"-{part}"
+        yield Watch(f"kafka-storage{suffix}", "kafka", "A broker's disk is 80 % full.", fullest, 80)
 
 
 def of_databases(databases: Iterable[Database]) -> Iterator[Watch]:

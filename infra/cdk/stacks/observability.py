@@ -1,5 +1,6 @@
 """The stack of alarms and the dashboard."""
 
+import hashlib
 from dataclasses import dataclass
 from itertools import batched
 
@@ -65,7 +66,7 @@ class ObservabilityStack(Stack):
             *alarm_table.of_event_sources(functions, data),
             *alarm_table.of_records(environment, functions),
             *alarm_table.of_freshness(environment, counts=servers is not None),
-            *alarm_table.of_servers(data, self.account),
+            *alarm_table.of_servers(environment, data, self.account),
             *alarm_table.of_api(environment, api),
             *alarm_table.of_providers(environment),
         ]
@@ -77,14 +78,16 @@ class ObservabilityStack(Stack):
         self._dashboard(functions, data, api)
 
     def _budget(self) -> None:
-        subscriber = budgets.CfnBudget.SubscriberProperty(
-            subscription_type="EMAIL", address=self._environment.alarm_email
-        )
+        address = self._environment.alarm_email
+        subscriber = budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=address)
+        # Another subscriber needs another budget, which CloudFormation creates before it deletes the former one: their
+        # names must differ.
+        digest = hashlib.sha256(address.encode()).hexdigest()[:8]
         budgets.CfnBudget(
             self,
             "budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                budget_name=f"{self._environment.prefix} docs/runbooks/cost.md",
+                budget_name=f"{self._environment.prefix} docs/runbooks/cost.md {digest}",
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=self._environment.budget_usd, unit="USD"),
