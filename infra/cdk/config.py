@@ -17,7 +17,11 @@ LOG_DAYS = (14, 30, 90, 365)
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaConfig:
-    """The configuration of the MSK cluster."""
+    """The configuration of the MSK cluster.
+
+    MSK changes one attribute of a cluster at a time: change version, type, number or volumes of the brokers in
+    deployments of their own.
+    """
 
     version: str = "3.9.x"
     instance_type: str = "kafka.m7g.large"
@@ -89,7 +93,10 @@ class RegistryConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SparkConfig:
-    """The configuration of the streaming job on EMR Serverless."""
+    """The configuration of the streaming job on EMR Serverless.
+
+    Release and sizes can be changed while the job is stopped (infra/metrics_job.py).
+    """
 
     release: str = "emr-spark-8.0.0"
     # The number of vCPUs of the driver and of each executor.

@@ -118,6 +118,11 @@ class Database(Construct):
             auto_minor_version_upgrade=True,
         )
         self.instance.node.add_dependency(log)
+        # The subnets of an instance that is kept cannot be deleted.
+        subnet_group = self.instance.node.find_child("SubnetGroup")
+        if not isinstance(subnet_group, rds.SubnetGroup):
+            raise TypeError(f"the database {name} has no subnet group")
+        subnet_group.apply_removal_policy(removal(environment))
         explain(self.instance, "the port is no protection: security groups restrict access", "RDS11")
         if not config.multi_az:
             explain(self.instance, f"{environment.name} may be unavailable during an outage of its zone", "RDS3")

@@ -7,7 +7,7 @@ limit the indices that a client may read and write; provisioning/directory.py cr
 
 from collections.abc import Iterable
 
-from aws_cdk import Stack
+from aws_cdk import CfnUpdatePolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -103,6 +103,8 @@ class Directory(Construct):
         )
         self.domain.add_resource_dependency(allowed)
         self.domain.apply_removal_policy(removal(environment))
+        # Without it, CloudFormation would replace the domain for another version.
+        self.domain.cfn_options.update_policy = CfnUpdatePolicy(enable_version_upgrade=True)
         self.url = f"https://{self.domain.attr_domain_endpoint}"
         administrator.add_to_principal_policy(_http(_VERBS, [f"{self.arn}/*"]))
         explain(self.domain, "the domain is in the VPC, where addresses change: it admits roles", "OS3")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import batched
 from typing import Any
 
-from aws_cdk import Fn, RemovalPolicy, Stack
+from aws_cdk import Fn, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -58,8 +58,9 @@ class KafkaCluster(Construct):
         configuration = msk.CfnConfiguration(
             self,
             "configuration",
-            name=self.name,
-            kafka_versions_list=[config.version],
+            # Without a list of Kafka's versions: CloudFormation would replace the configuration for another version,
+            # and MSK changes only one attribute of a cluster at a time.
+            name=f"{self.name}-brokers",
             server_properties=_PROPERTIES.format(
                 replication=config.replication_factor, insync=config.min_insync_replicas
             ),
@@ -117,7 +118,7 @@ class KafkaCluster(Construct):
             replication_factor=config.replication_factor,
             configs=base64.b64encode(json.dumps(topic.config, sort_keys=True).encode()).decode(),
             # A deployment deletes no records: if a topic is removed from the file, an operator deletes it by hand.
-        ).apply_removal_policy(RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY)
+        ).apply_removal_policy(removal(environment))
 
     def _bootstrap_servers(self, environment: Environment, key: kms.IKey) -> str:
         """Return the bootstrap brokers with IAM authentication. CloudFormation does not return them, so a custom

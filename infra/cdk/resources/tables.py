@@ -2,6 +2,7 @@
 
 import json
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 from aws_cdk import aws_dynamodb as dynamodb
@@ -28,6 +29,10 @@ class Tables(Construct):
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "tables")
         self.tables = {name: self._table(name, each, environment, key) for name, each in definitions().items()}
+        # DynamoDB limits the tables with indices that are being created: they are created one after the other.
+        indexed = [self.tables[name] for name, each in definitions().items() if each["table"].get(_INDICES)]
+        for earlier, later in pairwise(indexed):
+            later.node.add_dependency(earlier)
 
     def _table(self, name: str, definition: Any, environment: Environment, key: kms.IKey) -> dynamodb.Table:
         table, attributes = definition["table"], {}
@@ -52,7 +57,7 @@ class Tables(Construct):
             deletion_protection=environment.protected,
             removal_policy=removal(environment),
         )
-        for index in table.get("GlobalSecondaryIndexes", ()):
+        for index in table.get(_INDICES, ()):
             keys = {each["KeyType"]: attributes[each["AttributeName"]] for each in index["KeySchema"]}
             made.add_global_secondary_index(
                 index_name=index["IndexName"],
@@ -64,6 +69,7 @@ class Tables(Construct):
         return made
 
 
+_INDICES = "GlobalSecondaryIndexes"
 _TYPES = {
     "S": dynamodb.AttributeType.STRING,
     "N": dynamodb.AttributeType.NUMBER,

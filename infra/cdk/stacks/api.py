@@ -1,6 +1,6 @@
 """The REST API with its API keys and authorizer."""
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_secretsmanager as secretsmanager
@@ -10,6 +10,7 @@ from infra.cdk.config import Environment
 from infra.cdk.profiles import API_KEYS
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
+from infra.cdk.resources.logs import removal
 from infra.cdk.resources.rest_api import RestApi, people_key
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
@@ -41,7 +42,7 @@ class ApiStack(Stack):
             secret_name=f"{environment.prefix}/api-keys",
             description="From the SHA-256 of each API key to its clubs. The generated initial value grants no access.",
             encryption_key=base.key,
-            removal_policy=RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY,
+            removal_policy=removal(environment),
         )
         explain(
             keys,

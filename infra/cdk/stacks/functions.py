@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -17,6 +17,7 @@ from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction, Place
 from infra.cdk.resources.kafka import partitions_of
+from infra.cdk.resources.logs import removal
 from infra.cdk.resources.receipts import Receipts, configuration_set
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
@@ -131,7 +132,7 @@ class FunctionsStack(Stack):
                 password_length=48,
                 exclude_punctuation=True,
             ),
-            removal_policy=RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY,
+            removal_policy=removal(environment),
         )
         explain(keys, why_not_rotated, "SMG4")
         return keys

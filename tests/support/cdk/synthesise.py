@@ -1,7 +1,8 @@
 """`python -m tests.support.cdk.synthesise FOLDER`: synthesises the environments that the tests read, in one process.
 
 dev and prod are made from the bare sources, as in a clean clone. `local` has the other options: external servers, empty
-packages in the layout of `make package`, its own domain name. `replacing` is prod with two snapshot generations.
+packages in the layout of `make package`, its own domain name. `replacing` is prod with two snapshot generations, and
+with other settings of resources that are replaced.
 """
 
 import os
@@ -14,8 +15,15 @@ from functions.catalogue import read_catalogue
 from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ExternalServers, local
 
 SYNTHESISED = ("dev", "prod")
-# While one generation replaces another, topics, mappings and alarms are at their maximum.
-REPLACING = replace(PROD, name="replacing", generation="g1,g2")
+# While one generation replaces another, topics, mappings and alarms are at their maximum. CloudFormation replaces
+# resources for the other differences.
+REPLACING = replace(
+    PROD,
+    name="replacing",
+    generation="g1,g2",
+    kafka=replace(PROD.kafka, version="4.0.x"),
+    alarm_email="others@masscomm.example",
+)
 DOMAIN = "api.masscomm.example"
 CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
 SERVERS = ExternalServers(

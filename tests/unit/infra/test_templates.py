@@ -491,6 +491,7 @@ STATEFUL = {
     "AWS::MSK::Topic": None,
     "AWS::OpenSearchService::Domain": None,
     "AWS::RDS::DBInstance": "DeletionProtection",
+    "AWS::RDS::DBSubnetGroup": None,
     "AWS::DynamoDB::Table": "DeletionProtectionEnabled",
     "AWS::S3::Bucket": None,
     "AWS::KMS::Key": None,
@@ -503,10 +504,16 @@ def test_nothing_that_holds_data_can_be_deleted_in_prod(prod: SynthesisedEnviron
     found = list(prod.resources(kind))
     assert found
     for resource in found:
-        assert resource.attributes["DeletionPolicy"] == "Retain", resource
+        # A resource whose creation is rolled back is deleted: its name would refuse the next deployment.
+        # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-deletionpolicy.html
+        assert resource.attributes["DeletionPolicy"] == "RetainExceptOnCreate", resource
         assert resource.attributes["UpdateReplacePolicy"] == "Retain", resource
         flag = STATEFUL[kind]
         assert flag is None or resource.properties[flag] is True, resource
+
+
+def test_no_resource_outlives_the_rollback_of_its_creation(prod: SynthesisedEnvironment) -> None:
+    assert [each for each in prod.resources() if each.attributes.get("DeletionPolicy") == "Retain"] == []
 
 
 def test_stored_data_is_encrypted_with_our_key(environment: SynthesisedEnvironment) -> None:
