@@ -85,6 +85,8 @@ class StreamingJob(Construct):
             "name": environment.prefix,
             "executionRoleArn": self.role.role_arn,
             "mode": "STREAMING",
+            # No limit: by default, EMR Serverless cancels a run after twelve hours.
+            "executionTimeoutMinutes": 0,
             # After five failed attempts in an hour the run ends, and keep_job starts another one.
             "retryPolicy": {"maxFailedAttemptsPerHour": 5},
             "jobDriver": {
