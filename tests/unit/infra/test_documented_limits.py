@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from devstack.config import ROOT
+from masscomm.observability.metric_names import NAMESPACE
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, as_list, flat, role_statements, targets
 
@@ -79,6 +81,66 @@ def test_alarms_keep_the_limits_of_actions_and_periods(environment: SynthesisedE
         most_s = 7 * 86_400 if min(periods) >= 3_600 else 86_400
         assert max(periods) * properties["EvaluationPeriods"] <= most_s, alarm
         assert properties["DatapointsToAlarm"] <= properties["EvaluationPeriods"], alarm
+
+
+# (namespace, metric or "" for all of them) → the sets of dimensions under which the service publishes. Sources:
+# https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html
+# https://docs.aws.amazon.com/msk/latest/developerguide/metrics-details.html
+# https://docs.aws.amazon.com/opensearch-service/latest/developerguide/managedomains-cloudwatchmetrics.html
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
+# https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/dimensions.html
+# https://docs.aws.amazon.com/msk/latest/developerguide/mkc-monitoring-overview.html
+# https://docs.aws.amazon.com/AmazonECS/latest/developerguide/Container-Insights-metrics-ECS.html
+# https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-metrics-and-dimensions.html
+# https://docs.aws.amazon.com/ses/latest/dg/reputationdashboard-cloudwatch-alarm.html
+# https://docs.aws.amazon.com/sns/latest/dg/sns-monitoring-using-cloudwatch.html
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+DIMENSIONS = {
+    ("AWS/Lambda", ""): ({"FunctionName"},),
+    ("AWS/Lambda", "DroppedEventCount"): ({"EventSourceMappingUUID"},),
+    ("AWS/Kafka", "ActiveControllerCount"): ({"Cluster Name"},),
+    ("AWS/Kafka", "OfflinePartitionsCount"): ({"Cluster Name"},),
+    ("AWS/Kafka", "KafkaDataLogsDiskUsed"): ({"Cluster Name", "Broker ID"},),
+    ("AWS/Kafka", "EstimatedMaxTimeLag"): ({"Cluster Name", "Consumer Group", "Topic"},),
+    ("AWS/ES", ""): ({"DomainName", "ClientId"},),
+    ("AWS/DynamoDB", "WriteThrottleEvents"): ({"TableName"}, {"TableName", "GlobalSecondaryIndexName"}),
+    ("AWS/RDS", ""): ({"DBInstanceIdentifier"},),
+    ("AWS/KafkaConnect", ""): ({"ConnectorName"},),
+    ("ECS/ContainerInsights", "RunningTaskCount"): ({"ClusterName", "ServiceName"},),
+    ("AWS/ApiGateway", ""): ({"ApiName"}, {"ApiName", "Stage"}, {"ApiName", "Method", "Resource", "Stage"}),
+    ("AWS/SES", ""): (set(),),
+    ("AWS/SNS", "NumberOfNotificationsFailed"): ({"Application", "Platform"},),
+    ("AWS/SQS", ""): ({"QueueName"},),
+}
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
+def test_alarms_name_the_dimensions_of_their_metrics(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
+    """A metric is known by its name and all its dimensions: an alarm with others has no data, and never triggers."""
+    unknown = []
+    for alarm in synthesised[name].resources("AWS::CloudWatch::Alarm"):
+        for each in alarm.properties.get("Metrics", [alarm.properties]):
+            found = each["MetricStat"]["Metric"] if "MetricStat" in each else each
+            if "MetricName" not in found or found["Namespace"] == NAMESPACE:
+                continue
+            key = (found["Namespace"], found["MetricName"])
+            published = DIMENSIONS[key] if key in DIMENSIONS else DIMENSIONS[key[0], ""]
+            if {dimension["Name"] for dimension in found.get("Dimensions", ())} not in published:
+                unknown.append(str(alarm))
+    assert unknown == []
+
+
+def test_every_brokers_disk_has_an_alarm(environment: SynthesisedEnvironment) -> None:
+    (cluster,) = environment.resources("AWS::MSK::Cluster")
+    watched = [
+        dimension["Value"]
+        for alarm in environment.resources("AWS::CloudWatch::Alarm")
+        for each in alarm.properties.get("Metrics", ())
+        if each.get("MetricStat", {}).get("Metric", {}).get("MetricName") == "KafkaDataLogsDiskUsed"
+        for dimension in each["MetricStat"]["Metric"]["Dimensions"]
+        if dimension["Name"] == "Broker ID"
+    ]
+    assert sorted(map(int, watched)) == [*range(1, cluster.properties["NumberOfBrokerNodes"] + 1)]
 
 
 # https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
@@ -192,6 +254,39 @@ def test_mappings_keep_the_limits_of_kafka_event_sources(environment: Synthesise
     for name, pollers_of in groups.items():
         assert len(pollers_of) <= 100, name
         assert sum(pollers_of) <= 2_000, name
+
+
+def test_prerequisites_that_templates_rely_on_are_documented(environment: SynthesisedEnvironment) -> None:
+    """CloudFormation makes neither service-linked roles in time nor tags of the bill.
+
+    https://docs.aws.amazon.com/opensearch-service/latest/developerguide/slr-aos.html
+    https://github.com/aws-cloudformation/cloudformation-coverage-roadmap/issues/818 (ECS)
+    https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/activating-tags.html
+    """
+    services = {"AWS::OpenSearchService::Domain": "opensearchservice", "AWS::ECS::Cluster": "ecs"}
+    prerequisites = (ROOT / "docs" / "deploying.md").read_text().partition("## Before the first deployment")[2]
+    for kind, service in services.items():
+        assert list(environment.resources(kind))
+        assert f"{service}.amazonaws.com" in prerequisites
+    (budget,) = environment.resources("AWS::Budgets::Budget")
+    ((tag,),) = budget.properties["Budget"]["CostFilters"].values()
+    name = tag.removeprefix("user:").partition("$")[0]
+    assert f"The tag `{name}` is activated as a cost allocation tag" in (ROOT / "docs" / "production.md").read_text()
+
+
+def test_tables_with_indices_are_created_one_by_one(environment: SynthesisedEnvironment) -> None:
+    """DynamoDB refuses several tables with indices that are created at the same time.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-dynamodb-table.html
+    """
+    indexed = {
+        each.id: each.attributes.get("DependsOn", [])
+        for each in environment.resources("AWS::DynamoDB::Table")
+        if each.properties.get("GlobalSecondaryIndexes")
+    }
+    assert len(indexed) > 1
+    assert [id for id, after in indexed.items() if not indexed.keys() & set(after)] == [next(iter(indexed))]
+    assert sorted(len(indexed.keys() & set(after)) for after in indexed.values()) == [0] + [1] * (len(indexed) - 1)
 
 
 # --- servers ----------------------------------------------------------------------------------------------------------
@@ -421,8 +516,62 @@ def test_the_firewall_counts_as_waf_can(environment: SynthesisedEnvironment) -> 
                 assert rate["EvaluationWindowSec"] in (60, 120, 300, 600)
 
 
+def test_the_firewall_accepts_what_the_api_documents(environment: SynthesisedEnvironment) -> None:
+    """Rules of the common rule set refuse queries above 2,048 bytes, bodies above 8 kB, and bodies with HTML or with
+    the address of a server; the rules that would refuse documented requests only count.
+
+    https://docs.aws.amazon.com/waf/latest/developerguide/aws-managed-rule-groups-baseline.html
+    """
+    document = json.loads((ROOT / "docs" / "openapi" / "masscomm.json").read_text())
+    operations = [each for path in document["paths"].values() for each in path.values() if isinstance(each, dict)]
+    assert max(map(_longest_query, operations)) > 2_048
+    assert "html" in document["components"]["schemas"]["Draft"]["properties"]
+    (acl,) = environment.resources("AWS::WAFv2::WebACL")
+    (common,) = [each for each in acl.properties["Rules"] if each["Name"] == "AWSManagedRulesCommonRuleSet"]
+    overrides = common["Statement"]["ManagedRuleGroupStatement"]["RuleActionOverrides"]
+    assert {each["Name"] for each in overrides if "Count" in each["ActionToUse"]} == {
+        *("SizeRestrictions_QUERYSTRING", "SizeRestrictions_BODY", "CrossSiteScripting_BODY", "GenericRFI_BODY")
+    }
+
+
+def _longest_query(operation: dict[str, Any]) -> int:
+    """Return the bytes of a query with as many ids of tenants as the operation accepts, or 0."""
+    parameters = {each["name"]: each["schema"] for each in operation.get("parameters", ()) if each.get("in") == "query"}
+    club = parameters.get("club_id", {})
+    return int(club.get("maxItems", 0)) * len(f"club_id={club.get('items', {}).get('maximum')}&")
+
+
+def test_permissions_of_a_function_fit_into_its_policy(environment: SynthesisedEnvironment) -> None:
+    """Each route, rule and log group adds a statement to the policy of its function, which has 20,480 bytes.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+    """
+    sizes: Counter[str] = Counter()
+    for permission in environment.resources("AWS::Lambda::Permission"):
+        properties = permission.properties
+        source = flat(properties.get("SourceArn", ""))
+        statement = {
+            # CloudFormation adds 12 characters to the names of stack and resource.
+            "Sid": f"masscomm-{environment.name}-{permission.stack}-{permission.id}-{12 * 'x'}",
+            "Effect": "Allow",
+            "Principal": {"Service": properties["Principal"]},
+            "Action": properties["Action"],
+            "Resource": f"arn:aws:lambda:eu-central-1:{12 * '0'}:function:{64 * 'x'}:live",
+            "Condition": {"ArnLike": {"AWS:SourceArn": source}},
+        }
+        sizes[f"{permission.stack}/{flat(properties['FunctionName'])}"] += len(json.dumps(statement))
+    assert max(sizes.values()) > 4_096
+    assert {function: size for function, size in sizes.items() if size > 20_480} == {}
+
+
 def test_job_requests_keep_the_limits_of_emr_serverless(environment: SynthesisedEnvironment) -> None:
-    """https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_StartJobRun.html"""
+    """A batch has a limit of at most seven days, and a stream one of 0, because the default of twelve hours would end
+    it.
+
+    https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_StartJobRun.html
+    https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/considerations.html
+    https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/release-version-7110.html
+    """
     for parameter in environment.resources("AWS::SSM::Parameter"):
         request = flat(parameter.properties["Value"])
         # keep_job and start_run append to the name.
@@ -431,6 +580,9 @@ def test_job_requests_keep_the_limits_of_emr_serverless(environment: Synthesised
         assert len(entry) <= 256
         (parameters,) = re.findall(r'"sparkSubmitParameters":"((?:[^"\\]|\\.)*)"', request)
         assert len(parameters) <= 102_400
+        (mode,) = re.findall(r'"mode":"(\w+)"', request)
+        (minutes,) = map(int, re.findall(r'"executionTimeoutMinutes":(\d+)', request))
+        assert minutes == 0 if mode == "STREAMING" else 0 < minutes <= 7 * 24 * 60
     for application in environment.resources("AWS::EMRServerless::Application"):
         assert 1 <= application.properties["AutoStopConfiguration"]["IdleTimeoutMinutes"] <= 10_080
 
