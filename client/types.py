@@ -362,6 +362,7 @@ class DeliveriesBody(TypedDict):
 
     rows: list[DeliveryBody]
     truncated: bool
+    """Whether the list continues. A page may have fewer rows than its limit: follow next_cursor."""
     next_cursor: str | None
 
 

@@ -30,6 +30,14 @@ class Queue:
     version: str
 
 
+class DeliveryPage(NamedTuple):
+    """A part of the deliveries of an endpoint, the latest first."""
+
+    deliveries: Sequence[Delivery]
+    # Whether earlier deliveries may follow.
+    more: bool
+
+
 class WebhookDeliveries(Protocol):
     """Methods raise Retry (down, slow), Stop (no table, no permission) or ItemRefused."""
 
@@ -49,8 +57,10 @@ class WebhookDeliveries(Protocol):
         """Return a delivery; None if there is none."""
         ...
 
-    def page(self, endpoint: EndpointKey, *, limit: int, before: str | None = None) -> Sequence[Delivery]:
-        """Return deliveries of an endpoint, the latest first, whose ids are below `before`."""
+    def page(self, endpoint: EndpointKey, *, limit: int, before: str | None = None) -> DeliveryPage:
+        """Return deliveries of an endpoint, the latest first, whose ids are below `before`: at most `limit`, and fewer
+        if they are large.
+        """
         ...
 
     def replace(self, delivery: Delivery, previous: Delivery) -> bool:
@@ -109,9 +119,10 @@ class InMemoryWebhookDeliveries:
     def find(self, endpoint: EndpointKey, delivery_id: str) -> Delivery | None:
         return self.stored.get((endpoint, delivery_id))
 
-    def page(self, endpoint: EndpointKey, *, limit: int, before: str | None = None) -> Sequence[Delivery]:
+    def page(self, endpoint: EndpointKey, *, limit: int, before: str | None = None) -> DeliveryPage:
         found = [each for (key, id_), each in self.stored.items() if key == endpoint and (not before or id_ < before)]
-        return sorted(found, key=lambda each: each.id, reverse=True)[:limit]
+        latest = sorted(found, key=lambda each: each.id, reverse=True)
+        return DeliveryPage(latest[:limit], more=len(latest) > limit)
 
     def replace(self, delivery: Delivery, previous: Delivery) -> bool:
         with self._lock:

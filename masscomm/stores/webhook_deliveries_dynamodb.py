@@ -12,7 +12,7 @@ from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import WEBHOOK_DELIVERIES_KEPT_S
 from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, EndpointKey, Event
 from masscomm.errors import Retry
-from masscomm.stores.webhook_deliveries import Due, Queue
+from masscomm.stores.webhook_deliveries import DeliveryPage, Due, Queue
 
 _WHAT = "webhook deliveries"
 _QUEUES, _EVENT = "queues", "event"
@@ -56,7 +56,7 @@ class DynamoDbWebhookDeliveries(TableAdapter):
         item = self._get(_deliveries(endpoint), delivery_id)
         return None if item is None else _delivery(endpoint, item)
 
-    def page(self, endpoint: EndpointKey, *, limit: int, before: str | None = None) -> Sequence[Delivery]:
+    def page(self, endpoint: EndpointKey, *, limit: int, before: str | None = None) -> DeliveryPage:
         condition, values = "part = :part", {":part": {"S": _deliveries(endpoint)}}
         if before is not None:
             condition, values = f"{condition} AND id < :before", {**values, ":before": {"S": before}}
@@ -66,10 +66,15 @@ class DynamoDbWebhookDeliveries(TableAdapter):
                 KeyConditionExpression=condition,
                 ExpressionAttributeValues=values,
                 ScanIndexForward=False,
-                Limit=limit,
+                # One item more shows whether there are earlier deliveries.
+                Limit=limit + 1,
                 ConsistentRead=True,
             )
-        return [_delivery(endpoint, item) for item in answer["Items"]]
+        found = [_delivery(endpoint, item) for item in answer["Items"]]
+        # An answer ends after 1 MB. This also keeps the response of the route below Lambda's limit of 6 MB: in JSON
+        # inside JSON, the bytes of an item become four at most.
+        is_cut = len(found) <= limit and "LastEvaluatedKey" in answer  # guard: webhooks.large_deliveries
+        return DeliveryPage(found[:limit], more=len(found) > limit or is_cut)
 
     def replace(self, delivery: Delivery, previous: Delivery) -> bool:
         self._enter(delivery)  # guard: webhooks.entry_before_delivery

@@ -156,6 +156,7 @@ class DeliveriesBody(TypedDict):
 
     rows: list[DeliveryBody]
     truncated: bool
+    """Whether the list continues. A page may have fewer rows than its limit: follow next_cursor."""
     next_cursor: str | None
 
 
@@ -344,8 +345,7 @@ class WebhooksRoute:
             raise read.problem()
         endpoint = self._visible(endpoint_id, clubs)
         before = None if cursor is None else position_in(cursor, endpoint_id, read, _delivery_id)
-        found = self.deliveries.page(endpoint.key, limit=limit + 1, before=before)
-        shown, more = found[:limit], len(found) > limit
+        shown, more = self.deliveries.page(endpoint.key, limit=limit, before=before)
         return {
             "rows": [_delivery(each) for each in shown],
             "truncated": more,

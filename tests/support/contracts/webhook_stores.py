@@ -213,10 +213,25 @@ class WebhookDeliveriesContract:
         for number in range(5):
             deliveries.add(delivery(f"evt_{number}", at_ms=NOW + number))
         deliveries.add(delivery("evt_9", key=OTHER))
-        first = deliveries.page(KEY, limit=3)
-        assert [each.event_id for each in first] == ["evt_4", "evt_3", "evt_2"]
-        rest = deliveries.page(KEY, limit=3, before=first[-1].id)
-        assert [each.event_id for each in rest] == ["evt_1", "evt_0"]
+        first, more = deliveries.page(KEY, limit=3)
+        assert ([each.event_id for each in first], more) == (["evt_4", "evt_3", "evt_2"], True)
+        rest, more = deliveries.page(KEY, limit=2, before=first[-1].id)
+        assert ([each.event_id for each in rest], more) == (["evt_1", "evt_0"], False)
+
+    @pytest.mark.kills(guard="webhooks.large_deliveries")
+    def test_pages_of_large_deliveries_have_all(self, deliveries: WebhookDeliveries) -> None:
+        """DynamoDB answers 1 MB at a time. 200 deliveries with ten error pages each are larger."""
+        attempt = Attempt(at_ms=NOW, duration_ms=3, status=500, body="x" * 300_000)
+        for number in range(5):
+            deliveries.add(replace(delivery(f"evt_{number}", at_ms=NOW + number), last=(attempt,)))
+        found: list[str] = []
+        page = deliveries.page(KEY, limit=5)
+        while page.deliveries:
+            found += [each.event_id for each in page.deliveries]
+            if not page.more:
+                break
+            page = deliveries.page(KEY, limit=5, before=page.deliveries[-1].id)
+        assert found == ["evt_4", "evt_3", "evt_2", "evt_1", "evt_0"]
 
     @pytest.mark.kills(guard="webhooks.claimed_queue")
     def test_a_queue_is_claimed_by_one_sweep(self, deliveries: WebhookDeliveries) -> None:

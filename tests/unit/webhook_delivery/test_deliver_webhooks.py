@@ -316,7 +316,7 @@ def test_failing_endpoints_have_half_of_the_turns(webhooks: Webhooks) -> None:
     webhooks.http.answers[url_of(late)] = fast
     webhooks.deliver(endpoint=late)
     webhooks.sweep()
-    assert webhooks.deliveries.page(late, limit=1)[0].status is DeliveryStatus.SUCCEEDED
+    assert webhooks.deliveries.page(late, limit=1).deliveries[0].status is DeliveryStatus.SUCCEEDED
 
 
 def test_a_failure_ends_the_turn_of_an_endpoint(webhooks: Webhooks) -> None:
