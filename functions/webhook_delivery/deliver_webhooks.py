@@ -236,7 +236,7 @@ class DeliverWebhooks:
                 error=attempt.error,
             )
         if not attempt.succeeded or endpoint.failing_since_ms is not None:
-            self._record_result(endpoint, attempt)
+            self._record_result(endpoint, attempt, after)
         return attempt.succeeded
 
     def _post(self, endpoint: Endpoint, event: Event) -> Attempt:
@@ -265,7 +265,7 @@ class DeliverWebhooks:
             retry_after_s=None if answer is None else retry_after_s(answer.retry_after, at_ms),
         )
 
-    def _record_result(self, endpoint: Endpoint, attempt: Attempt) -> None:
+    def _record_result(self, endpoint: Endpoint, attempt: Attempt, delivery: Delivery) -> None:
         """Store on the endpoint that an attempt failed, or succeeded after failures. It may disable the endpoint."""
         for _ in range(_CHANGE_ATTEMPTS):
             stored = self.endpoints.find(endpoint.key)
@@ -273,7 +273,7 @@ class DeliverWebhooks:
             # guard: webhooks.result_of_the_present_endpoint
             if stored is None or (stored.url, stored.enabled_at_ms) != (endpoint.url, endpoint.enabled_at_ms):
                 return
-            after = stored.after(succeeded=attempt.succeeded, status=attempt.status, now_ms=attempt.at_ms)
+            after = stored.after(attempt, tried_since_ms=delivery.tried_since_ms)
             if after == stored:
                 return
             if self.endpoints.replace(replace(after, revision=stored.revision + 1)):

@@ -156,8 +156,10 @@ WEBHOOK_RETRY_DELAYS_S = (5, 300, 1_800, 2 * _HOUR_S, 5 * _HOUR_S, 10 * _HOUR_S,
 WEBHOOK_RETRY_AFTER_LIMIT_S = _DAY_S
 # How long the previous secret of an endpoint also signs.
 WEBHOOK_SECRET_OVERLAP_S = _DAY_S
-# The time without a successful attempt after which a failed one disables the endpoint.
+# The time without a successful attempt after which a failed one disables the endpoint, and the time for which the
+# attempts of its delivery must have failed: one failure after days without an event is no outage.
 WEBHOOK_DISABLED_AFTER_S = 5 * _DAY_S
+WEBHOOK_FAILING_DELIVERY_S = 12 * _HOUR_S
 # The time that a search for events reserves for its last page.
 WEBHOOK_EVENTS_RESERVE_S = 15.0
 # How long events and deliveries are kept.
@@ -323,6 +325,7 @@ RULES: Mapping[str, str] = {
     "sum(WEBHOOK_RETRY_DELAYS_S) < WEBHOOK_DISABLED_AFTER_S < WEBHOOK_DELIVERIES_KEPT_S": (
         "an endpoint has more time than one delivery, and its deliveries can be requested again"
     ),
+    "WEBHOOK_FAILING_DELIVERY_S < sum(WEBHOOK_RETRY_DELAYS_S[:-1])": "a delivery reaches it while it is tried",
     "max(timeout_s('metrics_handler'), timeout_s('audience_expander')) < CHANGED_SENDS_SETTLE_S": (
         "a send is examined after its change"
     ),

@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 from masscomm.domain.ids import NAMESPACE
 from masscomm.domain.time_limits import (
     WEBHOOK_DISABLED_AFTER_S,
+    WEBHOOK_FAILING_DELIVERY_S,
     WEBHOOK_RETRY_AFTER_LIMIT_S,
     WEBHOOK_RETRY_DELAYS_S,
     WEBHOOK_SECRET_OVERLAP_S,
@@ -141,15 +142,24 @@ class Endpoint:
             previous_until_ms=now_ms + WEBHOOK_SECRET_OVERLAP_S * 1000,
         )
 
-    def after(self, *, succeeded: bool, status: int | None, now_ms: int) -> "Endpoint":
-        """Return the endpoint after an attempt, which may disable it."""
-        if succeeded:
+    def after(self, attempt: "Attempt", *, tried_since_ms: int) -> "Endpoint":
+        """Return the endpoint after an attempt, which may disable it.
+
+        Args:
+            attempt: The attempt.
+            tried_since_ms: The time of the first attempt of the same delivery.
+        """
+        if attempt.succeeded:
             return replace(self, failing_since_ms=None)
-        since_ms = self.failing_since_ms or now_ms
+        since_ms = self.failing_since_ms or attempt.at_ms
         reason = ""
-        if status == _GONE:  # guard: webhooks.gone
+        if attempt.status == _GONE:  # guard: webhooks.gone
             reason = "The endpoint answered 410 Gone."
-        elif now_ms - since_ms >= WEBHOOK_DISABLED_AFTER_S * 1000:  # guard: webhooks.failing_for_days
+        elif (
+            attempt.at_ms - since_ms >= WEBHOOK_DISABLED_AFTER_S * 1000  # guard: webhooks.failing_for_days
+            # guard: webhooks.failure_after_silence
+            and attempt.at_ms - tried_since_ms >= WEBHOOK_FAILING_DELIVERY_S * 1000
+        ):
             reason = f"No attempt succeeded for {WEBHOOK_DISABLED_AFTER_S // 86_400} days."
         return replace(
             self,
@@ -236,6 +246,11 @@ class Delivery:
     def id(self) -> str:
         """Return the id of the delivery among those of its endpoint. Ids are ordered by time."""
         return f"{self.at_ms:013d}-{self.event_id}"
+
+    @property
+    def tried_since_ms(self) -> int:
+        """Return the time of the first attempt since the delivery was last requested; before it, that of the event."""
+        return self.last[: self.tries][-1].at_ms if self.tries else self.at_ms
 
     def after(self, attempt: Attempt) -> "Delivery":
         """Return the delivery after an attempt."""

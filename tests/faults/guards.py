@@ -1957,6 +1957,18 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.failure_after_silence",
+        rule="One failure after days without events does not disable an endpoint.",
+        change=Always(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.large_deliveries",
+        rule="A page of large deliveries says that more follow.",
+        change=Becomes("False"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.entry_before_delivery",
         rule="A pending delivery has an entry by which sweeps find it, also after a crash.",
         change=Removed(),

@@ -14,6 +14,7 @@ from masscomm.domain.time_limits import (
     WEBHOOK_ATTEMPT_S,
     WEBHOOK_CLAIM_S,
     WEBHOOK_DISABLED_AFTER_S,
+    WEBHOOK_FAILING_DELIVERY_S,
     WEBHOOK_RESERVE_S,
     WEBHOOK_RETRY_AFTER_LIMIT_S,
     WEBHOOK_RETRY_DELAYS_S,
@@ -167,13 +168,44 @@ def test_a_change_applies_to_the_next_delivery(webhooks: Webhooks, change: dict[
 @pytest.mark.kills(guard="webhooks.failing_for_days")
 def test_an_endpoint_that_fails_for_days_is_disabled(webhooks: Webhooks) -> None:
     webhooks.http.answers[url_of(KEY)] = [answer(500), answer(200), answer(500)]
-    for seconds, enabled in ((0, True), (WEBHOOK_DISABLED_AFTER_S, True), (1, True), (WEBHOOK_DISABLED_AFTER_S, False)):
-        webhooks.clock.advance(seconds)
-        webhooks.deliver(f"evt_{webhooks.clock.now_ms()}")
+    step_s, enabled = 6 * 3_600, []
+    for number in range(32):
+        webhooks.deliver(f"evt_{number}")
         webhooks.use_case.sweep(lambda: NO_WAIT_S)
-        if webhooks.http.answers[url_of(KEY)] != [answer(500)]:
-            webhooks.deliveries.entries.clear()
-        assert webhooks.stored().enabled is enabled
+        enabled.append(webhooks.stored().enabled)
+        webhooks.clock.advance(step_s)
+    # The second attempt succeeds, so that the days begin with the third one.
+    failing_s = (enabled.index(False) - 2) * step_s
+    assert WEBHOOK_DISABLED_AFTER_S <= failing_s <= WEBHOOK_DISABLED_AFTER_S + WEBHOOK_FAILING_DELIVERY_S
+
+
+@pytest.mark.kills(guard="webhooks.failure_after_silence")
+def test_a_failure_after_silent_days_disables_nothing(webhooks: Webhooks) -> None:
+    """The server was down during the only event of last week, and restarts during that of this week."""
+    webhooks.http.answers[url_of(KEY)] = [answer(503)]
+    first = webhooks.deliver()
+    for delay_s in (0, *WEBHOOK_RETRY_DELAYS_S):
+        webhooks.clock.advance(delay_s * 1.1)
+        webhooks.use_case.sweep(lambda: NO_WAIT_S)
+    assert webhooks.now(first).status is DeliveryStatus.FAILED
+    webhooks.clock.advance(WEBHOOK_DISABLED_AFTER_S)
+    webhooks.http.answers[url_of(KEY)] = [answer(503), answer(200)]
+    second = webhooks.deliver("evt_2")
+    webhooks.sweep()
+    assert webhooks.now(second).status is DeliveryStatus.SUCCEEDED
+    assert (webhooks.stored().enabled, webhooks.stored().failing_since_ms) == (True, None)
+
+
+def test_a_delivery_sent_again_is_tried_anew(webhooks: Webhooks) -> None:
+    """Its attempts of days ago do not disable the endpoint."""
+    webhooks.http.answers[url_of(KEY)] = [answer(503)]
+    delivery = webhooks.deliver()
+    webhooks.use_case.sweep(lambda: NO_WAIT_S)
+    webhooks.clock.advance(WEBHOOK_DISABLED_AFTER_S)
+    tried = webhooks.now(delivery)
+    assert webhooks.deliveries.replace(tried.requested_again(webhooks.clock.now_ms()), tried)
+    webhooks.use_case.sweep(lambda: NO_WAIT_S)
+    assert (webhooks.now(delivery).attempts, webhooks.stored().enabled) == (2, True)
 
 
 @pytest.mark.kills(guard="webhooks.previous_secret")
