@@ -121,10 +121,11 @@ class GuardedHttp:
         raise error
 
     def _answer(self, connection: socket.socket, deadline: float) -> Answer:
-        response = http.client.HTTPResponse(
-            cast("socket.socket", _Reading(connection, lambda: self._left(deadline))), method="POST"
-        )
-        response.begin()
+        reading = _Reading(connection, lambda: self._left(deadline))
+        response = _begun(reading)
+        # Informational responses, such as 103 Early Hints, precede the response.
+        while response.status < http.HTTPStatus.OK:  # guard: guarded_http.informational
+            response = _begun(reading)
         try:
             body = response.read(MAX_BODY_BYTES)
         except (OSError, http.client.HTTPException):
@@ -158,7 +159,12 @@ class _Reading(io.RawIOBase):
         self._connection, self._left, self._size = connection, left, 0
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
+        return self._responses
+
+    @cached_property
+    def _responses(self) -> io.BufferedReader:
+        """Return the stream of all responses: bytes that are read beyond one belong to the next."""
+        return _Unclosed(self)
 
     def readable(self) -> bool:
         return True
@@ -171,6 +177,20 @@ class _Reading(io.RawIOBase):
         if self._size > MAX_RESPONSE_BYTES:  # guard: guarded_http.response_size
             raise http.client.HTTPException("the response is too large")
         return received
+
+
+class _Unclosed(io.BufferedReader):
+    """A stream that an object of http.client leaves open for the next response."""
+
+    def close(self) -> None:
+        """Do nothing: the connection is closed by its owner."""
+
+
+def _begun(reading: _Reading) -> http.client.HTTPResponse:
+    """Return the next response, whose body is not read. Raises http.client.HTTPException or OSError."""
+    response = http.client.HTTPResponse(cast("socket.socket", reading), method="POST")
+    response.begin()
+    return response
 
 
 def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> bytes:

@@ -1909,6 +1909,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="guarded_http.informational",
+        rule="An informational response of a tenant's server is not its answer.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="tenancy.created_webhook",
         rule="A caller creates webhook endpoints for its clubs only.",
         change=Never(),

@@ -68,6 +68,17 @@ def test_a_body_is_posted_with_its_headers(serving: Callable[..., TlsServer], au
     assert body == '{"a":1}'
 
 
+@pytest.mark.kills(guard="guarded_http.informational")
+@pytest.mark.parametrize("status", ["100 Continue", "102 Processing", "103 Early Hints"])
+def test_informational_responses_are_not_the_answer(
+    serving: Callable[..., TlsServer], authority: Authority, status: str
+) -> None:
+    """RFC 9110, 15.2: a client must parse them, although it did not ask for them."""
+    informational = f"HTTP/1.1 {status}\r\nlink: </style.css>; rel=preload\r\n\r\n".encode()
+    server = serving(answer=replying(informational * 2 + OK))
+    assert post(server, authority) == Answer(status=200, retry_after=None, body="ok")
+
+
 @pytest.mark.guarantee("webhooks.public_servers_only")
 def test_redirects_are_not_followed(serving: Callable[..., TlsServer], authority: Authority) -> None:
     other = serving(answer=replying(OK))
