@@ -30,7 +30,7 @@ logger = logs.logger("preferences_handler")
 
 CHANNEL = "email"
 HTML = "text/html; charset=utf-8"
-# The requests to one link in a minute: checks of the link, its page, and repeated clicks.
+# The clicks on one link in a minute, and the look-ups for its page, which mail scanners request, too.
 REQUESTS_A_MINUTE = 20
 _LONGEST_BODY = 10_000
 _STYLE = "body{font-family:sans-serif;max-width:32em;margin:4em auto;padding:0 1em}button{font-size:1em}"
@@ -72,28 +72,25 @@ class Unsubscribe:
             subscription = self.links.subscription(token) if self.links is not None else None
             if subscription is None or category(subscription.category, subscription.club_id).mandatory:
                 return _INVALID
-            self._count(token)
+            refused = self._refused(token, acts=acts)
+            if refused is not None and not acts:  # guard: unsubscribe.scanned_page
+                # The person can click, whatever number of requests a scanner has made.
+                return _question(subscription)
+            if refused is not None:
+                after = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
+                return _page(refused.status, "Too many requests", "<p>Try again in a minute.</p>", after)
             found = self._found(subscription, acts=acts)
-        except Problem as problem:
-            after = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
-            return _page(problem.status, "Too many requests", "<p>Try again in a minute.</p>", after)
         except Retry as error:
             logger.warning("a dependency is down", error=str(error))
             text = "<p>The service does not answer at the moment. Try again later.</p>"
             return _page(HTTPStatus.SERVICE_UNAVAILABLE, "Not unsubscribed yet", text, {"Retry-After": "60"})
         if found is None:
             return _INVALID
+        if not _is_unsubscribed(found, subscription):
+            return _question(subscription)
         name = html.escape(subscription.category)
-        if _is_unsubscribed(found, subscription):
-            text = f"<p>You get no more e-mails of the category <b>{name}</b>. Other messages still arrive.</p>"
-            return _page(HTTPStatus.OK, "Unsubscribed", text)
-        return _page(
-            HTTPStatus.OK,
-            "Unsubscribe",
-            f"<p>Do you want no more e-mails of the category <b>{name}</b>?</p>"
-            '<form method="post"><input type="hidden" name="List-Unsubscribe" value="One-Click">'
-            '<button type="submit">Unsubscribe</button></form>',
-        )
+        text = f"<p>You get no more e-mails of the category <b>{name}</b>. Other messages still arrive.</p>"
+        return _page(HTTPStatus.OK, "Unsubscribed", text)
 
     def _found(self, subscription: Subscription, *, acts: bool) -> UserPreferences | None:
         """Return the recipient's preferences, after unsubscribing if the request acts; None if the club does not have
@@ -106,16 +103,19 @@ class Unsubscribe:
         wish = Wish(name, CHANNEL, False)  # guard: unsubscribe.category
         return self.preferences.change(user_id, {club_id}, [wish], source=UNSUBSCRIBE)
 
-    def _count(self, token: str) -> None:
-        """Count a request to a link. Raises Problem with status 429. If the store of counts is down, the request is
-        served: an opt-out has precedence.
+    def _refused(self, token: str, *, acts: bool) -> Problem | None:
+        """Count a click on a link, or a request for its page. Return the problem with status 429 if there are too many.
+        If the store of counts is down, the request is served: an opt-out has precedence.
         """
         # The end of the signature identifies the link, and no person.
-        link = f"unsubscribe:{token[-16:]}"
+        link = f"unsubscribe{'' if acts else '-page'}:{token[-16:]}"  # guard: unsubscribe.clicks_apart
         try:
             self.limiter.take(REQUESTS, REQUESTS_A_MINUTE, 1, key_id=link)  # guard: unsubscribe.rate
+        except Problem as problem:
+            return problem
         except MasscommError as error:
             logger.warning("a request to an unsubscribe link is not counted", error=str(error))
+        return None
 
 
 def _is_unsubscribed(found: UserPreferences, subscription: Subscription) -> bool:
@@ -126,6 +126,17 @@ def _is_unsubscribed(found: UserPreferences, subscription: Subscription) -> bool
         found.settings, club_id=subscription.club_id, type=subscription.category, channel=CHANNEL
     )
     return decision.status is not None and (decision.rule or "").startswith("category:")
+
+
+def _question(subscription: Subscription) -> Response:
+    """Return the page with the button."""
+    return _page(
+        HTTPStatus.OK,
+        "Unsubscribe",
+        f"<p>Do you want no more e-mails of the category <b>{html.escape(subscription.category)}</b>?</p>"
+        '<form method="post"><input type="hidden" name="List-Unsubscribe" value="One-Click">'
+        '<button type="submit">Unsubscribe</button></form>',
+    )
 
 
 def _is_one_click(request: Request) -> bool:

@@ -1861,6 +1861,18 @@ MUTANTS = (
         no_cell=UNCHANGED_PREFERENCES,
     ),
     Mutant(
+        guard="unsubscribe.clicks_apart",
+        rule="Requests of mail scanners use up no clicks on a link.",
+        change=Becomes('f"unsubscribe:{token[-16:]}"'),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.scanned_page",
+        rule="The page of a link has its button, whatever number of requests a scanner makes.",
+        change=Never(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
         guard="public_urls.https",
         rule="A tenant's server is called with TLS only.",
         change=Never(),

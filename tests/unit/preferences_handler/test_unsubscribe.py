@@ -207,15 +207,33 @@ def test_earlier_key_verifies_until_it_is_removed(links: Links) -> None:
 
 
 @pytest.mark.kills(guard="unsubscribe.rate")
-def test_requests_to_a_link_are_limited(links: Links) -> None:
+def test_clicks_on_a_link_are_limited(links: Links) -> None:
     for _ in range(REQUESTS_A_MINUTE):
-        assert links.request("GET")[0] == 200
+        assert links.post()[0] == 200
     status, page, headers = links.request("POST", body=ONE_CLICK)
     assert (status, "Too many" in page, headers["Content-Type"]) == (429, True, "text/html; charset=utf-8")
     assert 1 <= int(headers["Retry-After"]) <= 60
-    assert links.request("GET", _token())[0] == 200, "another link"
+    assert links.post(_token())[0] == 200, "another link"
     links.clock.advance(60)
     assert links.post()[0] == 200
+
+
+@pytest.mark.kills(guard="unsubscribe.clicks_apart")
+def test_a_scanner_uses_up_no_clicks(links: Links) -> None:
+    for _ in range(REQUESTS_A_MINUTE):
+        assert links.request("GET")[0] == 200
+    assert links.post()[0] == 200
+    assert links.reason("newsletter") is Reason.OPTED_OUT
+
+
+@pytest.mark.kills(guard="unsubscribe.scanned_page")
+def test_a_scanned_page_has_its_button_without_look_ups(links: Links) -> None:
+    for _ in range(REQUESTS_A_MINUTE):
+        links.request("GET")
+    links.directory.failing = Retry("looked up")
+    status, page, _ = links.request("GET")
+    assert (status, '<button type="submit">' in page) == (200, True)
+    assert links.request("GET", "unknown")[0] == 404
 
 
 def test_unsubscribing_needs_no_store_of_counts(links: Links, monkeypatch: pytest.MonkeyPatch) -> None:
