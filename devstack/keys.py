@@ -100,6 +100,13 @@ def rotate(
     except management.KeyHasEnded:
         errors.print(f"Key {key_id} has ended. Create a new one.")
         raise typer.Exit(1) from None
+    except management.KeyEndsFirst as first:
+        errors.print(
+            f"Key {key_id} ends at {_time(first.end)}, within the {hours} hours, and a new key would end with it."
+            " Rotate the key that was made in its place, or create one.",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1) from None
     _print_new(new, as_json=as_json)
 
 

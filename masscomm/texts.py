@@ -148,6 +148,10 @@ class Text(StrEnum):
     DELIVERY_UNKNOWN = "The delivery is unknown, or older than 30 days."
     KEY_UNKNOWN = "The key is unknown."
     KEY_ENDED = "The key has ended."
+    KEY_ENDS_FIRST = (
+        "The key ends at {end}, within the {hours} hours, and a new key would end with it. Rotate the key that was made"
+        " in its place, or create one."
+    )
     KEY_OF_REQUEST_ENDED = "The key that this request made has ended."
     KEY_BEYOND_CALLER = "The key would have more authority than these credentials."
     # Of single fields and parameters.

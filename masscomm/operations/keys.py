@@ -16,6 +16,15 @@ class KeyHasEnded(Exception):
     """The key is expired or revoked, so that it cannot be rotated."""
 
 
+class KeyEndsFirst(Exception):
+    """The key ends before the hours of its rotation, and the new key would end with it."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        # In seconds since the epoch.
+        self.end = end
+
+
 class MadeAlready(Exception):
     """A request under the same Idempotency-Key has made a key already; its text is known no longer."""
 
@@ -66,6 +75,7 @@ def rotate(
 
     Raises:
         KeyHasEnded: The previous key has ended.
+        KeyEndsFirst: It ends within the hours, for example because it was rotated before.
         MadeAlready: The request has made a key before; the previous key has its end.
     """
     end = now_s + hours * HOUR_S
@@ -76,6 +86,9 @@ def rotate(
         raise MadeAlready(before)
     if not previous.is_valid(now_s):
         raise KeyHasEnded(previous.key_id)
+    # guard: api_keys.rotated_key_outlives
+    if previous.expires_at is not None and previous.expires_at <= end:
+        raise KeyEndsFirst(previous.expires_at)
     new = _stored(keys, replace(previous, created_at=now_s, last_used_at=None), once)
     _record(audit, Action.KEY_ROTATED, new.key, detail=f"in place of {previous.key_id}")
     keys.end(previous.digest, end)

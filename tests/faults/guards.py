@@ -1313,6 +1313,12 @@ MUTANTS = (
         no_cell=ONE_CALLER,
     ),
     Mutant(
+        guard="api_keys.rotated_key_outlives",
+        rule="A rotation makes no key that ends with the previous one.",
+        change=Never(),
+        no_cell=ONE_CALLER,
+    ),
+    Mutant(
         guard="api_keys.repeated_rotation_ends_the_key",
         rule="A repeated rotation ends the previous API key.",
         change=Never(),
@@ -1850,14 +1856,8 @@ MUTANTS = (
     ),
     Mutant(
         guard="unsubscribe.rate",
-        rule="Requests to a link are limited.",
+        rule="Clicks on a link are limited.",
         change=Removed(),
-        no_cell=UNCHANGED_PREFERENCES,
-    ),
-    Mutant(
-        guard="unsubscribe.https",
-        rule="Links have https outside this machine.",
-        change=Never(),
         no_cell=UNCHANGED_PREFERENCES,
     ),
     Mutant(
@@ -1869,6 +1869,12 @@ MUTANTS = (
     Mutant(
         guard="unsubscribe.scanned_page",
         rule="The page of a link has its button, whatever number of requests a scanner makes.",
+        change=Never(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="unsubscribe.https",
+        rule="Links have https outside this machine.",
         change=Never(),
         no_cell=UNCHANGED_PREFERENCES,
     ),
@@ -1903,6 +1909,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="guarded_http.informational",
+        rule="An informational response of a tenant's server is not its answer.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="guarded_http.response_size",
         rule="The response of a tenant's server is read up to a limit.",
         change=Never(),
@@ -1918,12 +1930,6 @@ MUTANTS = (
         guard="tenancy.webhooks",
         rule="A caller lists the webhook endpoints of its clubs only.",
         change=Becomes("sorted(asked)"),
-        no_cell=NO_WEBHOOK,
-    ),
-    Mutant(
-        guard="guarded_http.informational",
-        rule="An informational response of a tenant's server is not its answer.",
-        change=Never(),
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
@@ -1957,6 +1963,18 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.failure_after_silence",
+        rule="One failure after days without events does not disable an endpoint.",
+        change=Always(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
+        guard="webhooks.large_deliveries",
+        rule="A page of large deliveries says that more follow.",
+        change=Becomes("False"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.retry_after",
         rule="Retry-After is honoured up to a day.",
         change=Becomes("attempt.retry_after_s or 0"),
@@ -1972,18 +1990,6 @@ MUTANTS = (
         guard="webhooks.lost_response",
         rule="A change whose response was lost is not made twice.",
         change=Returns("False"),
-        no_cell=NO_WEBHOOK,
-    ),
-    Mutant(
-        guard="webhooks.failure_after_silence",
-        rule="One failure after days without events does not disable an endpoint.",
-        change=Always(),
-        no_cell=NO_WEBHOOK,
-    ),
-    Mutant(
-        guard="webhooks.large_deliveries",
-        rule="A page of large deliveries says that more follow.",
-        change=Becomes("False"),
         no_cell=NO_WEBHOOK,
     ),
     Mutant(

@@ -27,7 +27,7 @@ from masscomm.http.rest import Request
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope
 from masscomm.http.tenant import Clubs
 from masscomm.operations import keys as management
-from masscomm.operations.keys import EVERY_CLUB, KeyHasEnded, MadeAlready, NewKey, clubs_in
+from masscomm.operations.keys import EVERY_CLUB, KeyEndsFirst, KeyHasEnded, MadeAlready, NewKey, clubs_in
 from masscomm.stores.api_keys import (
     LIMIT_SETTINGS,
     LIVE,
@@ -187,7 +187,7 @@ class KeysRoute:
 
     def rotate(self, key_id: str, content: str | None, caller: Caller, audit: Audit, key: str | None = None) -> Made:
         """Store a new key in place of another one. `key` is the Idempotency-Key. Raises Problem (400, 403, 404, 409 for
-        an ended key, 422 if the Idempotency-Key belongs to another request) or Retry.
+        a key that has ended or ends within the hours, 422 if the Idempotency-Key belongs to another request) or Retry.
         """
         fields = read_fields(content)
         hours = _hours(fields)
@@ -200,6 +200,8 @@ class KeysRoute:
             return self._replayed(already.before, once)
         except KeyHasEnded as error:
             raise Problem(409, Text.KEY_ENDED.filled()) from error
+        except KeyEndsFirst as error:
+            raise Problem(409, Text.KEY_ENDS_FIRST.filled(end=_time(error.end), hours=hours)) from error
 
     def revoke(self, key_id: str, content: str | None, caller: Caller, audit: Audit) -> RevokedKeyBody:
         """End a key. A repeated request has the same response. Raises Problem (400, 404) or Retry."""

@@ -126,6 +126,26 @@ def test_a_rotated_key_ends_after_the_hours(setting: Setting) -> None:
     assert [entry.action for entry in setting.audit_log.entries] == ["key.rotated"]
 
 
+@pytest.mark.kills(guard="api_keys.rotated_key_outlives")
+def test_a_rotated_key_is_not_rotated_again(setting: Setting) -> None:
+    """The second key would end with the first, a day later, although it replaces a key without an end."""
+    setting.stored(clubs="7", scopes="read")
+    made = setting.route.rotate(KEY_ID, None, SEVEN, setting.audit()).body["properties"]
+    with pytest.raises(Problem, match="2026-11-22T12:00:00Z") as raised:
+        setting.route.rotate(KEY_ID, None, SEVEN, setting.audit())
+    assert raised.value.status == 409
+    assert {each.key_id for each in every_key(setting.keys)} == {KEY_ID, made["id"]}
+    again = setting.route.rotate(made["id"], '{"hours": 0}', SEVEN, setting.audit()).body["properties"]
+    assert again["expires_at"] is None
+
+
+def test_a_leaked_key_with_an_end_is_rotated(setting: Setting) -> None:
+    """The new key has the end of the previous one, which ends at once."""
+    setting.stored(clubs="7", scopes="read", expires_at=NOW_S + 3_600)
+    body = setting.route.rotate(KEY_ID, '{"hours": 0}', SEVEN, setting.audit()).body
+    assert body["properties"]["expires_at"] == "2026-11-21T13:00:00Z"
+
+
 def test_a_key_revoked_during_a_rotation_stays_revoked(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key is revoked between the rotation's read of it and the write of its end."""
     previous = setting.stored(clubs="7", scopes="read")
