@@ -37,6 +37,12 @@ test("cells of a spreadsheet and quoted cells are read", () => {
   expect(quoted.rows).toEqual([['Lovelace, "Ada"\nCountess', "42"], ["Grace", "43"]]);
 });
 
+test("a column of numbers beside the ids in a spreadsheet is no list of users", () => {
+  const table = tableOf("42\t7\r\n43\t7\r\n")!;
+  expect(table.columns.map((column) => column.ids)).toEqual([2, 2]);
+  expect(listOf(table, likelyColumn(table))).toBe("42\n43");
+});
+
 test("a cell that is no id stays, so that it is refused by name", () => {
   const table = tableOf("id,name\n42,Ada\nx7,Grace\n,Nobody\n")!;
   expect(listOf(table, 0)).toBe("42\nx7");

@@ -20,9 +20,12 @@ export interface Table {
 const DELIMITERS = [",", ";", "\t"] as const;
 const SAMPLE = 3;
 
-/** Return the table of a text; null if it is a plain list of user ids, or if no column has any. */
+/**
+ * Return the table of a text; null if it is a plain list of user ids, or if no column has any. Rows with tabs are cells of a
+ * spreadsheet: numbers beside the ids would be ids of other users.
+ */
 export function tableOf(text: string): Table | null {
-  if (parseRecipients(text).invalid.length === 0) return null;
+  if (parseRecipients(text).invalid.length === 0 && !/\t.*[\r\n]/.test(text.trim())) return null;
   const rows = rowsOf(text.trim(), delimiterOf(text));
   const [first, ...others] = rows;
   if (!first || others.some((row) => row.length !== first.length)) return null;
