@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from functools import partial
+from http import HTTPStatus
 
 from aws_cdk import Duration
 from aws_cdk import aws_apigateway as apigateway
@@ -39,6 +40,26 @@ VIEWER_HEADER = "x-viewer-address"
 # The maximum requests from one address of the distribution, which serves many viewers, in those of one viewer.
 _VIEWERS_AN_EDGE = 10
 _PROBLEM = "application/problem+json"
+# The types of API Gateway's own errors, with their statuses; None: those of any other type keep theirs. Source: AWS
+# documentation, "Gateway response types for API Gateway".
+_ERRORS: Mapping[str, HTTPStatus | None] = {
+    "DEFAULT_4XX": None,
+    "DEFAULT_5XX": None,
+    # The authorizer denies requests without a valid credential; functions refuse those without permission.
+    "ACCESS_DENIED": HTTPStatus.UNAUTHORIZED,
+    "UNAUTHORIZED": HTTPStatus.UNAUTHORIZED,
+    "INVALID_API_KEY": HTTPStatus.FORBIDDEN,
+    "MISSING_AUTHENTICATION_TOKEN": HTTPStatus.FORBIDDEN,
+    "WAF_FILTERED": HTTPStatus.FORBIDDEN,
+    "REQUEST_TOO_LARGE": HTTPStatus.CONTENT_TOO_LARGE,
+    "THROTTLED": HTTPStatus.TOO_MANY_REQUESTS,
+    "QUOTA_EXCEEDED": HTTPStatus.TOO_MANY_REQUESTS,
+    "AUTHORIZER_FAILURE": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "AUTHORIZER_CONFIGURATION_ERROR": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "INTEGRATION_TIMEOUT": HTTPStatus.GATEWAY_TIMEOUT,
+}
+# The usage plan gives a throttled caller requests again within a second; its quota is that of a day.
+_RETRY_AFTER_S = {"THROTTLED": 1, "QUOTA_EXCEEDED": 3_600}
 _ACCESS_LOG = {
     "requestId": "$context.requestId",
     "ip": "$context.identity.sourceIp",
@@ -157,19 +178,22 @@ class RestApi(Construct):
         explain(self.api, "each function validates its request and answers errors as problem+json", "APIG2")
 
     def _errors(self) -> None:
-        """Format the gateway's own errors as problem+json, like the errors of the functions."""
-        kinds = apigateway.ResponseType
-        for kind in (kinds.DEFAULT_4_XX, kinds.DEFAULT_5_XX, kinds.ACCESS_DENIED):
+        """Format the gateway's own errors as problem+json, like the errors of the functions. Their templates have no
+        variable for the status, so that it is in the body if the type of the error determines it.
+        """
+        for name, status in _ERRORS.items():
+            title = "$context.error.messageString" if status is None else json.dumps(status.phrase)
+            known = "" if status is None else f' "status": {status.value},'
+            retry = {"Retry-After": f"'{_RETRY_AFTER_S[name]}'"} if name in _RETRY_AFTER_S else {}
             self.api.add_gateway_response(
-                f"problem-{kind.response_type}",
-                type=kind,
+                f"problem-{name}",
+                type=apigateway.ResponseType.of(name),
                 templates={
-                    _PROBLEM: '{"type": "about:blank", "title": $context.error.messageString,'
-                    ' "instance": "$context.requestId"}'
+                    _PROBLEM: f'{{"type": "about:blank", "title": {title},{known}'
+                    ' "detail": $context.error.messageString, "instance": "$context.requestId"}'
                 },
-                response_headers={"Content-Type": f"'{_PROBLEM}'"},
-                # The authorizer denies requests without a valid credential; functions refuse those without permission.
-                status_code="401" if kind.response_type == "ACCESS_DENIED" else None,
+                response_headers={"Content-Type": f"'{_PROBLEM}'", **retry},
+                status_code=None if status is None else str(status.value),
             )
 
     def _usage_plan(self, environment: Environment) -> None:

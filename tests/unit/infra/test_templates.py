@@ -15,6 +15,7 @@ from infra.cdk.config import ENVIRONMENTS
 from infra.cdk.profiles import API_KEYS, PROFILES
 from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
+from masscomm.http.problem import ProblemBody
 from masscomm.http.scopes import PUBLIC_ROUTES
 from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS, cdc_topic, cdc_topics, chain_topics, in_lane
 from masscomm.observability.metric_names import DAILY_RUNS
@@ -733,9 +734,24 @@ def test_a_denied_credential_is_answered_with_401(environment: SynthesisedEnviro
         each.properties["ResponseType"]: each.properties.get("StatusCode")
         for each in environment.resources("AWS::ApiGateway::GatewayResponse")
     }
-    assert statuses == {"DEFAULT_4XX": None, "DEFAULT_5XX": None, "ACCESS_DENIED": "401"}
+    assert (statuses["DEFAULT_4XX"], statuses["DEFAULT_5XX"]) == (None, None), "another one would apply to every error"
+    assert statuses["ACCESS_DENIED"] == "401"
     (stage,) = environment.resources("AWS::ApiGateway::Stage")
     assert json.loads(stage.properties["AccessLogSetting"]["Format"])["principal"] == "$context.authorizer.principalId"
+
+
+def test_errors_of_the_gateway_are_problems_as_documented(environment: SynthesisedEnvironment) -> None:
+    """The OpenAPI document requires these members, and Retry-After of a 429."""
+    for response in environment.resources("AWS::ApiGateway::GatewayResponse"):
+        name, status = response.properties["ResponseType"], response.properties.get("StatusCode")
+        (template,) = response.properties["ResponseTemplates"].values()
+        body = json.loads(template.replace("$context.error.messageString", '"Rate exceeded"'))
+        # The defaults are for errors of several statuses.
+        required = ProblemBody.__required_keys__ - (set() if status else {"status"})
+        assert required <= body.keys(), name
+        assert str(body.get("status")) == str(status), name
+        headers = response.properties["ResponseParameters"]
+        assert ("gatewayresponse.header.Retry-After" in headers) == (status == "429"), name
 
 
 # --- change data capture and the job ----------------------------------------------------------------------------------
