@@ -699,6 +699,29 @@ def test_each_route_needs_authorisation_and_an_api_key(environment: SynthesisedE
     assert stage.properties["TracingEnabled"] is True
 
 
+@pytest.mark.parametrize(
+    ("rule", "request_of_a_caller"),
+    [
+        ("SizeRestrictions_BODY", "a send to more users than fit into 8,192 bytes"),
+        ("SizeRestrictions_QUERYSTRING", "a list of the sends of 100 clubs: more than 2,048 bytes"),
+        ("CrossSiteScripting_BODY", "a preview of a template with <a href=... style=...>"),
+        ("GenericLFI_BODY", "a message with ../../"),
+        ("GenericRFI_BODY", "a message with a link to http://192.0.2.1/"),
+        ("EC2MetaDataSSRF_BODY", "a message with http://169.254.169.254/"),
+        ("NoUserAgent_HEADER", "a request of PHP's curl"),
+    ],
+)
+def test_the_firewall_refuses_no_valid_request(
+    environment: SynthesisedEnvironment, rule: str, request_of_a_caller: str
+) -> None:
+    """https://docs.aws.amazon.com/waf/latest/developerguide/aws-managed-rule-groups-baseline.html"""
+    (acl,) = environment.resources("AWS::WAFv2::WebACL")
+    groups = [each["Statement"].get("ManagedRuleGroupStatement") for each in acl.properties["Rules"]]
+    (common,) = (each for each in groups if each and each["Name"] == "AWSManagedRulesCommonRuleSet")
+    actions = {each["Name"]: each["ActionToUse"] for each in common["RuleActionOverrides"]}
+    assert actions.get(rule) == {"Count": {}}, request_of_a_caller
+
+
 def test_people_are_authorized_where_an_issuer_is_set(environment: SynthesisedEnvironment) -> None:
     """With an issuer each request invokes the authorizer: an identity source would have to be in every request."""
     people = ENVIRONMENTS[environment.name].api.people
