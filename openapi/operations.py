@@ -42,7 +42,10 @@ _REPEATED_OPERATION = replace(
     "response.",
 )
 _REPLAYED = {REPLAYED: "`true` if an earlier request with this Idempotency-Key was executed"}
-_REPEATED = {409: "The key has ended", 422: f"The {KEY} belongs to another request"}
+_REPEATED = {
+    409: "The key has ended, or ends within the hours of the rotation",
+    422: f"The {KEY} belongs to another request",
+}
 _LETTER = {
     "position": "0@17",
     "at": _NOON,
