@@ -29,6 +29,8 @@ _CONFLICT = 409
 _BAD_REQUEST = 400
 _TOO_LARGE = 413
 _TOO_MANY = 429
+# The error of a closed index, for example while it is restored from a snapshot. It has the status 400, and passes.
+_CLOSED = "index_closed_exception"
 
 
 def connect(url: str, *, timeout_s: float = OPENSEARCH_REQUEST_S, auth: OpenSearchSigner | None = None) -> OpenSearch:
@@ -71,7 +73,7 @@ def answering(what: str) -> Iterator[None]:
     except TransportError as error:
         status = error.status_code
         ours = isinstance(status, int) and _BAD_REQUEST <= status < 500 and status != _TOO_MANY
-        if ours and error.error != "index_closed_exception":
+        if ours and error.error != _CLOSED:
             raise
         raise Retry(f"OpenSearch answered {what} with {error.status_code}") from error
 
@@ -167,6 +169,7 @@ def _fate(item: Mapping[str, Any]) -> Exception | None:
         return None
     error = item.get("error")
     text = json.dumps(error, ensure_ascii=False)[:500]
-    if status == _BAD_REQUEST:
+    kind = error.get("type") if isinstance(error, dict) else None
+    if status == _BAD_REQUEST and kind != _CLOSED:  # guard: opensearch.closed_index
         return DeadLetter("unmappable", f"OpenSearch does not take the document: {text}")
     return Retry(f"OpenSearch answered {status} for a document: {text}")
