@@ -44,8 +44,13 @@ def read_record(registry: str, value: bytes) -> dict[str, Any]:
     return dict(record)
 
 
-def set_rules(channels: dict[str, Any], categories: dict[str, Any], record: Mapping[str, Any], applied: int) -> None:
-    """Change the rules by the changes of a record that are newer than the applied version, in their order."""
+def set_rules(channels: Any, categories: Any, record: Mapping[str, Any], applied: int) -> None:
+    """Change the rules by the changes of a record that are newer than the applied version, in their order.
+
+    Rules that are no JSON objects, such as [] or false, stay as they are, because they opt out of everything.
+    """
+    if not isinstance(channels, dict) or not isinstance(categories, dict):
+        return
     for change in record["changes"]:
         if change["version"] > applied:
             _set(channels, categories, change)

@@ -20,13 +20,14 @@ from psycopg.types.json import Jsonb
 from examples.preference_consumer import main, new_quiet_hours, set_rules
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.domain.source_tables import SourceError, SourceTable, Value, source_tables
-from masscomm.errors import Stop
+from masscomm.errors import DeadLetter, Stop
 
 
 def apply(connection: psycopg.Connection[Any], record: Mapping[str, Any]) -> bool:
     """Apply the changes in a record to the user's row in one transaction. Returns whether the row was written.
 
-    The row keeps its contents if it has this version or a newer one, or if the user does not exist any more.
+    The row keeps its contents if it has this version or a newer one, if its rules cannot be read, or if the user does
+    not exist any more.
 
     Raises:
         SourceError: schemas/source.yaml names no column for a changed value.
@@ -36,14 +37,20 @@ def apply(connection: psycopg.Connection[Any], record: Mapping[str, Any]) -> boo
         if _locked_row(connection, users, record["user_id"]) is None:
             return False
         row = _locked_row(connection, settings, record["user_id"])
-        before = {name: settings.columns.get(name, Value()).of((row or {}).get, name) for name in _READ}
+        try:
+            before = {name: settings.columns.get(name, Value()).of((row or {}).get, name) for name in _READ}
+        except DeadLetter as fault:
+            # The user's next record has these changes, too.
+            print(f"Changes of user {record['user_id']} are not written, because of the row: {fault}", flush=True)
+            return False
         applied = before["preference_version"] or 0
         if record["version"] <= applied:
             return False
-        channels, categories = before["channels"] or {}, before["categories"] or {}
-        set_rules(channels, categories, record, applied)
-        rules = {"channels": channels, "categories": categories}
-        after: dict[str, Any] = {name: each for name, each in rules.items() if each or name in settings.columns}
+        rules = {name: {} if before[name] is None else before[name] for name in ("channels", "categories")}
+        set_rules(rules["channels"], rules["categories"], record, applied)
+        after: dict[str, Any] = {
+            name: each for name, each in rules.items() if isinstance(each, dict) and (each or name in settings.columns)
+        }
         after["preference_version"] = record["version"]
         if (hours := new_quiet_hours(record, applied)) is not None:
             after["quiet_hours"] = None if hours["start"] is None else {"start": hours["start"], "end": hours["end"]}

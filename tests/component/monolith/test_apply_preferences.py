@@ -102,6 +102,20 @@ def test_row_has_the_rules_that_applied_before(database: Connection, known: dict
     assert _row(database)[:2] == after_wishes({}, known, wishes)
 
 
+@pytest.mark.parametrize("rules", [False, [], ["push"], "none", 0])
+@pytest.mark.parametrize("column", ["channels", "categories"])
+def test_rules_that_are_no_object_stay(database: Connection, column: str, rules: Any) -> None:
+    """They opt out of everything: an object in their place would opt in."""
+    query = sql.SQL("INSERT INTO user_settings (user_id, club_id, {}) VALUES (1, 7, %s)").format(sql.Identifier(column))
+    database.execute(query, (psycopg.types.json.Jsonb(rules),))
+    other = "categories" if column == "channels" else "channels"
+    before = dict(zip((column, other), (rules, {}), strict=True))
+    wishes = [Wish("news", "email", True), Wish(None, "push", False)]
+    assert apply(database, _record(5, *wishes))
+    assert _row(database) == (before["channels"], before["categories"], 5)
+    assert (before["channels"], before["categories"]) == after_wishes(before["channels"], before["categories"], wishes)
+
+
 def _choice(database: Connection) -> Any:
     return database.execute("SELECT wants_push, no_mail, topics, preference_version FROM crm.contact_choice").fetchone()
 
@@ -176,6 +190,14 @@ def test_columns_of_the_mapping_are_written(member: Connection) -> None:
     assert apply(member, _record(6, Wish(None, "push", True)) | ended)
     assert row() == ("yes", True, False, {"push": False}, None, None, 6)
     assert row(2) == ("no", False, None, None, None, None, None), "another user's row"
+
+
+def test_unreadable_row_stops_no_other_user(member: Connection, capsys: pytest.CaptureFixture[str]) -> None:
+    member.execute("UPDATE shop.member SET app = 'perhaps' WHERE number = 1")
+    assert not apply(member, _record(5, Wish(None, "email", False)))
+    assert "Changes of user 1 are not written, because of the row: app is 'perhaps'" in capsys.readouterr().out
+    assert member.execute("SELECT mail, choice_version FROM shop.member WHERE number = 1").fetchone() == (True, None)
+    assert apply(member, _record(5, Wish(None, "email", True), user_id=2))
 
 
 def test_change_without_a_column_is_not_marked_as_applied(member: Connection) -> None:
