@@ -4,6 +4,7 @@ from devstack.config import StackConfig
 from devstack.service import Service, answers, class_archive, jars, java, log4j
 from devstack.setup import JARS
 from emulators.local import LOOPBACK
+from masscomm.cdc.debezium import largest_record
 
 PROPERTIES = """\
 bootstrap.servers={bootstrap}
@@ -27,6 +28,7 @@ status.storage.partitions=1
 offset.flush.interval.ms=1000
 # as in MSK Connect, where a connector has no client overrides
 producer.linger.ms=0
+producer.max.request.size={largest_record}
 # one worker: nothing to wait for when it comes back
 scheduled.rebalance.max.delay.ms=0
 session.timeout.ms=6000
@@ -54,6 +56,7 @@ def service(config: StackConfig) -> Service:
                 host=LOOPBACK,
                 port=config.ports.connect,
                 plugins=f"{JARS}/debezium",
+                largest_record=largest_record(),
             ),
             logging: log4j(io_debezium="info", org_apache_kafka_connect="info"),
         },

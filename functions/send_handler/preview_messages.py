@@ -10,11 +10,10 @@ from functions.send_handler.field_problems import field_problem
 from functions.send_handler.send_request import ContentRequest, UserId, invalid_fields
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.limits import FIELDS_OF_SEND
+from masscomm.domain.limits import FIELDS_OF_SEND, MAX_SOURCE_CHARACTERS
 from masscomm.domain.preferences import is_member
 from masscomm.domain.users import Template, User
 from masscomm.http.problem import FieldError, FieldErrorBody, invalid
-from masscomm.rendering.compiler import MAX_SOURCE_CHARACTERS
 from masscomm.rendering.preview import Preview, preview
 from masscomm.rendering.unused_content import unused_content
 from masscomm.texts import CodedBody, Text

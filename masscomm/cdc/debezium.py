@@ -1,8 +1,10 @@
 """The configuration of Debezium's connector in every deployment: captured tables, heartbeats and notifications."""
 
+from masscomm.cdc.captured_tables import TEMPLATES
+from masscomm.domain.limits import MAX_SOURCE_CHARACTERS
 from masscomm.domain.source_tables import creates_publication, source_tables
 from masscomm.domain.time_limits import CDC_HEARTBEAT_MS
-from masscomm.kafka.topics import cdc_prefix, cdc_topic
+from masscomm.kafka.topics import cdc_prefix, cdc_topic, cdc_topics
 
 
 def heartbeat_topic(generation: str) -> str:
@@ -13,6 +15,11 @@ def heartbeat_topic(generation: str) -> str:
 def slot_name(generation: str) -> str:
     """Return the name of the replication slot, which is also the name of the publication."""
     return f"masscomm_{generation}"
+
+
+def largest_record() -> int:
+    """Return the size limit of a record of the captured tables in bytes: max.request.size of Connect's producer."""
+    return max(topic.max_message_bytes for topic in cdc_topics("any"))
 
 
 def _columns_by_table() -> dict[str, list[str]]:
@@ -29,6 +36,8 @@ def debezium_config(generation: str) -> dict[str, str]:
     replication slot.
     """
     slot, tables = slot_name(generation), _columns_by_table()
+    templates = source_tables()[TEMPLATES]
+    texts = [value.column for name in ("title", "body", "html", "url") if (value := templates.columns.get(name))]
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
@@ -40,6 +49,10 @@ def debezium_config(generation: str) -> dict[str, str]:
         ),
         # The key of a record is the id of its document, whatever the primary key is.
         "message.key.columns": ";".join(f"{table}:{columns[0]}" for table, columns in tables.items()),
+        # cdc_consumer refuses a longer template, of which Kafka would not take every record.
+        f"column.truncate.to.{MAX_SOURCE_CHARACTERS + 1}.chars": ",".join(
+            f"{templates.qualified}.{column}".replace(".", r"\.") for column in texts if column
+        ),
         "decimal.handling.mode": "string",
         # By default, a time(3) is in milliseconds, and schemas/source.yaml would read 22:00 as 00:01.
         "time.precision.mode": "microseconds",

@@ -52,6 +52,9 @@ CHUNK_RECIPIENT_DATA_BYTES = 120_000
 REQUEST_RECIPIENT_DATA_BYTES = 5_000_000
 # The maximum number of recipients with variables of their own in one request.
 MAX_RECIPIENT_DATA = 10_000
+# --- templates --------------------------------------------------------------------------------------------------------
+# The maximum length of a field of a template.
+MAX_SOURCE_CHARACTERS = 200_000
 # --- every record derived from a send ---------------------------------------------------------------------------------
 # The size limit of a record's id in UTF-8. The id is a partition key of DynamoDB (2,048 bytes) and, after a due time,
 # part of a sort key (1,024 bytes). Source: Amazon DynamoDB developer guide, "Constraints in Amazon DynamoDB"

@@ -19,9 +19,9 @@ from jinja2 import Environment, StrictUndefined, Undefined, nodes
 from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
+from masscomm.domain.limits import MAX_SOURCE_CHARACTERS
 from masscomm.texts import CodedText, Text, text_of
 
-MAX_SOURCE_CHARACTERS = 200_000
 # The maximum number of tokens in one field of a template. Text between tags is one token of any length.
 MAX_TOKENS = 2_000
 MAX_OUTPUT_BYTES = 200_000

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from aws_cdk import Stack
@@ -20,7 +21,7 @@ from infra.cdk.resources.authorities import ONE_AUTHORITY
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
-from masscomm.cdc.debezium import debezium_config, heartbeat_topic
+from masscomm.cdc.debezium import debezium_config, heartbeat_topic, largest_record
 from masscomm.kafka.topics import cdc_topics, generations
 
 # The plug-in that `make setup` builds; devstack/jars/debezium/pom.xml and infra/connect pin its versions.
@@ -43,6 +44,7 @@ offset.storage.topic={offsets}
 offset.flush.interval.ms=1000
 # A change waits for no other: a connector cannot say so itself, MSK Connect has no client overrides.
 producer.linger.ms=0
+producer.max.request.size={largest_record}
 """
 
 
@@ -71,13 +73,15 @@ class DebeziumConnector(Construct):
         self.names = {each: f"{environment.prefix}-monolith-{each}" for each in generations(environment.generation)}
         self.log: logs.LogGroup = log_group(self, "log", environment=environment, key=key)
         archive = assets.Asset(self, "plugin", path=str(plugin), exclude=[".stamp"])
+        properties = _WORKER.format(
+            offsets=offsets_topic, region=environment.region, largest_record=largest_record()
+        ).encode()
         worker = connect.CfnWorkerConfiguration(
             self,
             "worker",
-            name=f"{environment.prefix}-monolith",
-            properties_file_content=base64.b64encode(
-                _WORKER.format(offsets=offsets_topic, region=environment.region).encode()
-            ).decode(),
+            # A worker configuration is immutable, like a plugin.
+            name=f"{environment.prefix}-monolith-{sha256(properties).hexdigest()[:12]}",
+            properties_file_content=base64.b64encode(properties).decode(),
         )
         custom = connect.CfnCustomPlugin(
             self,

@@ -157,6 +157,31 @@ def test_every_kind_of_change_makes_the_index_equal_its_table(stack: StackConfig
         assert directory.user_settings([1])[1].quiet_hours == {"start": "22:00"}
 
 
+def test_large_row_stops_no_other_change(stack: StackConfig) -> None:
+    """Connect's producer ends with its task at a record above its limit, and at each restart."""
+    with RunningGeneration.made(stack) as made, made.sql() as sql:
+        insert_user(sql, 1, "a")
+        sql.execute(
+            "INSERT INTO notification_templates (id, club_id, type, channel, locale, title, body, html)"
+            " VALUES (1, NULL, 'news', 'email', 'en', 't', 'b', 'short')"
+        )
+        sql.execute("INSERT INTO user_settings (user_id, club_id) VALUES (1, 1)")
+        made.start_connector()
+        made.consume_until(made.complete)
+        sql.execute("UPDATE notification_templates SET html = repeat('ü', 3000000)")
+        sql.execute(
+            "UPDATE user_settings SET channels = jsonb_build_object('push', false, 'note', repeat('a', 1500000))"
+        )
+        sql.execute("UPDATE user_settings SET categories = '{}'")
+        insert_user(sql, 2, "b")
+        made.consume_until(lambda: "2" in made.documents("users") and "1" in made.documents("user_settings"))
+        made.consume_until(lambda: made.documents("user_settings")["1"]["categories"] == {})
+        assert made.documents("user_settings")["1"]["channels"]["push"] is False
+        assert made.documents("notification_templates")["1"]["html"] == "short"
+        ((*_, headers),) = made.producer.produced
+        assert b"html" in dict(headers)["masscomm.error"]
+
+
 def test_look_up_before_the_complete_marker_is_a_retry(stack: StackConfig) -> None:
     with RunningGeneration.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "a")

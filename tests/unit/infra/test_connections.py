@@ -15,6 +15,7 @@ import pytest
 from devstack.config import ROOT
 from devstack.services.connect import PROPERTIES as LOCAL_WORKER
 from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
+from masscomm.kafka.topics import cdc_topics
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements, targets
 
 # --- MSK Connect ------------------------------------------------------------------------------------------------------
@@ -85,6 +86,14 @@ def test_connect_sends_changes_without_batching_delay(environment: SynthesisedEn
     (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")
     deployed = _properties(base64.b64decode(worker.properties["PropertiesFileContent"]).decode())
     assert deployed["producer.linger.ms"] == _properties(LOCAL_WORKER)["producer.linger.ms"] == "0"
+
+
+def test_connect_takes_the_largest_record_of_its_topics(environment: SynthesisedEnvironment) -> None:
+    """Otherwise the task would end at a large row, and each restart of it."""
+    (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")
+    deployed = _properties(base64.b64decode(worker.properties["PropertiesFileContent"]).decode())
+    (size,) = {topic.max_message_bytes for topic in cdc_topics("any")}
+    assert deployed["producer.max.request.size"] == str(size)
 
 
 # --- the metrics database ---------------------------------------------------------------------------------------------
