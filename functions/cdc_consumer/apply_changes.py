@@ -169,6 +169,9 @@ class ApplyChanges(UseCase[Fact]):
     def _document(self, row: RowChanged) -> VersionedDocument:
         # A deleted row keeps a document: because of its version, the index refuses older changes that are redelivered.
         source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
+        if row.applied_version is not None:
+            # Changes that a deleted row had must not apply again.
+            source = {**source, "preference_version": row.applied_version}  # guard: preferences.deleted_row
         if row.columns is not None and row.version == SNAPSHOT_VERSION and row.table in settings_tables():
             # A change of preferences belongs to a row. The rows of all snapshots have one version.
             source = {**row.columns, "snapshot_lsn": row.lsn}

@@ -56,7 +56,7 @@ class ChangePreferences:
         if user is None or user.club_id not in clubs:  # guard: tenancy.preferences
             return None
         stored = self.changes.read(user_id)
-        is_pending = stored is not None and bool(stored.changes.pending(_row(settings.get(user_id))))
+        is_pending = stored is not None and bool(stored.changes.pending(settings.get(user_id)))
         return UserPreferences(user=user, settings=settings.get(user_id), is_pending=is_pending)
 
     def change(
@@ -80,7 +80,7 @@ class ChangePreferences:
             stored = self.changes.read(user_id)
             known = stored.changes if stored is not None else PreferenceChanges(user_id=user_id, club_id=user.club_id)
             changed = replace(known, club_id=user.club_id).after(
-                wishes, _row(settings.get(user_id)), self.clock.now_ms(), source=source, principal=principal
+                wishes, settings.get(user_id), self.clock.now_ms(), source=source, principal=principal
             )
             if self.changes.write(changed, after=stored):
                 self._produce([changed])
@@ -156,8 +156,3 @@ class ChangePreferences:
 
     def _write_produced(self, stored: StoredChanges) -> None:
         self.changes.write(replace(stored.changes, produced_version=stored.changes.version), after=stored)
-
-
-def _row(settings: UserSettings | None) -> UserSettings | None:
-    """Return the settings of the monolith's row; None if they consist of changes only."""
-    return None if settings is None or settings.is_absent else settings

@@ -8,7 +8,8 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
@@ -82,6 +83,10 @@ class RowChanged:
     generation: str
     # The LSN of the change, or the LSN at which the snapshot was taken. It orders rows of two snapshot generations.
     lsn: int
+    # The preference_version of a deleted row of user settings; None: it had none.
+    applied_version: int | None = None
+    # The columns of the directory whose earlier values stay, because the row has lost their columns.
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,9 +231,22 @@ def _table_change(tables: Sequence[str], generation: str, key: bytes | None, val
         )
         for table in tables
     )
-    if operation != "d":
+    if operation == "d":
+        rows = tuple(replace(row, applied_version=_applied_version(row.table, value.get("before"))) for row in rows)
+    else:
         rows = _with_columns(rows, _mapping(value["after"]), value.get("before"))
     return rows[0] if len(rows) == 1 else RowsChanged(rows=rows)
+
+
+def _applied_version(table: str, before: Any) -> int | None:
+    """Return the preference_version of a deleted row; None if it had none, or none that can be read."""
+    value = captured_tables()[table].source.columns.get("preference_version")
+    if value is None or not isinstance(before, dict):
+        return None
+    with suppress(DeadLetter, UnstorableJson):
+        found = value.of(before.get, "preference_version")
+        return found if has_type(found, "long") else None
+    return None
 
 
 def _with_columns(rows: Sequence[RowChanged], after: Mapping[str, Any], before: Any) -> tuple[RowChanged, ...]:

@@ -257,7 +257,8 @@ class OpenSearchDirectory:
     def _by_id[I: (int, str)](
         self, wanted: Sequence[tuple[str, I]], *, tables: int = 1
     ) -> dict[tuple[str, I], tuple[Source, int]]:
-        """Return (index, id) → (row, version) for the documents that exist and are not deleted.
+        """Return (index, id) → (row, version) for the documents that exist and are not deleted. Deleted settings are
+        included: their version tells which changes through masscomm are older.
 
         The ids are split so that a request has at most `slice_size` ids for each table.
         """
@@ -274,7 +275,8 @@ class OpenSearchDirectory:
             self._answered_by(document.get("_index") for document in documents if isinstance(document, dict))
             for (index, name), document in zip(some, documents, strict=True):
                 read = _read(index, str(name), document)
-                if read is not None:
+                # guard: preferences.version_of_deleted_settings
+                if read is not None and (not read[0].get("deleted") or index in settings_tables()):
                     found[index, name] = read
         return found
 
@@ -338,8 +340,8 @@ def _written(progress: CdcProgress, lsn: int) -> bool | None:
 
 
 def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
-    """Return (row, version) of a document in a response to a look-up; None if it is missing or deleted. Raises Retry
-    if the response has an error.
+    """Return (row, version) of a document in a response to a look-up; None if it is missing. Raises Retry if the
+    response has an error.
     """
     if not isinstance(document, dict) or document.get("_id") != name:
         raise Retry(f"OpenSearch answered a look-up in {index} with another document than {name}")
@@ -353,7 +355,7 @@ def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
     source, version = document.get("_source"), document.get("_version")
     if document.get("found") is not True or not isinstance(source, dict) or not isinstance(version, int):
         raise Retry(f"OpenSearch answered a look-up of {name} in {index} with half a document")
-    return None if source.get("deleted") else (source, version)
+    return source, version
 
 
 def _hits(index: str, answer: Any) -> list[dict[str, Any]]:
@@ -400,9 +402,10 @@ def _user(user_id: int, source: Source) -> User:
 
 def _merged_settings(found: Mapping[tuple[str, int], tuple[Source, int]]) -> dict[int, UserSettings]:
     """Return the settings by user id. Settings from several tables are merged column by column; their version is the
-    newest one. The users' changes through masscomm are applied to them.
+    newest one. Those of deleted rows are absent. The users' changes through masscomm are applied to them.
     """
     merged: dict[int, tuple[Source, int]] = {}
+    present: set[int] = set()
     changes: dict[int, Source] = {}
     for (table, user_id), (source, version) in found.items():
         if table == preference_changes.INDEX:
@@ -412,7 +415,12 @@ def _merged_settings(found: Mapping[tuple[str, int], tuple[Source, int]]) -> dic
             # The rows of every snapshot have one version, but each snapshot has an LSN of its own.
             version_of_row = source.get("snapshot_lsn") or version  # guard: preferences.snapshot_of_settings
             merged[user_id] = _over(known, source) if known else source, max(newest, version_of_row)
-    settings = {user_id: _user_settings(user_id, source, version) for user_id, (source, version) in merged.items()}
+            if not source.get("deleted"):
+                present.add(user_id)
+    settings = {
+        user_id: _user_settings(user_id, source, version)._replace(is_absent=user_id not in present)
+        for user_id, (source, version) in merged.items()
+    }
     for user_id, document in changes.items():
         changed = preference_changes.with_changes(settings.get(user_id), document, user_id)
         if changed is not None:

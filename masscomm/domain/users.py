@@ -38,7 +38,7 @@ class UserSettings(NamedTuple):
     # The newest version of a change through masscomm that the monolith has applied to the row
     # (masscomm.domain.preference_changes).
     preference_version: int = 0
-    # Whether the monolith has no row: the settings consist of changes through masscomm.
+    # Whether the monolith has no row, or has deleted it: the settings consist of changes through masscomm.
     is_absent: bool = False
     # The time of the newest change that is in the settings, in ms since the epoch; None if unknown.
     changed_at: int | None = None

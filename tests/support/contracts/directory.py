@@ -118,7 +118,9 @@ class DirectoryContract:
     def test_deleted_rows_are_absent(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS, DEVICE, TEMPLATE)
         tables.remove(USER, SETTINGS, DEVICE, TEMPLATE)
-        assert tables.directory.users_and_settings([1]) == ({}, {})
+        users, settings = tables.directory.users_and_settings([1])
+        assert users == {}
+        assert all(each.is_absent and each.channels == {} for each in settings.values())
         assert tables.directory.devices([1]) == {1: []}
         assert tables.directory.templates([(7, "news", "push")]) == {(7, "news", "push"): []}
 

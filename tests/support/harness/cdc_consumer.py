@@ -3,10 +3,12 @@ from typing import Any, cast
 
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
+from masscomm.cdc import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
+from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import InMemoryProducer
@@ -56,3 +58,11 @@ class Consumer:
 
     def state(self, generation: str = "g1") -> dict[str, Any]:
         return self.cluster.documents.get(("directory_state", f"generation-{generation}"), (0, {}))[1]
+
+    def directory(self) -> OpenSearchDirectory:
+        """Return the directory over the indices of the generation g1."""
+        for table in captured_tables.captured_tables():
+            self.cluster.aliases[table] = {f"{table}-g1"}
+        return OpenSearchDirectory(
+            cast(OpenSearch, self.cluster), progress=lambda _: self.progress, clock=self.clock, wait_s=lambda: 0.1
+        )

@@ -57,7 +57,7 @@ def test_settings_of_two_tables_are_merged(cluster: Cluster) -> None:
     assert settings == {
         1: UserSettings(user_id=1, channels={"push": False}, quiet_hours=HOURS, version=30, changed_at=AT_MS),
         2: UserSettings(user_id=2, quiet_hours=HOURS, version=5),
-        3: UserSettings(user_id=3, categories={"news": False}, version=9),
+        3: UserSettings(user_id=3, categories={"news": False}, version=10),
     }
     assert users.keys() == {1}
     assert directory.user_settings([1, 2, 3, 4]) == settings
