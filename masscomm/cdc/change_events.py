@@ -120,7 +120,8 @@ class Heartbeat:
     """Debezium has read the write-ahead log up to this LSN."""
 
     lsn: int
-    # The database's time when it wrote the heartbeat, in ms since the epoch.
+    # The database's time when it wrote the heartbeat, in ms since the epoch; that of Kafka Connect when it produced the
+    # record, if that is earlier.
     ts_ms: int
 
 
@@ -194,7 +195,7 @@ class ChangeDecoder:
             if record.topic in self._tables:
                 return _table_change(*self._tables[record.topic], record.key, value)
             if record.topic in self._heartbeats:
-                return _logical_message(value)
+                return _logical_message(value, record.timestamp_ms)
             if record.topic in self._notifications:
                 return _notification(value)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
@@ -377,7 +378,7 @@ def has_type(value: Any, kind: str | None) -> bool:
     return isinstance(value, _COLUMN_TYPES[str(kind)]) and isinstance(value, bool) == (kind == "boolean")
 
 
-def _logical_message(value: Mapping[str, Any]) -> Change:
+def _logical_message(value: Mapping[str, Any], produced_ms: int) -> Change:
     message = _mapping(value["message"])
     if value["op"] != "m" or message["prefix"] != HEARTBEAT_PREFIX:
         return Irrelevant()
@@ -385,8 +386,11 @@ def _logical_message(value: Mapping[str, Any]) -> Change:
     if not _SECONDS.fullmatch(seconds):
         raise ValueError("a heartbeat's content is its time in seconds")
     # The time is rounded down: a heartbeat time that is too early only delays the proof of completeness.
-    ts_ms = int(Decimal(seconds.decode()) * 1000)
-    return Heartbeat(lsn=_lsn(_mapping(value["source"])), ts_ms=_time(ts_ms))
+    written_ms = _time(int(Decimal(seconds.decode()) * 1000))
+    # A heartbeat is written before it is produced. A later time is that of a clock that is ahead, by which the
+    # directory would be complete before it has the latest users.
+    ts_ms = min(written_ms, _time(produced_ms))  # guard: directory.database_clock_ahead
+    return Heartbeat(lsn=_lsn(_mapping(value["source"])), ts_ms=ts_ms)
 
 
 def _notification(value: Mapping[str, Any]) -> Change:

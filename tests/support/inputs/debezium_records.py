@@ -12,12 +12,14 @@ GENERATION = "g1"
 _offsets = count()
 
 
-def record(table: str, key: Any, value: Any, generation: str = GENERATION) -> KafkaRecord:
+def record(
+    table: str, key: Any, value: Any, generation: str = GENERATION, produced_ms: int = 1_700_000_000_000
+) -> KafkaRecord:
     return KafkaRecord(
         topic=cdc_topic(table, generation),
         partition=0,
         offset=next(_offsets),
-        timestamp_ms=1_700_000_000_000,
+        timestamp_ms=produced_ms,
         key=None if key is None else json.dumps(key).encode(),
         value=None if value is None else json.dumps(value).encode(),
     )
@@ -44,10 +46,16 @@ def truncate(table: str, lsn: int) -> KafkaRecord:
     return record(table, None, {"before": None, "after": None, "source": {"lsn": lsn, "ts_ms": 1}, "op": "t"})
 
 
-def heartbeat(lsn: int, seconds: str, prefix: str = "masscomm.heartbeat", generation: str = GENERATION) -> KafkaRecord:
+def heartbeat(
+    lsn: int,
+    seconds: str,
+    prefix: str = "masscomm.heartbeat",
+    generation: str = GENERATION,
+    produced_ms: int = 2_000_000_000_000,
+) -> KafkaRecord:
     content = base64.b64encode(seconds.encode()).decode()
-    message = {"prefix": prefix, "content": content}
-    return record("heartbeat", {"prefix": prefix}, {"op": "m", "source": {"lsn": lsn}, "message": message}, generation)
+    value = {"op": "m", "source": {"lsn": lsn}, "message": {"prefix": prefix, "content": content}}
+    return record("heartbeat", {"prefix": prefix}, value, generation, produced_ms)
 
 
 def notification(kind: str, name: str = "a", generation: str = GENERATION) -> KafkaRecord:

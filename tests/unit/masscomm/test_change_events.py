@@ -34,7 +34,8 @@ TEMPLATE_ROW = {"id": 1, "club_id": 7, "type": "news", "channel": "push", "local
 
 @pytest.mark.parametrize(("what", "example"), EXAMPLES)
 def test_debezium_example_is_decoded(what: str, example: dict[str, Any] | None) -> None:
-    change = decoder.decode(record({"message": "heartbeat"}.get(what, what), {"id": 1}, example))
+    topic = {"message": "heartbeat"}.get(what, what)
+    change = decoder.decode(record(topic, {"id": 1}, example, produced_ms=2_000_000_000_000))
     value = example or {}
     if value.get("op") in ("r", "c", "u"):
         assert isinstance(change, RowChanged)
