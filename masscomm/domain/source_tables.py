@@ -102,6 +102,9 @@ class Value:
         if self.column is None:
             return self.default
         found = read(self.column)
+        if isinstance(found, str):
+            # PostgreSQL fills a char(n) up with blanks, which are no part of its value.
+            found = found.rstrip(" ")  # guard: cdc.blanks
         if self.path:
             found = _inside(found, self.path, f"{self.column} ({where})", strict=strict)
         if found is not None and self.format is not None:

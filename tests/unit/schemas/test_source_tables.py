@@ -259,10 +259,13 @@ def value_of(entry: Any, row: Mapping[str, Any]) -> Any:
     return Value.read(entry, "here").of(row.get, "here")
 
 
+@pytest.mark.kills(guard="cdc.blanks")
 @pytest.mark.parametrize(
     ("entry", "value", "expected"),
     [
         ("c", 7, 7),
+        ("c", "Europe/Berlin    ", "Europe/Berlin"),
+        ({"column": "c", "values": {"ios": "apns"}}, "ios ", "apns"),
         ({"constant": 3}, None, 3),
         ({"column": "c", "default": "x"}, None, "x"),
         ({"column": "c", "default": "x"}, "", ""),
