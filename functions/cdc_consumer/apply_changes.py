@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from aws_lambda_powertools import Logger
 
@@ -100,8 +101,9 @@ class ApplyChanges(UseCase[Fact]):
         refused = [(item, item.value) for item in items if isinstance(item.value, RefusedRow)]
         deleted = [(item, self._document(row)) for item, value in refused for row in value.deleted]
         unreadable = [(item, row) for item, value in refused for row in value.unreadable]
+        written = [(item, row) for item, value in refused for row in value.written]
         try:
-            replacements = deleted + self._opt_outs(unreadable)
+            replacements = deleted + self._opt_outs(unreadable) + self._with_earlier_values(written)
         except Retry as error:
             for item, _ in refused:
                 item.error = error
@@ -122,16 +124,36 @@ class ApplyChanges(UseCase[Fact]):
         if not rows:
             return []
         documents = [(item, self._document(row)) for item, row in rows]
-        with answering("earlier settings"):
-            answer = self._client.mget(body={"docs": [{"_index": d.index, "_id": d.id} for _, d in documents]})
         found = []
-        for (item, document), known in zip(documents, answer["docs"], strict=True):
-            if "error" in known:
-                raise Retry(f"OpenSearch could not look up earlier settings: {known['error']}")
+        for (item, document), known in zip(documents, self._stored([each for _, each in documents]), strict=True):
             if not known["found"]:
                 found.append((item, replace(document, version=0)))
             elif known["_source"].get("deleted"):
                 found.append((item, replace(document, version=known["_version"])))
+        return found
+
+    def _with_earlier_values(
+        self, rows: Sequence[tuple[Item[Fact], RowChanged]]
+    ) -> list[tuple[Item[Fact], VersionedDocument]]:
+        """Return the documents of rows with the stored values of the columns that they have lost. Raises Retry."""
+        if not rows:
+            return []
+        documents = [self._document(row) for _, row in rows]
+        found = []
+        for (item, row), document, known in zip(rows, documents, self._stored(documents), strict=True):
+            stored = known.get("_source", {})
+            kept = {name: stored[name] for name in row.kept if name in stored}
+            found.append((item, replace(document, source={**document.source, **kept})))
+        return found
+
+    def _stored(self, documents: Sequence[VersionedDocument]) -> list[dict[str, Any]]:
+        """Return OpenSearch's answers about the stored versions of documents. Raises Retry."""
+        with answering("earlier rows"):
+            answer = self._client.mget(body={"docs": [{"_index": each.index, "_id": each.id} for each in documents]})
+        for known in answer["docs"]:
+            if "error" in known:
+                raise Retry(f"OpenSearch could not look up earlier rows: {known['error']}")
+        found: list[dict[str, Any]] = answer["docs"]
         return found
 
     def _write_rows(self, items: Sequence[Item[Fact]]) -> None:

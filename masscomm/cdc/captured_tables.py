@@ -36,6 +36,8 @@ class CapturedTable:
     # Columns of the directory whose columns every row has, also as null. A row without them would lose opt-outs or its
     # tenant.
     present: tuple[str, ...] = ()
+    # Columns of the directory of which a row without their columns keeps the earlier value.
+    kept: tuple[str, ...] = ()
     # The column with the tenant of a user, or the user of a device; None if rows of the table have no owner. A row in
     # which it is null belongs to none, and is no row of the directory.
     owner: str | None = None
@@ -60,6 +62,7 @@ def read_captured(sources: Mapping[str, SourceTable]) -> Mapping[str, CapturedTa
                 required=_required(sources[name], entry.get("required", ())),
                 null_where_absent=tuple(entry.get("null_where_absent", ())),
                 present=tuple(entry.get("present", ())),
+                kept=tuple(entry.get("kept", ())),
                 owner=entry.get("owner"),
                 person=entry.get("person"),
             )

@@ -99,12 +99,21 @@ class RowsChanged:
 class RefusedRow(DeadLetter):
     """A row cannot be copied to the directory, and its earlier version must not simply stay there."""
 
-    def __init__(self, fault: DeadLetter, *, deleted: Sequence[RowChanged], unreadable: Sequence[RowChanged]) -> None:
+    def __init__(
+        self,
+        fault: DeadLetter,
+        *,
+        deleted: Sequence[RowChanged] = (),
+        unreadable: Sequence[RowChanged] = (),
+        written: Sequence[RowChanged] = (),
+    ) -> None:
         super().__init__(fault.reason, str(fault))
         # Rows without an owner, as deleted rows: the directory must not have their earlier versions any more.
         self.deleted = tuple(deleted)
         # Rows of user settings as opt-outs. They apply if the directory has no earlier settings of the user.
         self.unreadable = tuple(unreadable)
+        # Rows that are written nevertheless, with the earlier values of the columns that they have lost.
+        self.written = tuple(written)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +271,8 @@ def _with_columns(rows: Sequence[RowChanged], after: Mapping[str, Any], before: 
     unreadable: list[RowChanged] = []
     for row in rows:
         try:
-            found.append(replace(row, columns=_columns(row.table, row.id, after, before)))
+            kept = tuple(_lost(captured_tables()[row.table], after))
+            found.append(replace(row, columns=_columns(row.table, row.id, after, before), kept=kept))
         except DeadLetter as fault:
             faults.append(fault)
             if isinstance(fault, _WithoutOwner):  # guard: cdc.row_without_an_owner
@@ -273,6 +283,10 @@ def _with_columns(rows: Sequence[RowChanged], after: Mapping[str, Any], before: 
         raise RefusedRow(faults[0], deleted=deleted, unreadable=unreadable)
     if faults:
         raise faults[0]
+    if lost := [(row, column) for row in found for column in row.kept]:
+        row, column = lost[0]
+        message = f"{row.table}.{column}: the row {row.id} has lost the column; the earlier value stays"
+        raise RefusedRow(DeadLetter("invalid", message), written=found)
     return tuple(found)
 
 
@@ -343,6 +357,15 @@ def _check_present(table: CapturedTable, row_id: str, after: Mapping[str, Any]) 
             if part.column is not None and part.column not in after:  # guard: cdc.lost_column
                 lost = f"{source.qualified}.{part.column}"
                 raise DeadLetter("invalid", f"{source.name}.{name}: the row {source.key}={row_id} has no column {lost}")
+
+
+def _lost(table: CapturedTable, after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the columns of the directory whose earlier values stay, because a row has no such column any more."""
+    for name in table.kept:
+        value = table.source.columns.get(name)
+        # guard: cdc.lost_time_zone
+        if value is not None and any(part.column is not None and part.column not in after for part in value.parts()):
+            yield name
 
 
 def _column(where: str, kind: str | None, value: Value, read: Callable[[str], Any], *, strict: bool = False) -> Any:

@@ -223,6 +223,12 @@ MUTANTS = (
         no_cell="no cell has a wrong address",
     ),
     Mutant(
+        guard="opensearch.closed_index",
+        rule="A row waits while its index is closed, for example during a restore.",
+        change=Without(2),
+        no_cell="no cell closes an index",
+    ),
+    Mutant(
         guard="opensearch.refused_document",
         rule="A document that OpenSearch refuses fails no other document.",
         change=Always(),
@@ -451,6 +457,12 @@ MUTANTS = (
         rule="A user counts as unknown only when change data capture has passed the time of the send.",
         change=Removed(),
         cell="a user created while change data capture is down",
+    ),
+    Mutant(
+        guard="directory.database_clock_ahead",
+        rule="A database's clock that is ahead does not make the directory complete too early.",
+        change=Becomes("written_ms"),
+        no_cell="all servers of a cell have one clock",
     ),
     Mutant(
         guard="directory.one_generation",
@@ -1741,6 +1753,18 @@ MUTANTS = (
         no_cell=UNCHANGED_PREFERENCES,
     ),
     Mutant(
+        guard="preferences.deleted_row",
+        rule="A change that a deleted row had does not apply again.",
+        change=Removed(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="preferences.version_of_deleted_settings",
+        rule="An opt-in from before a row was deleted does not apply again.",
+        change=Becomes('read is not None and not read[0].get("deleted")'),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
         guard="preferences.malformed_change",
         rule="A change that cannot be read opts out.",
         change=Returns("settings"),
@@ -1749,6 +1773,18 @@ MUTANTS = (
     Mutant(
         guard="cdc.lost_column",
         rule="A row of a table that lost the column of opt-outs does not remove them.",
+        change=Never(),
+        no_cell="no cell changes the columns of the monolith's tables",
+    ),
+    Mutant(
+        guard="cdc.blanks",
+        rule="The blanks that fill up a char(n) are no part of a time zone, an address or a language.",
+        change=Removed(),
+        no_cell="the monolith of the fault cells has no such column",
+    ),
+    Mutant(
+        guard="cdc.lost_time_zone",
+        rule="A row of a table that lost the column of time zones does not move the user's quiet hours.",
         change=Never(),
         no_cell="no cell changes the columns of the monolith's tables",
     ),

@@ -174,7 +174,7 @@ def from_registrar(error: Exception) -> Any:
 def from_cdc_consumer(error: Exception) -> Any:
     consumer = Consumer()
     consumer.cluster.bulk = fails(error)  # type: ignore[method-assign]
-    consumer.run(row("users", "c", 10, {"id": 1, "club_id": 1, "email": CANARIES["ada.canary"]}))
+    consumer.run(row("users", "c", 10, {"id": 1, "club_id": 1, "time_zone": None, "email": CANARIES["ada.canary"]}))
     return consumer
 
 

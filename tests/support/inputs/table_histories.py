@@ -49,7 +49,7 @@ def histories(draw: st.DrawFn) -> History:
         before = {"id": number, "first_name": table[number]} if number in table else None
         if change_kind == "set":
             table[number] = f"v{at}"
-            after: dict[str, Any] = {"id": number, "club_id": 1, "first_name": f"v{at}"}
+            after: dict[str, Any] = {"id": number, "club_id": 1, "first_name": f"v{at}", "time_zone": None}
             if streamed:
                 records.append(row("users", "u" if before else "c", at, after, before))
         elif before is not None:
@@ -64,7 +64,8 @@ def histories(draw: st.DrawFn) -> History:
                 open_change = lsn, "set"
             lsn += 1
             records += [
-                row("users", "r", lsn, {"id": n, "club_id": 1, "first_name": name}) for n, name in table.items()
+                row("users", "r", lsn, {"id": n, "club_id": 1, "first_name": name, "time_zone": None})
+                for n, name in table.items()
             ]
             if open_change is not None and open_row is not None:
                 # The open transaction commits right after the snapshot, because its lock blocks other changes of the

@@ -21,7 +21,7 @@ TABLES = ("users", "user_settings", "devices", "notification_templates")
 
 
 def user(number: int, name: str = "a") -> dict[str, Any]:
-    return {"id": number, "club_id": 1, "first_name": name}
+    return {"id": number, "club_id": 1, "first_name": name, "time_zone": None}
 
 
 def test_streamed_row_wins_over_the_snapshot_for_any_lsns() -> None:
@@ -103,10 +103,11 @@ def test_refused_document_is_dead_lettered_alone() -> None:
     assert dict(headers)["masscomm.source.offset"] == str(bad.offset).encode()
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_transiently_refused_document_is_redelivered_alone(status: int) -> None:
+@pytest.mark.kills(guard="opensearch.closed_index")
+@pytest.mark.parametrize("refusal", [(429, "busy"), (503, "busy"), (400, "index_closed_exception")])
+def test_transiently_refused_document_is_redelivered_alone(refusal: tuple[int, str]) -> None:
     consumer = Consumer()
-    consumer.cluster.refuse["users-g1", "1"] = status, "busy"
+    consumer.cluster.refuse["users-g1", "1"] = refusal
     busy = row("users", "c", 10, user(1))
     assert consumer.run(busy, row("users", "c", 11, user(2))) == [busy.offset]
     assert not consumer.producer.produced
@@ -210,6 +211,14 @@ def test_directory_position_never_decreases() -> None:
     consumer.run(heartbeat(20, "1700000002.5"), heartbeat(10, "1700000001"), heartbeat(99, "x", prefix="another's"))
     consumer.run(heartbeat(15, "1700000001.5"))
     assert consumer.cluster.documents["directory_state", "position-g1"][1] == {"lsn": 20, "ts_ms": 1_700_000_002_500}
+
+
+@pytest.mark.kills(guard="directory.database_clock_ahead")
+def test_position_is_no_later_than_its_record() -> None:
+    """With a database's clock that is ahead, the directory would be complete before it has the latest users."""
+    consumer = Consumer()
+    consumer.run(heartbeat(20, "1700000600", produced_ms=1_700_000_000_040))
+    assert consumer.cluster.documents["directory_state", "position-g1"][1] == {"lsn": 20, "ts_ms": 1_700_000_000_040}
 
 
 def complete(consumer: Consumer) -> None:

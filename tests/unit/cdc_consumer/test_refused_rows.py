@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from masscomm.cdc import captured_tables, change_events
 from masscomm.cdc.captured_tables import read_captured
 from masscomm.cdc.change_events import ChangeDecoder, RowChanged
-from masscomm.clock import FixedClock
-from masscomm.directory.client import OpenSearch
-from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain import source_tables
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.quiet_hours import applied_hours
@@ -56,12 +53,7 @@ def letters(consumer: Consumer) -> list[str]:
 
 def settings_of(consumer: Consumer, user_id: int = 1) -> UserSettings | None:
     """Return the settings that a look-up finds."""
-    for table in captured_tables.captured_tables():
-        consumer.cluster.aliases[table] = {f"{table}-g1"}
-    directory = OpenSearchDirectory(
-        cast(OpenSearch, consumer.cluster), progress=lambda _: consumer.progress, clock=FixedClock()
-    )
-    return directory.user_settings([user_id]).get(user_id)
+    return consumer.directory().user_settings([user_id]).get(user_id)
 
 
 def wants(settings: UserSettings | None) -> bool:
@@ -157,7 +149,7 @@ def test_many_refused_rows_are_replaced_at_once() -> None:
 @pytest.mark.parametrize(
     ("table", "before", "owner"),
     [
-        ("users", {"id": 1, "club_id": 3, "first_name": "Ada"}, "club_id"),
+        ("users", {"id": 1, "club_id": 3, "first_name": "Ada", "time_zone": None}, "club_id"),
         ("devices", {"id": 1, "user_id": 7, "platform": "gcm", "token": "t", "active": True}, "user_id"),
     ],
 )
@@ -178,8 +170,9 @@ def test_row_that_loses_its_owner_is_removed(table: str, before: dict[str, Any],
 def test_row_without_the_column_of_its_owner_stays() -> None:
     """A renamed column says nothing about the owner."""
     consumer = Consumer()
-    before = {"id": 1, "club_id": 3, "first_name": "Ada"}
-    consumer.run(row("users", "c", 10, before), row("users", "u", 20, {"id": 1, "first_name": "Eve"}))
+    before = {"id": 1, "club_id": 3, "first_name": "Ada", "time_zone": None}
+    lost = {name: value for name, value in before.items() if name != "club_id"} | {"first_name": "Eve"}
+    consumer.run(row("users", "c", 10, before), row("users", "u", 20, lost))
     assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "Ada"
     assert len(letters(consumer)) == 1
 
@@ -194,3 +187,35 @@ def test_settings_of_a_snapshot_have_its_lsn() -> None:
     settings = settings_of(consumer)
     assert settings is not None
     assert settings.version == 50
+
+
+@pytest.mark.kills(guard="cdc.lost_time_zone")
+def test_row_without_its_time_zone_keeps_the_earlier_one() -> None:
+    """In UTC, quiet hours would be at another time. The rest of the row counts, such as another address or tenant."""
+    consumer = Consumer()
+    before = {"id": 1, "club_id": 3, "email": "a@example.org", "time_zone": "Asia/Tokyo"}
+    lost = {"id": 1, "club_id": 4, "email": "b@example.org"}
+    assert consumer.run(row("users", "c", 10, before), row("users", "u", 20, lost), row("users", "u", 21, lost)) == []
+    expected = lost | {"time_zone": "Asia/Tokyo"}
+    assert consumer.cluster.documents["users-g1", "1"] == (21, expected)
+    assert letters(consumer) == ["users.time_zone: the row 1 has lost the column; the earlier value stays"] * 2
+    consumer.run(row("users", "u", 30, lost | {"time_zone": None}))
+    assert consumer.cluster.rows("users-g1")["1"]["time_zone"] is None
+
+
+def test_new_user_without_a_time_zone_is_written() -> None:
+    """Otherwise the user would get no one-time password."""
+    consumer = Consumer()
+    assert consumer.run(row("users", "c", 10, {"id": 1, "club_id": 3})) == []
+    assert consumer.cluster.rows("users-g1")["1"] == {"id": 1, "club_id": 3}
+    assert len(letters(consumer)) == 1
+    consumer.run(row("users", "u", 20, {"id": 1, "club_id": None}))
+    assert consumer.cluster.rows("users-g1") == {}, "the owner counts"
+
+
+def test_row_without_its_time_zone_waits_for_a_busy_index() -> None:
+    consumer = Consumer()
+    consumer.cluster.refuse["users-g1", "1"] = 429, "busy"
+    lost = row("users", "c", 10, {"id": 1, "club_id": 3})
+    assert consumer.run(lost) == [lost.offset]
+    assert letters(consumer) == []

@@ -108,7 +108,7 @@ def test_rows_of_a_person_in_an_added_table_are_erased(lists: dict[str, Any]) ->
 def test_entries_name_columns_of_their_index() -> None:
     for name, table in captured_tables().items():
         known = columns_of(name)
-        columns = {*table.required, *table.null_where_absent, *table.present}
+        columns = {*table.required, *table.null_where_absent, *table.present, *table.kept}
         named = columns | ({table.person} if table.person else set())
         assert named - {"id"} <= set(known), name
 
