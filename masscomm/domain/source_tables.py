@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -15,11 +16,23 @@ from schemas import read_text
 # Names that Debezium keeps in the name of a topic. It replaces all other characters.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _iso(epoch: date, unit: str, number: int) -> str | None:
+    """Return a date or time as ISO text; None outside the years 1 to 9999, such as for PostgreSQL's infinity.
+
+    Debezium has several numbers for it: a snapshot does not distinguish the dates infinity and -infinity.
+    """
+    with suppress(OverflowError):  # guard: cdc.infinity
+        return (epoch + timedelta(**{unit: number})).isoformat().replace("+00:00", "Z")
+    return None
+
+
 # The formats of Debezium: days since the epoch, microseconds of the day, microseconds since the epoch.
-FORMATS: Mapping[str, Callable[[int], str]] = {
-    "date": lambda days: (date(1970, 1, 1) + timedelta(days=days)).isoformat(),
+FORMATS: Mapping[str, Callable[[int], str | None]] = {
+    "date": partial(_iso, _EPOCH.date(), "days"),
     "time": lambda micros: (_EPOCH + timedelta(microseconds=micros)).strftime("%H:%M"),
-    "timestamp": lambda micros: (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z"),
+    "timestamp": partial(_iso, _EPOCH, "microseconds"),
 }
 _OPTIONS = {"path", "values", "format", "default", "required"}
 
@@ -115,7 +128,7 @@ class Value:
             found = self.values[_as_text(found)]
         return self.default if found is None else found
 
-    def _formatted(self, found: Any, where: str) -> str:
+    def _formatted(self, found: Any, where: str) -> str | None:
         if isinstance(found, bool) or not isinstance(found, int):
             raise DeadLetter("invalid", f"{self.column} ({where}) is no {self.format}")
         try:

@@ -1777,6 +1777,14 @@ MUTANTS = (
         no_cell="no cell changes the columns of the monolith's tables",
     ),
     Mutant(
+        guard="cdc.infinity",
+        rule="A user with an infinite date is not refused.",
+        change=Replaced(
+            "if True:\n    return (epoch + timedelta(**{unit: number})).isoformat().replace('+00:00', 'Z')"
+        ),
+        no_cell="the monolith of the fault cells has no such column",
+    ),
+    Mutant(
         guard="cdc.blanks",
         rule="The blanks that fill up a char(n) are no part of a time zone, an address or a language.",
         change=Removed(),

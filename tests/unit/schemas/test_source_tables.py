@@ -255,6 +255,21 @@ def test_inconsistent_sources_are_refused(name: str, message: str) -> None:
         read_source({"tables": {"users": users, name: other}})
 
 
+# The numbers that Debezium has for infinity and -infinity, in the snapshot and in the stream.
+INFINITE = {
+    "date": [-622_191_234, -625_821_272, 2_146_033_979, -2_147_472_691],
+    "timestamp": [2**63 - 1, -(2**63)],
+}
+
+
+@pytest.mark.kills(guard="cdc.infinity")
+@pytest.mark.parametrize(("kind", "number"), [(kind, each) for kind, numbers in INFINITE.items() for each in numbers])
+def test_infinite_time_is_no_value(kind: str, number: int) -> None:
+    """A user whose membership has no end is no row to refuse."""
+    assert value_of({"column": "c", "format": kind}, {"c": number}) is None
+    assert value_of({"column": "c", "format": kind, "default": "9999-12-31"}, {"c": number}) == "9999-12-31"
+
+
 def value_of(entry: Any, row: Mapping[str, Any]) -> Any:
     return Value.read(entry, "here").of(row.get, "here")
 
@@ -291,7 +306,7 @@ def test_value_derives_from_a_row(entry: Any, value: Any, expected: Any) -> None
     [
         ({"column": "c", "values": {"a": 1}}, "b"),
         ({"column": "c", "format": "date"}, "yesterday"),
-        ({"column": "c", "format": "date"}, 10**12),
+        ({"column": "c", "format": "time"}, 10**19),
         ({"column": "c", "format": "time"}, True),
         ({"column": "c", "path": "a"}, "{no json"),
     ],
