@@ -61,6 +61,16 @@ def test_index_that_blocks_writes_is_a_retry(client: OpenSearch, index: str) -> 
     assert [type(fate) for fate in write(client, [document(index, "1", n=1)])] == [Retry]
 
 
+@pytest.mark.guarantee("opensearch_answer.index_takes_no_writes")
+def test_closed_index_is_a_retry_for_its_documents(client: OpenSearch, index: str) -> None:
+    other = f"test-{uuid4()}"
+    client.request("PUT", other)
+    client.request("POST", f"{index}/_close")
+    fates = write(client, [document(index, "1", n=1), document(other, "1", n=1)])
+    client.request("DELETE", other)
+    assert [type(fate) for fate in fates] == [Retry, type(None)]
+
+
 @pytest.mark.guarantee("opensearch_answer.unknown_address")
 def test_wrong_address_is_no_dead_letter(opensearch: StackConfig, index: str) -> None:
     """A wrong path also gets a response with 400, but no document must be dead-lettered."""
