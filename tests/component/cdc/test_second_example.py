@@ -57,8 +57,10 @@ with RunningGeneration.made(config, Path("examples/crm/schema.sql")) as made, ma
     users, settings = directory.users_and_settings([1, 2, 3, 4, 5, 44])
     print(json.dumps({
         "users": {number: user._asdict() for number, user in users.items()},
-        "settings": {number: each._asdict() for number, each in settings.items()},
-        "settings_alone": sorted(directory.user_settings([1, 2, 3])),
+        "settings": {number: each._asdict() for number, each in settings.items() if not each.is_absent},
+        "settings_alone": sorted(
+            number for number, each in directory.user_settings([1, 2, 3]).items() if not each.is_absent
+        ),
         "devices": [each._asdict() for each in directory.devices([1])[1]],
         "templates": [each._asdict() for each in directory.templates([(3, "news", "push")])[3, "news", "push"]],
         "dead_letters": [
