@@ -38,7 +38,7 @@ class Directory(Protocol):
         ...
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
-        """Return the user settings by user id, without the ids that have no settings."""
+        """Return the user settings by user id, without the ids that have none. Those of deleted rows are absent."""
         ...
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
