@@ -85,7 +85,7 @@ def email_message(
         ways = _NONE if mandatory else _ONE_CLICK if unsubscribe_link else _BY_MAIL
         message = _message_without_recipient(sender, subject, text, html, ways)
     # Python's email package raises each of these errors for some invalid addresses.
-    except (ValueError, IndexError, MessageError, RecursionError) as error:
+    except (ValueError, IndexError, AttributeError, MessageError, RecursionError) as error:
         raise Rejected(f"the message is not a valid e-mail: {error}") from error
     if unsubscribe_link:
         message = message.replace(_LINK.encode(), unsubscribe_link.encode())

@@ -31,7 +31,7 @@ SPAN = re.compile(r"`([^`\n]+)`|^ {4,}(\S.*)$", re.MULTILINE)
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
 # AT_TIMESTAMP is AWS' name of a starting position, not a setting.
-FOREIGN_SETTINGS = {"AT_TIMESTAMP", "NODE_EXTRA_CA_CERTS"}
+FOREIGN_SETTINGS = {"AT_TIMESTAMP", "NODE_EXTRA_CA_CERTS", "SENDER_ID_MISMATCH"}
 _ROUTE = re.compile(r"/v1/(?:[\w-]+|\{\w+\})(?:/(?:[\w-]+|\{\w+\}))*")
 SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 # A name such as `WaitingBacklog` or *RecordsFailed*: a metric, a class or a schema.
@@ -39,11 +39,13 @@ NAME = re.compile(r"(?:`|(?<!\*)\*)([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?:`|\*(?!\*))")
 # Metrics, fields and states of AWS and Kafka that nothing here uses.
 FOREIGN_NAMES = {
     "BytesInPerSec",
+    "GetApplication",
     "LastProcessingResult",
     "LogAppendTime",
     "PlatformCredentialInvalid",
     "ProvisionedPollers",
     "RetriesExhausted",
+    "StopApplication",
 }
 # "the topic `outcome`", "topics `a`, `b` and `c`", "the `outcome` topic", and names with a section, as `cdc.users`.
 _TOPICS = re.compile(r"\btopics? (`[^`\n]+`(?:(?:, | and |, and )`[^`\n]+`)*)|(`[^`\n]+`) topics?\b")

@@ -516,7 +516,7 @@ def test_the_firewall_counts_as_waf_can(environment: SynthesisedEnvironment) -> 
                 assert rate["EvaluationWindowSec"] in (60, 120, 300, 600)
 
 
-def test_the_firewall_accepts_what_the_api_documents(environment: SynthesisedEnvironment) -> None:
+def test_the_firewall_accepts_documented_requests(environment: SynthesisedEnvironment) -> None:
     """Rules of the common rule set refuse queries above 2,048 bytes, bodies above 8 kB, and bodies with HTML or with
     the address of a server; the rules that would refuse documented requests only count.
 

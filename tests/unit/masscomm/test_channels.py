@@ -8,7 +8,7 @@ from email.message import EmailMessage
 from urllib.parse import quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from masscomm.aws.request import form, quoted
@@ -291,6 +291,7 @@ def test_an_address_that_is_too_long_is_rejected_unparsed(monkeypatch: pytest.Mo
         _bytes(recipient=f"{recipient}@b.example")
 
 
+@example(".@[")
 @given(st.text('()<>[]\\".,:;@ a', max_size=318))
 def test_any_address_of_allowed_length_is_parsed_or_rejected(recipient: str) -> None:
     try:
