@@ -981,6 +981,10 @@ class SendBody(TypedDict):
     """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
     status: SendState
     requested_at: str | None
+    send_at: str | None
+    """The time to which the send was moved; otherwise the `send_at` of a send over REST, for eight days after it."""
+    send_at_local: str | None
+    """The `send_at_local` of a send over REST that was not moved, for eight days after it."""
     chunks: Chunks
     requested: int | None
     """Null while the users of an audience are sought."""

@@ -235,6 +235,8 @@ OPERATIONS = {
             "reference": "derby-2026",
             "status": "ended",
             "requested_at": _NOON,
+            "send_at": None,
+            "send_at_local": None,
             "chunks": {"expected": 1, "counted": 1},
             "requested": 3,
             "duplicates": 0,

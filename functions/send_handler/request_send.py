@@ -341,6 +341,7 @@ def _accepted_send(send: SendRequest, identity: SendIdentity, caller: Caller) ->
         send=SendKey(send.club_id, identity.send_id),
         accepted_at_ms=identity.requested_at_ms,
         send_at_ms=send.last_send_at_ms,
+        send_at_local=send.send_at_local,
         expires_at_ms=send.expires_at_ms,
         type=send.type,
         users=send.recipients if send.audience is None else None,

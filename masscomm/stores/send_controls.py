@@ -134,7 +134,10 @@ class AcceptedSend:
 
     send: SendKey
     accepted_at_ms: int
+    # Of a send with a send_at_local, the time at which the last clocks show it.
     send_at_ms: int | None = None
+    # None also if an earlier version recorded the send.
+    send_at_local: str | None = None
     expires_at_ms: int | None = None
     # The category; None if an earlier version recorded the send.
     type: str | None = None

@@ -134,6 +134,10 @@ class SendBody(TypedDict):
     """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
     status: SendState
     requested_at: str | None
+    send_at: str | None
+    """The time to which the send was moved; otherwise the `send_at` of a send over REST, for eight days after it."""
+    send_at_local: str | None
+    """The `send_at_local` of a send over REST that was not moved, for eight days after it."""
     chunks: Chunks
     requested: int | None
     """Null while the users of an audience are sought."""
@@ -210,6 +214,7 @@ class SendRoute:
         channels = {name: _statuses(totals) for name, totals in send.channels.items()}
         totals = _statuses(send.together)
         requested, terminal = totals["requested"], _terminal(send.together)
+        send_at, send_at_local = _times(accepted, control)
         now_ms = self.clock.now_ms()
         status = send_state(send.counts, cancelled=control.is_cancelled(now_ms), paused=control.is_paused(now_ms))
         return {
@@ -219,6 +224,8 @@ class SendRoute:
             "reference": None if accepted is None else accepted.reference,
             "status": status,
             "requested_at": rfc3339(send.requested_at),
+            "send_at": send_at,
+            "send_at_local": send_at_local,
             "chunks": {"expected": send.chunk_count, "counted": send.chunks},
             "requested": requested,
             "duplicates": totals["duplicates"],
@@ -283,6 +290,15 @@ def _expansion(ended: Expansion | None) -> ExpansionOfSend:
         "requested": None if ended is None else ended.requested,
         "error": None if ended is None else ended.error,
     }
+
+
+def _times(accepted: AcceptedSend | None, control: SendControl) -> tuple[str | None, str | None]:
+    """Return the send's present send_at and send_at_local, at least one of which is None."""
+    if control.send_at_ms is not None or accepted is None:
+        return _time(control.send_at_ms), None
+    if accepted.send_at_local is not None:
+        return None, accepted.send_at_local
+    return _time(accepted.send_at_ms), None
 
 
 def _control(control: SendControl) -> ControlOfSend:

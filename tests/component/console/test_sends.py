@@ -1,18 +1,19 @@
 """The pages Sends and Send in a real Chromium, over the functions in memory behind the local gateway."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Request, Route, expect
+from playwright.sync_api import Locator, Request, Route, expect
 
 from devstack.services.lambda_host import CONSOLE
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import Console, open_console
-from tests.support.harness.console_pictures import LIVE
+from tests.support.harness.console_pictures import LIVE, SCHEDULED
 
 pytestmark = pytest.mark.nightly
 MORE = 60
@@ -42,7 +43,7 @@ class Opened:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     store = console_pictures.build(monkeypatch)
-    with rest_api.serving(CONSOLE) as url, open_console(url, "admin") as console:
+    with rest_api.serving(CONSOLE) as url, open_console(url, "admin", time_zone="Asia/Tokyo") as console:
         yield Opened(console, store)
 
 
@@ -192,3 +193,135 @@ def test_a_paused_send_has_no_rate(opened: Opened) -> None:
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_test_id("state")).to_have_text("In progress", timeout=30_000)
     assert opened.console.errors == []
+
+
+# --- another time -----------------------------------------------------------------------------------------------------
+
+
+def open_form(console: Console) -> Locator:
+    """Open the form for another time on the page of the scheduled send. Returns the dialog."""
+    console.page.goto(f"{console.url}/#/sends/{SCHEDULED}")
+    console.page.get_by_role("button", name="Change the time").click()
+    return console.page.get_by_role("dialog")
+
+
+def fill_form(form: Locator, at: str, zone: str = "UTC") -> None:
+    form.get_by_label("Time", exact=True).fill(at)
+    form.get_by_label("Time zone").select_option(zone)
+
+
+def moves(console: Console) -> list[str]:
+    """Return the times of the requests that move a send."""
+    asked = [each for each in console.requests if each.method == "PATCH"]
+    return [json.loads(each.post_data or "")["send_at"] for each in asked]
+
+
+def test_a_scheduled_send_is_moved_to_a_time_of_a_zone(opened: Opened) -> None:
+    """The form begins with the present time. Enter submits it, and the focus returns to its button."""
+    page, form = opened.console.page, open_form(opened.console)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    expect(form.get_by_label("Time", exact=True)).to_be_focused()
+    expect(form.get_by_label("Time", exact=True)).to_have_value(f"{tomorrow:%Y-%m-%d}T18:30")
+    expect(form.get_by_label("Time zone")).to_have_value("Asia/Tokyo")
+    expect(page.get_by_test_id("scheduled")).to_contain_text("18:30:00 (Asia/Tokyo)")
+    fill_form(form, f"{tomorrow:%Y-%m-%d}T18:00", "Africa/Lagos")
+    form.get_by_label("Time", exact=True).press("Enter")
+    expect(form).to_have_count(0)
+    expect(page.get_by_test_id("scheduled")).to_contain_text("02:00:00 (Asia/Tokyo)")
+    expect(page.get_by_role("button", name="Change the time")).to_be_focused()
+    assert moves(opened.console) == [f"{tomorrow:%Y-%m-%d}T17:00:00Z"]
+    assert opened.console.errors == []
+
+
+def test_a_time_that_cannot_be_used_is_refused_at_its_field(opened: Opened) -> None:
+    page, form = opened.console.page, open_form(opened.console)
+    field, save = form.get_by_label("Time", exact=True), form.get_by_role("button", name="Save the new time")
+    year = datetime.now(UTC).year + 1
+    refusals = {
+        ("", "Europe/Madrid"): "This is needed.",
+        ("2020-01-01T09:00", "Europe/Madrid"): "This time has passed.",
+        (last_sunday_of_march(year), "Europe/Madrid"): "Clocks in this zone skip this time.",
+    }
+    for (at, zone), problem in refusals.items():
+        fill_form(form, at, zone)
+        save.click()
+        expect(form.get_by_text(problem)).to_be_visible()
+        expect(field).to_be_focused()
+    assert moves(opened.console) == []
+    fill_form(form, "2099-01-01T09:00")
+    save.click()
+    expect(form.get_by_text("must lie ahead, and not more than")).to_be_visible()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_be_focused()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    # The text is in the language that is chosen.
+    console_pictures.in_german(page)
+    expect(form.get_by_text("muss in der Zukunft liegen")).to_be_visible()
+
+
+def last_sunday_of_march(year: int) -> str:
+    """Return a time that the clocks of Central Europe skip."""
+    last = datetime(year, 3, 31, tzinfo=UTC)
+    return f"{last - timedelta(days=(last.weekday() + 1) % 7):%Y-%m-%d}T02:30"
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_move_with_a_lost_answer_is_shown_or_repeated(opened: Opened, arrived: bool) -> None:
+    """If the API has the new time, the page shows it and closes the form; otherwise the form is still open."""
+    page, form = opened.console.page, open_form(opened.console)
+
+    def lose(route: Route) -> None:
+        if arrived:
+            route.fetch()
+        route.abort()
+
+    page.route(f"**/v1/sends/{SCHEDULED}", lose)
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
+    fill_form(form, f"{tomorrow}T18:00")
+    form.get_by_role("button", name="Save the new time").click()
+    if not arrived:
+        expect(form.get_by_text("the send may have the new time")).to_be_visible()
+        expect(form.get_by_role("alert")).to_contain_text("The API does not answer.")
+        expect(page.get_by_test_id("scheduled")).to_contain_text("18:30:00")
+        page.unroute(f"**/v1/sends/{SCHEDULED}")
+        form.get_by_role("button", name="Save the new time").click()
+    expect(form).to_have_count(0)
+    expect(page.get_by_test_id("scheduled")).to_contain_text("03:00:00")
+    assert set(moves(opened.console)) == {f"{tomorrow}T18:00:00Z"}
+
+
+def test_a_send_that_begins_meanwhile_is_not_moved(opened: Opened) -> None:
+    """The API refuses a move some seconds before the send's time. Once it has passed, the form has no button."""
+    page, form = opened.console.page, open_form(opened.console)
+    soon = (datetime.now(UTC) + timedelta(seconds=6)).isoformat()
+    assert opened.console.call("PATCH", f"/v1/sends/{SCHEDULED}", {"send_at": soon}) == 200
+    expect(page.get_by_test_id("scheduled")).not_to_contain_text("18:30:00")
+    fill_form(form, f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}T18:00")
+    form.get_by_role("button", name="Save the new time").click()
+    expect(form.get_by_role("alert")).to_contain_text("The send is released: its send_at was")
+    expect(form.get_by_role("alert")).to_contain_text("no longer waits for its time", timeout=30_000)
+    expect(form.get_by_role("button", name="Save the new time")).to_have_count(0)
+    form.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("button", name="Change the time")).to_have_count(0)
+    expect(page.get_by_test_id("scheduled")).to_have_count(0)
+
+
+def test_a_send_that_is_cancelled_meanwhile_is_not_moved(opened: Opened) -> None:
+    form = open_form(opened.console)
+    assert opened.console.call("POST", f"/v1/sends/{SCHEDULED}/cancel", {}) == 202
+    expect(form.get_by_role("alert")).to_contain_text("no longer waits for its time", timeout=30_000)
+
+
+def test_a_send_that_waits_for_no_time_is_not_moved(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    expect(page.get_by_role("button", name="Cancel this send")).to_be_visible()
+    expect(page.get_by_role("button", name="Change the time")).to_have_count(0)
+
+
+def test_a_viewer_moves_no_scheduled_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    console_pictures.build(monkeypatch)
+    with rest_api.serving(CONSOLE) as url, open_console(url, "viewer") as console:
+        console.page.goto(f"{console.url}/#/sends/{SCHEDULED}")
+        expect(console.page.get_by_test_id("scheduled")).to_be_visible()
+        expect(console.page.get_by_role("button", name="Change the time")).to_have_count(0)

@@ -107,7 +107,9 @@ class SendControlsContract:
             send=SEND, accepted_at_ms=NOW, send_at_ms=NOW + 5, expires_at_ms=NOW + 9, reference="order-1", is_test=True
         )
         controls.accept([accepted])
-        of_audience = AcceptedSend(send=SendKey(7, "audience"), accepted_at_ms=NOW, type="news")
+        of_audience = AcceptedSend(
+            send=SendKey(7, "audience"), accepted_at_ms=NOW, send_at_local="2026-11-24T09:00", type="news"
+        )
         controls.accept([of_audience])
         assert controls.accepted("audience") == of_audience
         controls.accept([AcceptedSend(send=SendKey(8, SEND.send_id), accepted_at_ms=NOW)])

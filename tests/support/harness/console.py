@@ -110,19 +110,26 @@ def is_send(request: Request) -> bool:
 
 @contextmanager
 def open_console(
-    url: str, user: str | None, *, dark: bool = False, locale: str = "en-GB", sign_out: str = "Sign out"
+    url: str,
+    user: str | None,
+    *,
+    dark: bool = False,
+    locale: str = "en-GB",
+    sign_out: str = "Sign out",
+    time_zone: str | None = None,
 ) -> Iterator[Console]:
     """Open the console in a new browser and sign in as a ready user; None: stay signed out.
 
     Args:
         sign_out: The text of the button in the language of `locale`.
+        time_zone: The time zone of the browser; None: that of the machine.
     """
     executable = os.environ.get("CHROME_PATH") or shutil.which("chromium")
     assert executable, "no browser: install chromium, or set CHROME_PATH"
     with sync_playwright() as playwright:
         # Chromium's sandbox does not start for root.
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        context = browser.new_context(locale=locale, color_scheme="dark" if dark else "light")
+        context = browser.new_context(locale=locale, color_scheme="dark" if dark else "light", timezone_id=time_zone)
         page = context.new_page()
         console = Console(page, url)
 

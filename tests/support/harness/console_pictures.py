@@ -28,13 +28,14 @@ from masscomm.domain.users import Device, User, UserSettings
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls, SendKey
 from tests.support.harness import rest_api
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import PATIENCE_MS, Console, open_console
 from tests.support.harness.operations_api import endpoint_id
 
 LIVE = "8c1f0a52-55e1-4d0b-9d6f-0f9b4a7f2c11"
 # The time is 3 May 2026.
 _OPTED_OUT = {"layer": "user", "settings_version": 7, "settings_changed_at": 1_777_803_720_000}
 _ENDED = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
+SCHEDULED = "5b0a2f8e-7a41-4c0d-8a57-2f6f0b1f0c73"
 PHONE = {"width": 390, "height": 844}
 _WIDE = {"width": 1280, "height": 900}
 SIGNED_OUT = "sign-in"
@@ -65,6 +66,8 @@ def _sends(now: datetime) -> Iterator[SendTotals]:
             "email": ChannelTotals(12_000, 0, 9_000, by_email),
         },
     )
+    waiting = {"scheduled": {"": 1_140}, "suppressed": {"opted_out": 60}}
+    yield _send(SCHEDULED, "announcement", now - timedelta(minutes=9), {"push": ChannelTotals(1_200, 0, 0, waiting)})
     ended = {"sent": {"": 1_830}, "suppressed": {"opted_out": 140, "unknown_user": 30}}
     yield _send(_ENDED, "news", now - timedelta(hours=1), {"push": ChannelTotals(2_000, 0, 1_830, ended)})
     for hours, category in enumerate(("newsletter", "announcement", "news", "security_alert", "match_reminder"), 2):
@@ -131,11 +134,14 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
         revised_minutes=[(now.replace(second=0, microsecond=0) - timedelta(minutes=21), 1, now)],
     )
     controls = InMemorySendControls()
+    tomorrow = now.replace(hour=9, minute=30, second=0, microsecond=0) + timedelta(days=1)
+    send_at_ms = round(tomorrow.timestamp() * 1000)
     controls.accept(
         [
             AcceptedSend(send=SendKey(1, send_id), accepted_at_ms=0, reference=reference)
             for send_id, reference in ((LIVE, "Derby: one hour before kick-off"), (_ENDED, "New season tickets"))
         ]
+        + [AcceptedSend(send=SendKey(1, SCHEDULED), accepted_at_ms=0, send_at_ms=send_at_ms, reference="Open day")]
     )
     cases = metrics_handler.use_cases(
         store,
@@ -206,6 +212,20 @@ def _cancel(page: Page) -> None:
     page.get_by_role("button", name="Cancel this send").click()
 
 
+def _move(page: Page) -> None:
+    page.get_by_role("button", name="Change the time").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def _move_refused(page: Page) -> None:
+    """The API refuses the time."""
+    _move(page)
+    page.get_by_label("Time", exact=True).fill("2099-01-01T09:30")
+    page.get_by_role("button", name="Save the new time").click()
+    # The polls of the pages before wait in the gateway's threads.
+    expect(page.get_by_text("must lie ahead")).to_be_visible(timeout=PATIENCE_MS)
+
+
 def _letter(page: Page) -> None:
     page.get_by_role("button", name="Show 0@17").click()
     expect(page.get_by_role("button", name="Replay")).to_be_visible()
@@ -274,6 +294,9 @@ PICTURES = (
     Picture("send", f"#/sends/{LIVE}", _table),
     Picture("send-timeline", f"#/sends/{LIVE}", _timeline),
     Picture("send-cancel", f"#/sends/{LIVE}", _cancel),
+    Picture("send-scheduled", f"#/sends/{SCHEDULED}", _table),
+    Picture("send-move", f"#/sends/{SCHEDULED}", _move),
+    Picture("send-move-refused", f"#/sends/{SCHEDULED}", _move_refused),
     Picture("send-unknown", "#/sends/unknown", _nothing),
     Picture("metrics", "#/metrics?compare=1", _cell),
     Picture("metrics-empty", "#/metrics?club=2", _nothing),

@@ -195,6 +195,21 @@ def test_a_scheduled_send_is_moved(api: ControlApi) -> None:
     assert move(api, at(api, HOUR // 2))["send_at"] == "2023-11-14T22:43:20Z"
 
 
+@pytest.mark.parametrize("local", [None, "2023-11-15T00:13"])
+def test_a_send_has_its_time_and_then_the_moved_one(api: ControlApi, local: str | None) -> None:
+    """Of a send_at_local, the time on the last clocks is not its send_at. A move has one time for all."""
+    accept(api, type="news", send_at_ms=api.clock.now_ms() + HOUR, send_at_local=local)
+
+    def times() -> tuple[str | None, str | None]:
+        body = api.send_route.answer("new", {}, OWN)
+        return body["send_at"], body["send_at_local"]
+
+    assert times() == (None if local else "2023-11-14T23:13:20Z", local)
+    move(api, at(api, 3 * HOUR))
+    assert times() == ("2023-11-15T01:13:20Z", None)
+    assert api.send_route.answer("s", {}, OWN)["send_at"] is None
+
+
 @pytest.mark.kills(guard="send_controls.repeated_move")
 @pytest.mark.parametrize("after_s", [0, 2, 6])
 def test_a_repeated_move_gets_the_same_body(api: ControlApi, after_s: int) -> None:

@@ -408,6 +408,7 @@ def test_each_send_is_recorded_when_it_is_accepted(api: SendApi, values: dict[st
     accepted = api.controls.accepted(body["send_id"])
     assert accepted is not None
     assert (accepted.reference, accepted.is_test) == ("order-1", False)
+    assert accepted.send_at_local == values.get("send_at_local")
     assert (accepted.send.club_id, accepted.type, accepted.accepted_at_ms) == (7, "news", NOW)
     assert (accepted.users or 0) * len(accepted.channels) == body["requested"]
     if "send_at" in values:

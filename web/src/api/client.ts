@@ -142,6 +142,11 @@ export function resumeSend(sendId: string): Promise<unknown> {
   return json(sendPath(sendId, "/resume"), { method: "POST", body: {} });
 }
 
+/** Move a scheduled send to another time. A repeated call with the same time changes nothing. */
+export function moveSend(sendId: string, sendAt: string): Promise<unknown> {
+  return json(sendPath(sendId), { method: "PATCH", body: { send_at: sendAt } });
+}
+
 export function getRecipients(sendId: string, query: Query, signal?: AbortSignal): Promise<Recipients> {
   return json(sendPath(sendId, "/recipients"), { query, ...(signal && { signal }) });
 }

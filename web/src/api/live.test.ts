@@ -205,3 +205,12 @@ test("a closed component has no connection", async () => {
   expect(opened.mock.calls[0]![3].aborted).toBe(true);
   expect(opened).toHaveBeenCalledOnce();
 });
+
+test("an answer that arrives after its component was closed opens no connection", async () => {
+  const live = follow();
+  await settle();
+  scope.stop();
+  live.restart();
+  await settle(60_000);
+  expect(opened).toHaveBeenCalledOnce();
+});

@@ -127,6 +127,7 @@ async function readEvents(response: Response, hear: () => void, take: (event: Se
 function useConnection(begin: () => Step): Live {
   const error = ref<unknown>(null);
   let controller = new AbortController();
+  let closed = false;
 
   async function run(step: Step, signal: AbortSignal): Promise<void> {
     let pauseMs = 0;
@@ -153,12 +154,17 @@ function useConnection(begin: () => Step): Live {
   }
 
   function restart(): void {
+    // The answer to a request arrives after its page was left.
+    if (closed) return;
     controller.abort();
     controller = new AbortController();
     void run(begin(), controller.signal);
   }
 
-  onScopeDispose(() => controller.abort());
+  onScopeDispose(() => {
+    closed = true;
+    controller.abort();
+  });
   restart();
   return { error, restart };
 }

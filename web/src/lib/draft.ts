@@ -3,7 +3,7 @@ import type { SendRequest } from "../api/types";
 import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
 import { forget, kept } from "./kept";
 import { parseRecipients, type Recipients } from "./recipients";
-import { instantOf, ownZone } from "./zones";
+import { instantOf, ownZone, timeError } from "./zones";
 
 /** A send as the form has it. Every field is the text that the person entered. */
 export interface Draft {
@@ -75,9 +75,8 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   if (draft.mode === "words" && !draft.title.trim()) errors.title = "compose.required";
   if (draft.mode === "words" && !draft.body.trim()) errors.body = "compose.required";
   const time = (name: "send_at" | "send_at_local" | "expires_at", local: string): void => {
-    const instant = instantOf(local, draft.zone);
-    if (instant === null) errors[name] = local ? "compose.gap" : "compose.required";
-    else if (Date.parse(instant) <= nowMs) errors[name] = "compose.past";
+    const wrong = timeError(local, draft.zone, nowMs);
+    if (wrong) errors[name] = wrong;
   };
   if (draft.when === "later") time("send_at", draft.at);
   if (draft.when === "local") {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { instantOf } from "./zones";
+import { instantOf, localOf, timeError } from "./zones";
 
 test("a local time in a zone", () => {
   expect(instantOf("2026-11-24T09:30", "Europe/Madrid")).toBe("2026-11-24T08:30:00Z");
@@ -17,4 +17,18 @@ test("a time that occurs twice is the earlier one", () => {
 
 test("no time is null", () => {
   expect(instantOf("", "UTC")).toBeNull();
+});
+
+test("an instant as the local time of a zone", () => {
+  expect(localOf("2026-11-24T08:30:00Z", "Europe/Madrid")).toBe("2026-11-24T09:30");
+  expect(localOf("2026-07-01T09:30:00+02:00", "Asia/Kolkata")).toBe("2026-07-01T13:00");
+  expect(localOf("2026-12-31T23:30:00Z", "Pacific/Auckland")).toBe("2027-01-01T12:30");
+});
+
+test("a time for which no send can wait has a message", () => {
+  const nowMs = Date.parse("2026-03-28T12:00:00Z");
+  expect(timeError("", "Europe/Madrid", nowMs)).toBe("compose.required");
+  expect(timeError("2026-03-29T02:30", "Europe/Madrid", nowMs)).toBe("compose.gap");
+  expect(timeError("2026-03-28T13:00", "Europe/Madrid", nowMs)).toBe("compose.past");
+  expect(timeError("2026-03-28T13:01", "Europe/Madrid", nowMs)).toBeUndefined();
 });

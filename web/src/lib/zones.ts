@@ -28,6 +28,19 @@ export function instantOf(local: string, zone: string): string | null {
   return valid.length === 0 ? null : new Date(Math.min(...valid)).toISOString().replace(".000", "");
 }
 
+/** Return a time as the local time of a zone, such as `2026-11-24T09:30`. */
+export function localOf(time: string, zone: string): string {
+  const atMs = Date.parse(time);
+  return new Date(atMs + offsetMs(zone, atMs)).toISOString().slice(0, 16);
+}
+
+/** Return the key of a message if no send can wait for a local time of a zone. */
+export function timeError(local: string, zone: string, nowMs: number): string | undefined {
+  const instant = instantOf(local, zone);
+  if (instant === null) return local ? "compose.gap" : "compose.required";
+  return Date.parse(instant) <= nowMs ? "compose.past" : undefined;
+}
+
 export const ownZone = (): string => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
 export const allZones = (): string[] => ["UTC", ...Intl.supportedValuesOf("timeZone").filter((zone) => zone !== "UTC")];

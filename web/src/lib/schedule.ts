@@ -1,0 +1,10 @@
+import type { Send } from "../api/types";
+
+/**
+ * Return whether a send waits for its time, so that it can be moved. The time of a send by Kafka is not known, and that of
+ * each recipient's own zone is several times: their notifications are scheduled then.
+ */
+export function waitsForItsTime(send: Pick<Send, "complete" | "cancellation" | "send_at" | "totals">, nowMs: number): boolean {
+  if (send.complete || send.cancellation) return false;
+  return send.send_at ? Date.parse(send.send_at) > nowMs : send.totals.scheduled > 0;
+}
