@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -34,15 +34,19 @@ from devstack.config import ROOT, StackConfig
 from devstack.demo import run_demo
 from devstack.handle import RunningStack
 from devstack.loopback import exposed
+from devstack.reference import all_commands
+from devstack.service import function_environment
 from devstack.services import all_services
+from devstack.services.spark import run_module
 from devstack.state import RunState
 from devstack.terminal import Terminal
 from infra.grafana.dashboard import PANELS, RATE
 from masscomm.http.rest import JSON
 from tests.support.harness.client_calls import call_each_method, methods
-from tests.support.harness.console import OBSERVE, PATIENCE_MS, open_console
+from tests.support.harness.console import OBSERVE, PATIENCE_MS, Console, open_console
 from tests.support.harness.problems import NOT_CAUSED, Cause, cause_problems, documented
 from tests.support.harness.webhook_receiver import receiving
+from tests.support.runbooks import RUNBOOKS, commands, spans
 from tests.support.schemathesis_run import check_responses
 from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.prometheus import scraping, values
@@ -66,13 +70,15 @@ def stack(config: StackConfig) -> Iterator[RunningStack]:
         masscomm(config, "down")
 
 
-def masscomm(config: StackConfig, *arguments: str, status: int = 0) -> str:
+def masscomm(
+    config: StackConfig, *arguments: str, status: int = 0, environment: Mapping[str, str] | None = None
+) -> str:
     """Run a command of masscomm with this state folder and these ports. Returns its output."""
     ports = {f"MASSCOMM_PORT_{name.upper()}": str(port) for name, port in asdict(config.ports).items()}
     done = subprocess.run(
         [sys.executable, "-m", "devstack.cli", *arguments],
         cwd=ROOT,
-        env={**process_environment(), "MASSCOMM_STATE": str(config.state_dir), **ports},
+        env={**process_environment(), "MASSCOMM_STATE": str(config.state_dir), **ports, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,
@@ -313,20 +319,11 @@ async def test_asynchronous_client_follows_a_send_of_the_stack(config: StackConf
 @pytest.mark.nightly
 def test_each_documented_problem_is_caused_on_the_stack(config: StackConfig) -> None:
     """Runs after the demo, which disables devices. Problems that need a fault have tests of their own."""
-    producer = Producer({"bootstrap.servers": config.kafka_bootstrap})
-    producer.produce("send.api", b"no record of a send")
-    assert producer.flush(30) == 0
     cause = Cause(config)
     with closing(cause), Client(config.gateway_url, key=config.api_key) as api:
-        letters: list[DeadLetterRow] = []
-
-        def found() -> bool:
-            letters[:] = api.dead_letters(status="open", topic="send.api")
-            return bool(letters)
-
-        until("the record is a dead letter", found)
+        letter = open_letter(config, api)
         device = next(api.devices(reason="inactive"))["device_id"]
-        cause_problems(cause, api, letters[0]["position"], device)
+        cause_problems(cause, api, letter, device)
     assert documented() - cause.caused == set(NOT_CAUSED)
 
 
@@ -395,6 +392,88 @@ def test_commands_of_the_pages_are_executed(stack: RunningStack, config: StackCo
     groups = ("audience", "dead-letters", "devices", "keys", "preferences", "sends", "template", "webhooks")
     assert {name.split()[0] for name in executed} >= {*groups, "send", "inbox", "trace", "audit"}
     assert len(executed) > 25
+
+
+@pytest.mark.nightly
+def test_commands_of_the_runbooks_are_executed(config: StackConfig) -> None:
+    """Runs after the demo. With `--deployed`, a command finds this stack by the functions' environment variables. The
+    commands of `aws` are compared with the service models in tests/unit/test_runbooks.py.
+    """
+    environment = {
+        **function_environment(config),
+        "MASSCOMM_API_URL": config.gateway_url,
+        "MASSCOMM_API_KEY": config.api_key,
+    }
+    executed: set[str] = set()
+    with Client(config.gateway_url, key=config.api_key) as api, receiving() as receiver:
+        endpoint = api.create_webhook(club_id=1, url=receiver.url)["endpoint"]["id"]
+        values = {
+            "SEND_ID": scheduled_send(config),
+            "ENDPOINT": endpoint,
+            "DELIVERY": api.test_webhook(endpoint)["id"],
+            "CLUB": "1",
+            "REASON": "undecodable",
+            "TEXT": "It is a test.",
+            "postgresql://USER@HOST/NAME": config.database_url("monolith"),
+        }
+        for words in (words for runbook in RUNBOOKS for words in commands(runbook, "masscomm")):
+            if tuple(words) in all_commands():
+                continue  # It is only mentioned.
+            if "0@17" in words:
+                values["0@17"] = open_letter(config, api)
+            masscomm(config, *[values.get(word, word) for word in words], environment=environment)
+            executed.add(" ".join(words[:2]))
+        api.delete_webhook(endpoint)
+    groups = ("dead-letters", "trace", "sends", "source", "audit", "webhooks")
+    assert {name.split()[0] for name in executed} == {*groups}
+
+
+@pytest.mark.nightly
+def test_queries_and_requests_of_the_runbooks_are_executed(config: StackConfig) -> None:
+    """Runs after the demo."""
+    texts = [text for runbook in RUNBOOKS for text in spans(runbook)]
+    statements = [text for text in texts if text.startswith("select ")]
+    for statement in statements:
+        monolith = "pg_replication_slots" in statement
+        with psycopg.connect(config.database_url("monolith" if monolith else "metrics")) as connection:
+            rows = connection.execute(statement.encode()).fetchall()
+            assert not monolith or [row[1] for row in rows] == [True], "the connector's slot is active"
+    send_id = scheduled_send(config)
+    hours = [f"{datetime.now(UTC) + timedelta(hours=each):%Y-%m-%dT%H:00:00Z}" for each in (-2, 1)]
+    requests = [match[1] for text in texts if (match := re.fullmatch(r"GET (\S+)", text))]
+    for path in requests:
+        named = path.replace("{id}", send_id).replace("{user_id}", "42").replace("club_id=…", "club_id=1")
+        named = named.replace("start=…", f"start={hours[0]}").replace("end=…", f"end={hours[1]}")
+        url = f"{config.opensearch_url}/{named}" if path.startswith("_") else f"{config.gateway_url}{named}"
+        response = httpx.get(url, headers={"x-api-key": config.api_key}, timeout=30)
+        assert response.status_code == 200, f"{path}: {response.text}"
+    assert len(statements) >= 2
+    assert len(requests) >= 8
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("words", [words for name in RUNBOOKS for words in commands(name, "python -m")], ids=" ".join)
+def test_modules_of_the_runbooks_are_executed(stack: RunningStack, config: StackConfig, words: list[str]) -> None:
+    """Runs after the demo. The counts that recompute compares are those of the archive."""
+    assert stack.ready
+    now = datetime.now(UTC)
+    times = iter(f"{now + timedelta(days=days):%Y-%m-%d}" for days in (-1, 1))
+    assert run_module(config, *[next(times) if word == "…" else word for word in words]) == 0
+
+
+def open_letter(config: StackConfig, api: Client) -> str:
+    """Produce a record that cannot be decoded. Returns the position of its dead letter."""
+    producer = Producer({"bootstrap.servers": config.kafka_bootstrap})
+    producer.produce("send.api", b"no record of a send")
+    assert producer.flush(30) == 0
+    letters: list[DeadLetterRow] = []
+
+    def found() -> bool:
+        letters[:] = api.dead_letters(status="open", topic="send.api")
+        return bool(letters)
+
+    until("the record is a dead letter", found)
+    return letters[0]["position"]
 
 
 def resolved(word: str, command: str, config: StackConfig, ids: dict[str, str]) -> str:
@@ -549,19 +628,29 @@ def test_console_sends_once_and_follows_the_send_to_its_end(config: StackConfig)
         assert console.violations() == []
 
 
+def local_minute(*, after: timedelta) -> datetime:
+    """Return a time ahead, in this machine's time zone, without its seconds."""
+    return (datetime.now(UTC) + after).astimezone().replace(second=0, microsecond=0)
+
+
+def schedule(console: Console, text: str) -> str:
+    """Compose a send to five users for three hours ahead. Returns its id."""
+    page = console.page
+    page.get_by_label("Later").check()
+    page.get_by_label("Time", exact=True).fill(f"{local_minute(after=timedelta(hours=3)):%Y-%m-%dT%H:%M}")
+    assert page.get_by_label("Time zone", exact=True).input_value()
+    page.get_by_label("Title").fill("Later")
+    page.get_by_label("Text").fill(text)
+    page.get_by_label("User ids").fill("1-5")
+    page.get_by_role("button", name="Review").click()
+    page.get_by_role("button", name="Send to 5 recipients").click()
+    return console.accepted()
+
+
 def test_console_cancels_a_scheduled_send(config: StackConfig) -> None:
     with open_console(config.gateway_url, "sender") as console:
         page = console.page
-        page.get_by_label("Later").check()
-        page.get_by_label("Time", exact=True).fill(f"{datetime.now() + timedelta(hours=3):%Y-%m-%dT%H:%M}")  # noqa: DTZ005 - local
-        console_zone = page.get_by_label("Time zone", exact=True).input_value()
-        assert console_zone
-        page.get_by_label("Title").fill("Later")
-        page.get_by_label("Text").fill("Never published.")
-        page.get_by_label("User ids").fill("1-5")
-        page.get_by_role("button", name="Review").click()
-        page.get_by_role("button", name="Send to 5 recipients").click()
-        console.accepted()
+        schedule(console, "Never published.")
         page.get_by_role("button", name="Cancel this send").click()
         page.get_by_role("button", name="Cancel the send").click()
         expect(page.get_by_test_id("cancellation")).to_contain_text("Cancelled at", timeout=PATIENCE_MS)
@@ -574,14 +663,7 @@ def test_console_pauses_resumes_and_cancels_a_send(config: StackConfig) -> None:
     """The cancelled notifications are counted once the scheduler's next sweep has released them."""
     with open_console(config.gateway_url, "sender") as console:
         page = console.page
-        page.get_by_label("Later").check()
-        page.get_by_label("Time", exact=True).fill(f"{datetime.now() + timedelta(hours=3):%Y-%m-%dT%H:%M}")  # noqa: DTZ005 - local
-        page.get_by_label("Title").fill("Later")
-        page.get_by_label("Text").fill("Paused, resumed, cancelled.")
-        page.get_by_label("User ids").fill("1-5")
-        page.get_by_role("button", name="Review").click()
-        page.get_by_role("button", name="Send to 5 recipients").click()
-        console.accepted()
+        schedule(console, "Paused, resumed, cancelled.")
         console.wait_for_state("Scheduled")
         page.get_by_role("button", name="Pause").click()
         console.wait_for_state("Paused")
@@ -594,6 +676,34 @@ def test_console_pauses_resumes_and_cancels_a_send(config: StackConfig) -> None:
         assert console.count("cancelled") == 5
         assert console.page.get_by_test_id("sum").get_attribute("data-sum") == "5"
         expect(page.get_by_test_id("cancellation")).to_contain_text("0 notifications were published before")
+        assert console.errors == []
+
+
+@pytest.mark.nightly
+def test_console_moves_and_cancels_a_scheduled_send(config: StackConfig) -> None:
+    """The delay store releases the notifications for the new time, and the page shows it after a reload, too."""
+    moved = local_minute(after=timedelta(hours=5))
+    with open_console(config.gateway_url, "sender") as console:
+        page = console.page
+        send_id = schedule(console, "Moved and cancelled.")
+        console.wait_for_state("Scheduled")
+        first = page.get_by_test_id("scheduled").inner_text()
+        page.get_by_role("button", name="Change the time").click()
+        page.get_by_label("Time", exact=True).fill(f"{moved:%Y-%m-%dT%H:%M}")
+        page.get_by_role("button", name="Save the new time").click()
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.get_by_test_id("scheduled")).not_to_have_text(first)
+        second = page.get_by_test_id("scheduled").inner_text()
+        shown = json.loads(masscomm(config, "sends", "show", send_id))
+        assert datetime.fromisoformat(shown["send_at"]) == moved
+        page.reload()
+        expect(page.get_by_test_id("scheduled")).to_have_text(second, timeout=PATIENCE_MS)
+        console.wait_for_state("Scheduled")
+        page.get_by_role("button", name="Cancel this send").click()
+        page.get_by_role("button", name="Cancel the send").click()
+        expect(page.get_by_test_id("state")).to_have_text("Cancelled", timeout=2 * PATIENCE_MS)
+        expect(page.get_by_role("button", name="Change the time")).to_have_count(0)
+        assert console.count("cancelled") == 5
         assert console.errors == []
 
 
@@ -685,18 +795,8 @@ def test_console_shows_each_page_without_serious_violations(config: StackConfig)
 @pytest.mark.nightly
 def test_console_replays_a_dead_letter_of_the_stack(config: StackConfig) -> None:
     """The record cannot be decoded, so its replay becomes a dead letter of its own."""
-    producer = Producer({"bootstrap.servers": config.kafka_bootstrap})
-    producer.produce("send.api", b"no record")
-    assert producer.flush(30) == 0
-    headers = {"x-api-key": config.api_key}
-    with httpx.Client(base_url=config.gateway_url, headers=headers) as api:
-
-        def letters() -> list[dict[str, Any]]:
-            found: list[dict[str, Any]] = api.get("/v1/dead-letters?status=open").raise_for_status().json()["rows"]
-            return [letter for letter in found if letter["topic"] == "send.api"]
-
-        until("the record is a dead letter", lambda: bool(letters()))
-        position = letters()[0]["position"]
+    with Client(config.gateway_url, key=config.api_key) as api:
+        position = open_letter(config, api)
     with open_console(config.gateway_url, "admin") as console:
         page = console.page
         page.goto(f"{console.url}/#/operations/letters")

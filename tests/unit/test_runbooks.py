@@ -1,33 +1,18 @@
 """The commands in docs/runbooks exist and are complete.
 
-Their routes, settings and metrics: tests/unit/test_docs_reference.py.
+Their routes, settings and metrics: tests/unit/test_docs_reference.py. Those that a local stack can execute are executed
+by tests/e2e/test_full_stack.py.
 """
 
 import re
-import shlex
-from collections.abc import Iterator
 from functools import cache
 
 import botocore.session
 import pytest
 from botocore import xform_name
 
-from devstack.config import ROOT
 from devstack.reference import all_commands
-
-RUNBOOKS = sorted(path.name for path in (ROOT / "docs" / "runbooks").glob("*.md"))
-
-
-def spans(runbook: str) -> list[str]:
-    text = " ".join((ROOT / "docs" / "runbooks" / runbook).read_text().split())
-    return re.findall(r"`([^`]+)`", text)
-
-
-def commands(runbook: str, program: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a program, without the program."""
-    for span in spans(runbook):
-        if span.startswith(f"{program} "):
-            yield shlex.split(span)[1:]
+from tests.support.runbooks import RUNBOOKS, commands
 
 
 @pytest.mark.parametrize("runbook", RUNBOOKS)
