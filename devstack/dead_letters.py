@@ -132,7 +132,7 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Produce dead-lettered records on their source topic again, each once. Exit status 1 if a record was refused."""
-    letters = _chosen(installation, wanted, everything)
+    letters = _chosen(installation, wanted, everything=everything, repeat=repeat)
     if dry_run:
         _print([Done(letter=letter, ok=True, message="would be replayed") for letter in letters], as_json)
         return
@@ -155,7 +155,7 @@ def discard(
     """Discard dead-lettered records, with a reason. Exit status 1 if a record was refused."""
     if not why.strip():
         raise typer.BadParameter("--why says why")
-    letters = _chosen(installation, wanted, everything)
+    letters = _chosen(installation, wanted, everything=everything, repeat=repeat)
     done = _desk(installation).discard(letters, why, repeat=repeat)
     _audit(installation, Action.DEAD_LETTER_DISCARDED, done)
     _print(done, as_json)
@@ -186,7 +186,8 @@ def _desk(installation: Installation) -> Desk:
     )
 
 
-def _chosen(installation: Installation, wanted: Filter, everything: bool) -> list[DeadLetter]:
+def _chosen(installation: Installation, wanted: Filter, *, everything: bool, repeat: bool) -> list[DeadLetter]:
+    """Return the letters of an operation: those that are named by position, or the open ones that match a filter."""
     if not wanted.chooses and not everything:
         raise typer.BadParameter("say which: letters by position, a filter, or --all")
     letters = list(_letters(installation, wanted))
@@ -196,7 +197,10 @@ def _chosen(installation: Installation, wanted: Filter, everything: bool) -> lis
         raise typer.BadParameter(
             f"there is no dead letter {names}, or a filter excludes it; `masscomm dead-letters list` names them"
         )
-    return letters
+    if wanted.positions or repeat:
+        return letters
+    marks = _marks(installation)
+    return [letter for letter in letters if letter.position not in marks]
 
 
 def _audit(installation: Installation, action: Action, done: list[Done]) -> None:

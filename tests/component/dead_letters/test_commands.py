@@ -71,6 +71,8 @@ def test_letters_are_listed_shown_replayed_and_discarded(reason: str) -> None:
     assert [done["said"] for done in _lines("discard", str(second["place"]), "--why", "noise")] == ["discarded"]
     statuses = [letter["status"] for letter in _lines("list", "--reason", reason)]
     assert statuses == ["replayed", "discarded"]
+    assert _lines("replay", "--reason", reason) == [], "a filter chooses open letters"
+    assert len(_lines("replay", "--reason", reason, "--again", "--dry-run")) == 2
     (shown,) = _lines("show", str(second["place"]))
     assert shown["history"][0]["why"] == "noise"  # type: ignore[index]
     assert [(entry.action, entry.subject, entry.result) for entry in AUDIT_LOG.entries] == [
