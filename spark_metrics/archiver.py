@@ -11,7 +11,6 @@ import threading
 import time
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.errors import Retry, Stop
@@ -22,8 +21,8 @@ from spark_metrics.archive_mark import check_table, claim_table
 from spark_metrics.archive_table import ArchiveTable, Offsets, reason_of, rows_of, spark_errors
 from spark_metrics.broker import Broker
 from spark_metrics.database import connect
+from spark_metrics.decode import unknown_writers
 from spark_metrics.facts import facts
-from spark_metrics.problems import Problem
 from spark_metrics.session import kafka_options, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.starting import start_of
@@ -116,21 +115,18 @@ class Archiver:
         records = sum(until[place] - begin[place] for place in until)
         if not records:
             return False
+        new = self._read(begin, until)
+        # Reading the records twice costs less than keeping them, and keeping needs memory.
+        if self._learn(unknown_writers(new, self._writers.known)):
+            return True
         found = facts(
-            self._read(begin, until),
+            new,
             writers=self._writers.known,
             far_future_ms=self._settings.far_future_s * 1000,
             recipients=self._settings.recipient_log,
         )
-        # Without the columns that only counting needs, which would be computed and kept, too.
-        new = rows_of(found).persist()
-        try:
-            if self._learn(new):
-                return True
-            self.table.append(new, before, until)
-            self._known = until
-        finally:
-            new.unpersist()
+        self.table.append(rows_of(found), before, until)
+        self._known = until
         lag = sum(ends.end[place] - until[place] for place in until)
         done = {"offsets": records, "lag": lag, "ms": round((time.monotonic() - began) * 1000)}
         _log.info("archived %s", json.dumps(done))
@@ -145,9 +141,8 @@ class Archiver:
             .load()
         )
 
-    def _learn(self, new: DataFrame) -> bool:
-        """Look up the writers' schemas that these records need. Return whether the records must be decoded again."""
-        unknown = new.where(F.col("problem") == Problem.NOT_LEARNED).select("source", "schema_id").distinct()
+    def _learn(self, unknown: DataFrame) -> bool:
+        """Look up unknown writers' schemas. Return whether the records can be decoded with more of them."""
         wanted = [(row["source"], row["schema_id"]) for row in unknown.collect()]
         while (learned := self._writers.learn(wanted)).asked_again and not learned.added:
             if self._stopped.wait(0.5):

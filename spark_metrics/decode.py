@@ -49,22 +49,30 @@ def decoded(records: DataFrame, writers: Writers, of: Sequence[Source], *, stric
         strict: Whether a value that masscomm.kafka.avro.Codec rejects is a null struct: one with trailing bytes, or
             with texts (Source.texts) that are not UTF-8.
     """
+    records = _with_writers(records, writers).select(
+        "*", *[_decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind) for source in of]
+    )
+    if not strict:
+        return records
+    return records.withColumns({source.kind: F.when(_accepted(source), F.col(source.kind)) for source in of})
+
+
+def unknown_writers(records: DataFrame, writers: Writers) -> DataFrame:
+    """Return source and schema_id of the records that `writers` cannot decode, each pair once. No record is decoded."""
+    unknown = F.col("schema_id").isNotNull() & ~F.col("known")
+    return _with_writers(records, writers).where(unknown).select("source", "schema_id").distinct()
+
+
+def _with_writers(records: DataFrame, writers: Writers) -> DataFrame:
     known = {schema_id for schemas in writers.values() for schema_id in schemas}
     kinds = F.create_map(*[F.lit(text) for entry in kinds_of_topics().items() for text in entry])
-    records = records.select(
+    return records.select(
         "*",
         F.col("offset").alias("kafka_offset"),
         F.unix_millis("timestamp").alias("timestamp_ms"),
         kinds[F.col("topic")].alias("source"),
         _schema_id(F.col("value"), known).alias("schema_id"),
-    ).select(
-        "*",
-        _known(writers).alias("known"),
-        *[_decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind) for source in of],
-    )
-    if not strict:
-        return records
-    return records.withColumns({source.kind: F.when(_accepted(source), F.col(source.kind)) for source in of})
+    ).withColumn("known", _known(writers))
 
 
 def _is_written_by(kind: str, schema_id: int) -> Column:

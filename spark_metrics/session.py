@@ -16,8 +16,8 @@ from masscomm.kafka import topics
 from spark_metrics.settings import EMR, Settings
 from spark_metrics.sources import kinds_of_topics
 
-_FETCH_WAIT_MS = 10
-_POLL_RECORDS = 5_000
+_FETCH_WAIT_MS = "10"
+_POLL_RECORDS = "5000"
 
 # Limit the lengths in Avro values: a corrupt record of a few bytes could otherwise request gigabytes and end the
 # process. Records have at most 1 MiB, and an item has at least one byte. The fast reader needs a third less time.
@@ -110,6 +110,11 @@ def kafka_options(settings: Settings) -> dict[str, str]:
         "kafka.isolation.level": "read_committed",  # guard: metrics.read_committed
         "includeHeaders": "true",
         "failOnDataLoss": str(settings.fail_on_data_loss),
+        # Spark requests the end offset after each fetch, and the broker responds in order per connection. At the end of
+        # a partition, a task would therefore wait for the default of 500 ms.
+        "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS,
+        # Spark polls again after the records of the last poll, so one poll may return as many records as one fetch.
+        "kafka.max.poll.records": _POLL_RECORDS,
         **spark_kafka_options(topics.SPARK_GROUP),
     }
 
@@ -125,11 +130,6 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         .options(**kafka_options(settings))
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
-        # Spark requests the end offset after each fetch, and the broker responds in order per connection. At the end of
-        # a partition, the default wait of 500 ms would therefore delay each batch.
-        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
-        # Spark polls again after the records of the last poll, so one poll may return as many records as one fetch.
-        .option("kafka.max.poll.records", _POLL_RECORDS)
         .load()
     )
 
