@@ -9,15 +9,10 @@ MASSCOMM_METRICS_SENDS   sends produced before each fault, 12 without it
 
 import os
 import random
-import time
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
 import psutil
 import psycopg
@@ -26,33 +21,16 @@ import pytest
 from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
 from devstack.stack import Stack
-from masscomm.domain import ids
-from masscomm.domain.categories import resolve_channels
 from masscomm.kafka.topics import chain_topics
-from spark_metrics.sql import read_sql
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.documented import as_the_pages_say
-from tests.support.spark.metrics_by_hand import ExpectedMetrics, expected_metrics
+from tests.support.spark.held_batches import BETWEEN_LANES, POINTS, Held, held_up, install_points
+from tests.support.spark.metrics_by_hand import expected_metrics
 from tests.support.spark.metrics_job import Job, await_watermark, jobs_on, query_value, recompute, wait_until
 from tests.support.spark.metrics_topics import Topics
+from tests.support.spark.random_sends import Producing
+from tests.support.spark.served_metrics import assert_is
 
-# Step of a batch → event of the trigger that stops it. A constraint trigger stops the commit itself.
-POINTS = {
-    "while a lane merges": "before insert on sends",
-    "before a lane commits": "before insert on lane_offsets",
-    "while a lane commits": "after insert or update on lane_offsets",
-    "after the lanes": "before insert on stream_offsets",
-    "during the commit": "after insert or update on stream_offsets",
-}
-# One lane waits before its first statement, and the others are merged.
-BETWEEN_LANES = "between the lanes"
-HOLD = """
-create function hold_up() returns trigger language plpgsql as $$
-begin
-    perform pg_advisory_xact_lock_shared(tg_argv[0]::bigint);
-    return null;
-end $$
-"""
 # For "after the commit" the driver dies during the commit, which the server then completes.
 DRIVER_DIES = [BETWEEN_LANES, "after the commit"]
 # Faults of Postgres or of a worker that run without --nightly too.
@@ -64,10 +42,6 @@ EACH_TIME = [
 DRIVER_DIES_NIGHTLY = [*POINTS, BETWEEN_LANES, BETWEEN_LANES]
 
 
-# How long the other lanes of a batch merge nothing before the batch is taken for one of a single lane.
-ONE_LANE_S = 15.0
-
-
 def chosen_seeds() -> list[int]:
     seeds: list[int] = []
     for part in os.environ.get("MASSCOMM_METRICS_SEEDS", "20261121").split(","):
@@ -76,198 +50,11 @@ def chosen_seeds() -> list[int]:
     return seeds
 
 
-@dataclass
-class Producing:
-    """Produces random records; some are delayed, some are redelivered later."""
-
-    topics: Topics
-    rng: random.Random
-    later: list[tuple[str, bytes]] = field(default_factory=list)
-
-    def step(self, sends: int) -> float:
-        """Produce this many sends and half of the delayed records. Returns a later time, in seconds since the epoch."""
-        now = int(time.time() * 1000)
-        records = [record for _ in range(sends) for record in self._send(now)]
-        for record in records:
-            self.later += [record] * self.rng.choice([0, 0, 0, 0, 1, 2])
-        held_back = [self.later.pop(self.rng.randrange(len(self.later))) for _ in range(len(self.later) // 2)]
-        records += held_back
-        self.rng.shuffle(records)
-        kept = records[: len(records) // 10]
-        self.later += kept
-        for topic, value in records[len(kept) :]:
-            self.topics.put(topic, value)
-        for topic in ("send.api", "outcome", "delivery", "device_status"):
-            self.topics.put(topic, self.rng.choice(self.topics.poison(topic)))
-        return self.topics.flush()
-
-    def last(self) -> float:
-        for topic, value in self.later:
-            self.topics.put(topic, value)
-        self.later.clear()
-        return self.topics.flush()
-
-    def _send(self, now: int) -> Iterator[tuple[str, bytes]]:
-        rng = self.rng
-        lane, category = (
-            rng.choice(["", ".critical"]),
-            rng.choice(["news", "newsletter", "security_alert", "unheard of"]),
-        )
-        send_id, club_id = str(UUID(int=rng.getrandbits(128))), rng.randrange(3)
-        shared: dict[str, Any] = {"send_id": send_id, "club_id": club_id, "type": category}
-        shared |= {"template": rng.choice([None, 'a "quoted\\ one']), "locale": rng.choice([None, "de", "fr-CH"])}
-        chunks = rng.randrange(1, 3)
-        for index in range(chunks):
-            users = [rng.randrange(200) for _ in range(rng.randrange(40))]
-            at_ms = now - rng.choice([0, 0, 0, 90_000, 3_700_000, 90_000_000, -200_000_000])
-            topic = rng.choice(["send.monolith", "send.api"]) + lane
-            chunk = {"chunk_index": index, "chunk_count": chunks, "timestamp": at_ms, "to_users": users}
-            yield topic, self.topics.own(topic, "SendRequested", shared | chunk)
-            for channel in resolve_channels(category, [], club_id):
-                yield from self._steps(shared | {"chunk_index": index, "channel": channel}, users, lane, now)
-
-    def _steps(self, shared: dict[str, Any], users: list[int], lane: str, now: int) -> Iterator[tuple[str, bytes]]:
-        """Make the functions' records of a chunk: some recipients are held or suppressed, the others are sent to."""
-        rng, parent = self.rng, ids.chunk_id(shared["send_id"], shared["chunk_index"])
-        at_ms = now - rng.choice([0, 0, 0, 90_000, 3_700_000, 90_000_000])
-        common = shared | {"parent_id": parent, "range_start": 0, "range_end": 500}
-        places = [users.index(user) for user in dict.fromkeys(users)]
-        out = {
-            place: rng.choice([("suppressed", "opted_out"), ("held", None)]) for place in places if rng.random() < 0.3
-        }
-
-        def outcome(step: str, said: dict[int, tuple[str, str | None]], when: int) -> tuple[str, bytes]:
-            results = list(dict.fromkeys(said.values()))
-            value = {
-                "record_id": ids.derived_id(parent, f"outcome.{step}", shared["channel"], 0, 500),
-                "step": step,
-                "timestamp": when,
-                "requested_at": now,
-                "positions": list(said),
-                "user_ids": [users[place] for place in said],
-                "results": [
-                    {"status": status, "reason": reason, "count": list(said.values()).count((status, reason))}
-                    for status, reason in results
-                ],
-                "result_index": [results.index(result) for result in said.values()],
-            }
-            return "outcome", self.topics.own("outcome", "NotificationOutcome", common | value)
-
-        if out:
-            yield outcome("preference", out, at_ms)
-        queued = [place for place in places if out.get(place, ("held",))[0] == "held"]
-        if queued:
-            built = {
-                "record_id": ids.derived_id(parent, "delivery", shared["channel"], 0, 500),
-                "timestamp": now,
-                "built_at": at_ms,
-                "positions": queued,
-                "user_ids": [users[place] for place in queued],
-                "content": [],
-            }
-            yield f"delivery{lane}", self.topics.own(f"delivery{lane}", "DeliveryRequested", common | built)
-            endings: list[tuple[str, str | None]] = [
-                ("sent", None),
-                ("failed", "no_template"),
-                ("suppressed", "no_device"),
-            ]
-            yield outcome("delivery", {place: rng.choice(endings) for place in queued}, at_ms + 1000)
-            device = {
-                "record_id": ids.derived_id(parent, "device_status", shared["channel"], 0, 1),
-                "device_id": 1,
-                "user_id": users[queued[0]],
-                "platform": "gcm",
-                "endpoint_arn": "arn:one",
-                "status": rng.choice(["inactive", "active"]),
-                "reason": None,
-                "timestamp": at_ms,
-                "club_id": shared["club_id"],
-                "send_id": rng.choice([shared["send_id"], ""]),
-            }
-            yield "device_status", self.topics.own("device_status", "DeviceStatusChanged", device)
-
-
-class Held:
-    """Stops a batch at one point until `let_go` is called."""
-
-    def __init__(self, database: str, point: str, lanes: int) -> None:
-        self._lane = point == BETWEEN_LANES
-        self._alone_since: float | None = None
-        self._connection = psycopg.connect(database, autocommit=True)
-        # The lock of a lane is spark_metrics.lane_merge's.
-        [lock] = self._connection.execute("select hashtext(current_schema)").fetchone() or [0]
-        self._key = (lock, lanes * 100_000) if self._lane else (0, list(POINTS).index(point) + 1)
-        how = "select pg_advisory_lock(%s, %s)" if self._lane else "select pg_advisory_lock(%s::bigint << 32 | %s)"
-        self._connection.execute(how.encode(), self._key)
-
-    def waiting(self) -> list[int]:
-        """Return the pids of the server processes that wait at the point. Between the lanes, all others have ended."""
-        return [] if self._lane and not self.is_partly_merged() else self._waiting_pids()
-
-    def _waiting_pids(self) -> list[int]:
-        rows = self._connection.execute(
-            "select l.pid from pg_locks as l join pg_database as d on d.oid = l.database"
-            " where d.datname = current_database() and locktype = 'advisory' and classid = %s and objid = %s"
-            " and not granted",
-            self._key,
-        )
-        return [pid for (pid,) in rows]
-
-    def passes_batch_of_one_lane(self) -> bool:
-        """Let a batch pass if its other lanes have merged nothing for a while, and return whether it passes.
-
-        The job may begin a batch with the first few records of a step, all of them in the held lane.
-        """
-        alone = self._lane and not self.is_partly_merged() and bool(self._waiting_pids())
-        self._alone_since = (self._alone_since or time.monotonic()) if alone else None
-        if self._alone_since is None or time.monotonic() - self._alone_since < ONE_LANE_S:
-            return False
-        self._alone_since = None
-        self._connection.execute("select pg_advisory_unlock(%s, %s)", self._key)
-        self._connection.execute("select pg_advisory_lock(%s, %s)", self._key)
-        return True
-
-    def is_partly_merged(self) -> bool:
-        return self._connection.execute(read_sql("unfinished_batch")).fetchone() == (True,)
-
-    def cut_off(self) -> None:
-        """Terminate the waiting server processes, and so their transactions."""
-        for pid in self.waiting():
-            self._connection.execute("select pg_terminate_backend(%s)", [pid])
-        wait_until("the held transaction to end", lambda: not self.waiting())
-
-    def let_go(self) -> None:
-        with suppress(psycopg.OperationalError):  # a killed server has already released the lock
-            self._connection.execute("select pg_advisory_unlock_all()")
-        self._connection.close()
-
-
 def batch_at(held: Held, producing: Producing, sends: int) -> list[int]:
     """Return the pids that wait at the point, and produce again after a batch of one lane."""
     if held.passes_batch_of_one_lane():
         producing.step(sends)
     return held.waiting()
-
-
-@contextmanager
-def held_up(database: str, point: str, lanes: int) -> Iterator[Held]:
-    held = Held(database, point, lanes)
-    try:
-        yield held
-    finally:
-        held.let_go()
-
-
-def install_points(database: str) -> None:
-    with psycopg.connect(database) as connection:
-        connection.execute(HOLD)
-        for number, when in enumerate(POINTS.values(), start=1):
-            deferred = when.startswith("after")
-            connection.execute(
-                f"create {'constraint' if deferred else ''} trigger hold_{number} {when}"
-                f" {'deferrable initially deferred for each row' if deferred else 'for each statement'}"
-                f" execute function hold_up('{number}')".encode()
-            )
 
 
 @pytest.fixture(scope="module")
@@ -390,36 +177,6 @@ def kill_workers(job: Job) -> None:
         with suppress(psutil.NoSuchProcess):
             if "pyspark.daemon" in process.cmdline():
                 process.kill()
-
-
-def assert_is(expected: ExpectedMetrics, database: str) -> None:
-    """Check that recompute finds no difference in the grains, the totals, the log and the quarantine."""
-    with psycopg.connect(database) as connection:
-
-        def rows(query: str) -> list[tuple[Any, ...]]:
-            return connection.execute(query.encode()).fetchall()
-
-        for grain, step_ms in (("minute", 60_000), ("hour", 3_600_000), ("day", 86_400_000)):
-            served = rows(
-                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, count_total"  # noqa: S608
-                f" from counts_{grain}"
-            )
-            assert {row[:5]: row[5] for row in served} == expected.buckets(step_ms), grain
-        templates = rows(
-            "select extract(epoch from bucket)::bigint * 1000, club_id, template, locale, measure, total"
-            " from template_days"
-        )
-        assert {row[:5]: row[5] for row in templates} == +expected.by_template
-        totals = rows("select send_id, channel, status, reason, count_total from send_totals")
-        assert {row[:4]: row[4] for row in totals} == expected.totals()
-        requested = rows("select send_id, channel, requested from send_channels where requested > 0")
-        assert {row[:2]: row[2] for row in requested} == +expected.requested
-        log = rows(
-            "select user_id, (extract(epoch from at) * 1000)::bigint, send_id, channel, club_id, type, status, reason"
-            " from recipient_log"
-        )
-        assert Counter(log) == expected.log
-        assert set(rows("select topic, partition, kafka_offset from quarantine")) == expected.quarantined
 
 
 def assert_late_records_are_revised(database: str) -> None:

@@ -15,12 +15,14 @@ from devstack.services.postgres import binaries
 from devstack.stack import Stack
 from emulators.local import LOOPBACK
 from masscomm.kafka.topics import chain_topics
-from tests.component.spark_metrics.test_exactness import Producing, assert_is, held_up, install_points
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.documented import as_the_pages_say
+from tests.support.spark.held_batches import held_up, install_points
 from tests.support.spark.metrics_by_hand import expected_metrics
 from tests.support.spark.metrics_job import await_watermark, jobs_on, query_value, wait_until
 from tests.support.spark.metrics_topics import Topics
+from tests.support.spark.random_sends import Producing
+from tests.support.spark.served_metrics import assert_is
 
 pytestmark = pytest.mark.nightly
 REPLICA = "postgres_replica"
