@@ -391,7 +391,8 @@ class _Lane:
         if len(self._chunks) > chunks or self._bytes > size:
             send_states.merge(self._connection, self._chunks)
             self._chunks.clear()
-            self._copy("batch_recipients", self._recipients)
+            if self._recipients:
+                self._copy("batch_recipients", self._recipients)
             self._recipients.clear()
             self._bytes = 0
 

@@ -125,7 +125,7 @@ def _frame(sender: str, ways: int, encodings: tuple[str, ...]) -> tuple[bytes, .
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
     message["Message-ID"] = f"<{_ID}@{own_address.rpartition('@')[2]}>"
-    # A responder, such as that of a recipient who is out of office, does not reply to such a message (RFC 3834, 2).
+    # Mail programs send no automatic reply, such as that of an absent recipient, to such a message (RFC 3834, 2).
     message["Auto-Submitted"] = "auto-generated"
     mailto = f"<mailto:{own_address}?subject=unsubscribe%20{_ID}>"
     if ways == _ONE_CLICK:

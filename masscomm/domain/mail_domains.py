@@ -8,6 +8,7 @@ Sources: RFC 3490 (IDNA 2003); RFC 5891 (IDNA 2008), section 4.4; Unicode Techni
 """
 
 import re
+from encodings.idna import nameprep
 
 # The characters that IDNA 2003 replaces or removes, and IDNA 2008 keeps: sharp s, final sigma, and two joiners.
 _KEPT = re.compile("([\u00df\u03c2\u200c\u200d])")
@@ -33,8 +34,6 @@ def _by_2003(label: str) -> str:
 
 
 def _by_2008(label: str) -> str:
-    from encodings.idna import nameprep
-
     # The rest of the label is prepared as in IDNA 2003: lower case, normalised, without forbidden characters.
     prepared = "".join(part if _KEPT.fullmatch(part) else nameprep(part) for part in _KEPT.split(label))
     encoded = f"xn--{prepared.encode('punycode').decode()}"

@@ -287,7 +287,7 @@ def accepted_of(controls: SendControls, send: SendKey) -> AcceptedSend | None:
 
 
 def of_send(accepted: AcceptedSend | None, send: SendKey) -> AcceptedSend | None:
-    """Return what is recorded under the id of a send; None if it concerns another tenant's send with the same id."""
+    """Return the accepted send; None if it is another tenant's send with the same id."""
     return accepted if accepted is not None and accepted.send == send else None  # guard: tenancy.accepted_send
 
 
