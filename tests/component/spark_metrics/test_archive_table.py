@@ -13,15 +13,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from devstack.config import StackConfig
 from masscomm.errors import Stop
+from masscomm.kafka.avro import InMemorySchemaRegistry
 from provisioning.database import TABLES, apply_sql
 from spark_metrics.archive_mark import check_table, claim_table
 from spark_metrics.archive_table import ArchiveTable, OtherWriter
 from spark_metrics.archiver import Archiver
 from spark_metrics.broker import Ends
 from spark_metrics.database import connect
+from spark_metrics.writers import KnownWriters
 from tests.support.fault_stack.proxy import Loop, TcpProxy
 from tests.support.spark.archive_writing import SENDS, Writing
-from tests.support.spark.archived import WRITERS, a_send, an_outcome
+from tests.support.spark.archived import NEW, OLD, SCHEMAS, WRITERS, a_send, an_outcome
 from tests.support.spark.metrics_job import wait_until
 from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame, new_session
 
@@ -152,6 +154,18 @@ def test_archiver_continues_where_the_table_ends(writing: Writing) -> None:
     first.topic = records[:2]
     with pytest.raises(Stop, match="these are not the topics"):
         first.append_some()
+
+
+def test_archiver_learns_writers_before_it_appends(writing: Writing) -> None:
+    archiver, registry = ArchiverOfFrames(writing), InMemorySchemaRegistry()
+    ids = [registry.register("send.api-value", SCHEMAS[name]) for name in (OLD, NEW)]
+    archiver._writers = KnownWriters(registry, lambda _: True)
+    archiver.topic = [a_send(0), a_send(1, NEW)]
+    assert archiver.append_some()
+    assert writing.offsets() == []
+    assert not archiver.append_some()
+    archived = writing.table.records().orderBy("kafka_offset").select("schema_id", "problem").collect()
+    assert list(map(tuple, archived)) == [(number, None) for number in ids]
 
 
 def test_columns_of_recipients_are_null_without_the_log(writing: Writing) -> None:

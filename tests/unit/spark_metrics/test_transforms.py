@@ -20,6 +20,7 @@ from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from schemas import read_text
+from spark_metrics.decode import unknown_writers
 from spark_metrics.facts import facts, resolved_channels
 from spark_metrics.lanes import Lanes
 from spark_metrics.sources import requested
@@ -458,6 +459,15 @@ def test_time_outside_the_date_range_is_quarantined(
 ) -> None:
     record = {"topic": "send.api", "timestamp_ms": produced_ms, "value": a_send(timestamp=at_ms)}
     assert {row["problem"] for row in counted([record], WRITERS)} == {problem}
+
+
+def test_writers_to_learn_are_those_of_unlearned_records(kafka_frame: ToFrame) -> None:
+    """The archive looks for them before it decodes a record."""
+    frame = kafka_frame([{"topic": topic, "value": value} for _, topic, value, _ in BAD])
+    found = {tuple(row) for row in unknown_writers(frame, WRITERS).collect()}
+    assert found == {("send", 99), ("send", 2**31 - 1), ("outcome", OWN_SEND)}
+    unlearned = frame.transform(facts, writers=WRITERS, far_future_ms=2**40).where("problem = 'not_learned'")
+    assert found == {tuple(row) for row in unlearned.select("source", "schema_id").collect()}
 
 
 @pytest.fixture(scope="module")
