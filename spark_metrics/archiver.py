@@ -23,7 +23,7 @@ from spark_metrics.broker import Broker
 from spark_metrics.database import connect
 from spark_metrics.decode import unknown_writers
 from spark_metrics.facts import facts
-from spark_metrics.session import kafka_options, topic_names
+from spark_metrics.session import kafka_range, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.starting import start_of
 from spark_metrics.writers import no_writers
@@ -133,13 +133,7 @@ class Archiver:
         return lag > 0
 
     def _read(self, begin: Offsets, until: Offsets) -> DataFrame:
-        return (
-            self._spark.read.format("kafka")
-            .options(**kafka_options(self._settings))
-            .option("startingOffsets", json.dumps(by_topic(begin)))
-            .option("endingOffsets", json.dumps(by_topic(until)))
-            .load()
-        )
+        return kafka_range(self._spark, self._settings, json.dumps(by_topic(begin)), json.dumps(by_topic(until)))
 
     def _learn(self, unknown: DataFrame) -> bool:
         """Look up unknown writers' schemas. Return whether the records can be decoded with more of them."""

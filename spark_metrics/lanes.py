@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, run_lane
 from spark_metrics.problems import Problem
+from spark_metrics.session import most_cores
 
 
 class Lanes:
@@ -22,8 +23,7 @@ class Lanes:
     """
 
     def __init__(self, spark: SparkSession, number: int, *, recipients: bool = False) -> None:
-        # The shuffle's partitions are the greatest number of cores: a cluster may have fewer now.
-        self.number = number or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        self.number = number or most_cores(spark)
         # The hash of a number depends on its type; F.lit makes 32-bit numbers of these.
         slots = F.array(*[F.lit(slot).cast("long") for slot in _slots(spark, self.number)])
         self._slot = F.get(slots, F.col("lane"))

@@ -125,13 +125,33 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
     Args:
         starting: The first offsets if there is no checkpoint, as Spark's startingOffsets.
     """
-    return (
+    records = (
         spark.readStream.format("kafka")
         .options(**kafka_options(settings))
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .load()
     )
+    return one_task_per_core(records)
+
+
+def kafka_range(spark: SparkSession, settings: Settings, begin: str, end: str) -> DataFrame:
+    """Return the records of all topics between offsets, given as Spark's startingOffsets and endingOffsets."""
+    options = kafka_options(settings) | {"startingOffsets": begin, "endingOffsets": end}
+    return one_task_per_core(spark.read.format("kafka").options(**options).load())
+
+
+def one_task_per_core(records: DataFrame) -> DataFrame:
+    """Return records of Kafka in at most one task for each core, in place of one for each partition.
+
+    Each task generates the code of its decoding expressions, which takes as long as decoding thousands of records.
+    """
+    return records.coalesce(most_cores(records.sparkSession))
+
+
+def most_cores(spark: SparkSession) -> int:
+    """Return the greatest number of cores: a cluster may have fewer now."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def is_usable_schema(spark: SparkSession, schema: str) -> bool:
