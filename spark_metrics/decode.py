@@ -38,23 +38,21 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
 
 def decoded(records: DataFrame, writers: Writers, of: Sequence[Source], *, strict: bool = True) -> DataFrame:
     """Add to the columns of Spark's Kafka source the record's kafka_offset, timestamp_ms, `source` and `schema_id`, a
-    struct column for each source (`send`, `delivery`, `outcome`), and `known`.
+    struct column for each source (`send`, `delivery`, `outcome`), `known` and `accepted`.
 
     `source` is the kind of the topic's records. `schema_id` is null if the value does not begin with a zero byte and a
     schema id. `known` is true if `writers` contains the writer's schema. Only the column of the record's own source is
-    set; its fields are null if the schema cannot decode the value.
+    set; its fields are null if the schema cannot decode the value. The fields of a record that is not `accepted` are
+    not valid.
 
     Args:
         of: The sources, each with the fields to decode.
-        strict: Whether a value that masscomm.kafka.avro.Codec rejects is a null struct: one with trailing bytes, or
-            with texts (Source.texts) that are not UTF-8.
+        strict: Whether a value that masscomm.kafka.avro.Codec rejects is not accepted: one with trailing bytes, or with
+            texts (Source.texts) that are not UTF-8.
     """
-    records = _with_writers(records, writers).select(
-        "*", *[_decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind) for source in of]
-    )
-    if not strict:
-        return records
-    return records.withColumns({source.kind: F.when(_accepted(source), F.col(source.kind)) for source in of})
+    structs = [_decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind) for source in of]
+    accepted = _accepted(of) if strict else F.lit(True)
+    return _with_writers(records, writers).select("*", *structs).withColumn("accepted", accepted)
 
 
 def unknown_writers(records: DataFrame, writers: Writers) -> DataFrame:
@@ -107,14 +105,16 @@ def _with_checksum(schema: str) -> str:
     return json.dumps(record | {"fields": [*record["fields"], {"name": CHECKSUM, "type": fixed}]})
 
 
-def _accepted(source: Source) -> Column:
-    value = F.col(source.kind)
-    whole = value[CHECKSUM] == _checksum()  # guard: metrics.bytes_left_over
-    if not source.texts:
-        return whole
-    texts = F.struct(*[value[name].alias(name) for name in source.texts])
-    # The string form of a struct contains the bytes of all its texts.
-    return whole & F.is_valid_utf8(texts.cast("string"))  # guard: metrics.texts_not_counted
+def _accepted(of: Sequence[Source]) -> Column:
+    whole = F.coalesce(*[F.col(source.kind)[CHECKSUM] for source in of]) == _checksum()  # guard: metrics.bytes_left_over
+    utf8 = [(F.col("source") != source.kind) | F.is_valid_utf8(_texts(source)) for source in of if source.texts]
+    # guard: metrics.texts_not_counted
+    return F.coalesce(reduce(Column.__and__, utf8, whole), F.lit(False))
+
+
+def _texts(source: Source) -> Column:
+    """Return the bytes of all texts: the string form of a struct contains them."""
+    return F.struct(*[F.col(source.kind)[name].alias(name) for name in source.texts]).cast("string")
 
 
 def _known(writers: Writers) -> Column:

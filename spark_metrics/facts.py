@@ -1,6 +1,6 @@
 """Transforms Kafka's records to facts: one row per record, with all values that counting needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from masscomm.domain.categories import DEFAULT, Categories, category_table
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, decoded
-from spark_metrics.problems import problem_of, storable
+from spark_metrics.problems import joined_texts, problem_of, storable
 from spark_metrics.sources import Source, decisions, sources
 
 _POSITION = ("topic", "partition", "kafka_offset", "timestamp_ms", "source", "schema_id")
@@ -16,6 +16,7 @@ _OF_SOURCES = ("record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_co
 _COUNTED = ("send_id", "id", *_OF_SOURCES, "labels")
 _OF_RECIPIENTS = ("user_ids", "result_index", "decisions")
 CHANNELS_THEN = "channels_then"
+_LABEL = "label_"
 
 
 def facts(
@@ -40,10 +41,12 @@ def facts(
     wanted = (*_POSITION, *_COUNTED, *(_OF_RECIPIENTS if recipients else ()))
     return (
         decoded(records, writers, of, strict=strict)
-        .withColumn("send_id", F.coalesce(*[each.send_id(F.col(each.kind)) for each in of]))
+        .withColumn("send_id", F.when(F.col("accepted"), F.coalesce(*[each.send_id(F.col(each.kind)) for each in of])))
         .withColumn("channels", _channels(counted_before=CHANNELS_THEN in records.columns))
         .select(*_facts(of, recipients=recipients))
-        .withColumn("id", identifiers.uuid_bytes(F.col("record_id")))
+        .withColumns(
+            {"id": identifiers.uuid_bytes(F.col("record_id")), "labels": _labels(of), "texts": joined_texts()}
+        )
         .select(*wanted, problem_of(far_future_ms).alias("problem"))
     )
 
@@ -60,23 +63,32 @@ def _facts(of: Sequence[Source], *, recipients: bool) -> list[Column]:
     columns = {source.kind: source.facts(F.col(source.kind)) for source in of}
 
     def fact(name: str) -> Column:
-        found = F.lit(None)
-        for kind, each in columns.items():
-            if name in each:
-                found = F.when(F.col("source") == kind, each[name]).otherwise(found)
-        return found.alias(name)
+        return _of_source({kind: each[name] for kind, each in columns.items() if name in each}).alias(name)
 
     return [
         *map(F.col, _POSITION),
         # The optimizer would push a condition on `problem` below these columns, and so repeat each of their
         # expressions, decoding included. A nondeterministic expression prevents this.
         (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
+        "accepted",
         F.size(F.col("send")["channels"]).alias("channels_asked"),
-        F.col("send_id"),
+        "send_id",
         *map(fact, _OF_SOURCES),
-        _labels(of).alias("labels"),
+        *[
+            _of_source({each.kind: F.col(each.kind)[name] for each in of if name in each.labels}).alias(_LABEL + name)
+            for name in _label_names(of)
+        ],
         *(_of_recipients(F.col("outcome")) if recipients else []),
     ]
+
+
+def _of_source(values: Mapping[str, Column]) -> Column:
+    """Return the value of the record's source, or null."""
+    (first, value), *others = values.items()
+    found = F.when(F.col("source") == first, value)
+    for kind, value in others:
+        found = found.when(F.col("source") == kind, value)
+    return found
 
 
 def _of_recipients(outcome: Column) -> list[Column]:
@@ -84,15 +96,15 @@ def _of_recipients(outcome: Column) -> list[Column]:
     return [column.alias(name) for name, column in zip(_OF_RECIPIENTS, columns, strict=True)]
 
 
+def _label_names(of: Sequence[Source]) -> list[str]:
+    return list(dict.fromkeys(name for source in of for name in source.labels))
+
+
 def _labels(of: Sequence[Source]) -> Column:
     """Return the labels of the record as JSON, or null if it has none. A text that Postgres cannot store is none."""
-    found = F.lit(None).cast("string")
-    for source in of:
-        texts = {name: F.col(source.kind)[name] for name in source.labels}
-        if texts:
-            fit = [F.when(storable(text) & F.is_valid_utf8(text), text).alias(name) for name, text in texts.items()]
-            found = F.when(F.col("source") == source.kind, F.to_json(F.struct(*fit))).otherwise(found)
-    return F.nullif(found, F.lit("{}"))
+    texts = {name: F.col(_LABEL + name) for name in _label_names(of)}
+    fit = [F.when(storable(text) & F.is_valid_utf8(text), text).alias(name) for name, text in texts.items()]
+    return F.nullif(F.to_json(F.struct(*fit)), F.lit("{}")) if fit else F.lit(None).cast("string")
 
 
 def resolved_channels(category: Column, asked: Column, club_id: Column) -> Column:

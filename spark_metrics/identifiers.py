@@ -16,18 +16,11 @@ def uuid5(name: Column) -> Column:
     digest = F.sha1(F.concat(F.lit(bytearray(ids.NAMESPACE.bytes)), F.encode(name, "UTF-8")))
     # The digit with the variant keeps its two low bits; its two high bits become 10.
     variant = F.translate(F.substring(digest, 17, 1), "0123456789abcdef", "89ab89ab89ab89ab")
-    return F.concat(
-        F.substring(digest, 1, 8),
-        F.lit("-"),
-        F.substring(digest, 9, 4),
-        F.lit("-5"),
-        F.substring(digest, 14, 3),
-        F.lit("-"),
-        variant,
-        F.substring(digest, 18, 3),
-        F.lit("-"),
-        F.substring(digest, 21, 12),
-    )
+    # Spark repeats the code of `digest`, and calculates it again, for each place in which it is used: here two.
+    text = F.overlay(F.overlay(digest, F.lit("5"), 13), variant, 17)
+    for first, _ in _DIGITS[1:]:
+        text = F.overlay(text, F.lit("-"), first - 1, 0)
+    return F.substring(text, 1, _UUID_LENGTH)
 
 
 def chunk_id(send_id: Column, chunk_index: Column) -> Column:

@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         guard="metrics.texts_not_counted",
         rule="A send with a text that is not UTF-8 is quarantined, whatever field the text is in.",
-        change=Returns("whole"),
+        change=Returns("F.coalesce(whole, F.lit(False))"),
         no_cell=TEST_OF_EVERY_TOPIC,
     ),
     Mutant(
