@@ -37,8 +37,8 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
 
 
 def decoded(records: DataFrame, writers: Writers, of: Sequence[Source], *, strict: bool = True) -> DataFrame:
-    """Add to the columns of Spark's Kafka source the record's kafka_offset, timestamp_ms, `source` and `schema_id`, a
-    struct column for each source (`send`, `delivery`, `outcome`), `known` and `accepted`.
+    """Return the columns of Spark's Kafka source without the value, and the record's kafka_offset, timestamp_ms,
+    `source` and `schema_id`, a struct column for each source (`send`, `delivery`, `outcome`), `known` and `accepted`.
 
     `source` is the kind of the topic's records. `schema_id` is null if the value does not begin with a zero byte and a
     schema id. `known` is true if `writers` contains the writer's schema. Only the column of the record's own source is
@@ -51,13 +51,15 @@ def decoded(records: DataFrame, writers: Writers, of: Sequence[Source], *, stric
             texts (Source.texts) that are not UTF-8.
     """
     structs = [_decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind) for source in of]
+    # Every step copies its columns, and the value is the largest of them, so only its checksum is kept.
+    with_structs = _with_writers(records, writers).select("*", *structs, _checksum().alias(CHECKSUM)).drop("value")
     accepted = _accepted(of) if strict else F.lit(True)
-    return _with_writers(records, writers).select("*", *structs).withColumn("accepted", accepted)
+    return with_structs.withColumns({"accepted": accepted, "known": _known(writers)})
 
 
 def unknown_writers(records: DataFrame, writers: Writers) -> DataFrame:
     """Return source and schema_id of the records that `writers` cannot decode, each pair once. No record is decoded."""
-    unknown = F.col("schema_id").isNotNull() & ~F.col("known")
+    unknown = F.col("schema_id").isNotNull() & ~_known(writers)
     return _with_writers(records, writers).where(unknown).select("source", "schema_id").distinct()
 
 
@@ -70,7 +72,7 @@ def _with_writers(records: DataFrame, writers: Writers) -> DataFrame:
         F.unix_millis("timestamp").alias("timestamp_ms"),
         kinds[F.col("topic")].alias("source"),
         _schema_id(F.col("value"), known).alias("schema_id"),
-    ).withColumn("known", _known(writers))
+    )
 
 
 def _is_written_by(kind: str, schema_id: int) -> Column:
@@ -106,7 +108,8 @@ def _with_checksum(schema: str) -> str:
 
 
 def _accepted(of: Sequence[Source]) -> Column:
-    whole = F.coalesce(*[F.col(source.kind)[CHECKSUM] for source in of]) == _checksum()  # guard: metrics.bytes_left_over
+    ends = F.coalesce(*[F.col(source.kind)[CHECKSUM] for source in of])
+    whole = ends == F.col(CHECKSUM)  # guard: metrics.bytes_left_over
     utf8 = [(F.col("source") != source.kind) | F.is_valid_utf8(_texts(source)) for source in of if source.texts]
     # guard: metrics.texts_not_counted
     return F.coalesce(reduce(Column.__and__, utf8, whole), F.lit(False))

@@ -41,12 +41,10 @@ def facts(
     wanted = (*_POSITION, *_COUNTED, *(_OF_RECIPIENTS if recipients else ()))
     return (
         decoded(records, writers, of, strict=strict)
-        .withColumn("send_id", F.when(F.col("accepted"), F.coalesce(*[each.send_id(F.col(each.kind)) for each in of])))
+        .withColumn("send_id", F.coalesce(*[each.send_id(F.col(each.kind)) for each in of]))
         .withColumn("channels", _channels(counted_before=CHANNELS_THEN in records.columns))
         .select(*_facts(of, recipients=recipients))
-        .withColumns(
-            {"id": identifiers.uuid_bytes(F.col("record_id")), "labels": _labels(of), "texts": joined_texts()}
-        )
+        .withColumns({"id": identifiers.uuid_bytes(F.col("record_id")), "labels": _labels(of), "texts": joined_texts()})
         .select(*wanted, problem_of(far_future_ms).alias("problem"))
     )
 
@@ -70,9 +68,9 @@ def _facts(of: Sequence[Source], *, recipients: bool) -> list[Column]:
         # The optimizer would push a condition on `problem` below these columns, and so repeat each of their
         # expressions, decoding included. A nondeterministic expression prevents this.
         (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
-        "accepted",
+        F.col("accepted"),
         F.size(F.col("send")["channels"]).alias("channels_asked"),
-        "send_id",
+        F.when(F.col("accepted"), F.col("send_id")).alias("send_id"),
         *map(fact, _OF_SOURCES),
         *[
             _of_source({each.kind: F.col(each.kind)[name] for each in of if name in each.labels}).alias(_LABEL + name)

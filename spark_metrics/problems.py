@@ -45,7 +45,10 @@ def joined_texts() -> Column:
 
 def problem_of(far_future_ms: int) -> Column:
     """Return the reason why a record of facts, with its joined `texts`, cannot be counted, or null."""
-    counts, measures = F.col("counts"), F.array(*map(F.lit, MEASURES))
+    counts = F.col("counts")
+    unknown = F.size(F.array_except(counts["measure"], F.array(*map(F.lit, MEASURES)))) > 0
+    # Nearly every outcome has one count, and the set of an array takes longer than decoding it.
+    unknown = F.when(F.size(counts) == 1, ~F.get(counts, F.lit(0))["measure"].isin(*MEASURES)).otherwise(unknown)
     return (
         F.when(F.col("schema_id").isNull(), Problem.UNDECODABLE)
         .when(~F.col("known"), Problem.NOT_LEARNED)
@@ -57,10 +60,7 @@ def problem_of(far_future_ms: int) -> Column:
         .when(~_all_storable(F.col("texts"), 2 + 3 * F.greatest(F.size(counts), F.lit(0))), Problem.BAD_TEXT)
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
         .when(F.array_min(counts["count_total"]) < 0, Problem.BAD_COUNT)
-        .when(
-            (F.col("source") == "outcome") & (F.size(F.array_except(counts["measure"], measures)) > 0),
-            Problem.UNKNOWN_MEASURE,
-        )
+        .when((F.col("source") == "outcome") & unknown, Problem.UNKNOWN_MEASURE)
         .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
         # A subtraction from at_ms could overflow, because at_ms may be any 64-bit integer.
         .when(F.col("at_ms") > F.col("timestamp_ms") + far_future_ms, Problem.FAR_FUTURE)
