@@ -41,7 +41,7 @@ def spark_session(settings: Settings) -> SparkSession:
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "true",
-        # In whole, a batch's plan would be one method of 54,000 bytes, which the JVM interprets: 22 us a record, not 5.
+        # In whole, a batch's plan would be one method of 30,000 bytes, which the JVM interprets.
         # From 8,000 bytes on (HotSpot's HugeMethodLimit), Spark generates a method for each expression instead.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # The archive's appends and the stream's batches have pools of their own.
@@ -144,7 +144,7 @@ def kafka_range(spark: SparkSession, settings: Settings, begin: str, end: str) -
 def one_task_per_core(records: DataFrame) -> DataFrame:
     """Return records of Kafka in at most one task for each core, in place of one for each partition.
 
-    Each task generates the code of its decoding expressions, which takes as long as decoding thousands of records.
+    Each task generates the code of its decoding expressions, which takes as long as decoding ten thousand records.
     """
     return records.coalesce(most_cores(records.sparkSession))
 

@@ -542,7 +542,7 @@ def jvm_traces(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("jvm_traces")
 def test_method_of_a_whole_plan_is_not_executed(spark: SparkSession, kafka_frame: Callable[[Any], DataFrame]) -> None:
-    """It has 55,000 bytes, and the JVM never compiles a method of more than 8,000 (`explain("codegen")` prints the
+    """It has 30,000 bytes, and the JVM never compiles a method of more than 8,000 (`explain("codegen")` prints the
     size). The stack of an error names the generated classes that are executed.
     """
     records = kafka_frame([{"topic": "outcome", "value": b"x"}])
