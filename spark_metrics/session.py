@@ -18,6 +18,8 @@ from spark_metrics.sources import kinds_of_topics
 
 _FETCH_WAIT_MS = "10"
 _POLL_RECORDS = "5000"
+# Consumers that an executor keeps: one for each partition of the topics, for the stream and for the archive.
+_KEPT_CONSUMERS = "256"
 
 # Limit the lengths in Avro values: a corrupt record of a few bytes could otherwise request gigabytes and end the
 # process. Records have at most 1 MiB, and an item has at least one byte. The fast reader needs a third less time.
@@ -46,6 +48,7 @@ def spark_session(settings: Settings) -> SparkSession:
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # The archive's appends and the stream's batches have pools of their own.
         "spark.scheduler.mode": "FAIR",
+        "spark.kafka.consumer.cache.capacity": _KEPT_CONSUMERS,
         # If a record has a header twice, the last one counts.
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         # An out-of-range value becomes null, and its record is quarantined. With ANSI mode, an exception would stop the
@@ -138,6 +141,8 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
 def kafka_range(spark: SparkSession, settings: Settings, begin: str, end: str) -> DataFrame:
     """Return the records of all topics between offsets, given as Spark's startingOffsets and endingOffsets."""
     options = kafka_options(settings) | {"startingOffsets": begin, "endingOffsets": end}
+    # Spark would name a new group for each read, and keep its consumers for minutes although nothing uses them again.
+    options["kafka.group.id"] = topics.SPARK_GROUP
     return one_task_per_core(spark.read.format("kafka").options(**options).load())
 
 
