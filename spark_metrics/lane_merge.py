@@ -36,7 +36,7 @@ _MOST_BYTES = 8 << 20
 
 
 # Channel, measure, reason and number of a count.
-type Count = tuple[str, str, str | None, int]
+type Count = tuple[str, str, str | None, int | None]
 
 
 class LaneRow(NamedTuple):
@@ -48,7 +48,7 @@ class LaneRow(NamedTuple):
         record_id: 16 bytes.
         labels: JSON with further texts for views.
         channel, measure, reason, total: The count of a record that has exactly one.
-        several: (channel, measure, reason, total) of each count of a record that has several.
+        several: Channels, measures, reasons and totals of the counts of a record that has several, all as texts.
         run, listed: The results by position (spark_metrics.states).
         users: The users of an outcome with one result as numbers separated by commas; `only` is the index of its count.
         user_ids, result_index: The users of all other outcomes, each with the index of its count.
@@ -74,7 +74,7 @@ class LaneRow(NamedTuple):
     measure: str | None = None
     reason: str | None = None
     total: int | None = None
-    several: Sequence[Count] | None = None
+    several: Sequence[Sequence[str | None]] | None = None
     run: bytes | None = None
     listed: str | None = None
     users: str | None = None
@@ -342,7 +342,7 @@ class _Lane:
         send_id, club_id, category, at_ms, chunk_index, chunk_count, labels = row[_SEND_ID:_COUNT]
         channel, measure, reason, total, several, run, listed = row[_COUNT:_USERS]
         # A record without recipients has no count.
-        counts: Sequence[Any] = several or ((channel, measure, reason, total),)
+        counts = counts_of(several) if several else ((channel, measure, reason, total),)
         minute_s = at_ms // 60_000 * 60
         begins = 1
         for channel, measure, reason, total in counts:
@@ -427,6 +427,14 @@ class _Lane:
             read_sql("store_lane_offsets"),
             [plan.lanes, self._lane, list(topics), list(partitions), list(ends.values())],
         )
+
+
+def counts_of(several: Sequence[Any]) -> list[Count]:
+    """Return the counts of LaneRow.several."""
+    return [
+        (channel, measure, reason, None if total is None else int(total))
+        for channel, measure, reason, total in zip(*several, strict=True)
+    ]
 
 
 _EPOCH = b"select epoch from stream_status where stream = %s for key share"

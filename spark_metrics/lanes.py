@@ -61,6 +61,9 @@ class Lanes:
         return F.when(F.col("problem") == Problem.NOT_LEARNED, everywhere).otherwise(own)
 
 
+_OF_COUNT = ("channel", "measure", "reason", "count_total")
+
+
 def _hash() -> Column:
     place = F.xxhash64("topic", "partition", "kafka_offset")
     return F.when(F.col("send_id").isNull(), place).otherwise(F.xxhash64("send_id"))
@@ -79,7 +82,8 @@ def _columns(*, recipients: bool) -> list[Column]:
         "measure": F.when(many == 1, only_count["measure"]),
         "reason": F.when(many == 1, only_count["reason"]),
         "total": F.when(many == 1, only_count["count_total"]),
-        "several": F.when(many > 1, counts),
+        # Python would convert each row with a struct in an array value by value.
+        "several": F.when(many > 1, F.array(*[counts[name].cast("array<string>") for name in _OF_COUNT])),
         "users": F.when(only.isNotNull(), F.array_join(users.cast("array<string>"), ",")),
         "only": only,
         "user_ids": F.when(only.isNull(), users),

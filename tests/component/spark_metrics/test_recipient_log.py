@@ -31,7 +31,7 @@ def outcome(send_id: str, users: Sequence[User], index: Sequence[int | None]) ->
         club_id=7,
         type="news",
         at_ms=5,
-        several=[("push", "sent", None, 2), ("push", "suppressed", "opted_out", 1)],
+        several=[["push", "push"], ["sent", "suppressed"], [None, "opted_out"], ["2", "1"]],
         listed='{"positions": [], "index": [], "statuses": [], "reasons": []}',
         user_ids=users,
         result_index=index,

@@ -128,7 +128,9 @@ def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
         measure,
         reason,
         total,
-        r.counts if len(r.counts) > 1 else None,
+        [[text if text is None else str(text) for text in column] for column in zip(*r.counts, strict=True)]
+        if len(r.counts) > 1
+        else None,
         run,
         listed,
         ",".join(map(str, r.users)) if r.users else None,

@@ -62,7 +62,7 @@ def count(sink: PostgresSink, offset: int, *counted: tuple[str, int], labels: st
             club_id=1,
             type=category,
             at_ms=1_700_000_000_000,
-            several=[("push", "sent", None, total), ("push", "failed", "x", 1)],
+            several=[["push", "push"], ["sent", "failed"], [None, "x"], [str(total), "1"]],
             labels=labels,
         )
         for number, (category, total) in enumerate(counted)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from masscomm.domain import ids
 from masscomm.kafka.avro import own_schema
 from spark_metrics.facts import facts
-from spark_metrics.lane_merge import LaneRow
+from spark_metrics.lane_merge import LaneRow, counts_of
 from spark_metrics.lanes import Lanes
 from spark_metrics.sources import DECISION
 from spark_metrics.states import BLOCK, blocks_of, code_of
@@ -115,7 +115,7 @@ def test_lanes_have_each_record_with_all_values(spark: SparkSession, kafka_frame
         assert (row.send_id, row.club_id, row.type, row.at_ms, row.chunk_index) == (
             *(value["send_id"], value["club_id"], "news\t", value["timestamp"], value["chunk_index"]),
         )
-        assert [tuple(count) for count in counts_of(row)] == [
+        assert [tuple(count) for count in counts(row)] == [
             ("push", r["status"], r["reason"], r["count"]) for r in value["results"]
         ]
         assert states_of(row) == {
@@ -130,13 +130,13 @@ def test_lanes_have_each_record_with_all_values(spark: SparkSession, kafka_frame
 RESULT_CODES = {status: code_of(status, reason) for status, reason in RESULTS}
 
 
-def counts_of(row: LaneRow) -> Sequence[Any]:
-    return row.several or [(row.channel, row.measure, row.reason, row.total)]
+def counts(row: LaneRow) -> Sequence[Any]:
+    return counts_of(row.several) if row.several else [(row.channel, row.measure, row.reason, row.total)]
 
 
 def states_of(row: LaneRow) -> dict[int, int]:
     run = None if row.run is None else bytes(row.run)
-    _, measure, reason, _ = counts_of(row)[0]
+    _, measure, reason, _ = counts(row)[0]
     blocks = blocks_of([(measure, reason, run, row.listed)])
     return {block * BLOCK + place: code for block, codes in blocks.items() for place, code in enumerate(codes) if code}
 
