@@ -429,7 +429,7 @@ class _Lane:
         )
 
 
-def counts_of(several: Sequence[Any]) -> list[Count]:
+def counts_of(several: Sequence[Sequence[Any]]) -> list[Count]:
     """Return the counts of LaneRow.several."""
     return [
         (channel, measure, reason, None if total is None else int(total))

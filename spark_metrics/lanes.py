@@ -61,9 +61,6 @@ class Lanes:
         return F.when(F.col("problem") == Problem.NOT_LEARNED, everywhere).otherwise(own)
 
 
-_OF_COUNT = ("channel", "measure", "reason", "count_total")
-
-
 def _hash() -> Column:
     place = F.xxhash64("topic", "partition", "kafka_offset")
     return F.when(F.col("send_id").isNull(), place).otherwise(F.xxhash64("send_id"))
@@ -72,6 +69,8 @@ def _hash() -> Column:
 def _columns(*, recipients: bool) -> list[Column]:
     counts, many = F.col("counts"), F.size("counts")
     only_count = F.try_element_at(counts, F.lit(1))
+    # If a column had structs in an array, Python would convert every row value by value.
+    texts = [counts[name].cast("array<string>") for name in ("channel", "measure", "reason", "count_total")]
     index, users = F.col("result_index"), F.col("user_ids")
     # Nearly every outcome has one result for all its users.
     only = F.when((F.size(users) == F.size(index)) & (F.array_min(index) == F.array_max(index)), F.array_min(index))
@@ -82,8 +81,7 @@ def _columns(*, recipients: bool) -> list[Column]:
         "measure": F.when(many == 1, only_count["measure"]),
         "reason": F.when(many == 1, only_count["reason"]),
         "total": F.when(many == 1, only_count["count_total"]),
-        # Python would convert each row with a struct in an array value by value.
-        "several": F.when(many > 1, F.array(*[counts[name].cast("array<string>") for name in _OF_COUNT])),
+        "several": F.when(many > 1, F.array(*texts)),
         "users": F.when(only.isNotNull(), F.array_join(users.cast("array<string>"), ",")),
         "only": only,
         "user_ids": F.when(only.isNull(), users),

@@ -1,19 +1,17 @@
 """With a real broker, each read of the archive uses the consumers of the one before it."""
 
 import json
-from uuid import uuid4
 
 import psutil
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from devstack.config import StackConfig
 from spark_metrics import session
 from spark_metrics.session import kafka_range
 from spark_metrics.settings import Settings
+from tests.support.servers.kafka_topics import make_topic
 from tests.support.spark.session import PY4J_SOCKETS
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
@@ -31,10 +29,7 @@ def connections(spark: SparkSession, port: int) -> set[int]:
 def test_second_read_opens_no_connections(
     spark: SparkSession, kafka: StackConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = int(kafka.kafka_bootstrap.rpartition(":")[2])
-    topic = f"read-{uuid4().hex}"
-    with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    topic = make_topic(kafka.kafka_bootstrap, partitions=PARTITIONS)
     with Producer({"bootstrap.servers": kafka.kafka_bootstrap}) as producer:
         for partition in range(PARTITIONS):
             producer.produce(topic, b"x", partition=partition)
@@ -46,7 +41,7 @@ def test_second_read_opens_no_connections(
     after_reads = []
     for _ in range(3):
         assert len(kafka_range(spark, settings, begin, end).collect()) == PARTITIONS
-        after_reads.append(connections(spark, port))
+        after_reads.append(connections(spark, kafka.ports.kafka))
     first, *later = after_reads
     assert len(first) >= PARTITIONS
     # Another test's consumers may be closed meanwhile.

@@ -7,12 +7,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 
-def make_topic(bootstrap: str, **options: str) -> str:
-    """Make a topic with one partition and a unique name; options: Kafka's configuration, with _ for a dot."""
+def make_topic(bootstrap: str, *, partitions: int = 1, **options: str) -> str:
+    """Make a topic with a unique name; options: Kafka's configuration, with _ for a dot."""
     name = f"test.{uuid4()}"
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
         config = {key.replace("_", "."): value for key, value in options.items()}
-        admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(20)
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(20)
     return name
 
 
