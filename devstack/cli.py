@@ -445,7 +445,9 @@ def recompute_check() -> None:
 
 @app.command()
 def query(
-    text: Annotated[str, typer.Argument(metavar="QUERY", help="A query of Spark SQL on the table `records`.")],
+    text: Annotated[
+        str, typer.Argument(metavar="QUERY", help="A query of Spark SQL on `counted`, `records` and `uncounted`.")
+    ],
     at: Annotated[
         str | None, typer.Option("--at", help="Read the archive as it was then: 2026-11-21T09:30:00Z.")
     ] = None,

@@ -18,14 +18,16 @@ from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import METRICS_ARCHIVE_AGE
 from spark_metrics.archive_mark import check_table, claim_table
-from spark_metrics.archive_table import ArchiveTable, Offsets, reason_of, rows_of, spark_errors
+from spark_metrics.archive_table import ArchiveTable, rows_of
 from spark_metrics.broker import Broker
 from spark_metrics.database import connect
 from spark_metrics.decode import unknown_writers
 from spark_metrics.facts import facts
+from spark_metrics.iceberg import Offsets, reason_of, spark_errors
 from spark_metrics.session import kafka_range, topic_names
 from spark_metrics.settings import Settings
 from spark_metrics.starting import start_of
+from spark_metrics.uncounted import UncountedTable
 from spark_metrics.writers import no_writers
 
 _log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class Archiver:
     def __init__(self, settings: Settings, spark: SparkSession) -> None:
         self._settings, self._spark = settings, spark
         self.table = ArchiveTable(spark, settings)
+        self.uncounted = UncountedTable(spark, settings)
         self._broker = Broker(settings.bootstrap_servers, **kafka_client_config())
         self._writers = no_writers(spark, settings)
         # The end of the archive, as far as this process knows.
@@ -85,6 +88,7 @@ class Archiver:
             try:
                 while self.append_some() and not (stopping and time.monotonic() > deadline):
                     self._emit_age()
+                self.append_uncounted()
                 failed = ""
                 self._caught_up = time.monotonic()
             except Exception as error:  # Counting continues; the age of the archive is watched.
@@ -131,6 +135,15 @@ class Archiver:
         done = {"offsets": records, "lag": lag, "ms": round((time.monotonic() - began) * 1000)}
         _log.info("archived %s", json.dumps(done))
         return lag > 0
+
+    def append_uncounted(self) -> None:
+        """Append the positions that the stream has merged without counting their records.
+
+        Raises:
+            Retry: The database is down, or another writer has appended.
+        """
+        with connect(self._settings.database_url, "spark_metrics archive") as connection:
+            self.uncounted.continue_from(connection)
 
     def _read(self, begin: Offsets, until: Offsets) -> DataFrame:
         return kafka_range(self._spark, self._settings, json.dumps(by_topic(begin)), json.dumps(by_topic(until)))

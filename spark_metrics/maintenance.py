@@ -1,9 +1,9 @@
-"""Maintains the archive's table: `python -m spark_metrics.maintenance [--keep-days 400]`.
+"""Maintains the archive's tables: `python -m spark_metrics.maintenance [--keep-days 400]`.
 
 Iceberg's procedures merge the small files of past appends, remove snapshots older than --snapshot-days with the files
 that only they read, and remove files that no snapshot knows. --keep-days deletes the hours before that many whole days;
 without it, all are kept. Run the command once a day. It may run concurrently with the stream and may be killed: each
-step is one commit of the table, and the next run continues.
+step is one commit of a table, and the next run continues.
 
 The settings are the environment variables of the job. The status is 0 after success, and 2 after an error.
 """
@@ -21,6 +21,7 @@ from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.command import exit_status_with_spark
 from spark_metrics.database import connect
 from spark_metrics.settings import Settings
+from spark_metrics.uncounted import UncountedTable
 
 _log = logging.getLogger("spark_metrics.maintenance")
 
@@ -28,7 +29,9 @@ _log = logging.getLogger("spark_metrics.maintenance")
 _HOURS_ALONE = timedelta(hours=2)
 
 
-def maintain(table: ArchiveTable, now: datetime, *, snapshots: timedelta, keep: timedelta | None = None) -> None:
+def maintain(
+    table: ArchiveTable | UncountedTable, now: datetime, *, snapshots: timedelta, keep: timedelta | None = None
+) -> None:
     """Delete old hours, merge small files, and remove old snapshots and unknown files. Raises Spark's errors.
 
     Args:
@@ -61,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with connect(settings.database_url, "spark_metrics maintenance") as connection:
             check_table(connection, table)
         keep = None if chosen.keep_days is None else timedelta(days=chosen.keep_days)
-        maintain(table, datetime.now(UTC), snapshots=timedelta(days=chosen.snapshot_days), keep=keep)
+        uncounted = UncountedTable(spark, settings)
+        for each in (table, uncounted) if uncounted.exists() else (table,):
+            maintain(each, datetime.now(UTC), snapshots=timedelta(days=chosen.snapshot_days), keep=keep)
         return 0
 
     return exit_status_with_spark(work, daily_run="maintenance")

@@ -1,8 +1,9 @@
 """Queries the archive: `python -m spark_metrics.query "select …" [--csv] [--at 2026-11-21T09:30:00Z]`.
 
-The query sees the archive as the table `records`, by default of this moment, or of the snapshot at an earlier time
-(--at). It also sees `redelivered` and `quarantined`, the positions that are not counted, of this moment. Other
-statements, such as `insert`, `call` and `set`, are rejected. The command is no sandbox, because functions of Spark SQL
+The query sees the archive as three tables: `counted` has the records that the metrics have counted, `records` each
+record of the topics, and `uncounted` the positions that the metrics have redelivered or quarantined, with the reason.
+Records are by default those of this moment, or of the snapshot at an earlier time (--at). Other statements, such as
+`insert`, `call` and `set`, are rejected. The command is no sandbox, because functions of Spark SQL
 can read the environment of the process: only people who may have the job's settings may choose the query.
 
 The settings are the environment variables of the job. The status is 0 after success, and 2 after an error.
@@ -27,14 +28,15 @@ from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
 from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import ArchiveTable, reason_of
+from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.command import exit_status_with_spark
 from spark_metrics.database import connect
+from spark_metrics.iceberg import reason_of
 from spark_metrics.settings import Settings
 from spark_metrics.span import instant
+from spark_metrics.uncounted import UncountedTable, counted_records
 
 _EVERY_ROW = 2**31 - 1
-_POSITIONS = {"redelivered": "redelivered", "quarantined": "quarantine"}
 
 
 def query(
@@ -45,17 +47,18 @@ def query(
     Raises:
         Stop: The query is wrong, the archive is not this database's, or it has no snapshot before `at`.
     """
-    table = ArchiveTable(spark, settings)
+    table, uncounted = ArchiveTable(spark, settings), UncountedTable(spark, settings)
     with connect(settings.database_url, "masscomm query") as connection:
         check_table(connection, table)
-        for name, stored in _POSITIONS.items():
-            rows = connection.execute(f"select topic, partition, kafka_offset from {stored}".encode()).fetchall()  # noqa: S608
-            schema = "topic string, partition int, kafka_offset long"
-            spark.createDataFrame(rows, schema).createOrReplaceTempView(name)
+    if not uncounted.exists():
+        raise Stop("the archive's table `uncounted` does not exist yet: the job creates it once it has counted records")
     # A reference such as ${env:NAME} in a query would be replaced by the setting.
     spark.conf.set("spark.sql.variable.substitute", "false")
     try:
         table.records(at=at).createOrReplaceTempView("records")
+        counted = spark.sql(counted_records("records", uncounted.name))  # guard: archive.uncounted_positions
+        counted.createOrReplaceTempView("counted")
+        uncounted.positions().createOrReplaceTempView("uncounted")
         # As a subquery, because no statement that changes the archive or prints settings may be one.
         # guard: archive.queries_only
         found = spark.sql(f"select * from (\n{text.strip().removesuffix(';')}\n)")  # noqa: S608
@@ -78,7 +81,7 @@ def query(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.query", description="Query the archive.")
-    parser.add_argument("query", help="a query of Spark SQL on the table `records`")
+    parser.add_argument("query", help="a query of Spark SQL on `counted`, `records` and `uncounted`")
     parser.add_argument("--csv", action="store_true", help="print CSV instead of a table")
     parser.add_argument("--at", type=instant, help="read the archive as it was then (RFC 3339, or a UTC day)")
     chosen = parser.parse_args(arguments)

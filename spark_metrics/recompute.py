@@ -37,22 +37,21 @@ from masscomm.observability import metrics
 from masscomm.observability.metric_names import METRICS_DIFFERENCES
 from spark_metrics import recipient_log
 from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import PLACE, Appended, ArchiveTable
+from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.command import exit_status_with_spark
 from spark_metrics.database import connect, postgres_errors
+from spark_metrics.iceberg import PLACE, Appended
 from spark_metrics.lane_merge import Plan
 from spark_metrics.lanes import Lanes
 from spark_metrics.served import SCHEMA, TABLES, RecomputedTables, Served, log_of, tables_of
 from spark_metrics.settings import Settings
 from spark_metrics.sink import between_batches
 from spark_metrics.sources import kinds_of_topics
-from spark_metrics.span import Span, instant
+from spark_metrics.span import CLOCKS, Span, instant
 from spark_metrics.sql import read_sql
 from spark_metrics.topic_check import topics_differ
 from spark_metrics.views import complete, kept_since, load_views, maintained_since
 
-# The clocks of producers may differ by this much.
-_CLOCKS = timedelta(days=1)
 _POLL_S = 1.0
 # The records of a part, which its lanes merge in one transaction each: this bounds their temporary tables.
 _PART = 1_000_000
@@ -66,7 +65,7 @@ class Recompute:
         self._views = load_views(settings.views)
         self._table = ArchiveTable(spark, settings)
         # A record of a send may be this much earlier than the send's request, whose time may be after its production.
-        self._slack = timedelta(seconds=settings.far_future_s) + _CLOCKS
+        self._slack = timedelta(seconds=settings.far_future_s) + CLOCKS
 
     def run(self, *, swap: bool = False, check_topics: bool = False, wait_s: float = 600) -> int:
         """Compare the served rows with the recomputed ones, print the rows that differ, and return their number.

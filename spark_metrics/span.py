@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
+# The clocks of producers may differ by this much.
+CLOCKS = timedelta(days=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 

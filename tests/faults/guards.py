@@ -1061,6 +1061,12 @@ MUTANTS = (
         no_cell="no cell runs two drivers",
     ),
     Mutant(
+        guard="archive.uncounted_positions",
+        rule="A query of the archive's counted records leaves out the redelivered ones.",
+        change=Becomes('spark.sql("select * from records where problem is null")'),
+        no_cell="no cell queries the archive",
+    ),
+    Mutant(
         guard="archive.queries_only",
         rule="A query of the archive changes nothing and prints no settings.",
         change=Becomes("spark.sql(text)"),

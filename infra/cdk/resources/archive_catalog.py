@@ -8,7 +8,7 @@ from constructs import Construct
 
 from infra.cdk.config import Environment
 
-TABLE = "records"
+TABLES = ("records", "uncounted")
 # EMR's own Iceberg; our jar of devstack/jars/spark lacks AWS' SDK.
 # https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/using-iceberg.html names this path for all releases.
 # emr-spark-8.0.0 has Iceberg 1.10.1 for Spark 4.0.2; no page names another path for it, and none confirms this one:
@@ -18,11 +18,11 @@ OUR_ICEBERG_JAR = "iceberg-spark-runtime"
 
 
 class ArchiveCatalog(Construct):
-    """A Glue database; the streaming job creates the table in it.
+    """A Glue database; the streaming job creates the tables in it.
 
     Attributes:
-        variables: The settings of the jobs that use the table.
-        statements: The permissions to create, read and commit to the table, none to delete it. A commit is an
+        variables: The settings of the jobs that use the tables.
+        statements: The permissions to create, read and commit to the tables, none to delete them. A commit is an
             UpdateTable (https://iceberg.apache.org/docs/latest/aws/#glue-catalog).
     """
 
@@ -40,7 +40,7 @@ class ArchiveCatalog(Construct):
             ),
         )
         self.variables = {"SPARK_ARCHIVE_CATALOG": "glue", "SPARK_ARCHIVE_DATABASE": name}
-        resources = [("catalog", None), ("database", name), ("table", f"{name}/{TABLE}")]
+        resources = [("catalog", None), ("database", name), *[("table", f"{name}/{table}") for table in TABLES]]
         self.statements = [
             iam.PolicyStatement(
                 actions=["glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"],

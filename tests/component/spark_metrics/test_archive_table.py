@@ -16,10 +16,11 @@ from masscomm.errors import Stop
 from masscomm.kafka.avro import InMemorySchemaRegistry
 from provisioning.database import TABLES, apply_sql
 from spark_metrics.archive_mark import check_table, claim_table
-from spark_metrics.archive_table import ArchiveTable, OtherWriter
+from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.archiver import Archiver
 from spark_metrics.broker import Ends
 from spark_metrics.database import connect
+from spark_metrics.iceberg import OtherWriter
 from spark_metrics.writers import KnownWriters
 from tests.support.fault_stack.proxy import Loop, TcpProxy
 from tests.support.spark.archive_writing import SENDS, Writing

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from masscomm.domain.categories import category_table
 from masscomm.errors import Retry, Stop
-from spark_metrics.archive_table import Appended
+from spark_metrics.iceberg import Appended
 from spark_metrics.recompute import Recompute
 from spark_metrics.span import Span
 from tests.support.spark.archived import NOW, a_send, an_outcome

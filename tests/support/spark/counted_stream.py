@@ -14,6 +14,7 @@ from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
+from spark_metrics.uncounted import UncountedTable
 from spark_metrics.views import load_views
 from tests.support.spark.archived import WRITERS
 from tests.support.spark.session import Record, ToFrame
@@ -32,6 +33,7 @@ class CountedStream:
             bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder), views=tuple(views)
         )
         self.table = ArchiveTable(spark, self.settings)
+        self.uncounted = UncountedTable(spark, self.settings)
         self.sink = PostgresSink(database, views=load_views(views), recipients=True)
         for view in self.sink.views:
             view.prepare_table(self.sink.connected())
@@ -50,6 +52,7 @@ class CountedStream:
             sink=self.sink,
             learn=lambda unknown: set(unknown),
         )
+        self.uncounted.continue_from(self.sink.connected())
 
     def archive(self, *records: Record) -> None:
         before = self.table.appended()

@@ -1,6 +1,6 @@
 """The options of the archive's catalog."""
 
-from spark_metrics.archive_table import catalog_options
+from spark_metrics.iceberg import catalog_options
 from spark_metrics.settings import Settings
 
 

@@ -26,6 +26,7 @@ def run(monkeypatch: pytest.MonkeyPatch, module: str, work: Answers) -> int:
     if module == "maintenance":
         monkeypatch.setattr(command, "spark_session", MagicMock())
         monkeypatch.setattr(maintenance, "ArchiveTable", MagicMock())
+        monkeypatch.setattr(maintenance, "UncountedTable", MagicMock())
         monkeypatch.setattr(maintenance, "connect", lambda *_: nullcontext(MagicMock()))
         monkeypatch.setattr(maintenance, "check_table", lambda *_: None)
         monkeypatch.setattr(maintenance, "maintain", work)
