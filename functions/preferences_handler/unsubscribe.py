@@ -11,7 +11,7 @@ import html
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import parse_qs
+from urllib.parse import unquote_plus
 
 from functions.preferences_handler.change_preferences import UNSUBSCRIBE, ChangePreferences, UserPreferences
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
@@ -45,8 +45,10 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex",
 }
-# The part of a form of several parts with the request of RFC 8058.
-_PART = re.compile(r'name="?List-Unsubscribe"?[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\nOne-Click\r?\n', re.IGNORECASE)
+# The key of the request of RFC 8058, in lower case.
+_KEY = "list-unsubscribe"
+# The name of a part of a form of several parts; `filename` is not one.
+_PART_NAME = re.compile(r'\bname="?([^";\r\n]+)', re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ class Unsubscribe:
 
     def act(self, request: Request, token: str) -> Response:
         """Unsubscribe the recipient of the link from its category, and return the page that says so."""
-        if not _is_one_click(request):  # guard: unsubscribe.one_click
+        if _names_another_key(request):  # guard: unsubscribe.one_click
             return _page(HTTPStatus.BAD_REQUEST, "Not unsubscribed", "<p>Open the link again, and use its button.</p>")
         return self._answer(token, acts=True)
 
@@ -139,20 +141,22 @@ def _question(subscription: Subscription) -> Response:
     )
 
 
-def _is_one_click(request: Request) -> bool:
-    """Return whether the body of a request is that of RFC 8058, as a form of either kind."""
+def _names_another_key(request: Request) -> bool:
+    """Return whether the body, a form of either kind, has a key other than that of RFC 8058, or cannot be read.
+
+    Mail programs send that form with a line break after it, with other values, or not at all.
+    """
     try:
         content = request.text() or ""
     except Problem:
-        return False
+        return True
     if len(content) > _LONGEST_BODY:
-        return False
+        return True
     if (request.header("content-type") or "").lower().startswith("multipart/form-data"):
-        return _PART.search(content) is not None
-    try:
-        return parse_qs(content, max_num_fields=10).get("List-Unsubscribe") == ["One-Click"]
-    except ValueError:
-        return False
+        names = _PART_NAME.findall(content)
+    else:
+        names = [unquote_plus(field.partition("=")[0]) for field in content.split("&") if "=" in field]
+    return any(name.strip().lower() != _KEY for name in names)
 
 
 def _page(status: int, title: str, content: str, headers: dict[str, str] | None = None) -> Response:

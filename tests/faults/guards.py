@@ -1900,7 +1900,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="unsubscribe.one_click",
-        rule="A POST without the field of RFC 8058 changes nothing.",
+        rule="A POST whose form has another key than that of RFC 8058 changes nothing.",
         change=Never(),
         no_cell=UNCHANGED_PREFERENCES,
     ),

@@ -128,10 +128,28 @@ def test_rule_for_all_emails_is_no_unsubscription(links: Links) -> None:
 
 
 @pytest.mark.kills(guard="unsubscribe.one_click")
-@pytest.mark.parametrize("body", ["", "List-Unsubscribe=Two", "other=1", "One-Click", "x" * 20_000])
-def test_post_without_the_one_click_field_changes_nothing(links: Links, body: str) -> None:
-    assert links.post(body=body)[0] == 400
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        ("other=1", FORM["Content-Type"][0]),
+        ("other=", FORM["Content-Type"][0]),
+        (f"{ONE_CLICK}&other=1", FORM["Content-Type"][0]),
+        (MULTIPART.replace("List-Unsubscribe", "other"), "multipart/form-data; boundary=x"),
+        ("x" * 20_000, "text/plain"),
+    ],
+)
+def test_post_with_another_key_changes_nothing(links: Links, body: str, content_type: str) -> None:
+    assert links.post(body=body, multiValueHeaders={"content-type": [content_type]})[0] == 400
     assert links.records() == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", " ", f"{ONE_CLICK}\r\n", f"\r\n{ONE_CLICK}", "list-unsubscribe=one-click", "One-Click", "List-Unsubscribe="],
+)
+def test_post_without_another_key_unsubscribes(links: Links, body: str) -> None:
+    assert links.post(body=body)[0] == 200
+    assert links.reason("newsletter") is Reason.OPTED_OUT
 
 
 def _altered(token: str, subscription: Subscription) -> str:
