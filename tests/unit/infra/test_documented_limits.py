@@ -602,7 +602,7 @@ def test_templates_are_no_larger_than_cloudformation_takes(
         assert all(len(each) <= 255 for each in template["Resources"]), stack
 
 
-def test_writers_of_the_archive_commit_to_its_table_only(environment: SynthesisedEnvironment) -> None:
+def test_writers_of_the_archive_commit_to_its_tables_only(environment: SynthesisedEnvironment) -> None:
     """Iceberg's commits are calls of UpdateTable: https://iceberg.apache.org/docs/latest/aws/#glue-catalog
 
     The actions and their resources: https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsglue.html
@@ -617,7 +617,8 @@ def test_writers_of_the_archive_commit_to_its_table_only(environment: Synthesise
     for resource, statement in granted:
         assert set(actions(statement)) == {"glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"}
         ends = {target.rpartition(":")[2] for target in targets(statement)}
-        assert ends == {"catalog", f"database/{databases[0]}", f"table/{databases[0]}/records"}, resource
+        tables = {f"table/{databases[0]}/{name}" for name in ("records", "uncounted")}
+        assert ends == {"catalog", f"database/{databases[0]}", *tables}, resource
     for name in databases:
         # Spark's SQL takes such names without quotes.
         assert re.fullmatch(r"[a-z0-9_]{1,255}", name)
