@@ -5,7 +5,7 @@ from enum import StrEnum
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from masscomm.domain.limits import END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.domain.limits import EARLIEST_MS, END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.domain.measures import MEASURES
 
 _NUL = "\0"
@@ -24,7 +24,7 @@ class Problem(StrEnum):
     TOO_MANY_CHANNELS = "too_many_channels"  # a send with more than 16 channels
     BAD_COUNT = "bad_count"  # a count below 0
     UNKNOWN_MEASURE = "unknown_measure"  # an outcome with a status that does not exist
-    BAD_TIMESTAMP = "bad_timestamp"  # a timestamp before 1970
+    BAD_TIMESTAMP = "bad_timestamp"  # a timestamp before September 2001, such as one in seconds
     FAR_FUTURE = "far_future"  # a timestamp long after the record's production, or after the last supported date
     UNSTORABLE = "unstorable"  # Postgres rejects the record's counts (a constraint, a range)
     # temporary: the schema is looked up, then the record is counted or becomes unknown_schema
@@ -61,7 +61,7 @@ def problem_of(far_future_ms: int) -> Column:
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
         .when(F.array_min(counts["count_total"]) < 0, Problem.BAD_COUNT)
         .when((F.col("source") == "outcome") & unknown, Problem.UNKNOWN_MEASURE)
-        .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
+        .when(F.col("at_ms") < EARLIEST_MS, Problem.BAD_TIMESTAMP)
         # A subtraction from at_ms could overflow, because at_ms may be any 64-bit integer.
         .when(F.col("at_ms") > F.col("timestamp_ms") + far_future_ms, Problem.FAR_FUTURE)
         .when(F.col("at_ms") >= END_OF_TIME_MS, Problem.FAR_FUTURE)

@@ -47,7 +47,7 @@ from spark_metrics.served import SCHEMA, TABLES, RecomputedTables, Served, log_o
 from spark_metrics.settings import Settings
 from spark_metrics.sink import between_batches
 from spark_metrics.sources import kinds_of_topics
-from spark_metrics.span import CLOCKS, Span, instant
+from spark_metrics.span import AHEAD, CLOCKS, Span, instant
 from spark_metrics.sql import read_sql
 from spark_metrics.topic_check import topics_differ
 from spark_metrics.views import complete, kept_since, load_views, maintained_since
@@ -65,7 +65,7 @@ class Recompute:
         self._views = load_views(settings.views)
         self._table = ArchiveTable(spark, settings)
         # A record of a send may be this much earlier than the send's request, whose time may be after its production.
-        self._slack = timedelta(seconds=settings.far_future_s) + CLOCKS
+        self._slack = AHEAD + CLOCKS
 
     def run(self, *, swap: bool = False, check_topics: bool = False, wait_s: float = 600) -> int:
         """Compare the served rows with the recomputed ones, print the rows that differ, and return their number.
@@ -94,7 +94,7 @@ class Recompute:
                 logged, logged_since = maintained_since(connection, recipient_log.NAME)
                 if logged_since is not None:
                     # From then on, each event with a later time was counted while the log was written, and is kept.
-                    logged_since += timedelta(seconds=self._settings.far_future_s)
+                    logged_since += AHEAD
                 compared = tables_of(self._views, kept_since(connection), kept)
                 served = Served(connection, self._span, compared | (log_of(logged_since) if logged else {}))
                 served.remember()

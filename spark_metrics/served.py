@@ -2,18 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from masscomm.domain.grains import Grain
-from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.errors import Retry
 from spark_metrics import recipient_log
 from spark_metrics.database import STREAM, lock
-from spark_metrics.span import Span
+from spark_metrics.span import AHEAD, Span
 from spark_metrics.sql import read_sql
 from spark_metrics.views import View
 
@@ -77,8 +76,6 @@ TABLES = {
 }
 
 _SHOWN = 20
-# A send is deleted by the time of its first record, and compared by that of its request, which may be later.
-_REQUESTED_AHEAD = timedelta(milliseconds=FAR_FUTURE_MS)
 _MINUTES = Grain.MINUTE.table
 
 
@@ -90,13 +87,14 @@ def tables_of(views: Iterable[View], kept: Mapping[str, datetime], archived: dat
         archived: The time since which records are kept in the archive, if some were deleted.
     """
     sends = kept.get("sends")
+    # A send is deleted by the time of its first record, and compared by that of its request, which may be later.
+    requested = sends and sends + AHEAD
 
     def since(view: View) -> datetime | None:
         return max(filter(None, (kept.get(view.table), archived)), default=None)
 
     return {
-        name: replace(table, kept_since=kept.get(name) if table.step_s else sends and sends + _REQUESTED_AHEAD)
-        for name, table in TABLES.items()
+        name: replace(table, kept_since=kept.get(name) if table.step_s else requested) for name, table in TABLES.items()
     } | {
         view.table: Table(view.keys, tuple(view.measures), _BUCKETS, step_s=view.step_s, kept_since=since(view))
         for view in views

@@ -6,7 +6,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from importlib import import_module
 from typing import Any
 
-from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 from masscomm.integers import integer_or
@@ -35,7 +34,6 @@ class Settings:
         wait_s: How long a dependency may be down before the job ends, at the start and later.
         denied_schema_retry_s: How long a schema id that the registry denies is retried before its records are
             quarantined.
-        far_future_s: A record is quarantined if its timestamp is more than this after its production.
         grace_s: The minimum time between the end of a bucket and its completeness.
         redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted.
         views: Further tables, each as module:VARIABLE of a spark_metrics.views.View. SPARK_VIEWS separates them by
@@ -57,7 +55,6 @@ class Settings:
     max_offsets_per_trigger: int = 200_000
     wait_s: float = 120.0
     denied_schema_retry_s: float = DENIED_SCHEMA_RETRY_S
-    far_future_s: int = FAR_FUTURE_MS // 1000
     grace_s: int = 30
     redelivery_window_s: int = 7 * 86_400
     views: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ of the decision. Its marks (spark_metrics.iceberg) are the offsets of the stream
 A row is written once and stays true, so it fits the archive at any earlier time as well.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_metrics.iceberg import FIRST, MarkedTable, Offsets, literal
 from spark_metrics.settings import Settings
-from spark_metrics.span import CLOCKS
+from spark_metrics.span import AHEAD, CLOCKS
 from spark_metrics.sql import read_sql
 
 _COLUMNS = "at timestamp, topic string, partition int, kafka_offset bigint, reason string"
@@ -56,7 +56,7 @@ class UncountedTable(MarkedTable):
     def delete_before(self, moment: datetime) -> None:
         """Delete the positions of records that the archive has deleted because they are older than `moment`."""
         # A record's time may be later than the decision, by as much as timestamps and clocks may be ahead.
-        before = moment - timedelta(seconds=self._settings.far_future_s) - CLOCKS
+        before = moment - AHEAD - CLOCKS
         self._spark.sql(f"delete from {self.name} where at >= {literal(FIRST)} and at < {literal(before)}")  # noqa: S608
 
 

@@ -294,7 +294,7 @@ class ProcessReceipts:
     def _at_ms(self, receipt: Receipt) -> int:
         """Return the time of the receipt, but not a later time than now: the provider's clock may be ahead."""
         now_ms = self._clock.now_ms()
-        return now_ms if receipt.at_ms is None else max(0, min(receipt.at_ms, now_ms))
+        return now_ms if receipt.at_ms is None else min(receipt.at_ms, now_ms)
 
 
 def _is_sent_to_email(message: SentMessage) -> bool:

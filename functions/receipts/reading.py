@@ -17,6 +17,7 @@ from typing import Any
 from masscomm.domain.ids import address_id
 from masscomm.domain.limits import MAX_ADDRESS_BYTES
 from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.units import unit_problem
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, read_json
 
@@ -55,9 +56,12 @@ def read(body: str) -> Receipt | None:
     except InvalidJson as error:
         raise DeadLetter("undecodable", f"no receipt: {error}") from error
     try:
-        return _reader_of(document)(document)
+        receipt = _reader_of(document)(document)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DeadLetter("undecodable", f"a receipt that lacks something: {error!r:.500}") from error
+    if problem := unit_problem("receipt", receipt.at_ms):  # guard: receipts.unit_of_time
+        raise DeadLetter("undecodable", problem)
+    return receipt
 
 
 def _reader_of(document: Any) -> Callable[[Mapping[str, Any]], Receipt]:

@@ -39,6 +39,7 @@ from masscomm.domain.limits import (
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
 from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
+from masscomm.domain.units import unit_problem
 from masscomm.http.audiences import audience_of
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
@@ -192,6 +193,13 @@ class SendRequest(ContentRequest):
     dry_run: Annotated[
         bool, Field(description="Whether nothing is sent, and the response is what would become of the send.")
     ] = False
+
+    @field_validator(*_TIMES)
+    @classmethod
+    def _in_milliseconds(cls, found: datetime | None, info: ValidationInfo) -> datetime | None:
+        if unit_problem(str(info.field_name), _ms(found)):  # guard: sends.unit_of_written_time
+            raise field_problem(Text.TIME_OF_OTHER_UNIT)
+        return found
 
     @field_validator("recipient_data")
     @classmethod
@@ -421,9 +429,10 @@ def _readable_times(document: Mapping[str, Any]) -> dict[str, int | None]:
     times: dict[str, int | None] = {}
     for name in _TIMES:
         try:
-            times[name] = _ms(_TIME.validate_python(document.get(name)))
+            found = _ms(_TIME.validate_python(document.get(name)))
         except ValidationError:
-            times[name] = None
+            found = None
+        times[name] = None if unit_problem(name, found) else found
     return times
 
 

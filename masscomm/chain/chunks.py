@@ -12,8 +12,6 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import chunk_id, derived_id, is_record_id, released_id, send_id_of_record
 from masscomm.domain.lanes import Lane, shared_queue
 from masscomm.domain.limits import (
-    EARLIEST_SEND_AT_MS,
-    END_OF_TIME_MS,
     FAR_FUTURE_MS,
     LONGEST_TEXT,
     MAX_AHEAD_MS,
@@ -34,6 +32,7 @@ from masscomm.domain.records import (
     RecheckRequested,
     SendRequested,
 )
+from masscomm.domain.units import unit_problem
 from masscomm.errors import DeadLetter
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
@@ -94,10 +93,12 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
         return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
     if copied_bytes > MAX_COPIED_BYTES:
         return DeadLetter("too_large", f"data and the like have {copied_bytes} bytes, more than {MAX_COPIED_BYTES}")
+    if problem := _problem_of_units(send):  # guard: sends.unit_of_time
+        return DeadLetter("invalid", problem)
     if not _is_countable(send, record):
         return DeadLetter(
             "invalid",
-            "a timestamp before 1970 or more than a day after the record was produced, or "
+            f"a timestamp more than {FAR_FUTURE_MS // 60_000} minutes after the record was produced, or "
             f"more than {MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
             f"longer than {LONGEST_TEXT} characters",
         )
@@ -108,8 +109,6 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
     if not 0 <= send.chunk_index < send.chunk_count:
         return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
     send_at = send.send_at
-    if send_at is not None and send_at < EARLIEST_SEND_AT_MS:  # guard: sends.send_at_in_seconds
-        return DeadLetter("invalid", "send_at lies before 2001: it is a time in milliseconds, not in seconds")
     if send.send_at_local is not None:
         first = first_ms(send.send_at_local)
         if first is None or send_at is not None:
@@ -140,9 +139,15 @@ def _texts(value: object) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
+def _problem_of_units(send: SendRequested) -> str | None:
+    """Return the problem of the first time of a send that is not in milliseconds; None if there is none."""
+    times = {"timestamp": send.timestamp, "send_at": send.send_at, "expires_at": send.expires_at}
+    return next(filter(None, (unit_problem(field, value) for field, value in times.items())), None)
+
+
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
     """Return whether metrics can count the send and its outcomes."""
-    if not 0 <= send.timestamp <= min(record.timestamp_ms + FAR_FUTURE_MS, END_OF_TIME_MS - 1):
+    if unit_problem("timestamp", send.timestamp) or send.timestamp > record.timestamp_ms + FAR_FUTURE_MS:
         return False
     texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
     return len(send.channels) <= MAX_CHANNELS and all(

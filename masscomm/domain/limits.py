@@ -12,12 +12,17 @@ from types import MappingProxyType
 # The largest record on a topic send.*, in bytes. schemas/topics.yaml permits larger records, so that they are consumed
 # and their recipients get outcomes.
 MAX_RECORD_BYTES = 1_000_000
-# A record whose timestamp is more than this after its production time is not counted: the metrics have no bucket for
-# it.
-FAR_FUTURE_MS = 86_400_000
+# A time before this moment (2001-09-09) is taken for one in seconds, which would be in January 1970. A record with such
+# a timestamp is not counted.
+EARLIEST_MS = 10**12
+# A record whose timestamp is more than this after its production time is not counted: the clock of its producer is
+# wrong.
+FAR_FUTURE_MS = 3_600_000
 # A record with a timestamp at or after this moment is not counted either, whatever its production time is (9999-01-01,
 # the end of the supported dates).
 END_OF_TIME_MS = 253_370_764_800_000
+# The latest time that RFC 3339 can write, with the last zone: 9999-12-31T23:59:59.999-23:59.
+LATEST_WRITTEN_MS = 253_402_387_139_999
 # A send with a longer text, or with more channels, is not counted, and its recipients get no outcomes. An index row of
 # Postgres is limited to 2,704 bytes, and a key contains several texts. Without the limit on channels, a record of 1 MB
 # could request a hundred thousand outcomes for each recipient.
@@ -25,8 +30,6 @@ LONGEST_TEXT = 200
 MAX_CHANNELS = 16
 # A send_at further ahead than this is taken for an error in the unit of time.
 MAX_AHEAD_MS = 366 * 86_400_000
-# So is one before this moment (2001-09-09): read in milliseconds, a time in seconds is in January 1970.
-EARLIEST_SEND_AT_MS = 10**12
 SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 # The id of a send that a caller of the REST API chooses: a UUID in its canonical form. Ids of records and rows of
 # metrics follow from it without the tenant, so another tenant must not be able to guess it.
@@ -73,7 +76,7 @@ BATCH_RECIPIENTS = 100
 CHUNK_SIZE = 5_000
 # The furthest that a send_at in a REST request may be in the future: one day less than preference_checker accepts,
 # because the clocks of the two functions may differ.
-MAX_REQUEST_AHEAD_MS = MAX_AHEAD_MS - FAR_FUTURE_MS
+MAX_REQUEST_AHEAD_MS = MAX_AHEAD_MS - 86_400_000
 LARGEST_ID = 2**63 - 1
 _LARGEST_INT = 2**31 - 1
 # The requests by REST that one send may consist of.
@@ -125,7 +128,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "recipient_data": FieldLimit(entries=MAX_RECIPIENT_DATA, total_bytes=CHUNK_RECIPIENT_DATA_BYTES),
         "locale": FieldLimit(characters=64, pattern=LOCALE_PATTERN),
         "priority": FieldLimit(choices=("bulk", "critical")),
-        "expires_at": FieldLimit(highest=LARGEST_ID),
+        "expires_at": FieldLimit(highest=LATEST_WRITTEN_MS),
         "send_at": FieldLimit(ahead_ms=MAX_AHEAD_MS),
         "send_at_local": FieldLimit(ahead_ms=MAX_AHEAD_MS, pattern=LOCAL_TIME_PATTERN),
         "collapse_key": FieldLimit(characters=64),

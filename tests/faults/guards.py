@@ -393,10 +393,22 @@ MUTANTS = (
         cell="builder killed after producing",
     ),
     Mutant(
-        guard="sends.send_at_in_seconds",
-        rule="A scheduled send whose time is in seconds is not sent at once.",
+        guard="sends.unit_of_time",
+        rule="A send with a time in another unit than milliseconds is dead-lettered, not sent at once or expired.",
         change=Never(),
         no_cell="the times of the cells' sends are in milliseconds",
+    ),
+    Mutant(
+        guard="sends.unit_of_written_time",
+        rule="A request whose time was converted from seconds is refused, also under a key that has been used.",
+        change=Never(),
+        no_cell="the cells send no times by REST",
+    ),
+    Mutant(
+        guard="receipts.unit_of_time",
+        rule="A receipt of 1970 is dead-lettered, so that its outcome is not quarantined by the metrics.",
+        change=Never(),
+        no_cell="the cells' receipts have the present time",
     ),
     Mutant(
         guard="delivery.faster_channel",

@@ -23,7 +23,9 @@ DURATION = re.compile(r"_(S|MS|SECONDS|MIN|DAYS)$|KEPT|TIMEOUT")
 OF_ONE_MODULE = {
     # These are limits of formats and calendars.
     "masscomm/cdc/change_events.py": {"_LAST_MS"},
-    "masscomm/domain/limits.py": {"FAR_FUTURE_MS", "END_OF_TIME_MS", "MAX_AHEAD_MS", "EARLIEST_SEND_AT_MS"},
+    "masscomm/domain/limits.py": {
+        *("FAR_FUTURE_MS", "END_OF_TIME_MS", "LATEST_WRITTEN_MS", "MAX_AHEAD_MS", "MAX_REQUEST_AHEAD_MS", "EARLIEST_MS")
+    },
     "masscomm/domain/quiet_hours.py": {"_QUARTER_MS"},
     "masscomm/domain/suppressions.py": {"DAY_MS"},
     "masscomm/stores/delayed_records.py": {"MINUTE_MS"},

@@ -5,7 +5,7 @@ If the metrics counted a send for which the preference checker emits no outcomes
 
 from typing import Any
 
-from masscomm.domain.limits import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.domain.limits import EARLIEST_MS, FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 
 PRODUCED_MS = 1_700_000_000_000
 LONG = "ü" * LONGEST_TEXT  # the limit counts characters, not bytes
@@ -16,7 +16,10 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     ({}, True),
     ({"timestamp": PRODUCED_MS + FAR_FUTURE_MS}, True),
     ({"timestamp": PRODUCED_MS + FAR_FUTURE_MS + 1}, False),
-    ({"timestamp": 0}, True),
+    ({"timestamp": EARLIEST_MS}, True),
+    ({"timestamp": EARLIEST_MS - 1}, False),
+    ({"timestamp": 0}, False),
+    ({"timestamp": PRODUCED_MS // 1000}, False),
     ({"timestamp": -1}, False),
     ({"type": ""}, False),
     ({"type": LONG}, True),

@@ -16,6 +16,9 @@ INVALID_SENDS: list[tuple[dict[str, Any], str]] = [
     ({"chunk_index": 2, "chunk_count": 2}, "invalid"),
     ({"chunk_index": -1}, "invalid"),
     ({"send_at": NOW + MAX_AHEAD_MS + 1}, "invalid"),
+    ({"send_at": NOW // 1000}, "invalid"),
+    ({"expires_at": NOW // 1000}, "invalid"),
+    ({"expires_at": NOW * 1000}, "invalid"),
 ]
 
 # Values that the metrics cannot count, so no outcomes are emitted for these sends.
@@ -28,4 +31,6 @@ UNCOUNTABLE_SENDS: list[dict[str, Any]] = [
     {"send_id": "x" * 201},
     {"timestamp": NOW + FAR_FUTURE_MS + 1},
     {"timestamp": -1},
+    {"timestamp": NOW // 1000},
+    {"timestamp": NOW * 1000},
 ]

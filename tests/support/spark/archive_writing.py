@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from masscomm.domain.limits import FAR_FUTURE_MS
 from spark_metrics.archive_mark import claim_table
 from spark_metrics.archive_table import ArchiveTable, rows_of
 from spark_metrics.database import connect
@@ -30,7 +31,7 @@ class Writing:
             claim_table(connection, self.table, {SENDS: 0})
 
     def rows(self, *records: Record, recipients: bool = True) -> DataFrame:
-        decoded = facts(self.frame(records), writers=WRITERS, far_future_ms=86_400_000, recipients=recipients)
+        decoded = facts(self.frame(records), writers=WRITERS, far_future_ms=FAR_FUTURE_MS, recipients=recipients)
         return rows_of(decoded)
 
     def offsets(self) -> list[int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from masscomm.domain.limits import FAR_FUTURE_MS
 from spark_metrics.archive_mark import claim_table
 from spark_metrics.archive_table import ArchiveTable, rows_of
 from spark_metrics.batches import count_batch
@@ -67,7 +68,7 @@ class CountedStream:
         self.count(*records)
 
     def facts(self, *records: Record) -> DataFrame:
-        return facts(self.frame(records), writers=WRITERS, far_future_ms=DAY_MS, recipients=True)
+        return facts(self.frame(records), writers=WRITERS, far_future_ms=FAR_FUTURE_MS, recipients=True)
 
     def differing(self, span: Span | None = None) -> int:
         return Recompute(self.settings, self.spark, span or Span()).run(wait_s=0)

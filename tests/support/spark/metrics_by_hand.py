@@ -20,7 +20,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.statuses import RANK, Status
 from masscomm.kafka.topics import in_lane
 
-DAY_MS = FAR_FUTURE_MS = 86_400_000
+DAY_MS, FAR_FUTURE_MS = 86_400_000, 3_600_000
 KINDS = {
     in_lane(name, lane): kind
     for name, kind in {

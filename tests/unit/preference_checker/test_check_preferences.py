@@ -653,13 +653,20 @@ def test_failed_delay_redelivers_the_send_without_outcomes() -> None:
     assert _passed_on(checker.builds()) == [(2, "push")]
 
 
-@pytest.mark.kills(guard="sends.send_at_in_seconds")
-def test_send_at_in_seconds_is_dead_lettered() -> None:
-    """Read in milliseconds it has long passed: the send of next week would be sent now."""
+@pytest.mark.kills(guard="sends.unit_of_time")
+@pytest.mark.parametrize("field", ["send_at", "expires_at"])
+@pytest.mark.parametrize("unit", ["seconds", "microseconds"])
+def test_time_of_another_unit_is_dead_lettered(field: str, unit: str) -> None:
+    """Read in milliseconds, the seconds of next week have long passed: the send would be sent now, or expire."""
     checker = Checker()
-    assert checker.check(send([1, 2], send_at=NOW // 1000 + 7 * 86_400)) == []
+    next_week = NOW + 7 * 86_400_000
+    value = next_week // 1000 if unit == "seconds" else next_week * 1000
+    assert checker.check(send([1, 2], **{field: value})) == []
     assert results_of(checker.outcomes()) == dict.fromkeys([(1, "push"), (2, "push")], ("failed", "dead_letter"))
     assert (checker.builds(), checker.delay_store.items) == ([], {})
+    (letter,) = checker.dead_letters()
+    assert field in letter["masscomm.error"]
+    assert unit in letter["masscomm.error"]
 
 
 def test_send_expiring_before_its_send_at_is_expired() -> None:

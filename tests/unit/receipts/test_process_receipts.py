@@ -365,6 +365,17 @@ def test_a_receipts_time_is_never_in_our_future() -> None:
     assert receipts.outcomes()[0].timestamp == NOW
 
 
+@pytest.mark.kills(guard="receipts.unit_of_time")
+def test_receipt_of_1970_is_dead_lettered() -> None:
+    """Metrics quarantine an outcome of 1970, so the bounce would be in no count."""
+    receipts = Receipts()
+    receipts.sent_messages(["m"])
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED).replace("2017-08-05", "1970-01-18")))
+    assert receipts.outcomes() == []
+    (letter,) = receipts.dead_letters()
+    assert "receipt must be in milliseconds since 1970" in letter["masscomm.error"]
+
+
 def test_the_metrics_have_a_number_for_every_reason_of_a_receipt() -> None:
     reasons = {Reason.BOUNCED_PERMANENT, Reason.BOUNCED_TRANSIENT, Reason.DEVICE_INACTIVE, Reason.PROVIDER_REJECTED}
     assert {reason.value for reason in reasons} <= set(REASONS)

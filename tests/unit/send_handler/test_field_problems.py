@@ -45,6 +45,8 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("time_without_zone", {"send_at": "2026-11-24T08:00:00"}, SEND),
     ("time_unreadable", {"send_at": "2026-11-24T99:00:00Z"}, SEND),
     ("time_not_written", {"send_at": 1}, SEND),
+    ("time_of_other_unit", {"expires_at": "1970-01-21T08:00:00Z"}, SEND),
+    ("time_of_other_unit", {"send_at": "1970-01-21T08:00:00Z"}, SEND),
     ("local_time_not_written", {"send_at_local": "2026-02-31T09:00"}, SEND),
     ("bytes_too_many", {"data": {"a": "b" * 1_000_000}}, SEND),
     ("audience_and_users", {"audience": {"all_users": True}}, SEND),

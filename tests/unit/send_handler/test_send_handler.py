@@ -211,8 +211,17 @@ def test_a_whole_surrogate_pair_is_accepted(api: SendApi) -> None:
 
 
 def test_both_passed_times_are_named(api: SendApi) -> None:
-    _, body, _ = api.post(expires_at="2001-01-01T00:00:00Z", send_at="2001-01-01T00:00:00Z")
+    _, body, _ = api.post(expires_at="2002-01-01T00:00:00Z", send_at="2002-01-01T00:00:00Z")
     assert [error["field"] for error in body["errors"]] == ["expires_at", "send_at"]
+
+
+@pytest.mark.kills(guard="sends.unit_of_written_time")
+@pytest.mark.parametrize("field", ["expires_at", "send_at"])
+def test_time_converted_from_seconds_names_the_unit(api: SendApi, field: str) -> None:
+    status, body, _ = api.post(**{field: "1970-01-21T08:00:00Z"})
+    (error,) = body["errors"]
+    assert (status, error["field"], error["code"]) == (400, field, "time_of_other_unit")
+    assert "seconds" in error["message"]
 
 
 @pytest.mark.parametrize(

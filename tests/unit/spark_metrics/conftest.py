@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.limits import FAR_FUTURE_MS
 from spark_metrics.decode import Writers
 from spark_metrics.facts import facts
 from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
@@ -16,8 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings(PY4J_SOCKETS))
 
 
-DAY_MS = 86_400_000
-
 type ToRows = Callable[[Sequence[Record], Writers], list[dict[str, Any]]]
 
 
@@ -26,7 +25,7 @@ def counted(kafka_frame: ToFrame) -> ToRows:
     """The facts of records, one row per count and at least one per record, in the order of offsets."""
 
     def rows(records: Sequence[Record], writers: Writers) -> list[dict[str, Any]]:
-        frame = kafka_frame(records).transform(facts, writers=writers, far_future_ms=DAY_MS)
+        frame = kafka_frame(records).transform(facts, writers=writers, far_future_ms=FAR_FUTURE_MS)
         found = frame.orderBy("topic", "partition", "kafka_offset").collect()
         return [row | count for each in found for row, count in _counts(each.asDict(recursive=True))]
 

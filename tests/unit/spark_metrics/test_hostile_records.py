@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
@@ -14,8 +15,6 @@ from spark_metrics.facts import facts
 from spark_metrics.sources import DELIVERY, OUTCOME, SEND, Source
 from tests.support.inputs.hostile_records import hostile_records
 from tests.support.spark.session import ToFrame
-
-_DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def test_job_counts_no_record_that_functions_refuse(
     writers = {source.kind: {registry.id_of(f"{name}-value", schema): json.dumps(schema)}}
     rows = (
         kafka_frame([{"topic": name, "value": value} for value in values])
-        .transform(facts, writers=writers, far_future_ms=_DAY_MS)
+        .transform(facts, writers=writers, far_future_ms=FAR_FUTURE_MS)
         .select("kafka_offset", "problem")
         .collect()
     )

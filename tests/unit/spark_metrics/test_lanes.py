@@ -13,6 +13,7 @@ import fastavro
 from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.domain import ids
+from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import own_schema
 from spark_metrics.facts import facts
 from spark_metrics.lane_merge import LaneRow, counts_of
@@ -20,7 +21,7 @@ from spark_metrics.lanes import Lanes
 from spark_metrics.sources import DECISION
 from spark_metrics.states import BLOCK, blocks_of, code_of
 
-AT_MS, DAY_MS, MINUTE_MS = 1_700_000_000_000, 86_400_000, 60_000
+AT_MS, MINUTE_MS = 1_700_000_000_000, 60_000
 SCHEMA_ID = 70_000
 OUTCOME = own_schema("NotificationOutcome")
 SENDS = range(7)
@@ -79,7 +80,7 @@ def a_record(offset: int, partition: int, value: bytes) -> dict[str, Any]:
 
 def facts_of(records: DataFrame) -> DataFrame:
     writers = {"outcome": {SCHEMA_ID: json.dumps(OUTCOME)}}
-    return facts(records, writers=writers, far_future_ms=DAY_MS, recipients=True)
+    return facts(records, writers=writers, far_future_ms=FAR_FUTURE_MS, recipients=True)
 
 
 def divided(lanes: Lanes, records: DataFrame) -> DataFrame:

@@ -1,10 +1,11 @@
 """Spans: the hours that a command's --from and --to select."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
-from spark_metrics.span import Span, instant
+from masscomm.domain.limits import FAR_FUTURE_MS
+from spark_metrics.span import AHEAD, Span, instant
 
 
 def at(text: str) -> datetime:
@@ -49,3 +50,8 @@ def test_a_date_is_its_midnight_in_utc() -> None:
 def test_malformed_instant_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         instant(text)
+
+
+def test_a_counted_record_is_never_further_ahead() -> None:
+    """recompute reads the archive this far before its span."""
+    assert timedelta(milliseconds=FAR_FUTURE_MS) <= AHEAD

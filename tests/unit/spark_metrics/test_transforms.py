@@ -408,7 +408,9 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
     ("a NUL in a channel", "send.api", a_send(channels=["a\0"]), "bad_text"),
     ("a send id that no key can hold", "send.api", a_send(send_id="x" * 201), "bad_text"),
     ("a time before 1970", "send.api", a_send(timestamp=-1), "bad_timestamp"),
-    ("a time far ahead", "send.api", a_send(timestamp=AT_MS + 86_400_001), "far_future"),
+    ("a time in seconds", "send.api", a_send(timestamp=AT_MS // 1000), "bad_timestamp"),
+    ("an outcome's time in seconds", "outcome", an_outcome([], timestamp=AT_MS // 1000), "bad_timestamp"),
+    ("a time far ahead", "send.api", a_send(timestamp=AT_MS + 3_600_001), "far_future"),
     ("the last time there is", "send.api", a_send(timestamp=2**63 - 1), "far_future"),
     ("a derived record without a UUID", "delivery", a_delivery(record_id="42"), "bad_id"),
     ("less than nobody", "outcome", an_outcome([{"status": "sent", "count": -1}]), "bad_count"),
@@ -495,8 +497,8 @@ def test_bad_record_leaves_the_others_counted(bad_rows: dict[int, dict[str, Any]
     assert [bad_rows[place]["count_total"] for place in (0, len(BAD) + 1)] == [3, 3]
 
 
-def test_timestamp_a_day_ahead_is_counted(counted: ToRows) -> None:
-    (row,) = counted([{"topic": "send.api", "value": a_send(timestamp=AT_MS + 86_400_000)}], WRITERS)
+def test_timestamp_an_hour_ahead_is_counted(counted: ToRows) -> None:
+    (row,) = counted([{"topic": "send.api", "value": a_send(timestamp=AT_MS + 3_600_000)}], WRITERS)
     assert row["problem"] is None
 
 
