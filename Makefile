@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup browser run demo test check faults nightly spark-next faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
+.PHONY: help setup browser run demo test check faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
@@ -44,6 +44,7 @@ nightly: setup ## all fault cells, 20,000 hostile records a topic, further varia
 	.venv/bin/python -m pytest tests/e2e tests/component/console tests/component/packaging tests/component/prometheus tests/component/webhooks --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/component/spark_metrics --nightly -v --tb=short
 	$(MAKE) spark-next
+	$(MAKE) job-python
 	$(MAKE) faults
 
 # Spark's next version and its jars are in an environment of their own, in front of the project's.
@@ -54,6 +55,13 @@ spark-next: setup ## the tests of the metrics job on the next version of Spark
 	echo 'import site; site.addsitedir("$(CURDIR)/.venv/lib/python3.13/site-packages")' > $(SPARK_NEXT)/lib/python3.13/site-packages/project.pth
 	mvn -B -ntp -q -f tests/support/spark/spark_next.xml dependency:copy-dependencies -DoutputDirectory=$(SPARK_NEXT)/jars
 	MASSCOMM_SPARK_JARS=$(SPARK_NEXT)/jars $(SPARK_NEXT)/bin/python -m pytest tests/unit/spark_metrics tests/component/spark_metrics -v --tb=short
+
+# EMR's Python (SparkConfig in infra/cdk/config.py): a version, or the path of an interpreter.
+JOB_PYTHON ?= 3.12
+job-python: setup ## the tests of the metrics job on the Python of EMR; JOB_PYTHON=/path if uv finds none
+	.devstack/uv/bin/uv venv -q --allow-existing --python $(JOB_PYTHON) out/job-python
+	.devstack/uv/bin/uv pip install -q --python out/job-python/bin/python --require-hashes -r requirements/main.txt
+	out/job-python/bin/python -m pytest tests/unit/spark_metrics tests/component/spark_metrics -v --tb=short
 
 faults-headline: setup ## a broadcast to 100,000 while every process is killed in turn
 	.venv/bin/python -m tests.faults.headline

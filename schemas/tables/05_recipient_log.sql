@@ -23,3 +23,6 @@ alter table recipient_log add column if not exists decision jsonb;
 create index if not exists recipient_log_user on recipient_log (user_id);
 -- The list of a send's recipients, by user.
 create index if not exists recipient_log_send on recipient_log (send_id, user_id);
+-- A recompute compares the events of a day. Rows are stored about in the order of their events, so a range of pages that has none of the
+-- day is not read.
+create index if not exists recipient_log_at on recipient_log using brin (at) with (pages_per_range = 16, autosummarize = on);

@@ -9,12 +9,6 @@ from constructs import Construct
 from infra.cdk.config import Environment
 
 TABLES = ("records", "uncounted")
-# EMR's own Iceberg; our jar of devstack/jars/spark lacks AWS' SDK.
-# https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/using-iceberg.html names this path for all releases.
-# emr-spark-8.0.0 has Iceberg 1.10.1 for Spark 4.0.2; no page names another path for it, and none confirms this one:
-# https://docs.aws.amazon.com/emr/latest/ReleaseGuide/emr-spark800-release.html
-ICEBERG_JAR = "/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"
-OUR_ICEBERG_JAR = "iceberg-spark-runtime"
 
 
 class ArchiveCatalog(Construct):

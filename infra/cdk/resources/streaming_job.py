@@ -3,6 +3,7 @@ active.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import Duration, Stack
@@ -18,14 +19,18 @@ from constructs import Construct
 
 from infra.cdk.code import ROOT, job_dependencies, staged_sources
 from infra.cdk.config import Environment
-from infra.cdk.resources.archive_catalog import ICEBERG_JAR, OUR_ICEBERG_JAR
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.spark_application import spark_application
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
-_JARS = ("spark", "msk_iam")
+# Iceberg and AWS' SDK for it are those of the tests. No page confirms where emr-spark-8.0.0 has its own:
+# https://docs.aws.amazon.com/emr/latest/ReleaseGuide/emr-spark800-release.html
+_JARS = ("spark", "msk_iam", "iceberg_aws")
+# The part of a worker's memory outside of its JVM's heap: Python workers, and buffers of the network and of Iceberg. By
+# default, it is a tenth of the heap: https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/app-behavior.html
+_OVERHEAD_GB = 2
 # The options equal those in spark_metrics/session.py, which has their reasons; a test compares them.
 _JVM_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
@@ -212,14 +217,14 @@ class StreamingJob(Construct):
         )
 
 
-def spark_jars(scope: Construct) -> list[assets.Asset]:
+def shipped_jars() -> list[Path]:
     """Return the jars that a job needs in addition to those of EMR."""
-    return [
-        assets.Asset(scope, path.name, path=str(path))
-        for module in _JARS
-        for path in sorted((ROOT / ".devstack" / "jars" / module).glob("*.jar"))
-        if not path.name.startswith(OUR_ICEBERG_JAR)
-    ]
+    jars = ROOT / ".devstack" / "jars"
+    return [path for module in _JARS for path in sorted((jars / module).glob("*.jar"))]
+
+
+def spark_jars(scope: Construct) -> list[assets.Asset]:
+    return [assets.Asset(scope, path.name, path=str(path)) for path in shipped_jars()]
 
 
 def spark_parameters(
@@ -235,12 +240,14 @@ def spark_parameters(
     spark = environment.spark
     shared = {"PYSPARK_PYTHON": f"/usr/bin/{spark.python}", "PYTHONPATH": "./sources:./dependencies", **variables}
     options = {
-        "spark.jars": ",".join([ICEBERG_JAR, *(jar.s3_object_url for jar in jars)]),
+        "spark.jars": ",".join(jar.s3_object_url for jar in jars),
         "spark.archives": f"{sources.s3_object_url}#sources,{dependencies.s3_object_url}#dependencies",
         "spark.driver.cores": spark.worker_cpu,
-        "spark.driver.memory": f"{spark.worker_memory_gb - 2}g",
+        "spark.driver.memory": f"{spark.worker_memory_gb - _OVERHEAD_GB}g",
+        "spark.driver.memoryOverhead": f"{_OVERHEAD_GB}g",
         "spark.executor.cores": spark.worker_cpu,
-        "spark.executor.memory": f"{spark.worker_memory_gb - 2}g",
+        "spark.executor.memory": f"{spark.worker_memory_gb - _OVERHEAD_GB}g",
+        "spark.executor.memoryOverhead": f"{_OVERHEAD_GB}g",
         # EMR Serverless begins with three executors by default, and refuses a run with fewer at most.
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.minExecutors": 1,

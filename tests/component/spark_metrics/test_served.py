@@ -6,9 +6,11 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import LiteralString
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from masscomm.domain.statuses import RANK, Status
 from masscomm.errors import Retry
@@ -185,6 +187,54 @@ def test_the_log_is_compared_by_its_rows_and_never_swapped(connection: Connectio
     served.swap()
     assert connection.execute("select count(*) from recipient_log").fetchone() == (3,)
     assert connection.execute("select status from send_totals").fetchall() == [("sent",)]
+
+
+def test_one_day_of_the_log_is_read(connection: Connection) -> None:
+    """Events of thirty days, each counted on its day, and each a minute after the one before it."""
+    first, days, rows_a_day = datetime(2026, 10, 1, tzinfo=UTC), 30, 1440
+    for day in range(days):
+        begin = first + timedelta(days=day)
+        connection.execute(
+            sql.SQL("create table {} partition of recipient_log for values from ({}) to ({})").format(
+                sql.Identifier(f"day_{day}"), begin.isoformat(), (begin + timedelta(days=1)).isoformat()
+            )
+        )
+    connection.execute(
+        "insert into recipient_log select n, at, 's', 'push', 7, 'news', 'sent', '', at"
+        " from generate_series(1, %s) as n, lateral (select %s + n * interval '1 minute') as event (at)",
+        [days * rows_a_day - 1, first],
+    )
+    # In operation, autovacuum does it.
+    connection.execute("vacuum analyze recipient_log")
+    compared_day = Span(first + timedelta(days=12), first + timedelta(days=13))
+    before, stored = _pages_read(connection), _pages(connection)
+    Served(connection, compared_day, log_of(None)).remember()
+    assert connection.execute("select rows from was_recipient_log").fetchall() == [(rows_a_day,)]
+    assert stored / days <= _pages_read(connection) - before < 3 * stored / days
+
+
+def _pages(connection: Connection) -> int:
+    """Return the pages of the log's partitions."""
+    query = (
+        "select sum(pg_relation_size(inhrelid) / 8192)::bigint from pg_inherits"
+        " where inhparent = 'recipient_log'::regclass"
+    )
+    return _number(connection, query)
+
+
+def _pages_read(connection: Connection) -> int:
+    """Return how often a page of the log's partitions was read."""
+    connection.execute("select pg_stat_force_next_flush()")
+    query = (
+        "select sum(heap_blks_hit + heap_blks_read)::bigint from pg_statio_user_tables"
+        " join pg_inherits on relid = inhrelid where inhparent = 'recipient_log'::regclass"
+    )
+    return _number(connection, query)
+
+
+def _number(connection: Connection, query: LiteralString) -> int:
+    [[number]] = connection.execute(query)
+    return int(str(number))
 
 
 def _waits_for_a_lock(database: str, pid: int) -> bool:

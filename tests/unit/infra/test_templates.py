@@ -13,6 +13,7 @@ from devstack.config import ROOT
 from functions.catalogue import read_catalogue
 from infra.cdk.config import ENVIRONMENTS
 from infra.cdk.profiles import API_KEYS, PROFILES
+from infra.cdk.resources.streaming_job import shipped_jars
 from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
 from masscomm.http.problem import ProblemBody
@@ -814,11 +815,31 @@ def test_job_is_a_stream_with_its_jars_and_archive(environment: SynthesisedEnvir
     ):
         assert setting in job, setting
     assert job.count(JVM_OPTIONS) == 2
-    # EMR's own Iceberg, not ours.
-    assert "spark.jars=/usr/share/aws/iceberg/lib/" in job
     assert "SPARK_ARCHIVE_CATALOG=glue" in job
+    shipped = {path.name.partition("-")[0] for path in shipped_jars()}
+    assert shipped >= {"iceberg", "postgresql", "spark", "aws"}
+    [jars] = re.findall(r"spark\.jars=(.+?) --conf", job)
+    assert jars.count(".jar") == len(shipped_jars())
     for application in environment.resources("AWS::EMRServerless::Application"):
         assert application.properties["ReleaseLabel"] == "emr-spark-8.0.0"
+
+
+@pytest.mark.parametrize("name", ["streaming-job", "erase-job"])
+def test_heap_and_overhead_of_a_job_fit_into_a_worker(environment: SynthesisedEnvironment, name: str) -> None:
+    """By default, the overhead is a tenth of the heap: less than a Python worker a core needs.
+
+    https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/app-behavior.html
+    """
+    job = _job(environment, name)
+    for process in ("driver", "executor"):
+        heap, overhead = (
+            int(size)
+            for [size] in (
+                re.findall(rf"spark\.{process}\.{part}=(\d+)g", job) for part in ("memory", "memoryOverhead")
+            )
+        )
+        assert heap + overhead == ENVIRONMENTS[environment.name].spark.worker_memory_gb
+        assert overhead >= heap / 4
 
 
 def test_person_is_erased_by_a_job_of_its_own_application(environment: SynthesisedEnvironment) -> None:
