@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from masscomm.kafka.avro import LAST_SCHEMA_ID
+from masscomm.kafka.avro import LAST_SCHEMA_ID, own_schema
+from masscomm.kafka.time_units import time_units
 from spark_metrics.sources import Source, kinds_of_topics
 
 # The wire format's header: a zero byte and the schema id.
@@ -89,7 +90,12 @@ def _decoded(source: Source, writers: Mapping[int, str], *, strict: bool) -> Col
     for schema_id, writer in writers.items():
         options = {"mode": "PERMISSIVE", "avroSchema": reader}
         written = _with_checksum(writer) if strict else writer
-        value = value.when(_is_written_by(source.kind, schema_id), from_avro(payload, written, options))
+        fields = from_avro(payload, written, options)
+        # guard: metrics.unit_of_the_writer
+        for name, divisor in time_units(own_schema(source.schema), json.loads(writer)).divisors.items():
+            if name in source.fields:
+                fields = fields.withField(name, F.call_function("div", fields[name], F.lit(divisor)))
+        value = value.when(_is_written_by(source.kind, schema_id), fields)
     return value
 
 

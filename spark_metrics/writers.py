@@ -9,8 +9,9 @@ import urllib3
 from pyspark.sql import SparkSession
 
 from masscomm.errors import DeadLetter, Retry
-from masscomm.kafka.avro import HttpSchemaRegistry, SchemaRegistry, UnknownSchema
+from masscomm.kafka.avro import HttpSchemaRegistry, SchemaRegistry, UnknownSchema, own_schema
 from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.kafka.time_units import time_units
 from spark_metrics.decode import Writers
 from spark_metrics.session import is_usable_schema
 from spark_metrics.settings import Settings
@@ -40,15 +41,23 @@ class KnownWriters:
         registry: The registry from which schemas are read.
         usable: Returns whether Spark's Avro library accepts a schema as JSON. The libraries differ, and a plan with an
             unusable schema fails every batch.
+        strict: Whether a schema is refused if a time of it is no moment. Earlier versions counted its records.
     """
 
     def __init__(
-        self, registry: SchemaRegistry, usable: Callable[[str], bool], denied_ids: DeniedIds | None = None
+        self,
+        registry: SchemaRegistry,
+        usable: Callable[[str], bool],
+        denied_ids: DeniedIds | None = None,
+        *,
+        strict: bool = True,
     ) -> None:
         self._registry = registry
         self._usable = usable
         self._denied_ids = denied_ids or DeniedIds()
-        self._known: dict[str, dict[int, str]] = {source.kind: {} for source in all_sources()}
+        self._strict = strict
+        self._readers = {source.kind: own_schema(source.schema) for source in all_sources()}
+        self._known: dict[str, dict[int, str]] = {kind: {} for kind in self._readers}
 
     @property
     def known(self) -> Writers:
@@ -66,7 +75,7 @@ class KnownWriters:
             if schema_id in self._known[kind]:
                 continue
             try:
-                schema = json.dumps(self._registry.schema_by_id(schema_id))
+                written = self._registry.schema_by_id(schema_id)
             except DeadLetter as error:
                 _log.warning("schema %d cannot be used: %s", schema_id, error)
                 refused.add((kind, schema_id))
@@ -75,7 +84,13 @@ class KnownWriters:
                 continue
             except Retry as error:
                 raise Retry(f"schema {schema_id} of {kind} records: {error}") from error
+            schema = json.dumps(written)
             if not self._usable(schema):
+                refused.add((kind, schema_id))
+                continue
+            problem = time_units(self._readers[kind], written).problem
+            if problem and self._strict:  # guard: metrics.local_time
+                _log.warning("schema %d cannot be used: %s", schema_id, problem)
                 refused.add((kind, schema_id))
                 continue
             self._known[kind][schema_id] = schema
@@ -86,12 +101,13 @@ class KnownWriters:
         return Learned(added, refused, bool(asked_again))  # guard: metrics.denied_id_is_retried
 
 
-def no_writers(spark: SparkSession, settings: Settings) -> KnownWriters:
+def no_writers(spark: SparkSession, settings: Settings, *, strict: bool = True) -> KnownWriters:
     """Return the writers that a session can decode before any schema is learned."""
     return KnownWriters(
         HttpSchemaRegistry(settings.registry_url),
         lambda schema: is_usable_schema(spark, schema),
         DeniedIds(retry_s=settings.denied_schema_retry_s),
+        strict=strict,
     )
 
 

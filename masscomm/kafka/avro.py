@@ -15,6 +15,7 @@ from masscomm.clock import Clock, SystemClock
 from masscomm.domain.time_limits import DENIAL_CACHED_S, REGISTRY_REQUEST_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
+from masscomm.kafka.time_units import time_units
 from schemas import read_text
 
 _MAGIC = 0
@@ -241,8 +242,8 @@ class Codec:
         import fastavro.schema  # noqa: F401 - import at a function's start, not at its first record
 
         self._registry = registry
-        # By schema id and name: the writer's schema.
-        self._writers: dict[tuple[int, str], Any] = {}
+        # By schema id and name: the writer's schema, and the divisors of its times.
+        self._writers: dict[tuple[int, str], tuple[Any, Mapping[str, int]]] = {}
         # By topic and schema name: the first bytes of each value.
         self._headers: dict[tuple[str, str], bytes] = {}
 
@@ -282,7 +283,7 @@ class Codec:
         schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
         if not 0 < schema_id <= LAST_SCHEMA_ID:  # guard: registry.schema_id_range
             raise DeadLetter("undecodable", f"{schema_id} is not a schema id, which are 1 to {LAST_SCHEMA_ID}")
-        writer = self._writer(schema_id, schema)
+        writer, divisors = self._writer(schema_id, schema)
         buffer = io.BytesIO(data)
         buffer.seek(_HEADER_BYTES)
         try:
@@ -294,9 +295,12 @@ class Codec:
             raise DeadLetter("undecodable", f"{len(data) - buffer.tell()} bytes are left over after schema {schema_id}")
         if not isinstance(value, dict):
             raise DeadLetter("undecodable", f"schema {schema_id} is not a record")
+        for field, divisor in divisors.items():  # guard: registry.unit_of_the_writer
+            if value[field] is not None:
+                value[field] //= divisor
         return value
 
-    def _writer(self, schema_id: int, name: str) -> Any:
+    def _writer(self, schema_id: int, name: str) -> tuple[Any, Mapping[str, int]]:
         import fastavro.schema
 
         if (schema_id, name) not in self._writers:
@@ -305,7 +309,10 @@ class Codec:
                 parsed = fastavro.schema.parse_schema(_without_logical_types(schema))
             except Exception as error:  # The registry may have accepted a schema that fastavro refuses.
                 raise DeadLetter("unknown_schema", f"schema {schema_id} cannot be used: {error!r}"[:500]) from error
+            units = time_units(own_schema(name), schema)
+            if units.problem:  # guard: registry.local_time
+                raise DeadLetter("unknown_schema", f"schema {schema_id} cannot be used: {units.problem}")
             # fastavro compares both schemas for each record, a quarter of its time unless they are the same object.
             reader = _reader_schema(name)
-            self._writers[schema_id, name] = reader if parsed == reader else parsed
+            self._writers[schema_id, name] = (reader if parsed == reader else parsed, units.divisors)
         return self._writers[schema_id, name]

@@ -30,6 +30,7 @@ NO_ERASURE = "no cell erases a person"
 NO_LATE_SCHEMA = "no cell registers a schema after a record that uses it"
 IDENTITY_ALWAYS = "the local gateway always passes an identity"
 NO_SUCH_ID = "a cell's registry answers such ids as it answers unknown ones"
+OTHER_UNIT = "the times of the cells' schemas are timestamp-millis"
 LOGS_UNREAD = "the cells do not search logs, headers and outcomes for personal data"
 PLAIN_TEXT = "local servers use no TLS"
 NOTHING_PRINTED = "the cells print nothing"
@@ -95,6 +96,30 @@ MUTANTS = (
         rule="The schema registry is not asked for a number that is no schema id.",
         change=Never(),
         no_cell=NO_SUCH_ID,
+    ),
+    Mutant(
+        guard="registry.unit_of_the_writer",
+        rule="A time in micro- or nanoseconds, by its writer's schema, is read in milliseconds.",
+        change=Removed(),
+        no_cell=OTHER_UNIT,
+    ),
+    Mutant(
+        guard="registry.local_time",
+        rule="A record whose schema has a local time or a date in the place of a moment is dead-lettered.",
+        change=Never(),
+        no_cell=OTHER_UNIT,
+    ),
+    Mutant(
+        guard="metrics.unit_of_the_writer",
+        rule="The job reads times in the unit of the writer's schema, as functions do.",
+        change=Removed(),
+        no_cell=OTHER_UNIT,
+    ),
+    Mutant(
+        guard="metrics.local_time",
+        rule="The job quarantines the records whose schema has no moments, which functions dead-letter.",
+        change=Never(),
+        no_cell=OTHER_UNIT,
     ),
     Mutant(
         guard="registry.known_schema",

@@ -23,9 +23,11 @@ from schemas import read_text
 from spark_metrics.decode import unknown_writers
 from spark_metrics.facts import facts, resolved_channels
 from spark_metrics.lanes import Lanes
+from spark_metrics.session import is_usable_schema
 from spark_metrics.sources import requested
 from spark_metrics.topic_check import decoded_again
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
+from tests.support.inputs.other_units import with_unit
 from tests.support.spark.session import ToFrame
 
 AT_MS = 1_700_000_000_000
@@ -369,6 +371,19 @@ def test_labels_are_the_texts_that_postgres_can_store(
     frame = kafka_frame([{"topic": topic, "value": value}]).transform(facts, writers=WRITERS, far_future_ms=2**40)
     (row,) = frame.select("problem", "labels").collect()
     assert (row["problem"], row["labels"] and json.loads(row["labels"])) == (None, labels)
+
+
+@pytest.mark.kills(guard="metrics.unit_of_the_writer")
+@pytest.mark.parametrize(("unit", "per_ms"), [("timestamp-micros", 1_000), ("timestamp-nanos", 1_000_000)])
+def test_finer_times_are_counted_in_milliseconds(
+    spark: SparkSession, kafka_frame: ToFrame, unit: str, per_ms: int
+) -> None:
+    """The functions read them so, too: tests/unit/masscomm/test_time_units.py."""
+    writer = json.dumps(with_unit(SCHEMAS[OWN_SEND], unit))
+    assert is_usable_schema(spark, writer)
+    frame = kafka_frame([{"topic": "send.api", "value": a_send(timestamp=AT_MS * per_ms + per_ms - 1)}])
+    (row,) = frame.transform(facts, writers=WRITERS | {"send": {OWN_SEND: writer}}, far_future_ms=0).collect()
+    assert (row["problem"], row["at_ms"]) == (None, AT_MS)
 
 
 def test_record_of_an_earlier_schema_has_no_labels(kafka_frame: ToFrame) -> None:

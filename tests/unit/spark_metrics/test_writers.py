@@ -8,6 +8,7 @@ from masscomm.errors import Retry
 from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.denied_ids import DeniedIds
 from spark_metrics.writers import KnownWriters, Learned
+from tests.support.inputs.other_units import with_unit
 
 
 def _registry() -> InMemorySchemaRegistry:
@@ -59,3 +60,17 @@ def test_a_schema_that_spark_cannot_use_never_reaches_a_plan() -> None:
     writers = KnownWriters(registry, lambda _: False)
     assert writers.learn([("send", schema_id)]) == Learned(0, {("send", schema_id)})
     assert not writers.known["send"]
+
+
+@pytest.mark.kills(guard="metrics.local_time")
+def test_a_schema_with_local_times_is_refused() -> None:
+    registry = _registry()
+    schema_id = registry.register("send.api-value", with_unit(own_schema("SendRequested"), "local-timestamp-millis"))
+    assert KnownWriters(registry, lambda _: True).learn([("send", schema_id)]) == Learned(0, {("send", schema_id)})
+
+
+def test_archived_records_with_local_times_are_read() -> None:
+    """Earlier versions counted them."""
+    registry = _registry()
+    schema_id = registry.register("send.api-value", with_unit(own_schema("SendRequested"), "local-timestamp-millis"))
+    assert KnownWriters(registry, lambda _: True, strict=False).learn([("send", schema_id)]) == Learned(1, set())
