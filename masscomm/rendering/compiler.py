@@ -3,7 +3,7 @@
 Jinja only parses the template: the code that Jinja would generate cannot be interrupted, and Jinja evaluates constant
 expressions while it compiles. Here, each operation charges its steps before it begins, by the size of its operands. The
 same template and values therefore have the same result on every machine. A step takes at most a microsecond on one core
-of 2024 (`tests/unit/rendering/test_rendering.py` renders hostile templates under a CPU limit).
+of 2024 (`tests/unit/rendering/test_step_times.py` measures every operation with hostile values).
 
 The template language has text, conditions, loops over short lists, attributes and items of mappings, slices,
 comparisons, and the filters and tests below. Assignments, calls and arithmetic are refused.
@@ -11,12 +11,15 @@ comparisons, and the filters and tests below. Assignments, calls and arithmetic 
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, StrictUndefined, Undefined, nodes
+from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, Undefined, nodes
 from jinja2.filters import FILTERS
+from jinja2.lexer import TokenStream
+from jinja2.parser import Parser
 from jinja2.tests import TESTS
 
 from masscomm.domain.limits import MAX_SOURCE_CHARACTERS
@@ -34,9 +37,21 @@ MAX_ITEMS = 100
 MAX_STEPS = 25_000
 
 # The number of characters that an operation processes in one step (unit of work), for operations of different speed.
-_SLOW, _SOURCE, _PLAIN, _TEXT = 4, 20, 50, 200
-_TOKEN_STEPS = 10
+_SLOW, _SOURCE, _PLAIN, _TEXT = 4, 8, 50, 200
+# The number of lines of a template that the lexer reads in one step, in addition to those of their characters.
+_LINES = 4
+_TEMPLATE_STEPS, _TOKEN_STEPS = 50, 10
 _ITEM_STEPS = 5
+# The steps of an entry of a list or mapping, in addition to those of its characters.
+_ENTRY_STEPS = 2
+# The least steps of a filter or test, and of a comparison.
+_CALL_STEPS, _COMPARED_STEPS = 4, 2
+# Rounding 1e308 takes 12 microseconds.
+_ROUND_STEPS = 30
+# An error takes 15 microseconds.
+_ERROR_STEPS = 30
+# The characters of the longest number, and of the quotes and the comma of an entry in the text of a list.
+_NUMBER, _ENTRY = 20, 4
 # Formatting a date or number takes 15 microseconds, loading the data of a language 9 ms.
 _FORMAT_STEPS = 100
 _LOCALE_STEPS = 10_000
@@ -108,6 +123,8 @@ class CompiledSource(NamedTuple):
     reads: frozenset[str]
     # Whether the text depends on the locale of the values.
     localised: bool
+    # The number of tokens of the source.
+    tokens: int
 
 
 def compile_source(source: str, *, escaped: bool, steps: Steps) -> CompiledSource:
@@ -125,28 +142,37 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> CompiledSourc
         raise RenderError(Text.RENDER_SOURCE.filled(maximum=MAX_SOURCE_CHARACTERS))
     compiler = _Compiler(escaped=escaped, steps=steps)
     try:
-        _count_tokens(source, steps)
-        parsed = _ENVIRONMENT.parse(source)
+        tokens = _tokens(source, steps)
+        parser = Parser(_ENVIRONMENT, "")
+        # Environment.parse would read the tokens once more, which is half of the time of compiling.
+        parser.stream = TokenStream(_ENVIRONMENT.lexer.wrap(tokens), None, None)
+        parsed = parser.parse()
         write = compiler.write(parsed.body)
-        return CompiledSource(write, frozenset(_variables(parsed)), compiler.localised)
+        return CompiledSource(write, frozenset(_variables(parsed)), compiler.localised, len(tokens))
     except RenderError:
         raise
+    except TemplateSyntaxError as error:
+        reason = Text.RENDER_ERROR.filled(error=type(error).__name__, reason=str(error.message))
+        raise RenderError(Text.RENDER_AT_LINE.filled(line=error.lineno, reason=reason)) from error
     except Exception as error:
-        # The possible errors are Jinja's, RecursionError and those of parsing Python numbers.
+        # The possible errors are RecursionError and those of parsing Python numbers.
         raise RenderError(Text.RENDER_ERROR.filled(error=type(error).__name__, reason=str(error))) from error
 
 
-def _count_tokens(source: str, steps: Steps) -> None:
-    """Charge the steps of compiling before the recursive parser begins. Raises RenderError, and Jinja's errors for
-    invalid tokens.
+def _tokens(source: str, steps: Steps) -> list[tuple[int, str, str]]:
+    """Return the tokens of a template, and charge the steps of compiling before the recursive parser begins. Raises
+    RenderError, and Jinja's errors for invalid tokens.
     """
-    steps.spend(len(source) / _SOURCE)
+    steps.spend(_TEMPLATE_STEPS + len(source) / _SOURCE + source.count("\n") / _LINES)
     if _LONG_NUMBER.search(source):
         raise RenderError(Text.RENDER_DIGITS.filled())
-    for count, _token in enumerate(_ENVIRONMENT.lexer.tokeniter(source, None)):
+    tokens: list[tuple[int, str, str]] = []
+    for token in _ENVIRONMENT.lexer.tokeniter(source, None):
         steps.spend(_TOKEN_STEPS)
-        if count >= MAX_TOKENS:
+        if len(tokens) == MAX_TOKENS:
             raise RenderError(Text.RENDER_TOKENS.filled(maximum=MAX_TOKENS))
+        tokens.append(token)
+    return tokens
 
 
 def render(write: _Write, values: Mapping[str, Any], steps: Steps) -> str:
@@ -157,10 +183,13 @@ def render(write: _Write, values: Mapping[str, Any], steps: Steps) -> str:
         write(values, steps, pieces)
         text = "".join(pieces)
         size = len(text.encode())
-    except RenderError:
+    except OutOfSteps:
         raise
     except Exception as error:
         # An expression that a tenant wrote can raise any error of Python's operators.
+        steps.spend(_ERROR_STEPS)
+        if isinstance(error, RenderError):
+            raise
         raise RenderError(Text.RENDER_ERROR.filled(error=type(error).__name__, reason=str(error))) from error
     if size > MAX_OUTPUT_BYTES:
         raise RenderError(Text.RENDER_OUTPUT.filled(maximum=MAX_OUTPUT_BYTES))
@@ -179,17 +208,40 @@ _JINJA_TESTS: Mapping[str, Any] = TESTS
 _escape = _JINJA_FILTERS["escape"]
 
 
-def _size(value: Any) -> int:
-    """Return the number of characters of a value. Raises RenderError for numbers of more than 64 bits."""
+def _charge(steps: Steps, value: Any, characters: int) -> None:
+    """Charge an operation on a value, by the characters that it processes in one step, and by the entries of lists and
+    mappings. Raises RenderError for numbers of more than 64 bits.
+    """
     if isinstance(value, str):
-        return len(value)
+        steps.spend(len(value) / characters)
+    elif isinstance(value, list | tuple):
+        _charge_entries(steps, value, len(value), characters)
+    elif isinstance(value, Mapping):
+        _charge_entries(steps, chain(value, value.values()), 2 * len(value), characters)
+    else:
+        steps.spend(_NUMBER / characters)
+        _check_bits(value)
+
+
+def _charge_entries(steps: Steps, entries: Iterable[Any], number: int, characters: int) -> None:
+    steps.spend(number * (_ENTRY_STEPS + _ENTRY / characters))  # guard: templates.steps_of_entries
+    for each in entries:
+        _charge(steps, each, characters)
+
+
+def _check_bits(value: Any) -> None:
+    """Raise RenderError for a number of more than 64 bits."""
     if isinstance(value, int) and value.bit_length() > _MAX_NUMBER_BITS:
         raise RenderError(Text.RENDER_BITS.filled(maximum=_MAX_NUMBER_BITS))
-    if isinstance(value, Mapping):
-        return sum(_size(key) + _size(each) for key, each in value.items())
-    if isinstance(value, list | tuple):
-        return sum(map(_size, value))
-    return 1
+
+
+def _text(value: Any, steps: Steps) -> str:
+    """Return the text of a value."""
+    if isinstance(value, str):
+        return value
+    steps.spend(1)
+    _charge(steps, value, _SOURCE)
+    return str(value)
 
 
 def _number(value: Any) -> Any:
@@ -222,21 +274,33 @@ def _with_environment(name: str) -> Callable[..., Any]:
     return lambda *args, **kwargs: jinja_filter(_ENVIRONMENT, *args, **kwargs)
 
 
-# The permitted filters, each with the number of characters that it processes in one step. Each returns a text of about
-# the size of its input. The filter `safe` is missing, because a template must not disable escaping.
-ALLOWED_FILTERS: Mapping[str, tuple[Callable[..., Any], int]] = {
-    **{
-        name: (_JINJA_FILTERS[name], _PLAIN)
-        for name in (
-            *("default", "d", "upper", "lower", "capitalize", "escape", "e", "length", "int", "float", "abs"),
-            "string",
-        )
-    },
-    **{name: (_JINJA_FILTERS[name], _SLOW) for name in ("title", "striptags", "urlencode")},
-    **{name: (_with_environment(name), _PLAIN) for name in ("truncate", "first", "last")},
-    "round": (_round, _PLAIN),
-    "trim": (_trim, _SLOW),
-    "split": (_split, _PLAIN),
+class _Called(NamedTuple):
+    """A permitted filter or test."""
+
+    run: Callable[..., Any]
+    # The number of characters that it processes in one step.
+    characters: int
+    # The steps that it takes at least.
+    least: int = _CALL_STEPS
+    # Whether it works on the text of its value. The text of a list may be ten times as long as its entries.
+    of_text: bool = False
+
+
+def _of_text(name: str, characters: int) -> _Called:
+    return _Called(_JINJA_FILTERS[name], characters, of_text=True)
+
+
+# The permitted filters. Each returns a text of about the size of its input. The filter `safe` is missing, because a
+# template must not disable escaping.
+ALLOWED_FILTERS: Mapping[str, _Called] = {
+    **{name: _Called(_JINJA_FILTERS[name], _PLAIN) for name in ("default", "d", "length", "int", "float", "abs")},
+    **{name: _of_text(name, _PLAIN) for name in ("upper", "lower", "capitalize", "escape", "e", "string")},
+    **{name: _of_text(name, _SLOW) for name in ("title", "striptags")},
+    "urlencode": _Called(_JINJA_FILTERS["urlencode"], _SLOW),
+    **{name: _Called(_with_environment(name), _PLAIN) for name in ("truncate", "first", "last")},
+    "round": _Called(_round, _PLAIN, least=_ROUND_STEPS),
+    "trim": _Called(_trim, _SLOW, of_text=True),
+    "split": _Called(_split, _PLAIN),
 }
 
 
@@ -262,16 +326,18 @@ def _of_numbers(name: str) -> Callable[..., bool]:
     return lambda *numbers: bool(jinja_test(*map(_number, numbers)))
 
 
-ALLOWED_TESTS: Mapping[str, Callable[..., Any]] = {
+ALLOWED_TESTS: Mapping[str, _Called] = {
     **{
-        name: _JINJA_TESTS[name]
+        name: _Called(_JINJA_TESTS[name], _PLAIN)
         for name in (
             *("defined", "undefined", "none", "boolean", "false", "true", "integer", "float", "number", "string"),
-            *("mapping", "sequence", "iterable", "sameas", "escaped", "lower", "upper", "in", "eq", "equalto", "ne"),
+            *("mapping", "sequence", "iterable", "sameas", "escaped", "eq", "equalto", "ne"),
             *("lt", "lessthan", "le", "gt", "greaterthan", "ge"),
         )
     },
-    **{name: _of_numbers(name) for name in ("odd", "even", "divisibleby")},
+    **{name: _Called(_JINJA_TESTS[name], _PLAIN, of_text=True) for name in ("lower", "upper")},
+    "in": _Called(_JINJA_TESTS["in"], _SLOW),
+    **{name: _Called(_of_numbers(name), _PLAIN) for name in ("odd", "even", "divisibleby")},
 }
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -327,15 +393,14 @@ class _Compiler:
                 pieces.append(text)
 
             return write_text
-        value, written, characters = self._written(node, depth + 1), _escape if self._escaped else str, _TEXT
-        if self._escaped:
-            characters = _PLAIN
+        value = self._written(node, depth + 1)
+        written, characters = (_escape, _PLAIN) if self._escaped else (str, _TEXT)
 
         def write_value(values: Mapping[str, Any], steps: Steps, pieces: list[str]) -> None:
-            found = value(values, steps)
-            steps.spend(1 + _size(found) / characters)
+            text = _text(value(values, steps), steps)
+            steps.spend(1 + len(text) / characters)
             # The methods of Markup would escape the text a second time, so the piece is converted to plain text.
-            pieces.append(str.__str__(written(found)))
+            pieces.append(str.__str__(written(text)))
 
         return write_value
 
@@ -397,7 +462,7 @@ class _Compiler:
         _check_depth(node, depth)
         match node:
             case nodes.Const():
-                _size(node.value)
+                _check_bits(node.value)
                 return _constant(node.value)
             case nodes.List() | nodes.Tuple():
                 if not all(isinstance(item, nodes.Const) for item in node.items):
@@ -413,15 +478,16 @@ class _Compiler:
             case nodes.Filter() if node.node is not None and node.name in LOCALISED_FILTERS:
                 self._steps.spend(_LOCALE_STEPS)
                 self.localised = True
-                return self._call(node, partial(_localised, node.name), _SLOW, depth, _FORMAT_STEPS, [_locale_of])
+                localised = _Called(partial(_localised, node.name), _SLOW, least=_FORMAT_STEPS)
+                return self._call(node, localised, depth, [_locale_of])
             case nodes.Filter() if node.node is not None:
                 if node.name not in ALLOWED_FILTERS:
                     raise _at(node, Text.RENDER_FILTER.filled(name=repr(node.name)))
-                return self._call(node, *ALLOWED_FILTERS[node.name], depth)
+                return self._call(node, ALLOWED_FILTERS[node.name], depth)
             case nodes.Test():
                 if node.name not in ALLOWED_TESTS:
                     raise _at(node, Text.RENDER_TEST.filled(name=repr(node.name)))
-                return self._call(node, ALLOWED_TESTS[node.name], _SLOW if node.name == "in" else _PLAIN, depth)
+                return self._call(node, ALLOWED_TESTS[node.name], depth)
             case nodes.Compare():
                 return self._compare(node, depth)
             case nodes.CondExpr():
@@ -429,11 +495,9 @@ class _Compiler:
             case nodes.And() | nodes.Or():
                 return self._logic(node, depth)
             case nodes.Not():
-                negated = self.value(node.node, depth + 1)
-                return lambda values, steps: not negated(values, steps)
+                return self._unary(lambda value: not value, node.node, depth)
             case nodes.Neg():
-                number = self.value(node.node, depth + 1)
-                return lambda values, steps: -_number(number(values, steps))
+                return self._unary(lambda value: -_number(value), node.node, depth)
         raise _refused(node)
 
     def _name(self, name: str) -> _Value:
@@ -450,7 +514,8 @@ class _Compiler:
 
             def cut(values: Mapping[str, Any], steps: Steps) -> Any:
                 text = owner(values, steps)
-                steps.spend(1 + _size(text) / _TEXT)
+                steps.spend(1)
+                _charge(steps, text, _TEXT)
                 return text[slice(*(bound(values, steps) for bound in bounds))]
 
             return cut
@@ -465,10 +530,8 @@ class _Compiler:
     def _call(
         self,
         node: nodes.Filter | nodes.Test,
-        run: Callable[..., Any],
-        characters: int,
+        called: _Called,
         depth: int,
-        least: int = 1,
         before: Sequence[_Value] = (),
     ) -> _Value:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
@@ -483,10 +546,14 @@ class _Compiler:
 
         def call(values: Mapping[str, Any], steps: Steps) -> Any:
             args = [operand(values, steps) for operand in operands]
-            kwargs = {str(key): option(values, steps) for key, option in options}
-            steps.spend(least + (_size(args) + _size(kwargs)) / characters)
-            result = run(*args, **kwargs)
-            _size(result)
+            kwargs = {key: option(values, steps) for key, option in options}
+            steps.spend(called.least)
+            if called.of_text:
+                args[0] = _text(args[0], steps)
+            for value in (*args, *kwargs.values()):
+                _charge(steps, value, called.characters)
+            result = called.run(*args, **kwargs)
+            _check_bits(result)
             return result
 
         return call
@@ -499,9 +566,12 @@ class _Compiler:
             left, result = first(values, steps), True
             for name, compared, operand in rest:
                 right = operand(values, steps)
-                # Searching in a mapping is one step, because it uses the hash of the value.
-                size = _size(left) + (1 if isinstance(right, Mapping) else _size(right))
-                steps.spend(1 + size / (_SLOW if name in ("in", "notin") else _TEXT))
+                characters = _SLOW if name in ("in", "notin") else _TEXT
+                steps.spend(_COMPARED_STEPS)
+                _charge(steps, left, characters)
+                # Searching in a mapping uses the hash of the value.
+                if not (characters == _SLOW and isinstance(right, Mapping)):
+                    _charge(steps, right, characters)
                 result = compared(left, right)
                 if not result:
                     break
@@ -515,13 +585,32 @@ class _Compiler:
         # The value is Undefined, not StrictUndefined: as in Jinja, a false condition without an else renders nothing.
         missing = Undefined(f"line {node.lineno}: the condition is false and there is no else")
         otherwise = _constant(missing) if node.expr2 is None else self.value(node.expr2, depth + 1)
-        return lambda values, steps: (then if test(values, steps) else otherwise)(values, steps)
+
+        def choose(values: Mapping[str, Any], steps: Steps) -> Any:
+            steps.spend(1)
+            return (then if test(values, steps) else otherwise)(values, steps)
+
+        return choose
+
+    def _unary(self, run: Callable[[Any], Any], node: nodes.Expr, depth: int) -> _Value:
+        operand = self.value(node, depth + 1)
+
+        def apply(values: Mapping[str, Any], steps: Steps) -> Any:
+            steps.spend(1)
+            return run(operand(values, steps))
+
+        return apply
 
     def _logic(self, node: nodes.And | nodes.Or, depth: int) -> _Value:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
-        if isinstance(node, nodes.And):
-            return lambda values, steps: left(values, steps) and right(values, steps)
-        return lambda values, steps: left(values, steps) or right(values, steps)
+        is_and = isinstance(node, nodes.And)
+
+        def decide(values: Mapping[str, Any], steps: Steps) -> Any:
+            steps.spend(1)
+            first = left(values, steps)
+            return right(values, steps) if bool(first) is is_and else first
+
+        return decide
 
 
 def _locale_of(values: Mapping[str, Any], _steps: Steps) -> str:
@@ -583,8 +672,9 @@ def _looked_up(owner: Any, key: Any, path: str) -> Any:
     if isinstance(owner, str | list | tuple) and isinstance(key, int) and -len(owner) <= key < len(owner):
         return owner[key]
     # A key that the template computes may be a long text, or a mapping.
-    named = path and isinstance(key, str) and len(key) <= _LONGEST_KEY
-    return _missing(owner, key, f"{path}.{key}" if named else "")
+    if not isinstance(key, str | int) or (isinstance(key, str) and len(key) > _LONGEST_KEY):
+        return _missing(owner, type(key).__name__, "")
+    return _missing(owner, key, f"{path}.{key}" if path and isinstance(key, str) else "")
 
 
 def _check_depth(node: nodes.Node, depth: int) -> None:

@@ -31,14 +31,17 @@ _LANGUAGES = MappingProxyType({"iw": "he", "in": "id", "ji": "yi", "no": "nb"})
 _CHINESE_SCRIPTS = MappingProxyType({"cn": "hans", "sg": "hans", "tw": "hant", "hk": "hant", "mo": "hant"})
 # Control characters but tab and line breaks: mail servers refuse a message with NUL (RFC 5322, 3.5), and data of a send
 # may have any of them.
-_CONTROLS = [chr(each) for each in (*range(0x20), 0x7F) if chr(each) not in "\t\n\r"]
+_CONTROLS = bytes(each for each in (*range(0x20), 0x7F) if chr(each) not in "\t\n\r")
+_SPACES_FOR_CONTROLS = bytes.maketrans(_CONTROLS, b" " * len(_CONTROLS))
+# The bytes of a text that are brought into the form of a channel in one step, and of one that must be a line.
+_FITTED, _FITTED_LINE = 200, 40
 # The maximum size in bytes of each of the two caches (looked-up and compiled templates): a small part of an
 # environment's memory.
 MAX_CACHE_BYTES = 16_000_000
 # The memory in bytes that a compiled template needs in addition to its texts: closures and syntax, measured with
 # tracemalloc.
 _BYTES_A_TEMPLATE = 3_000
-_BYTES_A_STEP = 60
+_BYTES_A_TOKEN = 600
 # The memory in bytes that a key of the cache of looked-up templates needs.
 _BYTES_A_KEY = 500
 
@@ -56,6 +59,8 @@ class Field:
     reads_data: bool
     # Whether the text depends on the locale; if so, it is rendered for each locale.
     localised: bool
+    # The number of tokens of the template.
+    tokens: int = 0
     render: Callable[[Mapping[str, Any], Steps], str]
 
 
@@ -184,7 +189,8 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
         except RenderError as error:
             compiled = RenderError(error.text)
         kept = _Compiled(fields=compiled, steps=before - steps.remaining)
-        _COMPILED.put(key, kept, _text_bytes(template) + _BYTES_A_TEMPLATE + int(kept.steps * _BYTES_A_STEP))
+        tokens = 0 if isinstance(compiled, RenderError) else sum(field.tokens for field in compiled)
+        _COMPILED.put(key, kept, _text_bytes(template) + _BYTES_A_TEMPLATE + tokens * _BYTES_A_TOKEN)
     if isinstance(kept.fields, RenderError):
         raise kept.fields
     return kept.fields
@@ -201,9 +207,9 @@ def literal_fields(channel: str, data: Mapping[str, str]) -> list[Field] | None:
 
 
 def _literal(field: MessageField) -> Field:
-    def text(context: Mapping[str, Any], _steps: Steps) -> str:
+    def text(context: Mapping[str, Any], steps: Steps) -> str:
         try:
-            return _fitting(field, str(context["data"][field.column]))
+            return _fitting(field, str(context["data"][field.column]), steps)
         except RenderError as error:
             raise _in_field(field.name, error) from error
 
@@ -258,13 +264,13 @@ def _compiled(template: Template, steps: Steps) -> list[Field]:
 
 def _field(field: MessageField, source: str, steps: Steps) -> Field:
     try:
-        write, reads, localised = compile_source(source, escaped=field.escaped, steps=steps)
+        write, reads, localised, tokens = compile_source(source, escaped=field.escaped, steps=steps)
     except RenderError as error:
         raise _in_field(field.name, error) from error
 
     def render_field(context: Mapping[str, Any], steps: Steps) -> str:
         try:
-            return _fitting(field, render(write, context, steps))
+            return _fitting(field, render(write, context, steps), steps)
         except RenderError as error:
             raise _in_field(field.name, error) from error
 
@@ -275,6 +281,7 @@ def _field(field: MessageField, source: str, steps: Steps) -> Field:
         personal="user" in owners,
         reads_data="data" in owners,
         localised=localised,
+        tokens=tokens,
         render=render_field,
     )
 
@@ -291,8 +298,10 @@ def _text_bytes(template: Template) -> int:
     return sum(getsizeof(text) for text in (template.title, template.body, template.html or "", template.url or ""))
 
 
-def _fitting(field: MessageField, text: str) -> str:
+def _fitting(field: MessageField, text: str, steps: Steps) -> str:
     """Return the text of a field in the form of its channel. Raises RenderError."""
+    # guard: templates.steps_of_fitting
+    steps.spend(1 + len(text.encode(errors="replace")) / (_FITTED_LINE if field.one_line else _FITTED))
     text = _without_controls(text)  # guard: templates.control_characters
     text = _one_line(text) if field.one_line else text
     if field.is_link and text and not is_deep_link(text):
@@ -301,12 +310,11 @@ def _fitting(field: MessageField, text: str) -> str:
 
 
 def _without_controls(text: str) -> str:
-    """Return the text with a space in place of each control character. A regular expression would take ten times as
-    long for a text of them.
+    """Return the text with a space in place of each control character. As bytes, it takes the same time for a text of
+    them.
     """
-    for each in _CONTROLS:
-        text = text.replace(each, " ")
-    return text
+    # Half of a surrogate pair is refused elsewhere.
+    return text.encode(errors="surrogatepass").translate(_SPACES_FOR_CONTROLS).decode(errors="surrogatepass")
 
 
 def _one_line(text: str) -> str:

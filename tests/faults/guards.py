@@ -924,6 +924,18 @@ MUTANTS = (
         no_cell=EXAMPLE_TEMPLATES,
     ),
     Mutant(
+        guard="templates.steps_of_entries",
+        rule="The entries of a list or mapping are steps, whatever their characters.",
+        change=Removed(),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="templates.steps_of_fitting",
+        rule="The steps of a message include those of bringing its texts into the form of the channel.",
+        change=Removed(),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
         guard="templates.share_of_steps",
         rule="A slow template leaves the other templates of its record their steps.",
         change=Becomes("Steps(RECORD_STEPS)"),

@@ -1,4 +1,5 @@
-"""Compiles and renders hostile templates; test_rendering.py runs it in a process with a CPU and a memory limit.
+"""Compiles and renders hostile templates; test_rendering.py runs it in a process with a CPU and a memory limit, and
+test_step_times.py measures the time of its steps.
 
 Every allowed filter and test gets every hostile value as its input and as each of its arguments; the values come from
 the send's data and, if they are short, from constants. Exit status 0 if each ends in a text or a RenderError.
@@ -8,6 +9,7 @@ import itertools
 import resource
 import sys
 from contextlib import suppress
+from typing import Any
 
 from masscomm.rendering.compiler import (
     ALLOWED_FILTERS,
@@ -24,20 +26,34 @@ CPU_S, MEMORY_BYTES = 30, 1_000_000_000
 # Values of the longest length that the REST API accepts, with the characters that slow down or lengthen each filter
 # most.
 LONG = 100_000
-DATA = {
-    "plain": "a" * LONG,
-    "needle": "b" * (LONG - 1) + "a",
-    "spaces": "a " * (LONG // 2),
-    "tags": "<b>" * (LONG // 3),
-    "open": "<!--" * (LONG // 4),
-    "entities": "&#1;" * (LONG // 4),
-    "wide": "𝄞" * (LONG // 4),
-    "grows": "ΐ" * (LONG // 2),
-    "digits": "9" * LONG,
-    "hex": "f" * LONG,
-    "fraction": "0." + "0" * 300 + "1" * (LONG - 302),
-    "format": "%999999999d",
-}
+
+
+def data_of(length: int) -> dict[str, Any]:
+    """Return the values, in about this number of characters each."""
+    return {
+        "plain": "a" * length,
+        "needle": "b" * (length - 1) + "a",
+        "spaces": "a " * (length // 2),
+        "tags": "<b>" * (length // 3),
+        "open": "<!--" * (length // 4),
+        "entities": "&#1;" * (length // 4),
+        "wide": "𝄞" * (length // 4),
+        "grows": "ΐ" * (length // 2),
+        "digits": "9" * length,
+        "hex": "f" * length,
+        "fraction": "0." + "0" * 300 + "1" * (length - 302),
+        "format": "%999999999d",
+        # Attributes of users may be lists and mappings. Their texts are longer than their entries.
+        "empty_texts": [""] * (length // 4),
+        "empty_maps": [{} for _ in range(length // 4)],
+        "fractions": [1 / 3] * (length // 20),
+        "unprintable": ["\U000e0001" * 10] * (length // 100),
+        "mapping": {str(number): None for number in range(length // 10)},
+        "another": {str(number): None for number in range(length // 10)},
+    }
+
+
+DATA = data_of(LONG)
 VALUES = [
     *(f"data.{name}" for name in DATA),
     "data",
@@ -58,12 +74,12 @@ VALUES = [
     "[1, 'a']",
 ]
 PATTERNS = [
-    *(f"{{{{ {{0}} | {name} }}}}" for name in (*ALLOWED_FILTERS, *LOCALISED_FILTERS)),
+    *(f"{{{{ {{0}} | {name} }}}}" for name in (*ALLOWED_FILTERS, *sorted(LOCALISED_FILTERS))),
     "{% for a in {0} | split %}{% for b in {0} | split('a') %}{{ a }}{{ b | title }}{% endfor %}{% endfor %}",
     *(f"{{% if {{0}} is {name} %}}x{{% endif %}}" for name in ALLOWED_TESTS),
 ]
 PATTERNS_OF_TWO = [
-    *(f"{{{{ {{0}} | {name}({{1}}) | length }}}}" for name in (*ALLOWED_FILTERS, *LOCALISED_FILTERS)),
+    *(f"{{{{ {{0}} | {name}({{1}}) | length }}}}" for name in (*ALLOWED_FILTERS, *sorted(LOCALISED_FILTERS))),
     *("{{ {0} | plural(other={1}) | length }}", "{{ {0} | number(decimals={1}) }}"),
     *(f"{{% if {{0}} is {name}({{1}}) %}}x{{% endif %}}" for name in ALLOWED_TESTS),
     *(

@@ -35,7 +35,7 @@ def test_template_that_can_be_rendered_has_no_problem(body: str) -> None:
         ("{{ data.x | shout }}", "body: line 1: there is no filter 'shout'"),
         ("{% include 'x' %}", "body: line 1: Include is not allowed in a template"),
         ("{{ data.match.title }}", "body: UndefinedError: 'str object' has no attribute 'title'"),
-        ("{{", "body: TemplateSyntaxError"),
+        ("{{", "body: line 1: TemplateSyntaxError"),
         ("x" * 200_001, "body: the template is longer than 200000 characters"),
     ],
 )

@@ -113,7 +113,7 @@ HOSTILE = {
     "{{ cycler.__init__.__globals__ }}": "'cycler' is undefined",
     "{{ data.long | title | title | title }}": "takes too many steps",
     "{{ data.long }}" * 3: f"longer than {MAX_OUTPUT_BYTES} bytes",
-    "{{ data[data] }}": "has no element",
+    "{{ data[data] }}": "no attribute 'dict'",
     "{{": "TemplateSyntaxError",
 }
 
