@@ -37,7 +37,7 @@ class AuditLog(Protocol):
     """Methods raise Retry (down, slow), Stop (no table, no permission) or ItemRefused."""
 
     def record(self, entry: AuditEntry) -> None:
-        """Store an entry. A repeated call stores it once."""
+        """Store an entry. A repeated call stores it once, and no call replaces an entry."""
         ...
 
     def page(self, query: AuditQuery) -> AuditPage:
@@ -111,7 +111,7 @@ class InMemoryAuditLog:
     def record(self, entry: AuditEntry) -> None:
         if self.failing is not None:
             raise self.failing
-        if entry not in self.entries:
+        if (entry.club_id, entry.at_ms, entry.id) not in {(each.club_id, each.at_ms, each.id) for each in self.entries}:
             self.entries.append(entry)
 
     def page(self, query: AuditQuery) -> AuditPage:

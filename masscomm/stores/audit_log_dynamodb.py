@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from masscomm.aws.dynamodb import answering
+from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.audit import AuditEntry
@@ -29,8 +29,16 @@ class DynamoDbAuditLog(TableAdapter):
             "expires_at": {"N": str(entry.expires_at)},
             **{name: {"S": getattr(entry, name)} for name in _TEXTS},
         }
-        with answering(_WHAT):
-            self._client.put_item(TableName=self._table, Item=item)
+        try:
+            with answering(_WHAT):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=item,
+                    ConditionExpression="attribute_not_exists(club)",  # guard: audit.entries_are_never_replaced
+                )
+        except ConditionFailed:
+            # The entry is stored: a lost answer is repeated with the same id.
+            return
 
     def page(self, query: AuditQuery) -> AuditPage:
         # BETWEEN includes its upper bound; no entry has the bound itself as its key, except that of `before`.

@@ -1628,6 +1628,12 @@ MUTANTS = (
         no_cell=UNAUDITED,
     ),
     Mutant(
+        guard="audit.entries_are_never_replaced",
+        rule="No later write replaces an entry of the audit log.",
+        change=Becomes('"attribute_exists(club) OR attribute_not_exists(club)"'),
+        no_cell=UNAUDITED,
+    ),
+    Mutant(
         guard="audit.own_entries",
         rule="The entries of tenants are apart.",
         change=Returns('"*"'),

@@ -1,5 +1,6 @@
 """Grants each function its permissions, computed from schemas/topics.yaml and the function's profile."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from aws_cdk import ArnFormat, Stack
@@ -12,6 +13,7 @@ from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.receipts import configuration_set
+from infra.cdk.resources.tables import definitions
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from masscomm.cdc.captured_tables import table_topics
@@ -33,10 +35,8 @@ from masscomm.operations.dead_letter_replays import sources, transactional_id
 from masscomm.operations.health import GROUP, consumed_topics
 
 CDC_CONSUMER = "cdc_consumer"
-# DynamoDB actions on a table. TransactWriteItems has no action of its own: it needs those of its items (AWS
-# documentation, DynamoDB developer guide, "Using IAM with DynamoDB transactions").
-_TABLE_ACTIONS = ("BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
-_TABLE_READS = ("BatchGetItem", "GetItem", "Query")
+# The operations of schemas/dynamodb that read.
+_TABLE_READS = {"BatchGetItem", "GetItem", "Query"}
 
 
 def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
@@ -135,20 +135,23 @@ def _directory(
 
 
 def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.PolicyStatement]:
-    tables = [data.tables[name] for name in profile.tables]
-    read = [data.tables[name] for name in profile.tables_read]
-    if not tables:
+    if not profile.tables:
         return []
-    key = tables[0].encryption_key
+    key = data.tables[profile.tables[0]].encryption_key
     if key is None:
         raise ValueError(f"table {profile.tables[0]} has no encryption key")
+    # TransactWriteItems has no action of its own: it needs those of its items (AWS documentation, DynamoDB developer
+    # guide, "Using IAM with DynamoDB transactions").
+    arns: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, definition in definitions().items():
+        if name in profile.tables:
+            arns[tuple(definition["operations"])].append(data.tables[name].table_arn)
+        elif name in profile.tables_read:
+            arns[tuple(sorted(_TABLE_READS.intersection(definition["operations"])))].append(data.tables[name].table_arn)
     return [
         *(
-            iam.PolicyStatement(
-                actions=[f"dynamodb:{action}" for action in actions], resources=[each.table_arn for each in of]
-            )
-            for actions, of in ((_TABLE_ACTIONS, tables), (_TABLE_READS, read))
-            if of
+            iam.PolicyStatement(actions=[f"dynamodb:{operation}" for operation in operations], resources=resources)
+            for operations, resources in arns.items()
         ),
         *(
             iam.PolicyStatement(actions=["dynamodb:Query"], resources=[f"{data.tables[table].table_arn}/index/{index}"])

@@ -1,5 +1,7 @@
 """The tests that every audit log must pass, in memory and real."""
 
+from dataclasses import replace
+
 import pytest
 
 from masscomm.domain.audit import Action, AuditEntry, Result, audit_entry
@@ -46,6 +48,14 @@ class AuditLogContract:
         made = entry()
         log.record(made)
         log.record(made)
+        assert list(read(log).entries) == [made]
+
+    @pytest.mark.guarantee("audit.entries_stay")
+    @pytest.mark.kills(guard="audit.entries_are_never_replaced")
+    def test_an_entry_is_never_replaced(self, log: AuditLog) -> None:
+        made = entry()
+        log.record(made)
+        log.record(replace(made, subject="another", principal="k2"))
         assert list(read(log).entries) == [made]
 
     def test_entries_are_chosen_by_time(self, log: AuditLog) -> None:

@@ -1,33 +1,113 @@
-"""A function may use each operation of its DynamoDB client on its tables.
+"""A function may use on a table what the table's adapters do there, and nothing else: it deletes only where an adapter
+deletes, and the audit log is appended to.
 
 Source: AWS documentation, DynamoDB developer guide, "Using IAM with DynamoDB transactions": Put, Update and Delete of a
 transaction need the permissions of PutItem, UpdateItem and DeleteItem.
 """
 
 import ast
-import inspect
-import re
+import json
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from masscomm.aws import client, dynamodb
+import pytest
+
+from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, role_statements, targets
 
 ROOT = Path(__file__).parents[3]
-# Operations that are granted for single tables.
-OF_OTHERS = {"Scan"}
+# Methods of the client but `scan`, which only the erasure uses, and functions of masscomm/aws/dynamodb.py that call
+# one.
+METHODS = {
+    "put_item": "PutItem",
+    "update_item": "UpdateItem",
+    "delete_item": "DeleteItem",
+    "get_item": "GetItem",
+    "batch_get_item": "BatchGetItem",
+    "query": "Query",
+}
+FUNCTIONS = {"read_items": "BatchGetItem", "transact": "PutItem"}
+OF_A_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem"}
+# The tables of adapters that are no TableAdapter.
+TABLES = {
+    "api_keys": "api_keys",
+    "decision_log_dynamodb": "decisions",
+    "delayed_records_dynamodb": "waiting",
+    "delivery_ledger_dynamodb": "delivery_ledger",
+    "queue_leases_dynamodb": "broadcast_queues",
+}
 
 
-def _granted() -> set[str]:
-    """Return the actions that infra/cdk/stacks/grants.py grants, without importing the CDK."""
-    for node in ast.parse((ROOT / "infra/cdk/stacks/grants.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_TABLE_ACTIONS":
-            return set(ast.literal_eval(node.value))
-    raise AssertionError("grants.py has no _TABLE_ACTIONS")
+def _used(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if ast.unparse(owner).endswith("client"):
+                called = ast.literal_eval(node.args[0]) if name == "get_paginator" else name
+                if called in METHODS:
+                    yield METHODS[called]
+            case ast.ImportFrom(module="masscomm.aws.dynamodb", names=names):
+                yield from (FUNCTIONS[each.name] for each in names if each.name in FUNCTIONS)
+            case ast.Dict(keys=[ast.Constant(value=str() as name)]) if name in OF_A_TRANSACTION:
+                yield OF_A_TRANSACTION[name]
 
 
-def test_each_operation_of_the_client_is_granted() -> None:
-    operations = set(re.findall(r'self\._ask\("(\w+)"', inspect.getsource(client.DynamoDb)))
-    assert {"PutItem", "Query", "TransactWriteItems"} <= operations
-    writes = re.findall(r'TransactItems=\[\{"(\w+)"', inspect.getsource(dynamodb))
-    assert writes == ["Put"]
-    needed = operations - {"TransactWriteItems"} - OF_OTHERS | {f"{write}Item" for write in writes}
-    assert needed <= _granted()
+def _table(path: Path, tree: ast.Module) -> str | None:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Tuple(elts=[ast.Name(id="TABLE"), *_])],
+                value=ast.Tuple(elts=[ast.Constant(value=str() as name), *_]),
+            ):
+                return name
+    return TABLES.get(path.stem)
+
+
+def operations_by_table() -> dict[str, set[str]]:
+    """Return what the adapters do on each table."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for folder in ("masscomm/stores", "functions"):
+        for path in (ROOT / folder).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            if used := set(_used(tree)):
+                table = _table(path, tree)
+                assert table, f"{path.name} uses a table that has no name"
+                found[table] |= used
+    return dict(found)
+
+
+def _definitions() -> dict[str, Any]:
+    found = [json.loads(path.read_text()) for path in (ROOT / "schemas/dynamodb").glob("*.json")]
+    return {each["table"]["TableName"]: each for each in found}
+
+
+def _granted(environment: SynthesisedEnvironment) -> Iterator[tuple[Resource, str, set[str]]]:
+    """Yield the policy, the table and the actions of each statement about a table."""
+    for policy, statement in role_statements(environment):
+        for name in _definitions():
+            if any(f"tables{name.replace('_', '')}" in target for target in targets(statement)):
+                yield policy, name, {each for each in actions(statement) if each.startswith("dynamodb:")}
+
+
+def test_operations_of_a_table_are_those_of_its_adapters() -> None:
+    stated = {name: set(each["operations"]) for name, each in _definitions().items()}
+    assert stated == operations_by_table()
+
+
+def test_deletions_are_granted_where_an_adapter_deletes(environment: SynthesisedEnvironment) -> None:
+    """Erasing a person deletes from tables that functions only write."""
+    deleted = {name for name, used in operations_by_table().items() if "DeleteItem" in used}
+    granted = {
+        name
+        for policy, name, allowed in _granted(environment)
+        if "dynamodb:DeleteItem" in allowed and not policy.id.startswith("erase")
+    }
+    assert granted == deleted
+    assert deleted
+
+
+@pytest.mark.guarantee("audit.entries_stay")
+def test_audit_log_is_appended_to_and_read(environment: SynthesisedEnvironment) -> None:
+    granted = [allowed for _, name, allowed in _granted(environment) if name == "audit_log"]
+    assert granted
+    assert set().union(*granted) == {"dynamodb:PutItem", "dynamodb:Query"}
