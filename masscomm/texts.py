@@ -366,6 +366,7 @@ class Text(StrEnum):
     # Of dead letters that an operation does not change.
     LETTER_DONE = "already {status} at {at}"
     LETTER_SOURCE = "no source topic: {topic}"
+    LETTER_FORGOTTEN = "its record is older than {days} days, and would be published and counted again"
     LETTER_REFUSED = "Kafka refuses it: {reason}"
 
     @property

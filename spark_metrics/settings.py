@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from importlib import import_module
 from typing import Any
 
-from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
+from masscomm.domain.time_limits import COUNTED_IDS_KEPT_S, DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 from masscomm.integers import integer_or
 
@@ -35,7 +35,8 @@ class Settings:
         denied_schema_retry_s: How long a schema id that the registry denies is retried before its records are
             quarantined.
         grace_s: The minimum time between the end of a bucket and its completeness.
-        redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted.
+        redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted. At least
+            COUNTED_IDS_KEPT_S, on which the replay of dead letters relies.
         views: Further tables, each as module:VARIABLE of a spark_metrics.views.View. SPARK_VIEWS separates them by
             commas; `none` means no view, as does the variable's absence.
         recipient_log: Whether a row per recipient is stored (spark_metrics.recipient_log).
@@ -56,7 +57,7 @@ class Settings:
     wait_s: float = 120.0
     denied_schema_retry_s: float = DENIED_SCHEMA_RETRY_S
     grace_s: int = 30
-    redelivery_window_s: int = 7 * 86_400
+    redelivery_window_s: int = COUNTED_IDS_KEPT_S
     views: tuple[str, ...] = ()
     recipient_log: bool = True
     lanes: int = 0
@@ -78,6 +79,7 @@ _NAMES = {
     "database_url": "METRICS_DATABASE_URL",
 }
 _CHOICES = {"archive_catalog": (JDBC, GLUE)}
+_LOWEST = {"redelivery_window_s": COUNTED_IDS_KEPT_S}  # guard: metrics.redelivery_window
 
 
 def imported[T](variable: str, name: str, kind: type[T]) -> T:
@@ -125,10 +127,10 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
             values[setting.name] = text.lower() != "false"
         elif setting.type not in (int, float):
             values[setting.name] = view_names(text) if setting.name == "views" else text
-        elif (number := integer_or(text, None, lowest=1)) is not None:
+        elif (number := integer_or(text, None, lowest=_LOWEST.get(setting.name, 1))) is not None:
             values[setting.name] = number
         else:
-            wrong.append(f"{name} must be a whole number above 0, not {text!r}")
+            wrong.append(f"{name} must be a whole number above {_LOWEST.get(setting.name, 1) - 1}, not {text!r}")
     if wrong:
         raise Stop("; ".join(wrong))
     return Settings(**values)

@@ -210,6 +210,11 @@ LEDGER_KEPT_S = 7 * _DAY_S
 LEASE_KEPT_S = LEDGER_KEPT_S + _DAY_S
 # How long decisions are kept: a record that is replayed after this time may get other decisions.
 DECISIONS_KEPT_S = 8 * _DAY_S
+# How long the metrics job keeps the ids of counted records at least: a record that is produced again after this time is
+# counted again.
+COUNTED_IDS_KEPT_S = 7 * _DAY_S
+# How long after its record a dead letter of a send can be replayed; later its ids, decisions and results may be gone.
+REPLAYED_WITHIN_S = 6 * _DAY_S
 # DynamoDB deletes a delayed record this long after it was due.
 DELAYED_KEPT_S = 30 * _DAY_S
 QUEUE_LEASES_KEPT_S = 7 * _DAY_S
@@ -231,6 +236,7 @@ EXPANSIONS_KEPT_S = 8 * _DAY_S
 SENT_MESSAGES_KEPT_S = 7 * _DAY_S
 SENT_MESSAGES_PURGE_S = float(_HOUR_S)
 # The metrics database, in whole days in addition to the present one: the log of recipients and quarantined positions.
+# Quarantined records that the archive has without a problem stay: the archive is kept for longer.
 RECIPIENT_LOG_KEPT_DAYS = 30
 QUARANTINE_KEPT_DAYS = 180
 # The archive of the metrics, in whole days in addition to the present one.
@@ -360,6 +366,34 @@ RULES: Mapping[str, str] = {
         "an expansion progresses in each invocation"
     ),
     "max(kept_s('audience'), kept_s('send.api')) < EXPANSIONS_KEPT_S": "a replayed record finds its chunks",
+    "REPLAYED_WITHIN_S + 86_400 <= min(COUNTED_IDS_KEPT_S, LEDGER_KEPT_S, DECISIONS_KEPT_S, EXPANSIONS_KEPT_S)": (
+        "a replayed record is neither counted nor published again, also if its function is down for a day"
+    ),
+    "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('delivery'), kept_s('outcome')) <= COUNTED_IDS_KEPT_S": (
+        "a record that is produced again because its cause was consumed again is not counted again"
+    ),
+    "REPLAYED_WITHIN_S < kept_s('dead-letter') <= kept_s('dead-letter-status')": (
+        "a letter is there while it can be replayed, and its mark for as long"
+    ),
+    "RETRY_LIFETIME_S <= min(kept_s('send.monolith'), kept_s('send.api'), kept_s('audience'), kept_s('recheck'))": (
+        "a record outlives an outage of its function that its retries would outlive"
+    ),
+    "RETRY_LIFETIME_S <= min(kept_s('build'), kept_s('delivery'), kept_s('device_status'), kept_s('cdc'))": (
+        "so does one of the later functions, and a change of the directory"
+    ),
+    "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('delivery')) <= kept_s('outcome')": (
+        "after an outage of the job, the outcomes of each send that it counts are there"
+    ),
+    "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('audience'), kept_s('receipt')) <= kept_s('on-failure')": (
+        "a record that its mapping gave up on is fed back for as long as its topic has it"
+    ),
+    "sum(RECEIPT_RETRY_DELAYS_S) < kept_s('receipt')": "a receipt is in its topic while it is retried",
+    "kept_s('cdc') <= kept_s('preference_change')": (
+        "the monolith can apply a change for as long as a row can arrive that shows whether it has"
+    ),
+    "(366 + 3) * 86_400 + RETRY_LIFETIME_S < AUDIT_KEPT_S": (
+        "the principal of a send is known until its last notification: after send_at, quiet hours and retries"
+    ),
     "kept_s('delivery') < LEDGER_KEPT_S < LEASE_KEPT_S": "a replayed delivery record finds its results",
     "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('recheck'), kept_s('build')) < DECISIONS_KEPT_S": (
         "a replayed record finds its decisions"

@@ -7,12 +7,25 @@ its open transaction.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from masscomm.domain.time_limits import REPLAYED_WITHIN_S
 from masscomm.kafka.dead_letters import replay_headers
 from masscomm.kafka.topic_reading import NO_SECURITY
-from masscomm.kafka.topics import DEAD_LETTER_STATUS, ON_FAILURE, cdc_topics, chain_topics
+from masscomm.kafka.topics import (
+    AUDIENCE,
+    BUILD,
+    DEAD_LETTER_STATUS,
+    DELIVERY,
+    ON_FAILURE,
+    RECHECK,
+    SEND_API,
+    SEND_MONOLITH,
+    base_of,
+    cdc_topics,
+    chain_topics,
+)
 from masscomm.operations.dead_letter_marks import Mark, MarkKind, read_marks
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.texts import Text
@@ -21,6 +34,8 @@ if TYPE_CHECKING:
     pass
 
 TIMEOUT_S = 15
+# The topics whose records notify users and are counted. A repeated record of another topic is harmless at any time.
+_OF_SENDS = frozenset({SEND_MONOLITH, SEND_API, AUDIENCE, RECHECK, BUILD, DELIVERY})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +63,9 @@ def sources(generation: str) -> frozenset[str]:
     return frozenset(chain | {topic.name for topic in cdc_topics(generation)})
 
 
-def refusal(letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | None, request: str = "") -> Done | None:
+def refusal(
+    letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | None, *, now: datetime, request: str = ""
+) -> Done | None:
     """Return the result of an operation that is refused, or that the request has executed before; None if it is to be
     executed.
 
@@ -56,6 +73,7 @@ def refusal(letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | Non
         letter: The dead letter.
         mark: The mark of an earlier operation, if there is one.
         allowed: The topics to which a replay may write; None for another operation.
+        now: The current time.
         request: The digest of the request; "" without an Idempotency-Key.
     """
     if (
@@ -68,7 +86,19 @@ def refusal(letter: DeadLetter, mark: Mark | None, allowed: frozenset[str] | Non
         )
     if allowed is not None and letter.topic not in allowed:
         return Done(letter=letter, ok=False, message=Text.LETTER_SOURCE.filled(topic=repr(letter.topic)))
+    if allowed is not None and _is_forgotten(letter, now):  # guard: dead_letters.forgotten_ids
+        message = Text.LETTER_FORGOTTEN.filled(days=REPLAYED_WITHIN_S // 86_400)
+        return Done(letter=letter, ok=False, message=message)
     return None
+
+
+def _is_forgotten(letter: DeadLetter, now: datetime) -> bool:
+    """Return whether the record is so old that the ids that make its repetition harmless may have expired."""
+    try:
+        produced = datetime.fromisoformat(letter.timestamp).astimezone(UTC)
+    except (ValueError, OverflowError):  # The header may contain anything.
+        produced = datetime.fromisoformat(letter.dead_at)
+    return base_of(letter.topic) in _OF_SENDS and now - produced > timedelta(seconds=REPLAYED_WITHIN_S)
 
 
 class Desk:
@@ -149,7 +179,9 @@ class Desk:
         return [self._discard(letter, why, repeat) for letter in letters]
 
     def _replay(self, letter: DeadLetter, repeat: bool) -> Done:
-        if refused := refusal(letter, self._mark(letter, repeat), self._allowed, self._request):
+        if refused := refusal(
+            letter, self._mark(letter, repeat), self._allowed, now=self._now(), request=self._request
+        ):
             return refused
 
         def produce() -> None:
@@ -159,7 +191,7 @@ class Desk:
         return self._commit(letter, MarkKind.REPLAYED, {"to": letter.topic}, produce)
 
     def _discard(self, letter: DeadLetter, why: str, repeat: bool) -> Done:
-        refused = refusal(letter, self._mark(letter, repeat), None, self._request)
+        refused = refusal(letter, self._mark(letter, repeat), None, now=self._now(), request=self._request)
         return refused or self._commit(letter, MarkKind.DISCARDED, {"why": why}, lambda: None)
 
     def _mark(self, letter: DeadLetter, repeat: bool) -> Mark | None:

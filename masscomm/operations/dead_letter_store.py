@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
@@ -202,9 +203,10 @@ class KafkaDeadLetters:
 class InMemoryDeadLetters:
     """Dead letters in a list, for unit tests."""
 
-    def __init__(self, letters: Sequence[DeadLetter], *, allowed: frozenset[str]) -> None:
+    def __init__(self, letters: Sequence[DeadLetter], *, allowed: frozenset[str], now: datetime) -> None:
         self._letters = {offset_of(letter.position) or 0: letter for letter in letters}
         self._allowed = allowed
+        self._now = now
         self._marks: dict[str, Mark] = {}
         # The replayed letters, in the order of their replays.
         self.replayed: list[DeadLetter] = []
@@ -229,18 +231,18 @@ class InMemoryDeadLetters:
         return len(self._letters) - len(self._marks)
 
     def replay(self, letter: DeadLetter, *, operator: str, request: str = "") -> Done:
-        if refused := refusal(letter, self._marks.get(letter.position), self._allowed, request):
+        if refused := refusal(letter, self._marks.get(letter.position), self._allowed, now=self._now, request=request):
             return refused
         self.replayed.append(letter)
         return self._marked(letter, MarkKind.REPLAYED, {"by": operator, "to": letter.topic, "request": request})
 
     def discard(self, letter: DeadLetter, why: str, *, operator: str, request: str = "") -> Done:
-        if refused := refusal(letter, self._marks.get(letter.position), None, request):
+        if refused := refusal(letter, self._marks.get(letter.position), None, now=self._now, request=request):
             return refused
         return self._marked(letter, MarkKind.DISCARDED, {"by": operator, "why": why, "request": request})
 
     def _marked(self, letter: DeadLetter, kind: MarkKind, more: Mapping[str, str]) -> Done:
-        entry = {"status": kind.value, "at": "2026-11-21T12:00:00+00:00", **more}
+        entry = {"status": kind.value, "at": self._now.isoformat(), **more}
         self._marks[letter.position] = Mark(kind=kind, history=(entry,))
         return Done(letter=letter, ok=True, message=kind.value)
 

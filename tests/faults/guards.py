@@ -726,6 +726,18 @@ MUTANTS = (
         cell="poison in the middle of a batch",
     ),
     Mutant(
+        guard="dead_letters.forgotten_ids",
+        rule="A dead letter whose record may be forgotten is not replayed: it would be counted and published again.",
+        change=Never(),
+        no_cell="no cell waits six days",
+    ),
+    Mutant(
+        guard="metrics.redelivery_window",
+        rule="The job keeps the ids of counted records for as long as dead letters can be replayed.",
+        change=Replaced("_LOWEST = {}"),
+        no_cell="the cells run the job with its own window",
+    ),
+    Mutant(
         guard="dead_letters.repeated_request",
         rule="A repeated request to replay or discard a dead letter gets the first response.",
         change=Never(),

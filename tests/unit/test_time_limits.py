@@ -14,10 +14,11 @@ from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import FixedClock
 from masscomm.domain import time_limits
 from masscomm.domain.time_limits import RULES
-from masscomm.kafka.topics import base_of, chain_topics
+from masscomm.kafka.topics import base_of, cdc_topics, chain_topics
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 
 PACKAGES = ("masscomm", "functions")
+CDC = "cdc"
 DURATION = re.compile(r"_(S|MS|SECONDS|MIN|DAYS)$|KEPT|TIMEOUT")
 # Durations of a single module, which no rule relates to another duration.
 OF_ONE_MODULE = {
@@ -61,6 +62,7 @@ def _deployed() -> dict[str, Any]:
     """
     catalogue = {entry.package: entry for entry in read_catalogue(generation="g1")}
     kept = {base_of(topic.name): topic.retention_hours * 3_600 for topic in chain_topics()}
+    kept[CDC] = cdc_topics("g1")[0].retention_hours * 3_600
     return {
         **_durations(),
         "timeout_s": lambda name: catalogue[name].timeout_s,
@@ -103,6 +105,32 @@ def test_a_much_longer_or_shorter_duration_breaks_a_rule(name: str) -> None:
         if not _holds(rule, names | {name: names[name] * factor})
     ]
     assert broken != []
+
+
+def _retentions() -> list[str]:
+    """Return each retention as rules name it."""
+    topics = sorted({base_of(topic.name) for topic in chain_topics()} | {CDC})
+    return [name for name in _durations() if "_KEPT_" in name] + [f"kept_s('{topic}')" for topic in topics]
+
+
+def _compares(rule: str, retention: str) -> bool:
+    """Return whether a rule compares a retention with another duration, and not with a number alone."""
+    durations = (ast.Call, ast.Name)
+    found = {ast.unparse(node) for node in ast.walk(ast.parse(rule)) if isinstance(node, durations)}
+    return retention in found and len(found - {retention, "kept_s", "min", "max", "sum"}) > 0
+
+
+@pytest.mark.parametrize("retention", _retentions())
+def test_a_shorter_retention_breaks_a_rule(retention: str) -> None:
+    """A rule notices a retention that is too short for another duration."""
+    names = _deployed()
+
+    def kept_s(topic: str) -> float:
+        return float(names["kept_s"](topic)) * (0.00001 if retention == f"kept_s('{topic}')" else 1)
+
+    shorter = {"kept_s": kept_s} if retention.startswith("kept_s") else {retention: names[retention] * 0.00001}
+    compared = [rule for rule in RULES if _compares(rule, retention)]
+    assert [rule for rule in compared if not _holds(rule, names | shorter)] != []
 
 
 def test_retention_of_the_ledger_depends_on_the_topics() -> None:

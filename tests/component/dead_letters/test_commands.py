@@ -11,13 +11,14 @@ from devstack import dead_letters as commands
 from devstack.config import StackConfig
 from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
+from masscomm.clock import SystemClock
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.dead_letters import dead_letter_headers
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.audit_log import InMemoryAuditLog
-from tests.support.harness.chain import NOW, send
+from tests.support.harness.chain import send
 
 AUDIT_LOG = InMemoryAuditLog()
 
@@ -34,7 +35,7 @@ def reason(kafka: StackConfig, registry: StackConfig, monkeypatch: pytest.Monkey
     made = f"test-{uuid4()}"
     producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap, "broker.address.family": "v4"})
     for offset, value in enumerate((codec.encode("send.api", "SendRequested", send([1]).to_avro()), b"\0poison")):
-        record = KafkaRecord(topic="send.api", partition=2, offset=offset, timestamp_ms=NOW)
+        record = KafkaRecord(topic="send.api", partition=2, offset=offset, timestamp_ms=SystemClock().now_ms())
         headers = dead_letter_headers(record, DeadLetter(made, "bad"), "preference_checker")
         producer.produce(topics.DEAD_LETTER, value, b"key", headers=list(headers))
     assert producer.flush(20) == 0

@@ -4,6 +4,7 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -48,7 +49,13 @@ class DeadLetterTopics:
     status: str
 
     def desk(self) -> Desk:
-        return Desk(self.bootstrap, operator="ada", allowed=frozenset({self.source}), status_topic=self.status)
+        return Desk(
+            self.bootstrap,
+            operator="ada",
+            allowed=frozenset({self.source}),
+            status_topic=self.status,
+            now=lambda: datetime.fromtimestamp(NOW / 1000, UTC),
+        )
 
     def letters(self) -> list[DeadLetter]:
         return list(read_letters(self.bootstrap, Filter(), topic=self.dead))

@@ -39,6 +39,9 @@ DELIVERY_ID = f"{EVENT_MS}-{EVENT_ID}"
 KEY_ID = "7d793037a0760186"
 ADDRESS_ID = address_id("ada@example.org")
 
+# The time of the dead letters.
+LETTERS_AT = datetime.fromtimestamp(NOW / 1000, UTC)
+
 
 def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog, club_id: int = 1) -> None:
     """Build the function in memory. The suppression and the key belong to one club."""
@@ -54,7 +57,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
     keys.put(key(clubs=str(club_id), created_at=clock.now_ms() // 1000))
     codec = Codec(registry())
     letters = [letter(codec, club_id=club_id, at_ms=clock.now_ms())]
-    dead_letters = InMemoryDeadLetters(letters, allowed=frozenset({topics.SEND_API}))
+    dead_letters = InMemoryDeadLetters(letters, allowed=frozenset({topics.SEND_API}), now=LETTERS_AT)
     health = InMemoryHealth(
         [Lag(function="builder", topic=topics.BUILD, records=3)],
         [DirectoryAge(generation="g1", heartbeat_at_ms=clock.now_ms() - 1_500)],

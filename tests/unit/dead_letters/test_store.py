@@ -8,7 +8,7 @@ import pytest
 from masscomm.kafka.avro import Codec
 from masscomm.operations.dead_letter_store import DeadLetterStore, InMemoryDeadLetters
 from tests.support.contracts.dead_letter_store import DeadLetterStoreContract, Made
-from tests.support.harness.operations_api import letter, registry
+from tests.support.harness.operations_api import LETTERS_AT, letter, registry
 
 LETTER = letter(Codec(registry()))
 
@@ -18,6 +18,6 @@ class TestInMemoryDeadLetters(DeadLetterStoreContract):
     def made(self) -> Made:
         def of(values: Sequence[bytes]) -> DeadLetterStore:
             letters = [replace(LETTER, position=f"0@{offset}", value=value) for offset, value in enumerate(values)]
-            return InMemoryDeadLetters(letters, allowed=frozenset({LETTER.topic}))
+            return InMemoryDeadLetters(letters, allowed=frozenset({LETTER.topic}), now=LETTERS_AT)
 
         return of

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.dead_letters import MAX_PAYLOAD, MAX_TEXT, DeadLettersRoute
 from masscomm.clock import FixedClock
+from masscomm.domain.time_limits import REPLAYED_WITHIN_S
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
@@ -16,7 +18,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.stores.audit_log import InMemoryAuditLog
-from tests.support.harness.operations_api import letter, registry
+from tests.support.harness.operations_api import LETTERS_AT, letter, registry
 
 SEVEN = Clubs(frozenset({7}))
 CODEC = Codec(registry())
@@ -27,8 +29,8 @@ HOSTILE = "<script>\u202e\x1b[2J\ud800"
 
 
 class Setting:
-    def __init__(self, *letters: DeadLetter) -> None:
-        self.store = InMemoryDeadLetters(letters, allowed=frozenset({OWN.topic}))
+    def __init__(self, *letters: DeadLetter, allowed: str = OWN.topic, later: timedelta = timedelta()) -> None:
+        self.store = InMemoryDeadLetters(letters, allowed=frozenset({allowed}), now=LETTERS_AT + later)
         self.route, self.audit_log = DeadLettersRoute(self.store, CODEC), InMemoryAuditLog()
         self.audit = operations_handler.audits(self.audit_log, FixedClock())("k7")
 
@@ -151,6 +153,29 @@ def test_a_letter_of_another_topic_is_not_replayed() -> None:
     with pytest.raises(Problem, match="no source topic") as raised:
         setting.replay(clubs=ALL_CLUBS)
     assert (raised.value.status, setting.store.replayed) == (409, [])
+
+
+@pytest.mark.guarantee("dead_letters.not_replayed_after_its_ids")
+@pytest.mark.kills(guard="dead_letters.forgotten_ids")
+@pytest.mark.parametrize(("topic", "timestamp"), [("send.api", None), ("delivery.critical", None), ("build", "\0")])
+def test_letter_with_forgotten_ids_is_not_replayed(topic: str, timestamp: str | None) -> None:
+    """Its recipients would be counted once more, and get the message again."""
+    of_topic = replace(OWN, topic=topic, position="0@0", timestamp=timestamp or OWN.timestamp)
+    setting = Setting(of_topic, allowed=topic, later=timedelta(seconds=REPLAYED_WITHIN_S + 1))
+    with pytest.raises(Problem, match="older than 6 days") as raised:
+        setting.replay(clubs=ALL_CLUBS)
+    assert (raised.value.status, setting.store.replayed) == (409, [])
+    assert setting.discard(clubs=ALL_CLUBS)["status"] == "discarded"
+    in_time = Setting(of_topic, allowed=topic, later=timedelta(seconds=REPLAYED_WITHIN_S))
+    assert in_time.replay(clubs=ALL_CLUBS)["status"] == "replayed"
+
+
+def test_an_old_letter_of_a_change_is_replayed() -> None:
+    """Changes have versions: a repeated one is harmless at any time."""
+    setting = Setting(
+        replace(OWN, topic="cdc.g1.public.users"), allowed="cdc.g1.public.users", later=timedelta(days=29)
+    )
+    assert setting.replay(clubs=ALL_CLUBS)["status"] == "replayed"
 
 
 def test_a_shown_letter_has_its_decoded_payload(setting: Setting) -> None:

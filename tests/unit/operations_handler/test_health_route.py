@@ -10,14 +10,14 @@ from masscomm.http.problem import Problem
 from masscomm.kafka.avro import Codec
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.health import GROUP, DirectoryAge, InMemoryHealth, Lag, consumed_topics
-from tests.support.harness.operations_api import letter, registry
+from tests.support.harness.operations_api import LETTERS_AT, letter, registry
 
 CLOCK = FixedClock(1_795_262_400_000)  # 2026-11-21T12:00:00Z
 LAGS = [Lag(function="builder", topic="build", records=1), Lag(function="delivery", topic="delivery", records=5)]
 
 
 def route(*ages: DirectoryAge) -> HealthRoute:
-    letters = InMemoryDeadLetters([letter(Codec(registry()))], allowed=frozenset())
+    letters = InMemoryDeadLetters([letter(Codec(registry()))], allowed=frozenset(), now=LETTERS_AT)
     return HealthRoute(InMemoryHealth(LAGS, ages), letters, CLOCK)
 
 

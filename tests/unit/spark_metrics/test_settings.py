@@ -1,5 +1,6 @@
 import pytest
 
+from masscomm.domain.time_limits import COUNTED_IDS_KEPT_S
 from masscomm.errors import Stop
 from spark_metrics.settings import settings_from
 
@@ -23,6 +24,14 @@ def test_recipient_log_is_on_unless_switched_off() -> None:
 def test_all_wrong_variables_are_named_at_once() -> None:
     with pytest.raises(Stop, match=r"KAFKA_BOOTSTRAP_SERVERS is not set.*SPARK_TRIGGER_MS must be a whole number"):
         settings_from({"SPARK_TRIGGER_MS": "0"})
+
+
+@pytest.mark.kills(guard="metrics.redelivery_window")
+def test_window_shorter_than_replays_need_is_refused() -> None:
+    window = {"SPARK_REDELIVERY_WINDOW_S": str(COUNTED_IDS_KEPT_S - 1)}
+    with pytest.raises(Stop, match="SPARK_REDELIVERY_WINDOW_S must be a whole number above 604799"):
+        settings_from(NEEDED | window)
+    assert settings_from(NEEDED | {"SPARK_REDELIVERY_WINDOW_S": "700000"}).redelivery_window_s == 700_000
 
 
 def test_the_password_is_not_printed() -> None:
