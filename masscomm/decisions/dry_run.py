@@ -20,6 +20,7 @@ from masscomm.decisions.provider_calls import Call, Caller
 from masscomm.decisions.results import final_result
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.locales import read_locale
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.records import BuildRequested, DeliveryRequested, SendRequested
 from masscomm.domain.simulator import is_simulated
@@ -76,9 +77,9 @@ class Forecast:
 
     def add_sample(self, sample: Sample) -> None:
         """Add the sample, if it is the first one of its channel and locale, and the samples are not too many."""
-        shown = [each.locale for each in self.samples if each.channel == sample.channel]
+        shown = [read_locale(each.locale) for each in self.samples if each.channel == sample.channel]
         size = sum(len(text) for each in (*self.samples, sample) for text in each.texts.values())
-        if sample.locale not in shown and len(shown) < _SAMPLES and size <= _SAMPLE_CHARACTERS:
+        if read_locale(sample.locale) not in shown and len(shown) < _SAMPLES and size <= _SAMPLE_CHARACTERS:
             self.samples.append(sample)
 
 

@@ -1,6 +1,7 @@
 """The filters that format dates, numbers and plurals for the locale of a message."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -8,6 +9,7 @@ from typing import Any
 
 from babel import Locale, UnknownLocaleError, dates, numbers
 
+from masscomm.domain.locales import read_locale, with_parents
 from masscomm.texts import Text
 
 _FORMATS = ("short", "medium", "long", "full")
@@ -20,13 +22,15 @@ _FORMS = ("zero", "one", "two", "few", "many", "other")
 # Users may have any text as their locale.
 @lru_cache(maxsize=1_024)
 def _locale(name: str) -> Locale:
-    """Return the locale, else that of its language, else English."""
-    parts = name.replace("_", "-").split("-")
-    for candidate in (parts, parts[:1]):
-        try:
-            return Locale.parse("-".join(candidate), sep="-")
-        except (ValueError, UnknownLocaleError):
-            continue
+    """Return Babel's locale, else that of its nearest parent, else English."""
+    wanted = read_locale(name)
+    parents = ("_".join(filter(None, (each.language, each.script, each.region))) for each in with_parents(wanted))
+    for each in (name.replace("-", "_"), *parents):
+        with suppress(ValueError, UnknownLocaleError):
+            found = Locale.parse(each)
+            # Babel has ku for ku_Arab.
+            if read_locale(str(found)).script == wanted.script:
+                return found
     return Locale("en")
 
 

@@ -5,17 +5,17 @@ compiling and rendering is limited (`masscomm/rendering/compiler.py`).
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from sys import getsizeof
-from types import MappingProxyType
 from typing import Any
 
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS, LITERAL, MessageField
 from masscomm.domain.deep_links import is_deep_link
+from masscomm.domain.locales import Locale, nearest, read_locale
 from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, OutOfSteps, RenderError, Steps, compile_source, render
@@ -24,11 +24,6 @@ from masscomm.texts import Text
 # The maximum size of a subject, title or link in bytes. Phones and mail programs show less.
 MAX_LINE_BYTES = 2_000
 _LONGEST_NAMED_LINK = 100
-# Codes of languages that ISO 639 has replaced, and Java and Android still use. Norwegian is Bokmål, unless it is named
-# Nynorsk (nn).
-_LANGUAGES = MappingProxyType({"iw": "he", "in": "id", "ji": "yi", "no": "nb"})
-# The script of Chinese in a region that is given without it: the two scripts are not readable for the same people.
-_CHINESE_SCRIPTS = MappingProxyType({"cn": "hans", "sg": "hans", "tw": "hant", "hk": "hant", "mo": "hant"})
 # Control characters but tab and line breaks: mail servers refuse a message with NUL (RFC 5322, 3.5), and data of a send
 # may have any of them.
 _CONTROLS = bytes(each for each in (*range(0x20), 0x7F) if chr(each) not in "\t\n\r")
@@ -122,48 +117,23 @@ class TemplateCache:
         self._known.remove(key)
 
 
-def by_locale(templates: Sequence[Template]) -> dict[str, Template]:
-    """Return one template for each normalised locale. A club's own template takes precedence over the shared one."""
+def by_locale(templates: Sequence[Template]) -> dict[Locale, Template]:
+    """Return one template for each locale. A club's own template takes precedence over the shared one."""
     ordered = sorted(templates, key=lambda template: (template.club_id is None, template.template_id), reverse=True)
-    return {_normal(template.locale): template for template in ordered}
+    return {read_locale(template.locale): template for template in ordered}
 
 
-def choose(templates: Mapping[str, Template], locale: str) -> Template | None:
-    """Return the template for the locale, else for the nearest less special one, as zh-Hant for zh-Hant-TW, else for
-    the default locale; None if none of these exists.
-    """
-    wanted = (*_lookup(_normal(locale)), DEFAULT_LOCALE)
-    return next((templates[each] for each in wanted if each in templates), None)
-
-
-def _lookup(locale: str) -> Iterator[str]:
-    """Yield a normalised locale, and then without its last parts (RFC 4647, section 3.4)."""
-    parts = locale.split("-")
-    while parts:
-        yield "-".join(parts)
-        parts.pop()
-        if parts and len(parts[-1]) == 1:  # It only begins the extension that was removed.
-            parts.pop()
+def choose(templates: Mapping[Locale, Template], locale: str) -> Template | None:
+    """Return the template of the nearest locale, else that of the default locale; None if neither exists."""
+    found = nearest(read_locale(locale), templates) or nearest(read_locale(DEFAULT_LOCALE), templates)
+    return None if found is None else templates[found]
 
 
 def format_locale(template: Template, wanted: str) -> str:
-    """Return the locale of the dates, numbers and plurals in a message: the wanted one, if it is the template's with a
-    region or the like; else the template's, because the formats of another language, or of another script, do not fit
-    its words.
+    """Return the locale of the dates, numbers and plurals in a message: the wanted one, if its language and script are
+    the template's; else the template's, because the formats of another language do not fit its words.
     """
-    rest = _normal(wanted).removeprefix(f"{_normal(template.locale)}-")
-    is_region = rest != _normal(wanted) and not any(len(part) == 4 and part.isalpha() for part in rest.split("-"))
-    return wanted if is_region else template.locale
-
-
-def _normal(locale: str) -> str:
-    """Return the normalised form of a locale: de_CH, de-ch and de-CH are equal, and so are iw and he, or zh-TW and
-    zh-Hant-TW.
-    """
-    language, *rest = locale.replace("_", "-").lower().split("-")
-    if language == "zh" and rest and rest[0] in _CHINESE_SCRIPTS:
-        rest.insert(0, _CHINESE_SCRIPTS[rest[0]])
-    return "-".join([_LANGUAGES.get(language, language), *rest])
+    return wanted if read_locale(wanted).is_readable_for(read_locale(template.locale)) else template.locale
 
 
 def fields_of(template: Template, steps: Steps) -> list[Field]:

@@ -61,7 +61,7 @@ def _read(content: ContentFields, channel: str, several: Sequence[Template], ste
         return frozenset(literal)
     candidates = [chosen] if chosen is not None else list(in_locale.values())
     found = {variable for template in candidates for field in fields_of(template, steps) for variable in field.reads}
-    if chosen is None and DEFAULT_LOCALE not in in_locale:
+    if chosen is None and choose(in_locale, DEFAULT_LOCALE) is None:
         # Users of other languages get title and body.
         found |= literal
     return frozenset(found)

@@ -24,6 +24,7 @@ class Mutant:
 
 
 NO_EARLIER_ARCHIVE = "no cell begins with an archive of an earlier version"
+EXAMPLE_LOCALES = "the cells have English templates only"
 EXAMPLE_TEMPLATES = "the cells render only the example monolith's templates"
 ONE_PLAN = "no cell changes the columns or the query of a batch"
 NO_ERASURE = "no cell erases a person"
@@ -934,6 +935,18 @@ MUTANTS = (
         rule="A loop has a limited number of items.",
         change=Never(),
         no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="locales.parents",
+        rule="A locale's parent is CLDR's: es-MX finds the template of es-419, pt-AO that of pt-PT.",
+        change=Becomes("None"),
+        no_cell=EXAMPLE_LOCALES,
+    ),
+    Mutant(
+        guard="locales.script",
+        rule="No text and no formats in another script stand in for a language.",
+        change=Returns("self.language == other.language"),
+        no_cell=EXAMPLE_LOCALES,
     ),
     Mutant(
         guard="templates.steps_of_entries",

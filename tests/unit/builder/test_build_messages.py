@@ -107,6 +107,10 @@ def test_nearest_locale_and_own_clubs_template_win(locale: str, asked: str | Non
         ("zh_CN", "simplified"),
         ("zh-SG", "zh"),
         ("zh", "zh"),
+        ("es-MX", "es-419"),
+        ("es-ES", "es-419"),
+        ("pt-AO", "pt-PT"),
+        ("sr-ME", "sr-Latn"),
         ("sr-Latn-RS", "sr-Latn"),
         ("sr-RS", "sr"),
         ("de-CH-1996-u-co-phonebk", "de-CH"),
@@ -121,7 +125,21 @@ def test_template_of_the_nearest_locale_is_used(locale: str, title: str) -> None
     builder = Builder()
     templates = {"traditional": "zh-Hant", "simplified": "zh-CN"}
     for number, name in enumerate(
-        ["en", "zh", "traditional", "simplified", "sr", "sr-Latn", "de-CH", "he", "id", "no"]
+        [
+            "en",
+            "zh",
+            "traditional",
+            "simplified",
+            "sr",
+            "sr-Latn",
+            "de-CH",
+            "he",
+            "id",
+            "no",
+            "es-419",
+            "pt-BR",
+            "pt-PT",
+        ]
     ):
         builder.put_template(name, "b", template_id=number, locale=templates.get(name, name))
     builder.put_user(1, locale=locale)
