@@ -78,6 +78,33 @@ def console_bucket(scope: Construct, *, environment: Environment, access_log: s3
     )
 
 
+def locked_bucket(
+    scope: Construct, *, environment: Environment, key: kms.IKey, access_log: s3.IBucket, days: int
+) -> s3.Bucket:
+    """Return a bucket whose objects nobody can change or delete for a number of days, an administrator included.
+
+    Objects are deleted afterwards. Object lock needs versions, of which an expired object leaves one behind:
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock-managing.html#object-lock-managing-lifecycle
+    """
+    return _bucket(
+        scope,
+        "locked",
+        environment,
+        encryption=s3.BucketEncryption.KMS,
+        encryption_key=key,
+        bucket_key_enabled=True,
+        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        server_access_logs_bucket=access_log,
+        server_access_logs_prefix="locked/",
+        versioned=True,
+        object_lock_default_retention=s3.ObjectLockRetention.compliance(Duration.days(days)),
+        lifecycle_rules=[
+            s3.LifecycleRule(expiration=Duration.days(days + 1), noncurrent_version_expiration=Duration.days(1)),
+            s3.LifecycleRule(expired_object_delete_marker=True),
+        ],
+    )
+
+
 def _bucket(scope: Construct, id: str, environment: Environment, **properties: object) -> s3.Bucket:
     return s3.Bucket(
         scope,

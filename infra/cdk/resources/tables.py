@@ -10,6 +10,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.profiles import AUDIT
 from infra.cdk.resources.logs import removal
 
 
@@ -55,6 +56,8 @@ class Tables(Construct):
                 point_in_time_recovery_enabled=True
             ),
             deletion_protection=environment.protected,
+            # For the copy of the audit log (infra/cdk/resources/audit_copy.py).
+            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if environment.protected and name == AUDIT else None,
             removal_policy=removal(environment),
         )
         for index in table.get(_INDICES, ()):

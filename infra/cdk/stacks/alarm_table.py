@@ -93,13 +93,15 @@ def of_functions(functions: FunctionsStack) -> Iterator[Watch]:
         yield Watch(f"{name}-missed", runbook, description, there, 1, periods=1)
 
 
-def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
+def of_helpers(api: ApiStack, data: Data, metrics: MetricsStack | None) -> Iterator[Watch]:
     """Return alarms on errors of the functions that only the deployment uses.
 
     Args:
         metrics: The stack of the streaming job; None without a streaming job.
     """
     helpers = {"authorizer": api.authorizer.function}
+    if data.audit_copy is not None:
+        helpers["copy-audit"] = data.audit_copy.copier
     if metrics is not None:
         helpers["keep-job"] = metrics.job.keeper
         helpers["start-run"] = metrics.runs.starter

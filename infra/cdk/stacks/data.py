@@ -6,6 +6,7 @@ from constructs import Construct
 
 from infra.cdk.config import Environment
 from infra.cdk.profiles import API_KEYS, METRICS_READER
+from infra.cdk.resources.audit_copy import audit_copy
 from infra.cdk.resources.buckets import Buckets
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.directory import Directory
@@ -90,3 +91,4 @@ class DataStack(Stack):
             )
         )
         self.buckets = Buckets(self, environment=environment, key=base.key)
+        self.audit_copy = audit_copy(self, environment, base.key, self.tables, self.buckets)

@@ -4,6 +4,7 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from infra.cdk.config import Environment, ExternalServers
+from infra.cdk.resources.audit_copy import audit_copy
 from infra.cdk.resources.buckets import Buckets
 from infra.cdk.resources.external_servers import ExternalDatabase, ExternalDirectory, ExternalKafka
 from infra.cdk.resources.tables import Tables
@@ -28,3 +29,4 @@ class ExternalDataStack(Stack):
         self.database = ExternalDatabase(url=servers.database_url)
         self.tables = Tables(self, environment=environment, key=base.key).tables
         self.buckets = Buckets(self, environment=environment, key=base.key)
+        self.audit_copy = audit_copy(self, environment, base.key, self.tables, self.buckets)

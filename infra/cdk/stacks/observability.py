@@ -62,7 +62,7 @@ class ObservabilityStack(Stack):
         self._environment = environment
         table = [
             *alarm_table.of_functions(functions),
-            *alarm_table.of_helpers(api, servers.metrics if servers is not None else None),
+            *alarm_table.of_helpers(api, data, servers.metrics if servers is not None else None),
             *alarm_table.of_event_sources(functions, data),
             *alarm_table.of_records(environment, functions),
             *alarm_table.of_freshness(environment, counts=servers is not None),

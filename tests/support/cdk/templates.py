@@ -53,6 +53,13 @@ class SynthesisedEnvironment:
                     yield Resource(stack, id, resource["Type"], resource.get("Properties", {}), rest)
 
 
+def kafka_mappings(environment: SynthesisedEnvironment) -> Iterator[Resource]:
+    """Yield the event source mappings of topics; the copy of the audit log has one of a DynamoDB stream."""
+    for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
+        if "Topics" in mapping.properties:
+            yield mapping
+
+
 @cache
 def _templates(folder: Path, prefix: str) -> dict[str, dict[str, Any]]:
     """Read the templates of an environment once, because parsing takes most of the time of a test."""

@@ -10,7 +10,15 @@ import pytest
 from devstack.config import ROOT
 from masscomm.observability.metric_names import NAMESPACE
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
-from tests.support.cdk.templates import SynthesisedEnvironment, actions, as_list, flat, role_statements, targets
+from tests.support.cdk.templates import (
+    SynthesisedEnvironment,
+    actions,
+    as_list,
+    flat,
+    kafka_mappings,
+    role_statements,
+    targets,
+)
 
 
 @pytest.fixture(params=[*SYNTHESISED, REPLACING.name])
@@ -238,7 +246,7 @@ def test_mappings_keep_the_limits_of_kafka_event_sources(environment: Synthesise
     https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure-destination.html
     """
     groups: dict[str, list[int]] = {}
-    for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
+    for mapping in kafka_mappings(environment):
         properties = mapping.properties
         assert len(properties["Topics"]) == 1, mapping
         assert 0 <= properties["MaximumBatchingWindowInSeconds"] <= 300, mapping

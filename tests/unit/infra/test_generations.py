@@ -12,7 +12,7 @@ from infra.cdk.resources.event_sources import consumer_group
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic
 from masscomm.kafka.topics import cdc_topic, cdc_topics
-from tests.support.cdk.templates import SynthesisedEnvironment, flat, role_statements, targets
+from tests.support.cdk.templates import SynthesisedEnvironment, flat, kafka_mappings, role_statements, targets
 
 GENERATIONS = ("g1", "g2")
 
@@ -43,11 +43,7 @@ def test_each_generation_has_topics_and_a_connector(replacing: SynthesisedEnviro
 
 
 def test_functions_read_every_generations_topics(replacing: SynthesisedEnvironment) -> None:
-    read = Counter(
-        topic
-        for mapping in replacing.resources("AWS::Lambda::EventSourceMapping")
-        for topic in mapping.properties["Topics"]
-    )
+    read = Counter(topic for mapping in kafka_mappings(replacing) for topic in mapping.properties["Topics"])
     tables = {cdc_topic(table, each) for table in captured_tables() for each in GENERATIONS}
     devices = {cdc_topic("devices", each) for each in GENERATIONS}
     others = {cdc_topic(name, each) for name in ("notification", "heartbeat") for each in GENERATIONS}
@@ -88,7 +84,7 @@ def test_records_dropped_of_any_mapping_raise_an_alarm(replacing: SynthesisedEnv
         if metric.get("MetricStat", {}).get("Metric", {}).get("MetricName") == "DroppedEventCount"
         for dimension in metric["MetricStat"]["Metric"]["Dimensions"]
     )
-    assert len(watched) == len(list(replacing.resources("AWS::Lambda::EventSourceMapping")))
+    assert len(watched) == len(list(kafka_mappings(replacing)))
     assert set(watched.values()) == {1}
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import boto3
 import pytest
+from moto import mock_aws
 
-from infra.cdk.handlers import authorizer, keep_job, start_run
+from infra.cdk.handlers import authorizer, copy_audit, keep_job, start_run
 
 ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
 
@@ -258,3 +259,38 @@ def test_daily_run_is_started_once_in_spite_of_a_retry(monkeypatch: pytest.Monke
         "entryPoint": "s3://b/recompute.py",
         "entryPointArguments": ["--day-before"],
     }
+
+
+def test_each_change_of_the_audit_log_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated batch keeps what the first one stored."""
+    monkeypatch.setenv("BUCKET", "locked")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    added, deleted = (
+        {
+            "eventName": name,
+            "dynamodb": {
+                "SequenceNumber": str(number),
+                "ApproximateCreationDateTime": 1_700_000_000.0,
+                "Keys": {"club": {"S": "7"}},
+                f"{image}Image": {"subject": {"S": "s"}},
+            },
+        }
+        for number, (name, image) in enumerate((("INSERT", "New"), ("REMOVE", "Old")), 11)
+    )
+    with mock_aws():
+        s3 = boto3.client("s3")
+        s3.create_bucket(Bucket="locked", ObjectLockEnabledForBucket=True)
+        copy_audit.handler({"Records": [added]}, None)
+        copy_audit.handler({"Records": [added, deleted]}, None)
+        versions = s3.list_object_versions(Bucket="locked")["Versions"]
+        assert {each["Key"] for each in versions} == {"2023-11-14/11.jsonl"}
+        texts = [
+            s3.get_object(Bucket="locked", Key=each["Key"], VersionId=each["VersionId"])["Body"].read().decode()
+            for each in versions
+        ]
+    stored = sorted(([json.loads(line) for line in text.splitlines()] for text in texts), key=len)
+    assert [[(each["change"], each["SequenceNumber"]) for each in lines] for lines in stored] == [
+        [("INSERT", "11")],
+        [("INSERT", "11"), ("REMOVE", "12")],
+    ]
+    assert stored[1][1]["OldImage"] == {"subject": {"S": "s"}}

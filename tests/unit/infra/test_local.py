@@ -12,7 +12,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.kafka.topics import chain_topics, lane_of
 from tests.support.cdk.synthesise import CERTIFICATE, DOMAIN, SERVERS
-from tests.support.cdk.templates import OUTSIDE_THE_VPC, Resource, SynthesisedEnvironment
+from tests.support.cdk.templates import OUTSIDE_THE_VPC, Resource, SynthesisedEnvironment, kafka_mappings
 
 CATALOGUE = read_catalogue(generation="g1")
 
@@ -50,7 +50,7 @@ def test_local_functions_use_the_servers_without_signing(local: SynthesisedEnvir
 
 
 def test_mappings_read_the_brokers_that_are_given(local: SynthesisedEnvironment) -> None:
-    mappings = list(local.resources("AWS::Lambda::EventSourceMapping"))
+    mappings = list(kafka_mappings(local))
     assert len(mappings) == sum(len(entry.event_source.topics) for entry in CATALOGUE if entry.event_source)
     for mapping in mappings:
         endpoints = mapping.properties["SelfManagedEventSource"]["Endpoints"]
@@ -169,7 +169,7 @@ def test_only_delivery_functions_have_a_rate(synthesised: dict[str, SynthesisedE
 
 def test_bulk_and_the_critical_lane_share_no_poller(synthesised: dict[str, SynthesisedEnvironment]) -> None:
     groups: dict[str, set[str]] = {}
-    for mapping in synthesised[PROD.name].resources("AWS::Lambda::EventSourceMapping"):
+    for mapping in kafka_mappings(synthesised[PROD.name]):
         topic = mapping.properties["Topics"][0]
         groups.setdefault(mapping.properties["ProvisionedPollerConfig"]["PollerGroupName"], set()).add(topic)
     assert groups.keys() == {"masscomm-prod-bulk", "masscomm-prod-critical"}

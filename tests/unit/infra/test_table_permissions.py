@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from infra.cdk.config import ENVIRONMENTS
+from masscomm.domain.time_limits import AUDIT_KEPT_S
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, role_statements, targets
 
 ROOT = Path(__file__).parents[3]
@@ -110,4 +112,31 @@ def test_deletions_are_granted_where_an_adapter_deletes(environment: Synthesised
 def test_audit_log_is_appended_to_and_read(environment: SynthesisedEnvironment) -> None:
     granted = [allowed for _, name, allowed in _granted(environment) if name == "audit_log"]
     assert granted
-    assert set().union(*granted) == {"dynamodb:PutItem", "dynamodb:Query"}
+    of_the_stream = {f"dynamodb:{each}" for each in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")}
+    assert set().union(*granted) - of_the_stream == {"dynamodb:PutItem", "dynamodb:Query"}
+
+
+def test_copy_of_the_audit_log_is_kept_as_long_as_the_log(environment: SynthesisedEnvironment) -> None:
+    """In compliance mode nobody can shorten the retention, the owner of the account included.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock.html#object-lock-retention-modes
+    """
+    locked = [each for each in environment.resources("AWS::S3::Bucket") if "ObjectLockConfiguration" in each.properties]
+    streams = {
+        each.properties["TableName"]: each.properties["StreamSpecification"]["StreamViewType"]
+        for each in environment.resources("AWS::DynamoDB::Table")
+        if "StreamSpecification" in each.properties
+    }
+    if not ENVIRONMENTS[environment.name].protected:
+        assert (locked, streams) == ([], {})
+        return
+    [bucket] = locked
+    assert bucket.properties["ObjectLockConfiguration"]["Rule"] == {
+        "DefaultRetention": {"Days": AUDIT_KEPT_S // 86_400, "Mode": "COMPLIANCE"}
+    }
+    assert streams == {f"masscomm-{environment.name}-audit_log": "NEW_AND_OLD_IMAGES"}
+    assert [
+        actions(statement)
+        for _, statement in role_statements(environment)
+        if any(bucket.id in target for target in targets(statement))
+    ] == [{"s3:PutObject"}]

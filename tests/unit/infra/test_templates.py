@@ -30,6 +30,7 @@ from tests.support.cdk.templates import (
     actions,
     as_list,
     flat,
+    kafka_mappings,
     role_statements,
     statements,
     targets,
@@ -187,7 +188,7 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
     by_function: defaultdict[str, list[str]] = defaultdict(list)
     groups: Counter[str] = Counter()
     resources = {each.id: each for each in environment.resources() if each.stack == "functions"}
-    for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
+    for mapping in kafka_mappings(environment):
         properties = mapping.properties
         assert properties["FunctionResponseTypes"] == ["ReportBatchItemFailures"], mapping
         assert properties["ProvisionedPollerConfig"]["MinimumPollers"] == 1, mapping
@@ -216,7 +217,7 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
 
 def test_record_age_limit_is_below_the_topics_retention(environment: SynthesisedEnvironment) -> None:
     retention = {topic.name: topic.retention_hours * 3600 for topic in [*chain_topics(), *cdc_topics("g1")]}
-    for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
+    for mapping in kafka_mappings(environment):
         age = mapping.properties.get("MaximumRecordAgeInSeconds", -1)
         assert age == -1 or 60 <= age < retention[mapping.properties["Topics"][0]], mapping
 
