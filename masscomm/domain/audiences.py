@@ -10,12 +10,15 @@ always that of the send: no condition can name a tenant.
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
 from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.locales import read_locale
 from masscomm.domain.source_tables import source_tables
 from masscomm.domain.users import User, UserSettings
 from masscomm.texts import CodedText, Text
@@ -29,15 +32,17 @@ MAX_EXCEPTIONS = 10_000
 _MAX_ERRORS = 20
 
 _ATTRIBUTES, _SETTINGS = "attributes.", "settings."
-# The columns of a user that conditions may compare.
-_COMPARED = ("locale", "time_zone")
+# The columns of a user that conditions may compare, and the form that all names of one value share.
+_COMPARED: Mapping[str, Callable[[str], Hashable]] = {
+    "locale": read_locale,  # guard: audiences.names_of_a_locale
+    "time_zone": lambda name: name.strip().lower(),
+}
 # Personal data: conditions may only test whether the user has it, so that no caller can search for a person.
 _PERSONAL = ("first_name", "last_name", "email", "phone")
 _MAPS_OF_SETTINGS = ("channels", "categories")
 _JOINS = ("all", "any", "not")
 _OPERATORS = ("is", "in", "before", "after", "exists")
 
-type Scalar = str | int | float | bool
 type Condition = Callable[[User, UserSettings | None], bool]
 
 
@@ -169,7 +174,8 @@ class _Reader:
         if len(operators) != 1:
             return _nobody
         operator, given = operators[0], value[operators[0]]
-        compare = self._compared(operator, given, f"{path}.{operator}")
+        form = _COMPARED.get(value["field"], str) if isinstance(value.get("field"), str) else str
+        compare = self._compared(operator, given, f"{path}.{operator}", form)
         return lambda user, settings: compare(read(user, settings))
 
     def _field(self, name: Any, path: str, operators: Sequence[str]) -> Callable[[User, UserSettings | None], Any]:
@@ -207,42 +213,50 @@ class _Reader:
         self._error(path, Text.AUDIENCE_SETTING.filled())
         return lambda _user, _settings: None
 
-    def _compared(self, operator: str, given: Any, path: str) -> Callable[[Any], bool]:
+    def _compared(self, operator: str, given: Any, path: str, form: Callable[[str], Hashable]) -> Callable[[Any], bool]:
         match operator:
             case "exists":
                 if not isinstance(given, bool):
                     self._error(path, Text.MUST_BE_BOOLEAN.filled())
                 return lambda found: (found is not None) is given
             case "is":
-                return self._one_of([given], lambda _: path)
+                return self._one_of([given], lambda _: path, form)
             case "in":
                 if not isinstance(given, list) or not 1 <= len(given) <= MAX_VALUES:
                     self._error(path, Text.AUDIENCE_VALUES.filled(maximum=MAX_VALUES))
                     return lambda _: False
-                return self._one_of(given, lambda index: f"{path}[{index}]")
+                return self._one_of(given, lambda index: f"{path}[{index}]", form)
         return self._ordered(operator, given, path)
 
-    def _one_of(self, values: Sequence[Any], path_of: Callable[[int], str]) -> Callable[[Any], bool]:
+    def _one_of(
+        self, values: Sequence[Any], path_of: Callable[[int], str], form: Callable[[str], Hashable]
+    ) -> Callable[[Any], bool]:
+        wanted: defaultdict[_Kind, set[Hashable]] = defaultdict(set)
         for index, each in enumerate(values):
             if not _is_scalar(each) or (isinstance(each, str) and len(each) > MAX_TEXT):
                 self._error(path_of(index), Text.AUDIENCE_VALUE.filled(maximum=MAX_TEXT))
                 return lambda _: False
-        wanted = {_typed(each) for each in values}
-        return lambda found: isinstance(found, str | int | float) and _typed(found) in wanted
+            kind, value = _given(each)
+            wanted[kind].add(form(each) if kind is _text else value)
+
+        def compare(found: Any) -> bool:
+            for kind, values in wanted.items():
+                value = kind(found)
+                if value is not None and (form(found) if kind is _text else value) in values:
+                    return True
+            return False
+
+        return compare
 
     def _ordered(self, operator: str, given: Any, path: str) -> Callable[[Any], bool]:
-        limit = _orderable(given)
-        if limit is None:
+        kind, limit = _given(given) if _is_scalar(given) else (_text, given)
+        if kind not in (_number, _time):
             self._error(path, Text.AUDIENCE_ORDERED.filled())
             return lambda _: False
 
         def compare(found: Any) -> bool:
-            value = _orderable(found)
-            if value is None and not isinstance(limit, datetime):
-                value = _number_in(found)  # guard: audiences.number_in_a_text
-            if value is None or isinstance(value, datetime) is not isinstance(limit, datetime):
-                return False
-            return bool(value < limit) if operator == "before" else bool(value > limit)  # type: ignore[operator]
+            value = kind(found)
+            return value is not None and bool(value < limit if operator == "before" else value > limit)
 
         return compare
 
@@ -260,28 +274,30 @@ def _is_scalar(value: Any) -> bool:
     return isinstance(value, str | int | float) and not (isinstance(value, float) and not math.isfinite(value))
 
 
-def _typed(value: Scalar) -> tuple[str, Scalar]:
-    """Return a value that equals only values of its own kind: true is not 1."""
-    kind = "bool" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
-    return kind, value
-
-
 # A number of PostgreSQL's type numeric, which is a text in the directory.
 _NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?")
-
-
-def _number_in(value: Any) -> float | None:
-    """Return the number in a text; None if there is none."""
-    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
-
-
 _DAY_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d.*)?")
 
+# The kind of a condition's value: it reads a user's value as one of its kind; None if that is impossible. Operators
+# compare values of one kind, so that those that are neither before nor after each other are equal.
+type _Kind = Callable[[Any], Any]
 
-def _orderable(value: Any) -> float | datetime | None:
-    """Return a number or a time; None for any other value. A day is its first moment; a time without a zone is UTC."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value if _is_scalar(value) else None
+
+def _truth(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _number(value: Any) -> Decimal | None:
+    """Return a number, also of a text. A float would round 64-bit ids, and 0.1 as a float is not the text 0.1."""
+    if isinstance(value, str):
+        return Decimal(value) if _NUMBER.fullmatch(value) else None  # guard: audiences.number_in_a_text
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_scalar(value):
+        return None
+    return Decimal(value) if isinstance(value, int) else Decimal(str(value))
+
+
+def _time(value: Any) -> datetime | None:
+    """Return a time. A day is its first moment; a time without a zone is UTC."""
     if not isinstance(value, str) or not _DAY_OR_TIME.fullmatch(value):
         return None
     try:
@@ -289,3 +305,13 @@ def _orderable(value: Any) -> float | datetime | None:
     except ValueError:
         return None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _given(value: Any) -> tuple[_Kind, Any]:
+    """Return the kind of a condition's value, and the value. A text is a number only in a user's row."""
+    kinds: Sequence[_Kind] = (_time, _text) if isinstance(value, str) else (_truth, _number)
+    return next((kind, read) for kind in kinds if (read := kind(value)) is not None)

@@ -1897,7 +1897,13 @@ MUTANTS = (
     Mutant(
         guard="audiences.number_in_a_text",
         rule="A condition compares the numbers of a numeric column, which are texts.",
-        change=Becomes("None"),
+        change=Returns("None"),
+        no_cell=NO_AUDIENCE,
+    ),
+    Mutant(
+        guard="audiences.names_of_a_locale",
+        rule="All names of a locale are equal in a condition.",
+        change=Becomes("str"),
         no_cell=NO_AUDIENCE,
     ),
     Mutant(

@@ -1,8 +1,12 @@
 """Conditions about users: which users match, and which conditions are refused, with the path of each error."""
 
+import re
+from datetime import UTC, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from masscomm.domain.audiences import MAX_CONDITIONS, MAX_DEPTH, MAX_EXCEPTIONS, MAX_VALUES, Audience, read_audience
 from masscomm.domain.users import User, UserSettings
@@ -85,9 +89,61 @@ def test_numbers_of_a_numeric_column_are_compared() -> None:
     for text, after in (("12.50", True), ("9.99", False), ("-40", False), ("1e3", False), ("gold", False)):
         user = USER._replace(attributes={"points": text})
         assert read({"field": "attributes.points", "after": 10}).has(user, None) is after
-        assert not read({"field": "attributes.points", "is": 12.5}).has(user, None)
+        assert read({"field": "attributes.points", "is": 12.5}).has(user, None) is after
         assert not read({"field": "attributes.points", "after": "2026-01-01"}).has(user, None)
     assert read({"field": "attributes.points", "before": 10}).has(USER._replace(attributes={"points": "9.99"}), None)
+
+
+_NUMBERS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([7, 12.5, 0.1])
+)
+_SPELLED = st.decimals(allow_nan=False, allow_infinity=False, places=3).map("{:f}".format)
+_MOMENTS = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=1)), None])) | st.dates()
+_VALUES = (
+    st.tuples(_NUMBERS, _NUMBERS | _NUMBERS.map(str) | _SPELLED | st.sampled_from(["12.50", "007", "0.10"])),
+    st.tuples(_MOMENTS.map(str), _MOMENTS.map(str)),
+    st.sampled_from(["2026-03-01", "2026-03-01T00:00Z", "2026-03-01 01:00:00+01:00"]).flatmap(
+        lambda text: st.tuples(st.just("2026-03-01"), st.just(text))
+    ),
+)
+
+
+@given(st.one_of(*_VALUES))
+@example((9007199254740993, "9007199254740992"))
+@example((0.1, "0.10"))
+def test_value_neither_before_nor_after_is_equal(values: tuple[Any, Any]) -> None:
+    wanted, found = values
+    user = USER._replace(attributes={"points": found})
+    operators = [{"exists": True}, {"is": wanted}, {"in": [wanted]}, {"before": wanted}, {"after": wanted}]
+    present, equal, listed, before, after = (
+        read({"field": "attributes.points", **operator}).has(user, None) for operator in operators
+    )
+    comparable = not isinstance(found, str) or isinstance(wanted, str) or re.fullmatch(r"-?\d+(\.\d{1,40})?", found)
+    assert present
+    assert equal == listed
+    assert (before, equal, after).count(True) == bool(comparable)
+
+
+@pytest.mark.kills(guard="audiences.names_of_a_locale")
+@pytest.mark.parametrize(
+    ("field", "value", "wanted", "matches"),
+    [
+        ("locale", "de_AT", "de-AT", True),
+        ("locale", "iw", "he", True),
+        ("locale", "zh-TW", "zh-Hant-TW", True),
+        ("locale", "de-AT", "de", False),
+        ("locale", "zh-TW", "zh", False),
+        ("time_zone", "europe/vienna ", "Europe/Vienna", True),
+        ("time_zone", "Europe/Berlin", "Europe/Vienna", False),
+        # Only the columns of the user have names of one meaning.
+        ("attributes.plan", "iw", "he", False),
+    ],
+)
+def test_names_of_one_locale_or_zone_are_equal(field: str, value: str, wanted: str, *, matches: bool) -> None:
+    values: dict[str, Any] = {"attributes": {"plan": value}} if field == "attributes.plan" else {field: value}
+    user = USER._replace(**values)
+    for operator in ({"is": wanted}, {"in": ["xx", wanted]}):
+        assert read({"field": field, **operator}).has(user, None) is matches
 
 
 def test_malformed_settings_match_no_operator() -> None:
