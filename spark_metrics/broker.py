@@ -1,6 +1,5 @@
 """The job's queries to the Kafka brokers: existing topics, topic ids and offsets."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +23,8 @@ type Offsets = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True)
 class Ends:
-    """The first and end offsets of each partition, read at or after at_ms."""
+    """The first and end offsets of each partition."""
 
-    at_ms: int
     first: Offsets
     end: Offsets
 
@@ -53,16 +51,15 @@ class Broker:
         return [topic for topic in topics if not self._partitions().get(topic)]
 
     def ends(self, topics: Sequence[str], *, committed: bool = False) -> Ends:
-        """Return the topics' first and end offsets, and a time before they were read.
+        """Return the topics' first and end offsets.
 
         Args:
             committed: Whether the end of a partition is the first record of an open transaction.
         """
-        at_ms = time.time_ns() // 1_000_000
         known = self._partitions()
         places = [TopicPartition(topic, partition) for topic in topics for partition in known.get(topic, [])]
         isolation = {"isolation_level": IsolationLevel.READ_COMMITTED} if committed else {}
-        return Ends(at_ms, self._offsets(places, _FIRST), self._offsets(places, _END, **isolation))
+        return Ends(self._offsets(places, _FIRST), self._offsets(places, _END, **isolation))
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return Kafka's ids of the topics. A topic that is older than topic ids is omitted."""

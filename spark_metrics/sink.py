@@ -151,6 +151,11 @@ class PostgresSink:
         rows = self.connected().execute("select topic, partition, next_offset from stream_offsets")
         return {(topic, partition): offset for topic, partition, offset in rows}
 
+    def now_ms(self) -> int:
+        """Return the time of the database in ms since the epoch."""
+        [(now,)] = self.connected().execute("select floor(extract(epoch from clock_timestamp()) * 1000)::bigint")
+        return int(now)
+
     def topic_ids(self) -> dict[str, str]:
         """Return the ids of the topics whose records this database counts."""
         return dict(self.connected().execute("select topic, topic_id from stream_topics").fetchall())

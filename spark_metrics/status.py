@@ -14,8 +14,9 @@ from masscomm.observability.metric_names import COUNTED, METRICS_AGE, STAGE_LATE
 from spark_metrics.broker import Broker, Ends, Offsets
 from spark_metrics.database import STREAM
 from spark_metrics.session import topic_names
-from spark_metrics.sink import PostgresSink
+from spark_metrics.sink import Fenced, PostgresSink
 from spark_metrics.sql import read_sql
+from spark_metrics.starting import check_topics
 
 _AGE_EVERY_S = 60.0
 
@@ -29,20 +30,25 @@ class Watermark:
     """
 
     def __init__(self) -> None:
-        self._awaited: Ends | None = None
+        self._awaited: tuple[int, Ends] | None = None
         self.ms: int | None = None
 
-    def look(self, ends: Ends, consumed: Offsets) -> int:
+    def look(self, at_ms: int, ends: Ends, consumed: Offsets) -> int:
         """Update the watermark from the current end offsets and consumed offsets. Return the number of unconsumed
         records.
+
+        Args:
+            at_ms: A time before the ends were read.
+            ends: The current ends of the topics.
+            consumed: The offsets below which all records are consumed.
         """
         lag = sum(ends.lags(consumed).values())
-        if self._awaited is not None and not self._awaited.lags(consumed):
-            self.ms, self._awaited = self._awaited.at_ms, None
+        if self._awaited is not None and not self._awaited[1].lags(consumed):
+            self.ms, self._awaited = self._awaited[0], None
         if lag == 0:
-            self.ms, self._awaited = ends.at_ms, None
+            self.ms, self._awaited = at_ms, None
         elif self._awaited is None:
-            self._awaited = ends
+            self._awaited = at_ms, ends
         return lag
 
 
@@ -69,19 +75,29 @@ class StatusWriter:
         self._sink.connected().execute(read_sql("state"), names)
 
     def store(self, query: StreamingQuery) -> None:
-        """Store the progress of the stream. Raises Retry or psycopg.OperationalError if a server is down."""
+        """Store the progress of the stream.
+
+        Raises:
+            Retry, psycopg.OperationalError: A server is down.
+            Stop: A topic was deleted and created again, or another driver has taken over the stream (Fenced).
+        """
+        # The database's clock, by which the API tells complete buckets: that of a driver may be ahead.
+        at_ms = self._sink.now_ms()  # guard: metrics.watermark_clock
         ends = self._broker.ends(topic_names())
         progress = query.lastProgress
         consumed = self._sink.next_offsets()
+        # After the ends: those of a new topic never move the watermark.
+        found = self._broker.topic_ids(topic_names())
+        check_topics(self._sink.topic_ids(), found, consumed)  # guard: metrics.recreated_topic
         for place, offset in passed(json.loads(progress.json) if progress else None).items():
             consumed[place] = max(offset, consumed.get(place, 0))
-        self._watermark.look(ends, consumed)
+        self._watermark.look(at_ms, ends, consumed)
         rate = progress.inputRowsPerSecond if progress else None
         self.write(self._watermark.ms, ends.lags(consumed), ends.end, input_rate=rate)
-        self._emit_age(sum(consumed.values()))
+        self._emit_age(at_ms, sum(consumed.values()))
 
     def write(self, watermark_ms: int | None, lags: Offsets, ends: Offsets, *, input_rate: float | None = None) -> None:
-        """Write the progress of the stream.
+        """Write the progress of the stream. Raises Fenced if another driver has taken over the stream.
 
         Args:
             watermark_ms: The watermark in ms since the epoch; None before the first.
@@ -90,24 +106,27 @@ class StatusWriter:
             input_rate: The records per second that the last batch has read.
         """
         with self._sink.connected().transaction():
-            self._sink.connected().execute(
+            held = self._sink.connected().execute(
                 "update stream_status set lag = %s, end_offsets = %s, lags = %s, input_rate = %s"
                 " where stream = %s and epoch = %s",
                 [sum(lags.values()), Jsonb(by_topic(ends)), Jsonb(by_topic(lags)), input_rate, STREAM, self._epoch],
             )
+            # The updated row stays locked, so no driver can take over before the watermark is written, too.
+            if held.rowcount == 0:  # guard: metrics.replaced_driver
+                raise Fenced(f"another driver has taken the stream over (ours was epoch {self._epoch})")
             if watermark_ms is not None:
                 names = {"stream": STREAM, "ms": watermark_ms, "grace_ms": self._grace_ms}
                 self._sink.connected().execute(read_sql("watermark"), names)
 
-    def _emit_age(self, consumed: int) -> None:
+    def _emit_age(self, now_ms: int, consumed: int) -> None:
         """Write the age of the counts as a metrics line, once a minute, with the ages at which records were counted."""
         now = time.monotonic()
         if self._watermark.ms is not None and consumed > self._counted_before:
-            metrics.add(STAGE_LATENCY[COUNTED], max(0.0, time.time() * 1000 - self._watermark.ms))
+            metrics.add(STAGE_LATENCY[COUNTED], max(0, now_ms - self._watermark.ms))
         self._counted_before = consumed
         if self._watermark.ms is not None and now - self._age_emitted >= _AGE_EVERY_S:
             self._age_emitted = now
-            metrics.add(METRICS_AGE, max(0.0, time.time() - self._watermark.ms / 1000))
+            metrics.add(METRICS_AGE, max(0.0, (now_ms - self._watermark.ms) / 1000))
             metrics.write("spark_metrics")
 
 

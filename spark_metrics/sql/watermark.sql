@@ -1,4 +1,4 @@
--- The watermark must not fall if this driver's clock is behind that of the previous driver.
+-- The watermark must not fall if the clock of this server is behind that of the previous one, after a failover.
 insert into stream_watermark (stream, watermark, updated_at, grace_ms)
 values (%(stream)s, to_timestamp(%(ms)s / 1000.0), now(), %(grace_ms)s)
 on conflict (stream) do update

@@ -733,6 +733,24 @@ MUTANTS = (
         no_cell="no cell waits six days",
     ),
     Mutant(
+        guard="metrics.watermark_clock",
+        rule="The watermark is the time of the metrics database, not of the driver, whose clock may be ahead.",
+        change=Replaced("import time\n\nat_ms = time.time_ns() // 1_000_000"),
+        no_cell="the servers of the cells share one clock",
+    ),
+    Mutant(
+        guard="metrics.recreated_topic",
+        rule="A topic that is deleted and created again ends the running job.",
+        change=Removed(),
+        no_cell="no cell deletes a topic",
+    ),
+    Mutant(
+        guard="metrics.replaced_driver",
+        rule="A driver that was replaced by another one stores no watermark.",
+        change=Never(),
+        no_cell="each cell runs one job at a time",
+    ),
+    Mutant(
         guard="metrics.redelivery_window",
         rule="The job keeps the ids of counted records for as long as dead letters can be replayed.",
         change=Replaced("_LOWEST = {}"),

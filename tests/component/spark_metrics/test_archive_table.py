@@ -135,7 +135,7 @@ class ArchiverOfFrames(Archiver):
 
     def ends(self, topics: object, *, committed: bool) -> Ends:
         assert committed
-        return Ends(0, {SENDS: 0}, {SENDS: len(self.topic)})
+        return Ends({SENDS: 0}, {SENDS: len(self.topic)})
 
     def _read(self, begin: Any, until: Any) -> DataFrame:
         return self._frame(self.topic[begin[SENDS] : until[SENDS]])

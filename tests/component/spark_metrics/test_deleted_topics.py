@@ -59,15 +59,29 @@ def ended(job: Job) -> str:
     return job.log.read_text().splitlines()[-1]
 
 
-def test_recreated_topic_stops_the_job(config: StackConfig, start_job: StartJob) -> None:
-    """The new topic is longer than the old one was, so that offsets do not reveal it."""
-    counted(config, start_job(), 3)
+def recreate(config: StackConfig) -> None:
+    """Delete the topic and create it again."""
     broker = Broker(config.kafka_bootstrap)
     with AdminClient({"bootstrap.servers": config.kafka_bootstrap}) as admin:
         admin.delete_topics([TOPIC])[TOPIC].result(WAIT_S)
         wait_until("the topic's end", lambda: broker.missing([TOPIC]))
     create_topics(config.kafka_bootstrap, [topic for topic in chain_topics() if topic.name == TOPIC])
     wait_until("the new topic", lambda: not broker.missing([TOPIC]))
+
+
+def test_topic_recreated_while_the_job_runs_stops_it(config: StackConfig, start_job: StartJob) -> None:
+    job = start_job()
+    produce(config, 3)
+    await_watermark(job, time.time())
+    recreate(config)
+    assert f"{TOPIC} was deleted and made again since it was counted" in ended(job)
+    assert query_value(job.database, "select next_offset from stream_offsets where partition = 0 limit 1") == 3
+
+
+def test_recreated_topic_stops_the_job(config: StackConfig, start_job: StartJob) -> None:
+    """The new topic is longer than the old one was, so that offsets do not reveal it."""
+    counted(config, start_job(), 3)
+    recreate(config)
     produce(config, 9)
     job = start_job()
     assert f"{TOPIC} was deleted and made again since it was counted" in ended(job)

@@ -4,13 +4,15 @@ import itertools
 import json
 import random
 import struct
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 from zlib import crc32
 
@@ -18,11 +20,11 @@ import psycopg
 import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
-from masscomm.errors import Retry
+from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics import lane_merge
-from spark_metrics.broker import Broker
+from spark_metrics.broker import Broker, Ends
 from spark_metrics.database import connect
 from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, merge_lane, prepare
 from spark_metrics.problems import Problem
@@ -688,6 +690,81 @@ def test_status_has_the_last_batch_and_a_rising_watermark(sink: PostgresSink, da
     assert watermark is not None
     assert int(watermark[0]) == AT_MS
     other.close()
+
+
+@dataclass
+class OneTopic:
+    """The broker of one empty topic, which may be created again.
+
+    Attributes:
+        ends_read: The time of the database when the ends were read.
+    """
+
+    sink: PostgresSink
+    topic_id: str = "first"
+    ends_read: int = 0
+
+    def ends(self, _topics: Any) -> Ends:
+        self.ends_read = self.sink.now_ms()
+        return Ends({("outcome", 0): 0}, {("outcome", 0): 2})
+
+    def topic_ids(self, _topics: Any) -> dict[str, str]:
+        return {"outcome": self.topic_id}
+
+    @contextmanager
+    def status(self) -> Iterator[StatusWriter]:
+        """Return a writer of the status that reads this topic."""
+        with closing(PostgresSink(self.sink.database_url)) as sink:
+            yield StatusWriter(sink, cast("Broker", self), epoch=1, grace_ms=0)
+
+
+# A query that has read nothing yet.
+QUERY: Any = SimpleNamespace(lastProgress=None)
+
+
+def stored_watermark(sink: PostgresSink) -> list[int]:
+    rows = sink.connected().execute("select floor(extract(epoch from watermark) * 1000)::bigint from stream_watermark")
+    return [value for (value,) in rows]
+
+
+@pytest.mark.kills(guard="metrics.watermark_clock")
+def test_watermark_is_the_databases_time(sink: PostgresSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's clock is an hour ahead. Minutes that are not over would be complete."""
+    count(sink, Record(0, number=1), Record(1, number=2))
+    broker = OneTopic(sink)
+    before_ms, ahead = sink.now_ms(), time.time() + 3_600
+    with broker.status() as status, monkeypatch.context() as driver:
+        driver.setattr(time, "time", lambda: ahead)
+        driver.setattr(time, "time_ns", lambda: round(ahead * 1e9))
+        status.store(QUERY)
+    (watermark_ms,) = stored_watermark(sink)
+    assert before_ms <= watermark_ms <= broker.ends_read
+
+
+@pytest.mark.kills(guard="metrics.recreated_topic")
+def test_recreated_topic_ends_the_running_job(sink: PostgresSink) -> None:
+    """At the next reading of the ends, within a second: the new topic's records would be skipped up to the offsets."""
+    count(sink, Record(0, number=1), Record(1, number=2))
+    broker = OneTopic(sink)
+    sink.store_topic_ids({"outcome": broker.topic_id})
+    with broker.status() as status:
+        status.store(QUERY)
+        watermark = stored_watermark(sink)
+        broker.topic_id = "second"
+        with pytest.raises(Stop, match="outcome was deleted and made again"):
+            status.store(QUERY)
+    assert stored_watermark(sink) == watermark
+
+
+@pytest.mark.kills(guard="metrics.replaced_driver")
+def test_replaced_driver_writes_no_watermark(sink: PostgresSink, database: str) -> None:
+    count(sink, Record(0, number=1))
+    with OneTopic(sink).status() as replaced, closing(PostgresSink(database)) as second:
+        replaced.write(AT_MS, {}, {})
+        assert second.take_over() == 2
+        with pytest.raises(Fenced, match="another driver"):
+            replaced.write(AT_MS + 60_000, {}, {})
+    assert stored_watermark(sink) == [AT_MS]
 
 
 def test_late_record_revises_its_complete_minute(sink: PostgresSink, database: str) -> None:

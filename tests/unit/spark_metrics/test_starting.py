@@ -6,7 +6,6 @@ from spark_metrics.starting import check_topics, start_of
 from spark_metrics.status import passed
 
 ENDS = Ends(
-    0,
     first={("outcome", 0): 5, ("outcome", 1): 0, ("delivery", 0): 2},
     end={("outcome", 0): 9, ("outcome", 1): 4, ("delivery", 0): 7},
 )
