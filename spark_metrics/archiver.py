@@ -50,7 +50,7 @@ class Archiver:
         self.table = ArchiveTable(spark, settings)
         self.uncounted = UncountedTable(spark, settings)
         self._broker = Broker(settings.bootstrap_servers, **kafka_client_config())
-        self._writers = no_writers(spark, settings)
+        self._writers = no_writers(spark, settings, quiet=True)
         # The end of the archive, as far as this process knows.
         self._known: Offsets | None = None
         self._stopped = threading.Event()

@@ -18,6 +18,8 @@ from spark_metrics.settings import Settings
 from spark_metrics.sources import all_sources
 
 _log = logging.getLogger(__name__)
+# The number of refused ids that are remembered, so that random bytes need no memory.
+_LOGGED_IDS = 1_000
 
 
 class Learned(NamedTuple):
@@ -42,6 +44,7 @@ class KnownWriters:
         usable: Returns whether Spark's Avro library accepts a schema as JSON. The libraries differ, and a plan with an
             unusable schema fails every batch.
         strict: Whether a schema is refused if a time of it is no moment. Earlier versions counted its records.
+        quiet: Whether refused ids are not logged, because the stream, which reads the same records, logs them.
     """
 
     def __init__(
@@ -51,11 +54,13 @@ class KnownWriters:
         denied_ids: DeniedIds | None = None,
         *,
         strict: bool = True,
+        quiet: bool = False,
     ) -> None:
         self._registry = registry
         self._usable = usable
         self._denied_ids = denied_ids or DeniedIds()
-        self._strict = strict
+        self._strict, self._quiet = strict, quiet
+        self._logged: set[int] = set()
         self._readers = {source.kind: own_schema(source.schema) for source in all_sources()}
         self._known: dict[str, dict[int, str]] = {kind: {} for kind in self._readers}
 
@@ -77,7 +82,7 @@ class KnownWriters:
             try:
                 written = self._registry.schema_by_id(schema_id)
             except DeadLetter as error:
-                _log.warning("schema %d cannot be used: %s", schema_id, error)
+                self._log_once(schema_id, str(error))
                 refused.add((kind, schema_id))
                 if isinstance(error, UnknownSchema):
                     denied.add(schema_id)
@@ -86,11 +91,12 @@ class KnownWriters:
                 raise Retry(f"schema {schema_id} of {kind} records: {error}") from error
             schema = json.dumps(written)
             if not self._usable(schema):
+                self._log_once(schema_id, "Spark's Avro library refuses it")
                 refused.add((kind, schema_id))
                 continue
             problem = time_units(self._readers[kind], written).problem
             if problem and self._strict:  # guard: metrics.local_time
-                _log.warning("schema %d cannot be used: %s", schema_id, problem)
+                self._log_once(schema_id, problem)
                 refused.add((kind, schema_id))
                 continue
             self._known[kind][schema_id] = schema
@@ -100,14 +106,26 @@ class KnownWriters:
         asked_again = [each for each in denied if self._denied_ids.is_retried(each)]
         return Learned(added, refused, bool(asked_again))  # guard: metrics.denied_id_is_retried
 
+    def _log_once(self, schema_id: int, reason: str) -> None:
+        """Log why a schema is refused. A denied id is looked up twice a second for half a minute, then again for each batch
+        with its records: further lines would hide other ones.
+        """
+        if self._quiet or schema_id in self._logged:  # guard: metrics.refused_id_is_logged_once
+            return
+        if len(self._logged) >= _LOGGED_IDS:
+            self._logged.clear()
+        self._logged.add(schema_id)
+        _log.warning("schema %d cannot be used: %s", schema_id, reason)
 
-def no_writers(spark: SparkSession, settings: Settings, *, strict: bool = True) -> KnownWriters:
+
+def no_writers(spark: SparkSession, settings: Settings, *, strict: bool = True, quiet: bool = False) -> KnownWriters:
     """Return the writers that a session can decode before any schema is learned."""
     return KnownWriters(
         HttpSchemaRegistry(settings.registry_url),
         lambda schema: is_usable_schema(spark, schema),
         DeniedIds(retry_s=settings.denied_schema_retry_s),
         strict=strict,
+        quiet=quiet,
     )
 
 

@@ -733,6 +733,12 @@ MUTANTS = (
         no_cell="no cell waits six days",
     ),
     Mutant(
+        guard="metrics.refused_id_is_logged_once",
+        rule="A schema id without a schema costs the job one log line.",
+        change=Becomes("self._quiet"),
+        no_cell="the cells do not count log lines",
+    ),
+    Mutant(
         guard="metrics.watermark_clock",
         rule="The watermark is the time of the metrics database, not of the driver, whose clock may be ahead.",
         change=Replaced("import time\n\nat_ms = time.time_ns() // 1_000_000"),

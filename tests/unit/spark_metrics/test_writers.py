@@ -74,3 +74,19 @@ def test_archived_records_with_local_times_are_read() -> None:
     registry = _registry()
     schema_id = registry.register("send.api-value", with_unit(own_schema("SendRequested"), "local-timestamp-millis"))
     assert KnownWriters(registry, lambda _: True, strict=False).learn([("send", schema_id)]) == Learned(1, set())
+
+
+@pytest.mark.kills(guard="metrics.refused_id_is_logged_once")
+def test_refused_schema_id_costs_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    """It is looked up sixty times before its records are quarantined, by the stream and by the archive."""
+    registry, clock = _registry(), FixedClock()
+    stream = KnownWriters(registry, lambda _: True, DeniedIds(clock=clock))
+    archive = KnownWriters(registry, lambda _: True, DeniedIds(clock=clock), quiet=True)
+    for _ in range(2 * round(DENIED_SCHEMA_RETRY_S)):
+        assert stream.learn([("send", 7), ("outcome", 7)]).asked_again
+        assert archive.learn([("send", 7)]).asked_again
+        clock.advance(0.5)
+    assert not stream.learn([("send", 7)]).asked_again
+    assert [record.getMessage() for record in caplog.records] == [
+        "schema 7 cannot be used: the registry knows no schema with id 7"
+    ]
