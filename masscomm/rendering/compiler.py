@@ -23,6 +23,7 @@ from jinja2.parser import Parser
 from jinja2.tests import TESTS
 
 from masscomm.domain.limits import MAX_SOURCE_CHARACTERS
+from masscomm.rendering.letters import CASES
 from masscomm.texts import CodedText, Text, text_of
 
 # The maximum number of tokens in one field of a template. Text between tags is one token of any length.
@@ -127,7 +128,7 @@ class CompiledSource(NamedTuple):
     tokens: int
 
 
-def compile_source(source: str, *, escaped: bool, steps: Steps) -> CompiledSource:
+def compile_source(source: str, *, escaped: bool, steps: Steps, dotted: bool = False) -> CompiledSource:
     """Compile a template.
 
     Args:
@@ -140,7 +141,7 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> CompiledSourc
     """
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise RenderError(Text.RENDER_SOURCE.filled(maximum=MAX_SOURCE_CHARACTERS))
-    compiler = _Compiler(escaped=escaped, steps=steps)
+    compiler = _Compiler(escaped=escaped, steps=steps, dotted=dotted)
     try:
         tokens = _tokens(source, steps)
         parser = Parser(_ENVIRONMENT, "")
@@ -304,6 +305,8 @@ ALLOWED_FILTERS: Mapping[str, _Called] = {
 }
 
 
+# The filters of a language whose capital of i is İ.
+_DOTTED_FILTERS = {name: ALLOWED_FILTERS[name]._replace(run=run) for name, run in CASES.items()}
 # The filters that masscomm.rendering.localised_filters defines.
 LOCALISED_FILTERS = frozenset({"date", "time", "datetime", "number", "percent", "currency", "plural"})
 
@@ -358,8 +361,9 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 class _Compiler:
     """Compiles the syntax nodes of one template."""
 
-    def __init__(self, *, escaped: bool, steps: Steps) -> None:
+    def __init__(self, *, escaped: bool, steps: Steps, dotted: bool) -> None:
         self._escaped = escaped
+        self._filters = {**ALLOWED_FILTERS, **_DOTTED_FILTERS} if dotted else ALLOWED_FILTERS
         self._steps = steps
         # Whether a filter that depends on the locale was compiled.
         self.localised = False
@@ -481,9 +485,9 @@ class _Compiler:
                 localised = _Called(partial(_localised, node.name), _SLOW, least=_FORMAT_STEPS)
                 return self._call(node, localised, depth, [_locale_of])
             case nodes.Filter() if node.node is not None:
-                if node.name not in ALLOWED_FILTERS:
+                if node.name not in self._filters:
                     raise _at(node, Text.RENDER_FILTER.filled(name=repr(node.name)))
-                return self._call(node, ALLOWED_FILTERS[node.name], depth)
+                return self._call(node, self._filters[node.name], depth)
             case nodes.Test():
                 if node.name not in ALLOWED_TESTS:
                     raise _at(node, Text.RENDER_TEST.filled(name=repr(node.name)))

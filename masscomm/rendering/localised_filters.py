@@ -97,8 +97,17 @@ def _plural(locale: str, value: Any, **forms: Any) -> str:
     number = _decimal(value)
     if "other" not in forms or any(name not in _FORMS or not isinstance(text, str) for name, text in forms.items()):
         raise ValueError(Text.RENDER_PLURAL.filled(forms=", ".join(_FORMS)))
-    text: str = forms.get(_locale(locale).plural_form(number), forms["other"])
-    return text.replace("{n}", numbers.format_decimal(number, locale=_locale(locale)), 1)
+    known = _locale(locale)
+    text: str = forms.get(known.plural_form(_shown(number, known)), forms["other"])
+    return text.replace("{n}", numbers.format_decimal(number, locale=known), 1)
+
+
+def _shown(number: Decimal, locale: Locale) -> Decimal:
+    """Return the number that the locale's format shows: 1 for 1.0 and for 1.0004, which have the plurals of other
+    numbers.
+    """
+    decimals: int = locale.decimal_formats[None].frac_prec[1]
+    return round(number, decimals).normalize()  # guard: templates.plural_of_the_shown_number
 
 
 FILTERS: Mapping[str, Callable[..., str]] = {

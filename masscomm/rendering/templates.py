@@ -19,6 +19,7 @@ from masscomm.domain.locales import Locale, nearest, read_locale
 from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, OutOfSteps, RenderError, Steps, compile_source, render
+from masscomm.rendering.letters import has_dotted_capital
 from masscomm.texts import Text
 
 # The maximum size of a subject, title or link in bytes. Phones and mail programs show less.
@@ -145,14 +146,15 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
     Raises:
         RenderError: The template does not compile.
     """
-    key = (template.channel, template.title, template.body, template.html, template.url)
+    dotted = has_dotted_capital(template.locale)
+    key = (template.channel, dotted, template.title, template.body, template.html, template.url)
     kept = _COMPILED.get(key)
     if kept is not None:
         steps.spend(kept.steps)
     else:
         before = steps.remaining
         try:
-            compiled: list[Field] | RenderError = _compiled(template, steps)
+            compiled: list[Field] | RenderError = _compiled(template, steps, dotted)
         except OutOfSteps:
             # The result is not cached: the template may compile when its limit of steps is larger.
             raise
@@ -220,21 +222,26 @@ class _Compiled:
     steps: float
 
 
-_COMPILED: SizedCache[tuple[str | None, ...], _Compiled] = SizedCache(MAX_CACHE_BYTES)
+_COMPILED: SizedCache[tuple[str | bool | None, ...], _Compiled] = SizedCache(MAX_CACHE_BYTES)
 
 
-def _compiled(template: Template, steps: Steps) -> list[Field]:
+def _compiled(template: Template, steps: Steps, dotted: bool) -> list[Field]:
     sources = {"title": template.title, "body": template.body, "html": template.html, "url": template.url}
     return [
-        _field(field, source, steps)
+        _field(field, source, steps, dotted)
         for field in CHANNELS[template.channel].fields
         if (source := sources[field.column]) is not None
     ]
 
 
-def _field(field: MessageField, source: str, steps: Steps) -> Field:
+def _field(field: MessageField, source: str, steps: Steps, dotted: bool) -> Field:
     try:
-        write, reads, localised, tokens = compile_source(source, escaped=field.escaped, steps=steps)
+        write, reads, localised, tokens = compile_source(
+            source,
+            escaped=field.escaped,
+            steps=steps,
+            dotted=dotted,  # guard: templates.dotted_capital
+        )
     except RenderError as error:
         raise _in_field(field.name, error) from error
 

@@ -973,6 +973,18 @@ MUTANTS = (
         no_cell=EXAMPLE_LOCALES,
     ),
     Mutant(
+        guard="templates.plural_of_the_shown_number",
+        rule="The plural is that of the number which the text shows.",
+        change=Returns("number"),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="templates.dotted_capital",
+        rule="Upper and lower case are those of the template's language.",
+        change=Becomes("False"),
+        no_cell=EXAMPLE_LOCALES,
+    ),
+    Mutant(
         guard="templates.steps_of_entries",
         rule="The entries of a list or mapping are steps, whatever their characters.",
         change=Removed(),

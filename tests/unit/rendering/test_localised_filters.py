@@ -2,9 +2,14 @@
 
 import subprocess
 import sys
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from babel import Locale as BabelLocale
+from babel.numbers import parse_decimal
+from hypothesis import given
+from hypothesis import strategies as st
 
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
@@ -70,6 +75,56 @@ def test_values_have_the_form_of_the_locale(source: str, locale: str, text: str)
 def test_value_that_cannot_be_formatted_is_an_error(source: str) -> None:
     with pytest.raises(RenderError):
         _rendered(source, at=AT)
+
+
+@pytest.mark.kills(guard="templates.plural_of_the_shown_number")
+@pytest.mark.parametrize(
+    ("value", "locale", "text"),
+    [
+        ("1.0", "en", "1 goal"),
+        ("1.0004", "en", "1 goal"),
+        ("0.9999", "de", "1 goal"),
+        ("-1.00", "en", "-1 goal"),
+        ("1.5", "en", "1.5 goals"),
+        ("1", "en", "1 goal"),
+        ("100", "en", "100 goals"),
+        ("1.0", "fr", "1 goal"),
+        ("1.50", "fr", "1,5 goal"),
+        ("0", "fr", "0 goal"),
+    ],
+)
+def test_plural_is_that_of_the_shown_number(value: str, locale: str, text: str) -> None:
+    assert _rendered("{{ data.n | plural(one='{n} goal', other='{n} goals') }}", locale, n=value) == text
+
+
+@given(
+    st.sampled_from(["en", "de", "fr", "pl", "ar", "lt", "si", "da"]),
+    st.decimals(-(10**6), 10**6, places=5) | st.integers(0, 110).map(Decimal),
+)
+def test_equal_shown_numbers_have_one_plural(locale: str, number: Decimal) -> None:
+    forms = ", ".join(f"{form}='{form} {{n}}'" for form in ("zero", "one", "two", "few", "many", "other"))
+    form, shown = _rendered(f"{{{{ data.n | plural({forms}) }}}}", locale, n=str(number)).split(" ", 1)
+    read = parse_decimal(shown.replace(" ", "\u202f" if locale == "fr" else "\xa0"), locale)
+    assert form == BabelLocale(locale).plural_form(read.normalize())
+
+
+@pytest.mark.kills(guard="templates.dotted_capital")
+@pytest.mark.parametrize(
+    ("locale", "upper", "lower", "title"),
+    [
+        ("tr", "İSTANBUL ISPARTA", "istanbul \u0131sparta", "İstanbul Isparta"),
+        ("az-Latn-AZ", "İSTANBUL ISPARTA", "istanbul \u0131sparta", "İstanbul Isparta"),
+        ("en", "ISTANBUL ISPARTA", "i\u0307stanbul isparta", "Istanbul Isparta"),
+        ("az-Cyrl", "ISTANBUL ISPARTA", "i\u0307stanbul isparta", "Istanbul Isparta"),
+    ],
+)
+def test_case_is_that_of_the_templates_language(locale: str, upper: str, lower: str, title: str) -> None:
+    """The same source in another language is another template, also for the cache."""
+    source = "{{ data.small | upper }}|{{ data.large | lower }}|{{ data.small | title }}|{{ data.word | capitalize }}"
+    template = Template(1, None, "news", "push", locale, "t", source)
+    data = {"small": "istanbul \u0131sparta", "large": "İSTANBUL ISPARTA", "word": "iyi"}
+    (text,) = _bodies([template], [User(user_id=1, club_id=7, locale=locale)], data)
+    assert text == f"{upper}|{lower}|{title}|{'İyi' if upper.startswith('İ') else 'Iyi'}"
 
 
 @pytest.mark.parametrize(
