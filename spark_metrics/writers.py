@@ -107,8 +107,10 @@ class KnownWriters:
         return Learned(added, refused, bool(asked_again))  # guard: metrics.denied_id_is_retried
 
     def _log_once(self, schema_id: int, reason: str) -> None:
-        """Log why a schema is refused. A denied id is looked up twice a second for half a minute, then again for each batch
-        with its records: further lines would hide other ones.
+        """Log why a schema is refused.
+
+        A denied id is looked up twice a second for half a minute, and then for each batch with its records: further
+        lines would hide other ones.
         """
         if self._quiet or schema_id in self._logged:  # guard: metrics.refused_id_is_logged_once
             return
