@@ -8,7 +8,9 @@ from devstack.services.spark import run_module
 
 def erase_person(config: StackConfig, user_id: int, club_id: int, addresses: Sequence[str], even_if_known: bool) -> int:
     """Run `python -m erasure` on the servers of a running stack; return its exit status."""
-    options = [f"--address={each}" for each in addresses]
+    options = ["--addresses=-"]
     if even_if_known:
         options.append("--even-if-known")
-    return run_module(config, "erasure", f"--user={user_id}", f"--club={club_id}", *options)
+    return run_module(
+        config, "erasure", f"--user={user_id}", f"--club={club_id}", *options, standard_input="\n".join(addresses)
+    )

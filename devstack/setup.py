@@ -315,7 +315,7 @@ def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
     steps.report("jars: fetching with Maven")
     shutil.rmtree(JARS, ignore_errors=True)
     os.makedirs(JARS)
-    command = [maven, "-B", "-ntp", "-T", "4", "-f", os.path.join(poms, "pom.xml")]
+    command = [maven, "-B", "-ntp", "--strict-checksums", "-T", "4", "-f", os.path.join(poms, "pom.xml")]
     command += ["dependency:copy-dependencies", f"-Dmasscomm.jars={JARS}"]
     environment = dict(os.environ)
     environment["JAVA_HOME"] = java_home
@@ -366,7 +366,16 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
     shutil.rmtree(CONNECT_PLUGIN, ignore_errors=True)
     shutil.copytree(os.path.join(JARS, "debezium"), CONNECT_PLUGIN)
     folder = os.path.join(CONNECT_PLUGIN, "secrets-manager")
-    command = [maven, "-B", "-ntp", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    command = [
+        maven,
+        "-B",
+        "-ntp",
+        "--strict-checksums",
+        "-f",
+        pom,
+        "dependency:copy-dependencies",
+        f"-DoutputDirectory={folder}",
+    ]
     environment = {**os.environ, "JAVA_HOME": java_home}
     steps.run("connect-plugin", command, environment)
     with tempfile.TemporaryDirectory() as classes:

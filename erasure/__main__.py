@@ -1,10 +1,11 @@
-"""Erase one person of one tenant: `python -m erasure --user 7 --club 3 [--address ada@example.org]`.
+"""Erase one person of one tenant: `python -m erasure --user 7 --club 3 [--addresses SOURCE]`.
 
 Delete the user in the monolith first. The command does not change the monolith's tables, and change data capture would
 restore the erased data. The command refuses while the directory still has the user, unless --even-if-known is given.
 
---address: an e-mail address of the person that the directory no longer has. The command finds suppressions and delayed
-receipts by address. The option may be repeated.
+--addresses: where the person's e-mail addresses are that the directory no longer has, one a line: `-` for standard
+input, else the name of a secret in Secrets Manager. Arguments would stay in histories of runs. The command finds
+suppressions and delayed receipts by address.
 
 The command prints the number of erased items in each store, and until when topics and backups keep other copies. Exit
 status 0: done. 1: refused. 2: a store could not be reached; run the command again. Metrics do not change. Records with
@@ -25,6 +26,7 @@ from functools import partial
 from typing import Any
 
 import psycopg
+from botocore.exceptions import BotoCoreError, ClientError
 
 from erasure import metrics_store
 from erasure.command import Step, check, erase
@@ -55,9 +57,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     for library in ("botocore", "py4j"):
         logging.getLogger(library).setLevel(logging.WARNING)
     person = Person(user_id=chosen.user, club_id=chosen.club)
-    for address in chosen.address:
-        person.learn_address(address)
     try:
+        for address in addresses_of(chosen.addresses):
+            person.learn_address(address)
         settings = settings_from(environ)
         indices = SearchIndices(
             connect_from_environment(), sdk.client("sns", Limits(connect_s=2, read_s=10, attempts=3))
@@ -129,13 +131,24 @@ def _erase_records(
     return table.replace_user(person.club_id, person.user_id, ERASED_USER)
 
 
+def addresses_of(source: str | None) -> list[str]:
+    """Return the addresses of a source. Raises Stop if there is no such secret."""
+    if source is None:
+        return []
+    if source == "-":
+        return sys.stdin.read().splitlines()
+    secrets = sdk.client("secretsmanager", Limits(connect_s=2, read_s=10, attempts=5))
+    try:
+        return str(secrets.get_secret_value(SecretId=source)["SecretString"]).splitlines()
+    except (ClientError, BotoCoreError) as error:
+        raise Stop(f"the secret with the addresses cannot be read: {type(error).__name__}") from error
+
+
 def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="erasure", description="Erase one person of one tenant from every store.")
     parser.add_argument("--user", type=int, required=True, help="the user's id")
     parser.add_argument("--club", type=int, required=True, help="the tenant the user belongs to")
-    parser.add_argument(
-        "--address", action="append", default=[], help="an e-mail address of the person; may be repeated"
-    )
+    parser.add_argument("--addresses", help="the person's former e-mail addresses: `-`, or the name of a secret")
     parser.add_argument("--even-if-known", action="store_true", help="erase although the directory still has the user")
     return parser.parse_args(arguments)
 

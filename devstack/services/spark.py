@@ -35,11 +35,11 @@ def spark_environment(config: StackConfig) -> dict[str, str]:
     }
 
 
-def run_module(config: StackConfig, module: str, *arguments: str) -> int:
+def run_module(config: StackConfig, module: str, *arguments: str, standard_input: str = "") -> int:
     """Run a command of the metrics job on running servers; return its exit status."""
     environment = {**base_environment(), **function_environment(config), **spark_environment(config)}
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, env=environment, input=standard_input, text=True, check=False).returncode
 
 
 def service(config: StackConfig) -> Service:

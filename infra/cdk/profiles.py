@@ -87,6 +87,8 @@ _SUPPRESSIONS = (
 _DISABLED_DEVICES = ("POST device_state/_search", "POST _mget")
 # The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
+# The part of a secret's name under which that job finds addresses (infra/erase.py).
+ADDRESSES = "erased-addresses"
 # The indices that erasure/search_indices.py changes.
 ERASED_INDICES = (*personal_tables(), "device_state", "preference_changes", "provider_messages", "suppressions")
 ERASURE_REQUESTS = (

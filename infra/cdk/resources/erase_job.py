@@ -5,7 +5,7 @@ It is a separate application, because keep_job cancels other runs in the applica
 
 from collections.abc import Iterable, Mapping
 
-from aws_cdk import Stack
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -17,7 +17,7 @@ from constructs import Construct
 
 from infra.cdk.code import ROOT, job_dependencies, staged_sources
 from infra.cdk.config import Environment
-from infra.cdk.profiles import ERASURE
+from infra.cdk.profiles import ADDRESSES, ERASURE
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.spark_application import spark_application
@@ -92,6 +92,7 @@ class EraseJob(Construct):
                 resources=[table.table_arn for table in tables.values()],
             ),
             iam.PolicyStatement(actions=["sns:DeleteEndpoint"], resources=endpoints),
+            iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[self._addresses(environment)]),
             iam.PolicyStatement(
                 actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
                 resources=[archive.arn_for_objects(f"{RECORDS}/*")],
@@ -145,9 +146,18 @@ class EraseJob(Construct):
             string_value=stack.to_json_string(request),
             tier=ssm.ParameterTier.ADVANCED,
         )
-        self._explain(archive, endpoints)
+        self._explain(environment, archive, endpoints)
 
-    def _explain(self, archive: s3.IBucket, endpoints: list[str]) -> None:
+    def _addresses(self, environment: Environment) -> str:
+        """Return the secrets in which infra.erase passes addresses on; AWS ends their ARNs."""
+        return Stack.of(self).format_arn(
+            service="secretsmanager",
+            resource="secret",
+            resource_name=f"{environment.prefix}/{ADDRESSES}/*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+    def _explain(self, environment: Environment, archive: s3.IBucket, endpoints: list[str]) -> None:
         stack = Stack.of(self)
         bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
         explain(
@@ -159,6 +169,11 @@ class EraseJob(Construct):
             self.role,
             "EMR finds the log group in the list of the account's log groups",
             f"IAM5[Resource::arn:aws:logs:{stack.region}:<AWS::AccountId>:*]",
+        )
+        explain(
+            self.role,
+            "infra.erase makes a secret for each run",
+            f"IAM5[Resource::arn:aws:secretsmanager:{stack.region}:<AWS::AccountId>:secret:{environment.prefix}/{ADDRESSES}/*]",
         )
         names = [arn.split(":endpoint/")[1] for arn in endpoints]
         explain(

@@ -1,6 +1,8 @@
 """Creates the isolated VPC, its endpoints for AWS services, and the permitted connections between security groups."""
 
+from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
@@ -125,13 +127,43 @@ class Network(Construct):
         # A gateway endpoint (S3, DynamoDB) is a route to public addresses and has no security group, so its callers
         # need egress rules for addresses.
         for service in (ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsService.DYNAMODB):
-            self.vpc.add_gateway_endpoint(service.name.rpartition(".")[2] or "gateway", service=service)
+            endpoint = self.vpc.add_gateway_endpoint(service.name.rpartition(".")[2] or "gateway", service=service)
+            _restrict(endpoint)
+            if service is ec2.GatewayVpcEndpointAwsService.S3:
+                endpoint.add_to_policy(_image_layers(self, environment))
         group = self._group("endpoints", environment)
         for party in CALLERS_OF_AWS:
             group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
             # Any IPv4 address is permitted, because the VPC has routes only to the addresses of the gateway endpoints.
             self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "AWS, by endpoints")
         for name, service in _ENDPOINTS.items():
-            self.vpc.add_interface_endpoint(
-                f"{name}-endpoint", service=service, subnets=self.subnets, security_groups=[group], open=False
+            _restrict(
+                self.vpc.add_interface_endpoint(
+                    f"{name}-endpoint", service=service, subnets=self.subnets, security_groups=[group], open=False
+                )
             )
+
+
+def _restrict(endpoint: ec2.VpcEndpoint) -> None:
+    """Refuse requests with credentials of another account: nothing in this VPC has a reason to make one.
+
+    Event pollers call STS and Lambda as the service itself.
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-keys.html
+    """
+    account = Stack.of(endpoint).account
+    for conditions in (
+        {"StringEquals": {"aws:PrincipalAccount": account}},
+        {"Bool": {"aws:PrincipalIsAWSService": "true"}},
+    ):
+        endpoint.add_to_policy(
+            iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=["*"], resources=["*"], conditions=conditions)
+        )
+
+
+def _image_layers(scope: Construct, environment: Environment) -> iam.PolicyStatement:
+    """Permit reading the layers of images, for which ECR signs the requests itself.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html#ecr-minimum-s3-perms
+    """
+    layers = f"arn:{Stack.of(scope).partition}:s3:::prod-{environment.region}-starport-layer-bucket/*"
+    return iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=["s3:GetObject"], resources=[layers])

@@ -3,15 +3,21 @@
 import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import partial
+from io import StringIO
 from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
+from erasure.__main__ import addresses_of
 from erasure.person import Person
 from erasure.search_indices import SearchIndices
 from infra.cdk.profiles import ERASURE_REQUESTS
 from infra.erase import erase
 from masscomm.directory.client import OpenSearch
+from masscomm.errors import Stop
 
 REQUEST = {
     "applicationId": "app",
@@ -51,6 +57,55 @@ def test_run_is_started_with_the_person_and_awaited(end: str) -> None:
     assert request["jobDriver"]["sparkSubmit"]["entryPointArguments"] == ["--user=7", "--club=3"]
     assert request["clientToken"]
     assert len(pauses) == 2
+
+
+class Secrets(Emr):
+    """Also Secrets Manager."""
+
+    def __init__(self, *states: str) -> None:
+        super().__init__(*states)
+        self.secrets: dict[str, str] = {}
+        self.read = ""
+
+    def create_secret(self, *, Name: str, SecretString: str, Description: str) -> None:
+        assert "@" not in Name + Description
+        self.secrets[Name] = SecretString
+
+    def delete_secret(self, *, SecretId: str, ForceDeleteWithoutRecovery: bool) -> None:
+        assert ForceDeleteWithoutRecovery
+        self.read = self.secrets.pop(SecretId)
+
+
+@pytest.mark.parametrize("end", ["SUCCESS", "FAILED", "lost"])
+def test_addresses_are_in_a_secret_until_the_run_has_ended(end: str) -> None:
+    """Arguments of a run are listed: https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_GetJobRun.html"""
+    aws = Secrets("RUNNING", *([end] if end != "lost" else []))
+    addresses = ["ada@example.org", "countess@example.org"]
+    started = partial(erase, aws, "masscomm-prod", ["--user=7", "--club=3"], lambda _: None, addresses)
+    if end == "lost":
+        with pytest.raises(IndexError):
+            started()
+    else:
+        assert started() == ("run-1", end)
+    [request] = aws.started
+    assert "@" not in json.dumps(request)
+    [*person, named] = request["jobDriver"]["sparkSubmit"]["entryPointArguments"]
+    assert person == ["--user=7", "--club=3"]
+    assert named.startswith("--addresses=masscomm-prod/erased-addresses/")
+    assert aws.secrets == {}
+    assert aws.read.splitlines() == addresses
+
+
+def test_addresses_are_read_from_a_secret_or_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setattr("sys.stdin", StringIO("ada@example.org\nb@example.org"))
+    with mock_aws():
+        boto3.client("secretsmanager", "eu-central-1").create_secret(Name="a/b", SecretString="c@example.org")
+        assert addresses_of("a/b") == ["c@example.org"]
+        with pytest.raises(Stop, match="cannot be read"):
+            addresses_of("a/missing")
+    assert addresses_of("-") == ["ada@example.org", "b@example.org"]
+    assert addresses_of(None) == []
 
 
 class Recording:

@@ -312,3 +312,24 @@ def test_the_job_is_submitted_without_a_key_of_its_own(environment: SynthesisedE
         group = request.partition('"logGroupName":"')[2].partition('"')[0].strip("{}")
         (log,) = [each for each in environment.resources("AWS::Logs::LogGroup") if each.id == group]
         assert log.properties["KmsKeyId"]
+
+
+def test_endpoints_refuse_credentials_of_another_account(environment: SynthesisedEnvironment) -> None:
+    """Without a policy of its own, an endpoint lets any credentials reach any account.
+
+    https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-access.html
+    """
+    endpoints = list(environment.resources("AWS::EC2::VPCEndpoint"))
+    assert len(endpoints) > 10
+    for endpoint in endpoints:
+        open_ = [
+            (actions(each), targets(each))
+            for each in endpoint.properties["PolicyDocument"]["Statement"]
+            if "aws:PrincipalAccount" not in json.dumps(each.get("Condition"))
+            and "aws:PrincipalIsAWSService" not in json.dumps(each.get("Condition"))
+        ]
+        for allowed, found in open_:
+            # The layers of container images.
+            assert allowed == {"s3:GetObject"}
+            assert all("starport-layer-bucket" in each for each in found)
+            assert "s3" in json.dumps(endpoint.properties["ServiceName"])
