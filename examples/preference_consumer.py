@@ -66,14 +66,28 @@ def new_quiet_hours(record: Mapping[str, Any], applied: int) -> Mapping[str, Any
 def _set(channels: dict[str, Any], categories: dict[str, Any], change: Mapping[str, Any]) -> None:
     category, channel, wanted = change["category"], change["channel"], change["wanted"]
     if category is None:
-        channels[channel] = wanted
+        _replace(channels, channel, wanted)
     elif channel is None:
-        categories[category] = wanted
+        _replace(categories, category, wanted)
     else:
-        known = categories.get(category, {})
-        categories[category] = (known if isinstance(known, dict) else dict.fromkeys(_CHANNELS, known)) | {
-            channel: wanted
-        }
+        known = _replace(categories, category, None)
+        rules = dict(known) if isinstance(known, dict) else {} if known is None else dict.fromkeys(_CHANNELS, known)
+        _replace(rules, channel, wanted)
+        categories[category] = rules
+
+
+def _replace(rules: dict[str, Any], name: str, setting: Any) -> Any:
+    """Set a rule in the place of those under other spellings of its name, which masscomm compares without case and
+    blanks. Return the earlier rule; of several rules, whether all are true.
+    """
+    spellings = [spelling for spelling in rules if _folded(spelling) == _folded(name)]
+    known = [rule for spelling in spellings if (rule := rules.pop(spelling)) is not None]
+    rules[name] = setting
+    return known[0] if len(known) == 1 else all(rule is True for rule in known) if known else None
+
+
+def _folded(name: str) -> str:
+    return "".join(name.split()).casefold()
 
 
 def consume(

@@ -8,6 +8,7 @@ from functools import partial
 from functions.preference_checker.look_up import LookUp
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.plan_emitter import PlanEmitter
+from functions.preference_checker.unreadable_settings import count_malformed
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.delayer import Delayer
 from masscomm.clock import Clock
@@ -165,6 +166,7 @@ class CheckPreferences:
             delayed = plan.delay_for_directory(request, now_ms=now_ms, retries=self.retry_schedule)
             self._emit(batch, item, plan.Plan(delayed=[delayed]))
         else:
+            count_malformed(request, decisions)
             self._record(batch, item, decisions)
 
     def _record(self, batch: Batch[Chunk], item: Item[Chunk], decisions: plan.ByChannel) -> None:

@@ -10,6 +10,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.preference_changes import QuietHoursWish, Wish
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.quiet_hours import applied_hours
+from masscomm.domain.setting_names import folded, read_names, setting_names
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
@@ -73,11 +74,14 @@ def body_of(found: UserPreferences) -> PreferencesBody:
     """Return the response body. Rules and quiet hours that cannot be read are shown as they apply."""
     user, settings = found.user, found.settings
     hours = applied_hours(settings.quiet_hours if settings is not None else None)
-    by_channel: Any = settings.channels if settings is not None else {}
-    by_category: Any = settings.categories if settings is not None else {}
-    names = [name for name in categories() if name != "default"]
-    if isinstance(by_category, Mapping):
-        names += [name for name in by_category if name not in names]
+    known = setting_names()
+    by_channel = _known(settings.channels if settings is not None else {}, known.channels)
+    listed = {folded(name): name for name in categories() if name != "default"}
+    by_category = {
+        listed.get(name, name): rule
+        for name, rule in _known(settings.categories if settings is not None else {}, known.categories).items()
+    }
+    names = list(dict.fromkeys((*listed.values(), *by_category)))
     effective: list[EffectivePreference] = []
     for name in names:
         for channel in CHANNELS:
@@ -88,11 +92,12 @@ def body_of(found: UserPreferences) -> PreferencesBody:
     return {
         "user_id": user.user_id,
         "club_id": user.club_id,
-        "channels": _rules(by_channel),
+        "channels": {channel: wanted is True for channel, wanted in by_channel.items()},
         "categories": {
-            name: _rules(value) if isinstance(value, Mapping) else value is True
-            for name, value in (by_category.items() if isinstance(by_category, Mapping) else ())
-            if value is not None
+            name: {channel: wanted is True for channel, wanted in _known(rule, known.in_category).items()}
+            if isinstance(rule, Mapping)
+            else rule is True
+            for name, rule in by_category.items()
         },
         "quiet_hours": None if hours is None else {"start": f"{hours[0]:%H:%M}", "end": f"{hours[1]:%H:%M}"},
         "effective": effective,
@@ -101,10 +106,11 @@ def body_of(found: UserPreferences) -> PreferencesBody:
     }
 
 
-def _rules(by_channel: Any) -> dict[str, bool]:
-    if not isinstance(by_channel, Mapping):
+def _known(rules: Any, names: frozenset[str]) -> dict[str, Any]:
+    """Return the rules with known names."""
+    if not isinstance(rules, Mapping):
         return {}
-    return {channel: wanted is True for channel, wanted in by_channel.items() if wanted is not None}
+    return {name: rule for name, rule in read_names(rules, names).known.items() if rule is not None}
 
 
 def user_id_of(text: str) -> int:

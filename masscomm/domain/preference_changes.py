@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.setting_names import folded, read_names, without_spellings
 from masscomm.domain.users import UserSettings
 
 # The index, whose documents have the user's id as their id.
@@ -215,26 +216,31 @@ def with_changes(
 
 
 def after_wishes(channels: Any, categories: Any, wishes: Sequence[Wish]) -> tuple[Any, Any]:
-    """Return the rules for channels and categories after these wishes. Rules that are no JSON objects stay as they are,
-    because they opt out of everything.
+    """Return the rules for channels and categories after these wishes. Rules that are no JSON objects, and unknown
+    names, stay as they are, because they opt out. A wish replaces the rules under all spellings of its names.
     """
     if any(rules is not None and not isinstance(rules, Mapping) for rules in (channels, categories)):
         return channels, categories
     by_channel, by_category = dict(channels or {}), dict(categories or {})
     for category, channel, wanted in wishes:
         if category is None and channel is not None:
-            by_channel[channel] = wanted
-        elif category is not None:
-            by_category[category] = (
-                wanted if channel is None else _of_channels(by_category.get(category), channel, wanted)
-            )
+            by_channel = _with_rule(by_channel, channel, wanted)
+        elif category is not None and channel is None:
+            by_category = _with_rule(by_category, category, wanted)
+        elif category is not None and channel is not None:
+            known = read_names(by_category, frozenset((folded(category),))).known.get(folded(category))
+            by_category = _with_rule(by_category, category, _of_channels(known, channel, wanted))
     return by_channel, by_category
+
+
+def _with_rule(rules: Mapping[str, Any], name: str, setting: Any) -> dict[str, Any]:
+    return {**without_spellings(rules, name), name: setting}  # guard: preferences.wish_replaces_other_spellings
 
 
 def _of_channels(known: Any, channel: str, wanted: bool) -> dict[str, Any]:
     """Return a category's rules by channel after one of them was set."""
     if isinstance(known, Mapping):
-        return {**known, channel: wanted}
+        return _with_rule(known, channel, wanted)
     # A rule for the whole category continues to apply to its other channels. Any value but true is an opt-out.
     others = {} if known is None else dict.fromkeys(CHANNELS, known is True)
     return {**others, channel: wanted}

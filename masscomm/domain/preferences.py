@@ -3,6 +3,9 @@
 The most specific rule applies: category and channel, then category, then channel. Without a rule a notification is
 sent, unless its category needs an opt-in (schemas/categories.yaml), which only a rule for the category can be. A
 mandatory category ignores opt-outs and quiet hours.
+
+An unknown name may be an opt-out in other words. Therefore it is one: for everything, or for the category whose rule
+contains it.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.setting_names import folded, malformed, read_names, setting_names
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import User, UserSettings
 
@@ -110,14 +114,35 @@ def _wanted(user_settings: UserSettings, type_: str, channel: str) -> tuple[bool
     by_category, by_channels = user_settings.categories, user_settings.channels
     for name, setting in (("categories", by_category), ("channels", by_channels)):
         if setting is not None and not isinstance(setting, Mapping):
-            return False, f"{name} malformed"
-    about = (by_category or {}).get(type_)
+            return False, f"{name} {malformed()}"
+    names = setting_names()
+    of_categories = read_names(by_category or {}, names.categories)
+    of_channels = read_names(by_channels or {}, names.channels)
+    wanted, rule = _by_rules(of_categories.known, of_channels.known, type_, channel)
+    if not wanted:
+        return wanted, rule
+    if of_categories.unknown is not None:  # guard: preferences.unknown_category
+        return False, f"categories {malformed(of_categories.unknown)}"
+    if of_channels.unknown is not None:  # guard: preferences.unknown_channel
+        return False, f"channels {malformed(of_channels.unknown)}"
+    return True, rule
+
+
+def _by_rules(
+    by_category: Mapping[str, Any], by_channel: Mapping[str, Any], type_: str, channel: str
+) -> tuple[bool, str | None]:
+    """Return (wanted, rule) by the rules with known names."""
+    about = by_category.get(folded(type_))
     if isinstance(about, Mapping):
-        if about.get(channel) is not None:
-            return about[channel] is True, f"category:{type_} channel:{channel}"
+        of_category, unknown = read_names(about, setting_names().in_category)
+        if (setting := of_category.get(channel)) is not None and setting is not True:
+            return False, f"category:{type_} channel:{channel}"
+        if unknown is not None:  # guard: preferences.unknown_name_in_category
+            return False, f"category:{type_} {malformed(unknown)}"
+        if setting is not None:
+            return True, f"category:{type_} channel:{channel}"
     elif about is not None:
         return about is True, f"category:{type_}"
-    by_channel: Any = (by_channels or {}).get(channel)
-    if by_channel is not None:
-        return by_channel is True, f"channel:{channel}"
+    if (setting := by_channel.get(channel)) is not None:
+        return setting is True, f"channel:{channel}"
     return True, None

@@ -1,12 +1,13 @@
 """Quiet hours: the time of day, in the user's time zone, at which the user receives no notification.
 
 `user_settings.quiet_hours` is null, or {"start": "22:00", "end": "07:00"}: start inclusive, end exclusive, across
-midnight if end is before start. Other keys are ignored. The user's local time counts: if clocks are put forward past
-the end, or back before the start, quiet hours are over; if clocks are put back into them, they begin again.
+midnight if end is before start. The user's local time counts: if clocks are put forward past the end, or back before
+the start, quiet hours are over; if clocks are put back into them, they begin again.
 
 The value is a customer's JSON. A malformed value is replaced by DEFAULT_QUIET_HOURS, which disturb no user at night and
-end in the morning. A start equal to the end could mean all day or never, and is also replaced. An unknown or missing
-time zone means UTC.
+end in the morning. A start equal to the end could mean all day or never, and is also replaced. A name other than start
+and end may name further hours: DEFAULT_QUIET_HOURS then apply in addition to start and end. An unknown or missing time
+zone means UTC.
 """
 
 import re
@@ -19,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 from masscomm.domain.categories import category
 from masscomm.domain.preferences import Decision
+from masscomm.domain.setting_names import malformed, read_names, setting_names
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_zones import moments, utc, wall_time, zone_of
 from masscomm.domain.users import User, UserSettings
@@ -53,14 +55,18 @@ def current_quiet_period(quiet_hours: object, time_zone: object, now_ms: int) ->
     Raises:
         Stop: No time zones are installed.
     """
-    hours = _hours(quiet_hours)
-    return None if hours is None else _quiet(hours, time_zone if isinstance(time_zone, str) else "", now_ms)
+    zone = time_zone if isinstance(time_zone, str) else ""
+    periods = [period for hours in _hours(quiet_hours) if (period := _quiet(hours, zone, now_ms)) is not None]
+    return max(periods, key=lambda period: period.until_ms, default=None)
 
 
 def applied_hours(quiet_hours: object) -> tuple[time, time] | None:
-    """Return the start and the end of quiet hours as they apply, or None for a user without quiet hours."""
-    hours = _hours(quiet_hours)
-    return DEFAULT_QUIET_HOURS if isinstance(hours, str) else hours
+    """Return the start and the end of quiet hours as they apply, or None for a user without quiet hours. Hours with an
+    unknown name are returned without the further hours that then apply.
+    """
+    for hours in _hours(quiet_hours):
+        return DEFAULT_QUIET_HOURS if isinstance(hours, str) else hours
+    return None
 
 
 def decide_by_hours(
@@ -111,21 +117,24 @@ def _quiet(hours: tuple[time, time] | str, time_zone: str, now_ms: int) -> Quiet
     return QuietPeriod(until_ms, f"quiet_hours {start:%H:%M}-{end:%H:%M}{unread} {clock} until {until}")
 
 
-def _hours(quiet_hours: object) -> tuple[time, time] | str | None:
-    """Return (start, end) of quiet hours, a text that says why the value is invalid, or None if the user has no
-    quiet hours.
+def _hours(quiet_hours: object) -> list[tuple[time, time] | str]:
+    """Return the quiet hours that apply: for each (start, end), or a text that says why DEFAULT_QUIET_HOURS apply. The
+    list is empty if the user has no quiet hours.
     """
     if quiet_hours is None:
-        return None
+        return []
     if not isinstance(quiet_hours, Mapping):
-        return "malformed"
-    texts = quiet_hours.get("start"), quiet_hours.get("end")
+        return [malformed()]
+    known, unknown = read_names(quiet_hours, setting_names().quiet_hours)
+    # guard: quiet_hours.unknown_name
+    others: list[tuple[time, time] | str] = [] if unknown is None else [malformed(unknown)]
+    texts = known.get("start"), known.get("end")
     if texts == (None, None):
-        return None
+        return others
     start, end = (_time(text) for text in texts)
     if start is None or end is None:
-        return "malformed"
-    return (start, end) if start != end else "start is end"
+        return others or [malformed()]
+    return [(start, end) if start != end else "start is end", *others]
 
 
 def _time(text: object) -> time | None:

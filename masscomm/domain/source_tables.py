@@ -196,6 +196,19 @@ def creates_publication() -> bool:
     return bool(_document().get("create_publication", True))
 
 
+def settings_names() -> frozenset[str]:
+    """Return the further names that user settings may contain. Raises SourceError."""
+    return read_settings_names(_document())
+
+
+def read_settings_names(document: Mapping[str, Any]) -> frozenset[str]:
+    """Return the `settings_names` of a parsed source.yaml. Raises SourceError."""
+    names = document.get("settings_names") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SourceError("source.yaml: settings_names must be a list of names")
+    return frozenset(names)
+
+
 def read_source(document: Mapping[str, Any]) -> Mapping[str, SourceTable]:
     """Return the entries of a parsed source.yaml by name. Raises SourceError."""
     tables: dict[str, SourceTable] = {}

@@ -144,6 +144,12 @@ REPEATED_RECIPIENTS = _counter(
     "users named more than once in one chunk of a send, beyond the first time",
     "preference_checker",
 )
+SETTINGS_MALFORMED = _counter(
+    "SettingsMalformed",
+    "notifications suppressed or held because user settings are malformed, such as by an unknown name; the metrics line"
+    " has one user with the rule under malformed_settings",
+    "preference_checker",
+)
 
 # --- providers --------------------------------------------------------------------------------------------------------
 
@@ -297,6 +303,7 @@ ALL: Mapping[str, Metric] = {
         *RECIPIENTS.values(),
         DUPLICATES_REFUSED,
         REPEATED_RECIPIENTS,
+        SETTINGS_MALFORMED,
         *PROVIDER_CALLS.values(),
         *PROVIDER_THROTTLES.values(),
         *PROVIDER_ERRORS.values(),

@@ -44,6 +44,7 @@ NO_AUDIENCE = "the cells send to lists of users"
 SIMULATED = "the cells send to users, with a live key"
 NO_PEOPLE = "the cells request sends with keys"
 ONE_CALLER = "the cells repeat one request of one tenant"
+KNOWN_NAMES = "the monolith of the fault cells writes known names only"
 UNCHANGED_PREFERENCES = "no cell changes preferences through masscomm"
 NO_WEBHOOK = "no cell has an endpoint of webhooks"
 NO_LOST_RESPONSE = "no cell loses a response to the Python client"
@@ -1971,6 +1972,48 @@ MUTANTS = (
         rule="Rules that are no object opt out, also false, 0 and an empty list.",
         change=Returns("value or {}"),
         no_cell="the monolith of the fault cells writes objects only",
+    ),
+    Mutant(
+        guard="preferences.unknown_category",
+        rule="An unknown name in the rules for categories opts out of everything.",
+        change=Never(),
+        no_cell=KNOWN_NAMES,
+    ),
+    Mutant(
+        guard="preferences.unknown_channel",
+        rule="An unknown name in the rules for channels opts out of everything.",
+        change=Never(),
+        no_cell=KNOWN_NAMES,
+    ),
+    Mutant(
+        guard="preferences.unknown_name_in_category",
+        rule="An unknown name in the rule for a category opts out of it.",
+        change=Never(),
+        no_cell=KNOWN_NAMES,
+    ),
+    Mutant(
+        guard="preferences.two_spellings",
+        rule="Two spellings of a name allow only if both are true.",
+        change=Becomes("value"),
+        no_cell=KNOWN_NAMES,
+    ),
+    Mutant(
+        guard="preferences.wish_replaces_other_spellings",
+        rule="A change through masscomm replaces the rules under other spellings of the name.",
+        change=Returns("{**rules, name: setting}"),
+        no_cell=KNOWN_NAMES,
+    ),
+    Mutant(
+        guard="quiet_hours.unknown_name",
+        rule="An unknown name in quiet hours means further hours at night.",
+        change=Becomes("[]"),
+        no_cell=KNOWN_NAMES,
+    ),
+    Mutant(
+        guard="audiences.spelling_of_a_setting",
+        rule="A condition finds a setting in any spelling of its name.",
+        change=Returns("settings.get(name)"),
+        no_cell=NO_AUDIENCE,
     ),
     Mutant(
         guard="preferences.changes_without_a_row",

@@ -1,5 +1,6 @@
-"""The example's consumer of changed preferences signs in to Kafka as the functions do."""
+"""The examples' consumer of changed preferences: its sign-in to Kafka, and the rules that it writes."""
 
+import copy
 import runpy
 import signal
 import sys
@@ -7,8 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from examples import preference_consumer
+from masscomm.domain.preference_changes import Wish, after_wishes
 
 
 class Opened(Exception):
@@ -38,3 +42,25 @@ def test_consumer_has_the_sign_in_of_the_setting(
     properties = opened.value.args[0]
     assert properties["bootstrap.servers"] == "broker:9098"
     assert (properties.get("security.protocol"), properties.get("sasl.mechanisms")) == (protocol, mechanism)
+
+
+WISHES = st.builds(
+    Wish,
+    st.none() | st.sampled_from(["news", "newsletter"]),
+    st.none() | st.sampled_from(["push", "email"]),
+    st.booleans(),
+).filter(lambda wish: wish.category is not None or wish.channel is not None)
+OF_CHANNELS = st.dictionaries(st.sampled_from(["push", "Push", "email"]), st.booleans())
+OF_CATEGORIES = st.dictionaries(st.sampled_from(["news", "News ", "newsletter"]), st.booleans() | OF_CHANNELS)
+
+
+@given(channels=OF_CHANNELS, categories=OF_CATEGORIES, wishes=st.lists(WISHES, max_size=3))
+def test_written_rules_are_those_that_applied_before(
+    channels: dict[str, Any], categories: dict[str, Any], wishes: list[Wish]
+) -> None:
+    """The row that the monolith writes has the rules that masscomm has applied since the request, in any spelling."""
+    expected = after_wishes(channels, categories, wishes)
+    written = copy.deepcopy((channels, categories))
+    record = {"changes": [{**wish._asdict(), "version": number} for number, wish in enumerate(wishes, start=1)]}
+    preference_consumer.set_rules(*written, record, 0)
+    assert written == expected

@@ -64,6 +64,7 @@ def refused(value: Any) -> dict[str, str]:
         ({"field": "settings.channels.push", "is": False}, True),
         ({"field": "settings.channels.email", "exists": False}, True),
         ({"field": "settings.categories.a.b", "is": False}, True),
+        ({"field": "settings.channels.Push", "is": False}, True),
         ({"field": "settings.quiet_hours", "exists": True}, True),
         ({"all": [{"field": "locale", "is": "de-AT"}, {"field": "attributes.plan", "is": "free"}]}, False),
         ({"any": [{"field": "locale", "is": "en"}, {"field": "attributes.plan", "is": "pro"}]}, True),
@@ -73,6 +74,13 @@ def refused(value: Any) -> dict[str, str]:
 )
 def test_condition_matches(condition: Any, *, matches: bool) -> None:
     assert read(condition).has(USER, SETTINGS) is matches
+
+
+@pytest.mark.kills(guard="audiences.spelling_of_a_setting")
+def test_setting_is_found_in_any_spelling() -> None:
+    settings = UserSettings(user_id=1, channels={" PUSH": False}, categories={"News": True, "news": False})
+    for name in ("settings.channels.push", "settings.categories.news"):
+        assert read({"field": name, "is": False}).has(USER, settings)
 
 
 @pytest.mark.parametrize("operator", [{"is": "x"}, {"in": ["x"]}, {"before": 1}, {"after": 1}, {"exists": True}])

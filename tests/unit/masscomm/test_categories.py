@@ -1,5 +1,6 @@
 """The categories' file is validated, and a category that needs an opt-in is sent to users with a rule for it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from masscomm.domain import categories
 from masscomm.domain.categories import CategoriesError, read_categories, resolve_channels
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.records import SendRequested
+from masscomm.domain.setting_names import setting_names
 from masscomm.domain.statuses import Reason
 from masscomm.domain.users import UserSettings
 from masscomm.kafka.event import KafkaRecord
@@ -32,9 +34,12 @@ DOCUMENT: dict[str, Any] = {
 
 
 @pytest.fixture
-def _categories(monkeypatch: pytest.MonkeyPatch) -> None:
+def _categories(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     found = read_categories(DOCUMENT)
     monkeypatch.setattr(categories, "category_table", lambda: found)
+    setting_names.cache_clear()
+    yield
+    setting_names.cache_clear()
 
 
 def _reason(settings: UserSettings | None, type: str, channel: str, club_id: int = 1) -> Reason | None:

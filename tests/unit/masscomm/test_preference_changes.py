@@ -171,6 +171,22 @@ def test_wish_does_not_replace_rules_that_are_no_object(rules: Any) -> None:
     assert after_wishes(None, None, [Wish(None, "email", True)]) == ({"email": True}, {})
 
 
+@pytest.mark.kills(guard="preferences.wish_replaces_other_spellings")
+@pytest.mark.parametrize("rules", [{"News": False}, {"news": True, "NEWS": {"push": False}}, {"news": {"Push": False}}])
+def test_wish_replaces_rules_under_other_spellings(rules: dict[str, Any]) -> None:
+    row = _row(rules, channels={"Push": False, "email": True})
+    for wish in (Wish("news", None, True), Wish("news", "push", True)):
+        assert _wanted(NONE.after([wish], row, NOW), row, channel="push")
+    assert _wanted(NONE.after([Wish(None, "push", True)], row, NOW), row, type="match_reminder", channel="push")
+    assert not _wanted(NONE.after([Wish("news", "email", False)], row, NOW), row, channel="push"), "the rule for push"
+
+
+def test_wish_does_not_replace_an_unknown_name() -> None:
+    row = _row({"promotions": False})
+    changes = NONE.after([IN], row, NOW)
+    assert not _wanted(changes, row)
+
+
 RULES = st.dictionaries(
     st.sampled_from(["news", "newsletter"]),
     st.booleans() | st.dictionaries(st.sampled_from(["push", "email"]), st.booleans()) | st.none() | st.just("no"),

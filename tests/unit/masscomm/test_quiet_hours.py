@@ -43,11 +43,7 @@ def until(said: Any, zone: str, now: str) -> str | None:
         ({"start": "20:00", "end": "00:00"}, "2026-11-21T23:59:00+01:00", "2026-11-22T00:00:00+01:00"),
         ({"start": "20:00", "end": "24:00"}, "2026-11-21T23:59:00+01:00", "2026-11-22T00:00:00+01:00"),
         ({"start": "22:00:00", "end": "7:00"}, "2026-11-21T23:00:00+01:00", "2026-11-22T07:00:00+01:00"),
-        (
-            DEFAULT_QUIET_HOURS | {"days": ["sat"], "channels": ["push"]},
-            "2026-11-22T23:00:00+01:00",
-            "2026-11-23T07:00:00+01:00",
-        ),
+        ({" Start": "22:00", "END": "07:00", "days": None}, "2026-11-22T23:00:00+01:00", "2026-11-23T07:00:00+01:00"),
     ],
 )
 def test_quiet_hours_include_start_and_exclude_end(said: dict[str, Any], now: str, end: str | None) -> None:
@@ -88,7 +84,7 @@ def test_quiet_hours_follow_local_time(zone: str, said: dict[str, Any], now: str
     assert until(said, zone, now) == end
 
 
-@pytest.mark.parametrize("said", [None, {}, {"start": None, "end": None}, {"days": ["sat"]}])
+@pytest.mark.parametrize("said", [None, {}, {"start": None, "end": None}, {"days": None}])
 def test_user_without_a_setting_has_no_quiet_hours(said: Any) -> None:
     assert all(current_quiet_period(said, BERLIN, ms(f"2026-11-21T{hour:02}:00+01:00")) is None for hour in range(24))
 
@@ -101,6 +97,8 @@ def test_user_without_a_setting_has_no_quiet_hours(said: Any) -> None:
         {"start": "10 pm", "end": "7 am"}, {"start": "22:00", "end": "07:00\n"},
         {"start": "\u0968\u0968:00", "end": "07:00"},
         {"start": [], "end": {}}, {"start": "22:00", "end": "07:00:30"},
+        {"from": "22:00", "to": "07:00"}, {"days": ["sat"]}, {"enabled": False}, {"start": "22:00", "to": "07:00"},
+        {"start": "22:00", "Start": "23:00", "end": "07:00"},
         "22:00-07:00", ["22:00", "07:00"], True, False, 22, [], "", 0,
         {"start": "07:00", "end": "07:00"}, {"start": "00:00", "end": "24:00"},
     ],
@@ -109,6 +107,18 @@ def test_malformed_quiet_hours_are_21_to_9(said: Any) -> None:
     assert until(said, BERLIN, "2026-11-21T20:59:00+01:00") is None
     assert until(said, BERLIN, "2026-11-21T21:00:00+01:00") == "2026-11-22T09:00:00+01:00"
     assert until(said, BERLIN, "2026-11-22T09:00:00+01:00") is None
+
+
+@pytest.mark.kills(guard="quiet_hours.unknown_name")
+def test_unknown_name_adds_21_to_9_to_quiet_hours() -> None:
+    """The unknown name may stand for further hours, or for hours at weekends."""
+    said = {"start": "13:00", "end": "15:00", "weekend": {"start": "20:00"}}
+    assert until(said, BERLIN, "2026-11-21T14:00:00+01:00") == "2026-11-21T15:00:00+01:00"
+    assert until(said, BERLIN, "2026-11-21T15:00:00+01:00") is None
+    assert until(said, BERLIN, "2026-11-21T22:00:00+01:00") == "2026-11-22T09:00:00+01:00"
+    night = DEFAULT_QUIET_HOURS | {"enabled": True}
+    assert until(night, BERLIN, "2026-11-21T23:00:00+01:00") == "2026-11-22T09:00:00+01:00"
+    assert until({"from": "22:00", "to": "07:00"}, BERLIN, "2026-11-21T20:00:00+01:00") is None
 
 
 @pytest.mark.parametrize(
@@ -127,12 +137,13 @@ def test_rule_names_hours_time_zone_and_end() -> None:
     now = ms("2026-11-21T23:00:00+01:00")
     rules = [
         current_quiet_period(said, BERLIN, now)
-        for said in (DEFAULT_QUIET_HOURS, "nine to five", {"start": "1:00", "end": "01:00"})
+        for said in (DEFAULT_QUIET_HOURS, "nine to five", {"start": "1:00", "end": "01:00"}, {"from": "22:00"})
     ]
     assert [quiet.rule for quiet in rules if quiet is not None] == [
         "quiet_hours 22:00-07:00 Europe/Berlin until 2026-11-22T06:00:00Z",
         "quiet_hours 21:00-09:00 (malformed) Europe/Berlin until 2026-11-22T08:00:00Z",
         "quiet_hours 21:00-09:00 (start is end) Europe/Berlin until 2026-11-22T08:00:00Z",
+        "quiet_hours 21:00-09:00 (malformed: from) Europe/Berlin until 2026-11-22T08:00:00Z",
     ]
 
 

@@ -14,6 +14,8 @@ from masscomm.domain.quiet_hours import MAX_ENDS
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import SETTINGS_MALFORMED
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, results_of, send
@@ -79,6 +81,23 @@ def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
     assert (london.positions, london.user_ids) == ([3], [6])
     assert len({berlin.record_id, london.record_id, berlin.parent_id}) == 3
     assert berlin.parent_id == london.parent_id == outcome.parent_id
+
+
+def test_malformed_settings_are_counted_with_an_example() -> None:
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, quiet_hours={"from": "22:00", "to": "07:00"})
+    checker.directory.put(UserSettings(user_id=2, channels={"a.b@example.org": False}))
+    checker.directory.put(UserSettings(user_id=3, channels={"push": False}))
+    metrics.taken()
+    assert checker.check(send([3, 2, 4])) == []
+    counted, notes = metrics.taken()
+    assert counted[SETTINGS_MALFORMED.name] == 2
+    assert notes["malformed_settings"] == {"user_id": 2, "rule": "channels malformed: [address]"}
+    assert {result.rule for outcome in checker.outcomes() for result in outcome.results} == {
+        "channel:push",
+        "channels malformed: [address]",
+        "quiet_hours 21:00-09:00 (malformed: from) Europe/Berlin until 2023-11-15T08:00:00Z",
+    }
 
 
 def test_held_recipients_continue_in_their_lane() -> None:

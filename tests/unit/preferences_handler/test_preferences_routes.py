@@ -37,6 +37,17 @@ def test_preferences_of_a_user_are_returned(api: PreferencesApi) -> None:
     assert effective["one_time_password", "push"], "mandatory"
 
 
+def test_names_are_shown_as_they_apply(api: PreferencesApi) -> None:
+    api.directory.put(
+        UserSettings(user_id=USER, channels={"Push": True, "sms": True}, categories={"News": {"EMAIL": False}})
+    )
+    body = api.call("GET")[1]
+    assert (body["channels"], body["categories"]) == ({"push": True}, {"news": {"email": False}})
+    rules = {(each["category"], each["channel"]): each["rule"] for each in body["effective"]}
+    assert rules["newsletter", "push"] == "channels malformed: sms"
+    assert rules["news", "email"] == "category:news channel:email"
+
+
 def test_change_applies_at_once_and_is_produced(api: PreferencesApi) -> None:
     status, body = api.put(categories={"newsletter": {"email": False}, "news": False}, channels={"push": True})
     assert (status, body["pending"]) == (200, True)
