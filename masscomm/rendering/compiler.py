@@ -23,6 +23,7 @@ from jinja2.parser import Parser
 from jinja2.tests import TESTS
 
 from masscomm.domain.limits import MAX_SOURCE_CHARACTERS
+from masscomm.rendering import graphemes
 from masscomm.rendering.letters import CASES
 from masscomm.texts import CodedText, Text, text_of
 
@@ -236,6 +237,11 @@ def _check_bits(value: Any) -> None:
         raise RenderError(Text.RENDER_BITS.filled(maximum=_MAX_NUMBER_BITS))
 
 
+def _cut_characters(value: Any) -> int:
+    """Return the number of characters of a value that are cut in one step."""
+    return _SLOW if isinstance(value, str) and not value.isascii() else _TEXT
+
+
 def _text(value: Any, steps: Steps) -> str:
     """Return the text of a value."""
     if isinstance(value, str):
@@ -271,8 +277,12 @@ def _split(value: Any, separator: Any = ",") -> list[str]:
 
 
 def _with_environment(name: str) -> Callable[..., Any]:
-    jinja_filter = _JINJA_FILTERS[name]
-    return lambda *args, **kwargs: jinja_filter(_ENVIRONMENT, *args, **kwargs)
+    return partial(_JINJA_FILTERS[name], _ENVIRONMENT)
+
+
+def _of_clusters(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter of a list for the grapheme clusters of a text as well."""
+    return lambda value: run(graphemes.clusters(value) if isinstance(value, str) else value)
 
 
 class _Called(NamedTuple):
@@ -294,11 +304,13 @@ def _of_text(name: str, characters: int) -> _Called:
 # The permitted filters. Each returns a text of about the size of its input. The filter `safe` is missing, because a
 # template must not disable escaping.
 ALLOWED_FILTERS: Mapping[str, _Called] = {
-    **{name: _Called(_JINJA_FILTERS[name], _PLAIN) for name in ("default", "d", "length", "int", "float", "abs")},
+    **{name: _Called(_JINJA_FILTERS[name], _PLAIN) for name in ("default", "d", "int", "float", "abs")},
     **{name: _of_text(name, _PLAIN) for name in ("upper", "lower", "capitalize", "escape", "e", "string")},
     **{name: _of_text(name, _SLOW) for name in ("title", "striptags")},
     "urlencode": _Called(_JINJA_FILTERS["urlencode"], _SLOW),
-    **{name: _Called(_with_environment(name), _PLAIN) for name in ("truncate", "first", "last")},
+    "truncate": _Called(graphemes.shortened(_with_environment("truncate")), _SLOW),
+    **{name: _Called(_of_clusters(_with_environment(name)), _SLOW) for name in ("first", "last")},
+    "length": _Called(_of_clusters(_JINJA_FILTERS["length"]), _SLOW),
     "round": _Called(_round, _PLAIN, least=_ROUND_STEPS),
     "trim": _Called(_trim, _SLOW, of_text=True),
     "split": _Called(_split, _PLAIN),
@@ -517,17 +529,22 @@ class _Compiler:
             bounds = [self.value(bound, depth + 1) for bound in (key.start, key.stop, key.step)]
 
             def cut(values: Mapping[str, Any], steps: Steps) -> Any:
-                text = owner(values, steps)
+                found = owner(values, steps)
+                part = slice(*(bound(values, steps) for bound in bounds))
                 steps.spend(1)
-                _charge(steps, text, _TEXT)
-                return text[slice(*(bound(values, steps) for bound in bounds))]
+                _charge(steps, found, _cut_characters(found))
+                return graphemes.cut(found, part) if isinstance(found, str) else found[part]
 
             return cut
         wanted, path = self.value(key, depth + 1), _path(node)
 
         def look_up(values: Mapping[str, Any], steps: Steps) -> Any:
             steps.spend(1)
-            return _looked_up(owner(values, steps), wanted(values, steps), path)
+            found, place = owner(values, steps), wanted(values, steps)
+            if isinstance(found, str) and isinstance(place, int) and not found.isascii():
+                _charge(steps, found, _SLOW)
+                return _looked_up(graphemes.clusters(found), place, path)
+            return _looked_up(found, place, path)
 
         return look_up
 

@@ -974,6 +974,12 @@ MUTANTS = (
         no_cell=EXAMPLE_LOCALES,
     ),
     Mutant(
+        guard="templates.grapheme_clusters",
+        rule="A text is cut between the characters that a reader sees.",
+        change=Returns("text"),
+        no_cell=EXAMPLE_LOCALES,
+    ),
+    Mutant(
         guard="templates.plural_of_the_shown_number",
         rule="The plural is that of the number which the text shows.",
         change=Returns("number"),

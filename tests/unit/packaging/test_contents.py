@@ -11,12 +11,12 @@ _METRICS = _EVERY | {"psycopg", "psycopg-pool"}
 DIRECT = {
     "audience_expander": _CHAIN,
     "audiences": _EVERY | {"confluent-kafka"},
-    "builder": _CHAIN | {"babel", "jinja2"},
-    "cdc_consumer": _CHAIN | {"babel", "jinja2"},
+    "builder": _CHAIN | {"babel", "jinja2", "regex"},
+    "cdc_consumer": _CHAIN | {"babel", "jinja2", "regex"},
     "delivery": _CHAIN | {"tzdata"},
     "device_registrar": _CHAIN | {"boto3"},
-    "metrics_handler": _METRICS | {"babel", "confluent-kafka", "jinja2", "tzdata"},
-    "metrics_stream": _METRICS | {"babel", "confluent-kafka", "jinja2", "tzdata"},
+    "metrics_handler": _METRICS | {"babel", "confluent-kafka", "jinja2", "regex", "tzdata"},
+    "metrics_stream": _METRICS | {"babel", "confluent-kafka", "jinja2", "regex", "tzdata"},
     "operations_handler": _CHAIN | {"boto3"},
     "preference_checker": _CHAIN | {"tzdata"},
     "preferences_handler": _CHAIN | {"tzdata"},
@@ -24,7 +24,7 @@ DIRECT = {
     "scheduler": _CHAIN,
     "webhook_events": _METRICS - {"pyyaml"},
     "webhook_delivery": _EVERY - {"pyyaml"},
-    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "tzdata"},
+    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
 }
 
 

@@ -38,6 +38,8 @@ def data_of(length: int) -> dict[str, Any]:
         "open": "<!--" * (length // 4),
         "entities": "&#1;" * (length // 4),
         "wide": "𝄞" * (length // 4),
+        "flags": "🇨🇭" * (length // 8),
+        "marks": "e" + "\u0301" * (length // 2),
         "grows": "ΐ" * (length // 2),
         "digits": "9" * length,
         "hex": "f" * length,
