@@ -1,7 +1,7 @@
 """Delivers a batch of rendered messages.
 
-    leases of all records, look-up of all users → decide about each recipient → publish and record in groups
-    → retry records of delayed recipients → one outcome for each record
+    leases of all records, look-up of the first users → decide about each recipient → publish and record in groups,
+    look up further users → retry records of delayed recipients → one outcome for each record
 
 The users of a late record, which was delayed or built long ago, are looked up too: since the record was built they may
 have been erased, or their addresses may have changed. Nothing is published before the delivery ledger (a DynamoDB
@@ -10,18 +10,19 @@ emits the decisions recorded first. Recipients that cannot be delivered to now a
 (functions/delivery/retry_scheduler.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from functions.delivery.look_up import LookUp, Question
 from functions.delivery.outcomes import Outcomes
-from functions.delivery.publish import UNRECORDED, Addressed, Publishing
+from functions.delivery.publish import UNRECORDED, Publishing
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from functions.delivery.record_delivery import RecordDelivery
 from functions.delivery.retry_scheduler import RetryScheduler, carried_headers
 from functions.delivery.time_budget import TimeBudget
+from functions.delivery.upcoming import Addressed, PortionSize, Upcoming
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
 from masscomm.chain.delayer import Delayer
@@ -29,7 +30,7 @@ from masscomm.chain.pausing import since_resumed
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
-from masscomm.decisions.delivery import DirectoryView, Wait, decide, endpoint_due_s
+from masscomm.decisions.delivery import DirectoryView, Wait, endpoint_due_s
 from masscomm.decisions.provider_calls import Caller
 from masscomm.decisions.results import paused_results
 from masscomm.directory.confirmation import Confirmation
@@ -78,6 +79,17 @@ type _Start = _Begun | LeasedElsewhere | MasscommError
 
 
 @dataclass(frozen=True, kw_only=True)
+class _LookedUp:
+    """The first look-up of a record."""
+
+    # The record, and the recipients that were looked up.
+    question: Question
+    view: DirectoryView
+    # The monotonic time at which the look-up began.
+    began: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deliver:
     """The use case of the delivery function. Each function environment has one instance."""
 
@@ -96,6 +108,7 @@ class Deliver:
     # The age in seconds from which quiet hours are checked again (of a send), and users are looked up again (of a
     # record).
     late_after_s: float = RECHECK_AFTER_S
+    portion_size: PortionSize = field(default_factory=PortionSize)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> DeliveryRequested:
         """Return the delivery record in a Kafka record. Raises DeadLetter or Retry."""
@@ -224,12 +237,18 @@ class Deliver:
 
     # --- recipients ---------------------------------------------------------------------------------------------------
 
-    def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> list[tuple[Question, DirectoryView]]:
-        """Return the look-up of each record, and its answer. Raises Retry."""
-        questions = [self._question(item) for item in items]
-        return list(zip(questions, self._directory_look_up.views(questions), strict=True))
+    def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> list[_LookedUp]:
+        """Look up the controls of all records, and the first recipients. Raises Retry."""
+        began, left = self.clock.monotonic(), self.portion_size.recipients
+        questions = []
+        for item in items:
+            question = self._question(item, at_most=left)
+            questions.append(question)
+            left -= len(question.rows)
+        views = self._directory_look_up.views(questions)
+        return [_LookedUp(question=each, view=view, began=began) for each, view in zip(questions, views, strict=True)]
 
-    def _question(self, item: Item[DeliveryRequested]) -> Question:
+    def _question(self, item: Item[DeliveryRequested], *, at_most: int) -> Question:
         delivery = item.value
         age_ms = self.clock.now_ms() - delivery.built_at
         return Question(
@@ -238,7 +257,7 @@ class Deliver:
             is_late=delivery.waits > 0
             or item.record.header(DELAY_REASON_HEADER) is not None
             or age_ms >= self.late_after_s * 1000,  # guard: delivery.late_users
-            rows=range(len(delivery.positions)),
+            rows=range(min(at_most, len(delivery.positions))),
         )
 
     @property
@@ -256,48 +275,45 @@ class Deliver:
         self,
         batch: Batch[DeliveryRequested],
         items: Sequence[Item[DeliveryRequested]],
-        looked_up: Sequence[tuple[Question, DirectoryView]],
+        looked_up: Sequence[_LookedUp],
         begun: dict[str, _Start],
         confirmation: Confirmation,
     ) -> None:
         """Publish to the recipients of the records whose leases were acquired, and finish the records that are
         complete.
         """
-        records: list[RecordDelivery] = []
-        recipients: list[Addressed] = []
+        # The records, and whether their sends were paused at the first look-up.
+        records: dict[RecordDelivery, bool] = {}
         finished: list[tuple[Item[DeliveryRequested], dict[int, RecipientResult], bool]] = []
-        for item, (question, view) in zip(items, looked_up, strict=True):
-            start = begun[item.value.record_id]
+        upcoming = self._upcoming(batch)
+        for item, first in zip(items, looked_up, strict=True):
+            start, is_paused = begun[item.value.record_id], first.view.paused is not None
             if isinstance(start, Stop):
                 self._release(record.delivery.record_id for record in records)
                 raise start
             if isinstance(start, MasscommError):
                 item.error = start
-            elif isinstance(start, _Begun) and start.lease is not None and (control := self._held_by(item, view)):
-                batch.attempt(item, partial(self._hold, batch, item, control, start.done))
-                self._release([item.value.record_id])
             elif isinstance(start, _Begun):
                 metrics.add(DUPLICATES_REFUSED, len(start.done))
-                finished.append((item, start.done, view.paused is not None))
-                if start.lease is not None:
-                    record = self._record(batch, item, question, start.lease, start.done)
-                    records.append(record)
-                    recipients += self._decided(record, view)
+                if start.lease is None:
+                    finished.append((item, start.done, is_paused))
+                else:
+                    record = self._record(batch, item, first.question, start.lease, start.done)
+                    records[record] = is_paused
+                    upcoming.begin(record, first.view, first.began, len(first.question.rows))
         try:
-            self._publish(batch, recipients, confirmation)
+            self._publish(batch, upcoming, confirmation)
         except Exception:
             self._release(record.delivery.record_id for record in records)
             raise
+        for record, is_paused in records.items():
+            if record.held_by is None:
+                finished.append((record.item, record.done, is_paused))
+            else:
+                batch.attempt(record.item, partial(self._hold, batch, record.item, record.held_by, record.done))
         self._release(record.delivery.record_id for record in records if not record.is_complete)
         for item, done, is_paused in finished:
             batch.attempt(item, partial(self._finish, batch, item, done, is_paused=is_paused))
-
-    def _held_by(self, item: Item[DeliveryRequested], view: DirectoryView) -> SendControl | None:
-        """Return the control that holds the record of a paused send; None if the record is processed now."""
-        expires_at = item.value.expires_at
-        if expires_at is not None and expires_at <= self.clock.now_ms():
-            return None
-        return view.paused  # guard: send_controls.paused_delivery
 
     def _hold(
         self,
@@ -346,14 +362,17 @@ class Deliver:
             done=done,
         )
 
-    def _decided(self, record: RecordDelivery, view: DirectoryView) -> list[Addressed]:
-        question = record.question
-        decided = decide(question.delivery, view, rows=question.rows, now_ms=self.clock.now_ms())
-        return [(record, recipient) for recipient in decided]
+    def _upcoming(self, batch: Batch[DeliveryRequested], *, have_waited: bool = False) -> Upcoming:
+        return Upcoming(
+            look_up=self._directory_look_up.views,
+            clock=self.clock,
+            invocation_s=batch.remaining_s,
+            portion_size=self.portion_size,
+            group_size=self.unrecorded,
+            have_waited=have_waited,
+        )
 
-    def _publish(
-        self, batch: Batch[DeliveryRequested], recipients: Sequence[Addressed], confirmation: Confirmation
-    ) -> None:
+    def _publish(self, batch: Batch[DeliveryRequested], upcoming: Upcoming, confirmation: Confirmation) -> None:
         """Publish to the recipients that are ready, then to the deferred ones, and delay the remaining ones. Raises
         Stop.
         """
@@ -367,65 +386,60 @@ class Deliver:
             caller=self.caller,
             retry_scheduler=self.retry_scheduler,
             clock=self.clock,
-            unrecorded=self.unrecorded,
             invocation_s=batch.remaining_s,
             report_gone=report_gone,
         )
-        refused = publishing.publish([each for each in recipients if each[1].deferred is None])
-        deferred = [each for each in recipients if each[1].deferred is not None and not each[0].has_failed]
+        refused = publishing.publish(upcoming)
+        deferred = [each for each in upcoming.deferred if not each[0].is_stopped]
         if deferred:
-            resolved = self._resolved(deferred, confirmation)
-            refused += publishing.publish([each for each in resolved if each[1].deferred is None])
-            refused += [each for each in resolved if each[1].deferred is not None]
+            self._await_rows(deferred, confirmation)
+            waited = self._upcoming(batch, have_waited=True)
+            for record, recipient in deferred:
+                waited.add(record, [recipient.row])
+            refused += publishing.publish(waited) + waited.deferred + waited.untried
+        refused += upcoming.untried
         if refused:
             publishing.delay(refused)
 
-    def _resolved(self, deferred: Sequence[Addressed], confirmation: Confirmation) -> list[Addressed]:
-        """Decide again about deferred recipients, after waiting for missing rows of the directory and for the SNS
-        endpoints of new devices.
+    def _await_rows(self, deferred: Sequence[Addressed], confirmation: Confirmation) -> None:
+        """Wait for the missing rows of deferred recipients and for the SNS endpoints of their new devices.
 
-        A recipient that is still deferred is delayed. A record fails if its users cannot be looked up.
+        A recipient that is still deferred after that is delayed. The records fail if the devices cannot be looked up.
         """
         records: dict[RecordDelivery, list[int]] = {}
         confirmed: set[RecordDelivery] = set()
         for record, recipient in deferred:
-            records.setdefault(record, []).append(recipient.row)
+            records.setdefault(record, []).append(recipient.user_id)
             if recipient.deferred is Wait.DIRECTORY and record not in confirmed:
                 confirmed.add(record)
                 try:
                     confirmation.confirm(min(record.delivery.timestamp, self.clock.now_ms()))
                 except Retry as error:
                     record.errors.add(str(error))
-        questions = [record.question._replace(rows=rows) for record, rows in records.items()]
         try:
-            views = self._directory_look_up.views(questions)
-            views = self._with_endpoints(list(records), questions, views)
+            self._await_endpoints(records)
         except Retry as error:
             for record in records:
                 record.item.error = error
-            return []
-        now_ms = self.clock.now_ms()
-        return [
-            (record, recipient)
-            for record, question, view in zip(records, questions, views, strict=True)
-            for recipient in decide(record.delivery, view, rows=question.rows, now_ms=now_ms, was_deferred=True)
-        ]
 
-    def _with_endpoints(
-        self, records: Sequence[RecordDelivery], questions: Sequence[Question], views: Sequence[DirectoryView]
-    ) -> list[DirectoryView]:
-        """Wait for the SNS endpoints of new devices, and return the directory's rows after that. Raises Retry."""
-        pushed = [each for each in questions if CHANNELS[each.delivery.channel].to_devices]
-        user_ids = {user_id for each in pushed for user_id in each.user_ids}
-        devices = {user_id: owned for view in views for user_id, owned in view.devices.items() if user_id in user_ids}
-        while pending := [
-            user_id for user_id, owned in devices.items() if endpoint_due_s(owned, self.clock.now_ms()) > 0
-        ]:
-            if min(record.time_budget.waiting_s() for record in records) < REGISTRAR_POLL_S:
-                break
+    def _await_endpoints(self, records: Mapping[RecordDelivery, Sequence[int]]) -> None:
+        """Wait until the new devices of these users have SNS endpoints, or the records have no more time. Raises
+        Retry.
+        """
+        pending = list(
+            dict.fromkeys(
+                user_id
+                for record, user_ids in records.items()
+                if CHANNELS[record.channel].to_devices
+                for user_id in user_ids
+            )
+        )
+        while pending:
+            devices = self.directory.devices(pending)
+            pending = [user_id for user_id in pending if endpoint_due_s(devices[user_id], self.clock.now_ms()) > 0]
+            if not pending or min(record.time_budget.waiting_s() for record in records) < REGISTRAR_POLL_S:
+                return
             self.clock.sleep(REGISTRAR_POLL_S)
-            devices |= self.directory.devices(pending)
-        return [view._replace(devices=devices, awaits_endpoints=False) for view in views]
 
     def _finish(
         self,

@@ -6,11 +6,12 @@ ones.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from functions.delivery.record_delivery import RecordDelivery
 from functions.delivery.retry_scheduler import RetryScheduler
+from functions.delivery.upcoming import Addressed, Upcoming
 from masscomm.channels.circuit_breaker import application_of
 from masscomm.channels.gateway import CallAnswer, ProviderCall, ProviderGateway
 from masscomm.channels.provider import ApplicationOff, TargetGone, TargetUnknown, Transient
@@ -31,7 +32,6 @@ logger = logs.logger("delivery")
 # writes to the delivery ledger.
 UNRECORDED = 40
 
-type Addressed = tuple[RecordDelivery, Recipient]
 type Gone = tuple[RecordDelivery, Device, TargetGone]
 
 
@@ -44,13 +44,11 @@ class Publishing:
     caller: Caller
     retry_scheduler: RetryScheduler
     clock: Clock
-    # The largest number of recipients that are published to before their results are recorded.
-    unrecorded: int
     invocation_s: Callable[[], float]
     # A function that is called for each device whose endpoint accepts no message any more.
     report_gone: Callable[[RecordDelivery, Device, TargetGone], None]
 
-    def publish(self, recipients: Sequence[Addressed]) -> list[Addressed]:
+    def publish(self, upcoming: Upcoming) -> list[Addressed]:
         """Publish to these recipients and record their results; return the recipients that the provider refused
         temporarily.
 
@@ -59,9 +57,10 @@ class Publishing:
 
         Raises Stop.
         """
-        if sum(recipient.decision is None for _, recipient in recipients) > self.unrecorded:
-            recipients = self._publish_in_groups(recipients, CALL_RETRY_BUDGET_S)
-        return self._publish_in_groups(recipients, math.inf)
+        if upcoming.exceeds_a_group():
+            for record, recipient in self._publish_in_groups(upcoming, CALL_RETRY_BUDGET_S):
+                upcoming.add(record, [recipient.row])
+        return self._publish_in_groups(upcoming, math.inf)
 
     def delay(self, recipients: Sequence[Addressed]) -> None:
         """Record that these recipients are delayed. If the provider refused none of a record's recipients, the
@@ -74,7 +73,7 @@ class Publishing:
         """
         slices: dict[RecordDelivery, list[RecipientResult]] = {}
         for record, recipient in sorted(recipients, key=lambda each: each[1].position):
-            if record.has_failed:
+            if record.is_stopped:
                 continue
             if not record.errors:
                 record.item.error = Retry("the invocation's time is used up")
@@ -92,25 +91,11 @@ class Publishing:
                         error=min(record.errors),
                     )
 
-    def _publish_in_groups(self, recipients: Sequence[Addressed], retry_budget_s: float) -> list[Addressed]:
+    def _publish_in_groups(self, upcoming: Upcoming, retry_budget_s: float) -> list[Addressed]:
         refused: list[Addressed] = []
-        for group in self._groups(recipients):
-            pending = [each for each in group if not each[0].has_failed]
-            refused += self._publish_group(pending, retry_budget_s)
-        return [(record, recipient) for record, recipient in refused if not record.has_failed]
-
-    def _groups(self, recipients: Sequence[Addressed]) -> Iterator[list[Addressed]]:
-        """Yield groups with at most `unrecorded` recipients to publish to."""
-        group: list[Addressed] = []
-        published = 0
-        for record, recipient in recipients:
-            if recipient.decision is None and published == self.unrecorded:
-                yield group
-                group, published = [], 0
-            group.append((record, recipient))
-            published += recipient.decision is None
-        if group:
-            yield group
+        for group in upcoming.groups():
+            refused += self._publish_group(group, retry_budget_s)
+        return [(record, recipient) for record, recipient in refused if not record.is_stopped]
 
     def _publish_group(self, group: Sequence[Addressed], retry_budget_s: float) -> list[Addressed]:
         """Publish to a group and record its results; return the recipients that the provider refused temporarily."""

@@ -11,6 +11,7 @@ from functions.delivery.time_budget import TimeBudget
 from masscomm.chain.batch import Item
 from masscomm.domain.records import DeliveryRequested
 from masscomm.stores.delivery_ledger import RecipientResult
+from masscomm.stores.send_controls import SendControl
 
 
 @dataclass(kw_only=True, eq=False)
@@ -24,6 +25,8 @@ class RecordDelivery:
     done: dict[int, RecipientResult]
     # The reasons why recipients of the record are delayed.
     errors: set[str] = field(default_factory=set)
+    # The control of the paused send that holds the remaining recipients.
+    held_by: SendControl | None = None
 
     @property
     def delivery(self) -> DeliveryRequested:
@@ -39,8 +42,12 @@ class RecordDelivery:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether the record has failed, so that nothing more is published for it."""
         return self.item.error is not None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether nothing more is published for the record, because it has failed or its send is paused."""
+        return self.has_failed or self.held_by is not None
 
     @property
     def is_complete(self) -> bool:

@@ -78,6 +78,9 @@ CLOCK_SKEW_S = 1.0
 LEASE_POLL_FIRST_S, LEASE_POLL_LAST_S = 0.05, 2.0
 # The pauses (first and last) before a failed provider call is repeated within the invocation.
 CALL_FIRST_PAUSE_S, CALL_LAST_PAUSE_S = 0.1, 2.0
+# How long recipients are published to by one look-up of their sends' controls, their settings and their devices. Then
+# they are looked up again.
+LOOK_UP_VALID_S = 1.0
 # How long failed calls of a group of recipients are repeated before the next group is processed.
 CALL_RETRY_BUDGET_S = 3.0
 # OUTAGE_TIMEOUT_S after the last accepted message, calls to a provider stop, except for one probe every OUTAGE_PROBE_S
@@ -287,6 +290,9 @@ RULES: Mapping[str, str] = {
     "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < KEY_USAGE_KEPT_S": "a repeated request is not counted again",
     "timeout_s('scheduler') < CLAIM_S": "no second sweep claims a record while the first still releases it",
     "CLAIM_S + timeout_s('scheduler') < DELAY_BUCKET_CLOSED_MIN * 60": "no function writes to a closed bucket",
+    "CALL_FIRST_PAUSE_S < LOOK_UP_VALID_S <= CDC_HEARTBEAT_MS / 1_000": (
+        "a portion of recipients is worth a look-up, and an opt-out has an effect on delivery as soon as on new sends"
+    ),
     "PROVIDER_CALL_S < LEASE_S": "no provider call outlives the lease",
     "LEASE_S + CLOCK_SKEW_S + PROVIDER_CALL_S < timeout_s('delivery')": (
         "a redelivered record waits for the lease of a crashed invocation within its own"

@@ -110,6 +110,12 @@ CELLS = (
         timeout_s=60.0,
     ),
     Cell(
+        name="a send is cancelled during a large batch",
+        fault=requesting.cancelled_during_a_batch,
+        load=Load(users=1_200),
+        timeout_s=60.0,
+    ),
+    Cell(
         name="a send is paused while delivery and the scheduler are killed",
         fault=requesting.paused_while_killed,
         timeout_s=60.0,

@@ -462,6 +462,18 @@ MUTANTS = (
         cell="the send expires while SNS is down",
     ),
     Mutant(
+        guard="delivery.look_up_expires",
+        rule="Controls, opt-outs and devices older than a second are looked up again before a group is published.",
+        change=Returns("False"),
+        cell="a send is cancelled during a large batch",
+    ),
+    Mutant(
+        guard="delivery.untried_recipients",
+        rule="Recipients for which an invocation has no time wait as the refused ones of their record do.",
+        change=Removed(),
+        no_cell="no cell refuses a part of a batch until the invocation ends",
+    ),
+    Mutant(
         guard="preferences.opt_out_before_publishing",
         rule="Opt-outs are checked right before publishing.",
         change=Never(),

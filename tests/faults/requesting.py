@@ -7,6 +7,7 @@ import httpx
 from emulators.sns_stand_in import Rule
 from functions.delivery.publish import UNRECORDED
 from masscomm.domain.statuses import Status
+from masscomm.domain.time_limits import LOOK_UP_VALID_S
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import PAUSED
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
@@ -14,7 +15,7 @@ from masscomm.stores.send_controls import SendKey
 from tests.faults.moments import received
 from tests.support.fault_stack.bench import Bench, tail
 from tests.support.fault_stack.cell import Send
-from tests.support.fault_stack.population import CATEGORIES, CLUB
+from tests.support.fault_stack.population import CATEGORIES, CLUB, DEVICES_A_USER
 from tests.support.fault_stack.proxy import Hold, produce_to
 from tests.support.servers import dynamodb_table
 from tests.support.until import until
@@ -119,6 +120,32 @@ def cancelled_while_killed(bench: Bench, send: Send) -> None:
     assert cancellation["published_before"] + cancellation["published_since"] == body["totals"]["sent"] > 0
     again = httpx.post(f"{url}/cancel", headers=key, timeout=30, trust_env=False)
     assert (again.status_code, again.json()) == (first.status_code, first.json())
+
+
+def cancelled_during_a_batch(bench: Bench, send: Send) -> None:
+    """Cancel a send while its batches are being published: each environment of delivery publishes the group that is
+    under way, and one that was looked up before the cancellation.
+
+    A group takes as long as a look-up is valid, so that each group is looked up again.
+    """
+    bench.stack.sns.answer(Rule(code="slow", delay_s=LOOK_UP_VALID_S))
+    send()
+    [sent] = bench.sends
+    bench.await_requested(sent)
+    until("a slice is recorded", lambda: len(received(bench)) > 2 * UNRECORDED, every_s=0.1)
+    cancelled = httpx.post(
+        f"{bench.stack.config.gateway_url}/v1/sends/{sent.send_id}/cancel",
+        headers={"x-api-key": bench.stack.config.api_key},
+        timeout=30,
+        trust_env=False,
+    )
+    assert cancelled.status_code == httpx.codes.ACCEPTED, cancelled.text
+    published = len(received(bench))
+    most = 2 * len(bench.processes("delivery")) * UNRECORDED * DEVICES_A_USER
+    assert len(sent.pairs) - published > most, f"{published} calls were made before the cancellation"
+    sent.fates = {user_id: fate | {Status.CANCELLED.value} for user_id, fate in sent.fates.items()}
+    bench.settle()
+    assert len(received(bench)) - published <= most, "more was published after the cancellation"
 
 
 def paused_while_killed(bench: Bench, send: Send) -> None:

@@ -496,6 +496,7 @@ def test_look_ups_do_not_grow_with_recipients(size: int) -> None:
 
 def test_many_users_are_looked_up_concurrently(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = Delivery()
+    chain.use_case.portion_size.recipients = 1_200
     users = range(100, 1_300)
     for user_id in users:
         chain.put_device(user_id, user_id)
