@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from masscomm.domain.limits import EARLIEST_MS, END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.domain.measures import MEASURES
+from masscomm.domain.time_limits import TOO_OLD_S
 
 _NUL = "\0"
 # Matches texts joined by NUL if one of them is too long.
@@ -25,6 +26,7 @@ class Problem(StrEnum):
     BAD_COUNT = "bad_count"  # a count below 0
     UNKNOWN_MEASURE = "unknown_measure"  # an outcome with a status that does not exist
     BAD_TIMESTAMP = "bad_timestamp"  # a timestamp before September 2001, such as one in seconds
+    TOO_OLD = "too_old"  # a send or an outcome with a timestamp long before the record's production
     FAR_FUTURE = "far_future"  # a timestamp long after the record's production, or after the last supported date
     UNSTORABLE = "unstorable"  # Postgres rejects the record's counts (a constraint, a range)
     # temporary: the schema is looked up, then the record is counted or becomes unknown_schema
@@ -49,6 +51,9 @@ def problem_of(far_future_ms: int) -> Column:
     unknown = F.size(F.array_except(counts["measure"], F.array(*map(F.lit, MEASURES)))) > 0
     # Nearly every outcome has one count, and the set of an array takes longer than decoding it.
     unknown = F.when(F.size(counts) == 1, ~F.get(counts, F.lit(0))["measure"].isin(*MEASURES)).otherwise(unknown)
+    # The chain retries a delivery record until its expires_at, which may be next year.
+    ages = F.col("source") != "delivery"
+    is_too_old = ages & (F.col("at_ms") < F.col("timestamp_ms") - TOO_OLD_S * 1000)  # guard: metrics.too_old
     return (
         F.when(F.col("schema_id").isNull(), Problem.UNDECODABLE)
         .when(~F.col("known"), Problem.NOT_LEARNED)
@@ -62,6 +67,7 @@ def problem_of(far_future_ms: int) -> Column:
         .when(F.array_min(counts["count_total"]) < 0, Problem.BAD_COUNT)
         .when((F.col("source") == "outcome") & unknown, Problem.UNKNOWN_MEASURE)
         .when(F.col("at_ms") < EARLIEST_MS, Problem.BAD_TIMESTAMP)
+        .when(is_too_old, Problem.TOO_OLD)
         # A subtraction from at_ms could overflow, because at_ms may be any 64-bit integer.
         .when(F.col("at_ms") > F.col("timestamp_ms") + far_future_ms, Problem.FAR_FUTURE)
         .when(F.col("at_ms") >= END_OF_TIME_MS, Problem.FAR_FUTURE)

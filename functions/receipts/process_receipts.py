@@ -292,9 +292,12 @@ class ProcessReceipts:
         )
 
     def _at_ms(self, receipt: Receipt) -> int:
-        """Return the time of the receipt, but not a later time than now: the provider's clock may be ahead."""
+        """Return the time of the receipt, but none later than now or before its message can have been sent: the clock
+        of the provider may be wrong.
+        """
         now_ms = self._clock.now_ms()
-        return now_ms if receipt.at_ms is None else min(receipt.at_ms, now_ms)
+        earliest = now_ms - SENT_MESSAGES_KEPT_S * 1000  # guard: receipts.too_old
+        return now_ms if receipt.at_ms is None else max(earliest, min(receipt.at_ms, now_ms))
 
 
 def _is_sent_to_email(message: SentMessage) -> bool:

@@ -24,7 +24,7 @@ from masscomm.domain.records import AudienceRequested
 from masscomm.domain.send_content import content_of_chunk, content_of_send
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.statuses import Status
-from masscomm.domain.time_limits import SEND_FLUSH_S
+from masscomm.domain.time_limits import SEND_FLUSH_S, TOO_OLD_S
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.http.problem import FieldError, FieldErrorBody, Problem
 from masscomm.http.rest import Links
@@ -180,7 +180,9 @@ class RequestSend:
             )
         return replace(
             identity,
-            requested_at_ms=stored.accepted_at_ms,
+            # A part may be requested until the send's send_at, next year; chunks of an earlier time are not counted.
+            # guard: sends.late_part
+            requested_at_ms=max(stored.accepted_at_ms, identity.requested_at_ms - TOO_OLD_S * 1000 // 2),
             chunk_size=identity.chunk_size if stored.named is None else stored.named.chunk_size,
             first_chunk=part.first_chunk,
             chunk_count=part.chunk_count,

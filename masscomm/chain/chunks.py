@@ -32,6 +32,7 @@ from masscomm.domain.records import (
     RecheckRequested,
     SendRequested,
 )
+from masscomm.domain.time_limits import TOO_OLD_S
 from masscomm.domain.units import unit_problem
 from masscomm.errors import DeadLetter
 from masscomm.kafka.dead_letters import original_position
@@ -98,7 +99,8 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
     if not _is_countable(send, record):
         return DeadLetter(
             "invalid",
-            f"a timestamp more than {FAR_FUTURE_MS // 60_000} minutes after the record was produced, or "
+            f"a timestamp more than {FAR_FUTURE_MS // 60_000} minutes after or {TOO_OLD_S // 86_400} days before the "
+            "record was produced, or "
             f"more than {MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
             f"longer than {LONGEST_TEXT} characters",
         )
@@ -148,6 +150,8 @@ def _problem_of_units(send: SendRequested) -> str | None:
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
     """Return whether metrics can count the send and its outcomes."""
     if unit_problem("timestamp", send.timestamp) or send.timestamp > record.timestamp_ms + FAR_FUTURE_MS:
+        return False
+    if send.timestamp < record.timestamp_ms - TOO_OLD_S * 1000:  # guard: sends.too_old
         return False
     texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
     return len(send.channels) <= MAX_CHANNELS and all(

@@ -213,6 +213,8 @@ LEDGER_KEPT_S = 7 * _DAY_S
 LEASE_KEPT_S = LEDGER_KEPT_S + _DAY_S
 # How long decisions are kept: a record that is replayed after this time may get other decisions.
 DECISIONS_KEPT_S = 8 * _DAY_S
+# An event that is older than this when its record is produced is not counted: the clock of its producer is wrong.
+TOO_OLD_S = 40 * _DAY_S
 # How long the metrics job keeps the ids of counted records at least: a record that is produced again after this time is
 # counted again.
 COUNTED_IDS_KEPT_S = 7 * _DAY_S
@@ -372,6 +374,11 @@ RULES: Mapping[str, str] = {
         "an expansion progresses in each invocation"
     ),
     "max(kept_s('audience'), kept_s('send.api')) < EXPANSIONS_KEPT_S": "a replayed record finds its chunks",
+    "max(kept_s('send.monolith'), kept_s('send.api')) + RETRY_LIFETIME_S + kept_s('dead-letter') <= TOO_OLD_S": (
+        "a record that comes again from its topic, by a retry or as a replayed letter is not too old to be counted"
+    ),
+    "2 * (SENT_MESSAGES_KEPT_S + sum(RECEIPT_RETRY_DELAYS_S)) < TOO_OLD_S": "nor is the outcome of a receipt",
+    "TOO_OLD_S < ARCHIVE_KEPT_DAYS * 86_400": "an event that is counted is archived before its day is deleted",
     "REPLAYED_WITHIN_S + 86_400 <= min(COUNTED_IDS_KEPT_S, LEDGER_KEPT_S, DECISIONS_KEPT_S, EXPANSIONS_KEPT_S)": (
         "a replayed record is neither counted nor published again, also if its function is down for a day"
     ),

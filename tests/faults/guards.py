@@ -31,6 +31,7 @@ NO_ERASURE = "no cell erases a person"
 NO_LATE_SCHEMA = "no cell registers a schema after a record that uses it"
 IDENTITY_ALWAYS = "the local gateway always passes an identity"
 NO_SUCH_ID = "a cell's registry answers such ids as it answers unknown ones"
+PRESENT_TIMES = "the records of the cells have the present time"
 OTHER_UNIT = "the times of the cells' schemas are timestamp-millis"
 LOGS_UNREAD = "the cells do not search logs, headers and outcomes for personal data"
 PLAIN_TEXT = "local servers use no TLS"
@@ -424,6 +425,30 @@ MUTANTS = (
         rule="A send with a time in another unit than milliseconds is dead-lettered, not sent at once or expired.",
         change=Never(),
         no_cell="the times of the cells' sends are in milliseconds",
+    ),
+    Mutant(
+        guard="sends.too_old",
+        rule="A send with a timestamp of weeks ago, which the metrics do not count, is not delivered.",
+        change=Never(),
+        no_cell=PRESENT_TIMES,
+    ),
+    Mutant(
+        guard="sends.late_part",
+        rule="A part of a send that was requested weeks after its first part is counted.",
+        change=Becomes("stored.accepted_at_ms"),
+        no_cell=PRESENT_TIMES,
+    ),
+    Mutant(
+        guard="receipts.too_old",
+        rule="An outcome is counted, whatever the clock of the provider whose receipt it is of.",
+        change=Becomes("0"),
+        no_cell=PRESENT_TIMES,
+    ),
+    Mutant(
+        guard="metrics.too_old",
+        rule="A send or an outcome of an earlier year is quarantined.",
+        change=Replaced("is_too_old = F.lit(False)"),
+        no_cell=PRESENT_TIMES,
     ),
     Mutant(
         guard="sends.unit_of_written_time",

@@ -113,7 +113,8 @@ def test_receipts_outcome_keeps_its_id_and_columns() -> None:
         club_id=7,
         type="news",
         channel="email",
-        timestamp=1_501_893_662_669,
+        # The receipt is of 2017, and messages are known for a week.
+        timestamp=NOW - 7 * 86_400_000,
         requested_at=NOW - 1_000,
         positions=[500],
         user_ids=[101],

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from devstack.config import StackConfig
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.chain.batch import BatchDriver
-from masscomm.clock import FixedClock
+from masscomm.clock import FixedClock, SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import BuildRequested, NotificationOutcome
 from masscomm.domain.users import User, UserSettings
@@ -62,7 +62,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
     codec = Codec(HttpSchemaRegistry(registry.registry_url))
     producer = KafkaProducer(bootstrap)
     errors: list[Exception | None] = []
-    record = send([1, 2], send_id=None)
+    record = send([1, 2], send_id=None, timestamp=SystemClock().now_ms())
     for value in (codec.encode(source, "SendRequested", record.to_avro()), b"\0\xff\xff\xff\xff poison"):
         producer.produce(source, str(uuid4()).encode(), value, [("trace", b"\xff")], errors.append)
     producer.flush(20)
@@ -98,7 +98,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
 
     (built,) = messages_of(bootstrap, chain["build"])
     build = BuildRequested.from_avro(codec.decode("BuildRequested", _value(built)))
-    assert (build.user_ids, build.timestamp) == ([1], NOW)
+    assert (build.user_ids, build.timestamp) == ([1], record.timestamp)
     (outcome_message,) = messages_of(bootstrap, chain["outcome"])
     outcome = NotificationOutcome.from_avro(codec.decode("NotificationOutcome", _value(outcome_message)))
     assert (outcome.user_ids, outcome.send_id) == ([2], build.send_id)

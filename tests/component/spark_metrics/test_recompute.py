@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from masscomm.domain.categories import category_table
-from masscomm.domain.limits import EARLIEST_MS
 from masscomm.errors import Retry, Stop
 from spark_metrics.iceberg import Appended
 from spark_metrics.recompute import Recompute
@@ -90,7 +89,7 @@ def test_bucket_of_a_view_that_the_span_cuts_is_counted_whole(stream: CountedStr
 @pytest.mark.kills(guard="recompute.wrong_clock")
 def test_outcome_of_a_wrong_clock_belongs_to_its_send(stream: CountedStream) -> None:
     """It counts in a day of 1970, and in the totals of a send of today."""
-    stream.both(a_send(0), an_outcome(0, "send 0", timestamp=EARLIEST_MS))
+    stream.both(a_send(0), an_outcome(0, "send 0", timestamp=PRODUCED_MS - 30 * DAY_MS))
     assert stream.differing(Span(TODAY)) == 0
     assert stream.differing(Span(end=TODAY)) == 0
     stream.table.delete_before(TODAY)

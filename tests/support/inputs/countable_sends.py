@@ -5,7 +5,8 @@ If the metrics counted a send for which the preference checker emits no outcomes
 
 from typing import Any
 
-from masscomm.domain.limits import EARLIEST_MS, FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.domain.limits import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.domain.time_limits import TOO_OLD_S
 
 PRODUCED_MS = 1_700_000_000_000
 LONG = "ü" * LONGEST_TEXT  # the limit counts characters, not bytes
@@ -16,8 +17,8 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     ({}, True),
     ({"timestamp": PRODUCED_MS + FAR_FUTURE_MS}, True),
     ({"timestamp": PRODUCED_MS + FAR_FUTURE_MS + 1}, False),
-    ({"timestamp": EARLIEST_MS}, True),
-    ({"timestamp": EARLIEST_MS - 1}, False),
+    ({"timestamp": PRODUCED_MS - TOO_OLD_S * 1000}, True),
+    ({"timestamp": PRODUCED_MS - TOO_OLD_S * 1000 - 1}, False),
     ({"timestamp": 0}, False),
     ({"timestamp": PRODUCED_MS // 1000}, False),
     ({"timestamp": -1}, False),

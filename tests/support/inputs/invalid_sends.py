@@ -4,6 +4,7 @@ from typing import Any
 
 from masscomm.domain.limits import FAR_FUTURE_MS, MAX_AHEAD_MS
 from masscomm.domain.records import MAX_COPIED_BYTES
+from masscomm.domain.time_limits import TOO_OLD_S
 from tests.support.harness.chain import NOW
 
 # (values, reason of the dead letter); the outcomes of these sends are failed.
@@ -32,5 +33,6 @@ UNCOUNTABLE_SENDS: list[dict[str, Any]] = [
     {"timestamp": NOW + FAR_FUTURE_MS + 1},
     {"timestamp": -1},
     {"timestamp": NOW // 1000},
+    {"timestamp": NOW - TOO_OLD_S * 1000 - 1},
     {"timestamp": NOW * 1000},
 ]

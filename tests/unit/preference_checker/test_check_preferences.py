@@ -378,6 +378,7 @@ def test_oversized_send_is_dead_lettered_and_recipients_fail() -> None:
     assert set(results_of(checker.outcomes())) == {(user_id, "push") for user_id in everybody}
 
 
+@pytest.mark.kills(guard="sends.too_old")
 @pytest.mark.parametrize("values", UNCOUNTABLE_SENDS)
 def test_uncountable_send_is_dead_lettered_without_outcomes(values: dict[str, Any]) -> None:
     checker = Checker()

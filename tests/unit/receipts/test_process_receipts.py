@@ -9,7 +9,7 @@ from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Periods, ids_of
-from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
+from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S, SENT_MESSAGES_KEPT_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
@@ -363,6 +363,15 @@ def test_a_receipts_time_is_never_in_our_future() -> None:
     ahead = json.dumps(receipt_events.BOUNCED).replace("2017-08-05T00:41", "2999-08-05T00:41")
     receipts.receive(receipt_events.of_sns(ahead))
     assert receipts.outcomes()[0].timestamp == NOW
+
+
+@pytest.mark.kills(guard="receipts.too_old")
+def test_a_receipts_time_is_not_before_its_message() -> None:
+    """The metrics count no outcome of an earlier year, and messages are known for a week."""
+    receipts = Receipts()
+    receipts.sent_messages(["m"])
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
+    assert receipts.outcomes()[0].timestamp == NOW - SENT_MESSAGES_KEPT_S * 1000
 
 
 @pytest.mark.kills(guard="receipts.unit_of_time")

@@ -10,6 +10,7 @@ from masscomm.domain.ids import chunk_id, id_of_single_delivery
 from masscomm.domain.key_limits import Use
 from masscomm.domain.records import SendRequested
 from masscomm.domain.send_content import content_of_chunk, content_of_send
+from masscomm.domain.time_limits import TOO_OLD_S
 from masscomm.errors import DeadLetter, Retry
 from masscomm.stores.decision_log import Decisions, record_decisions
 from masscomm.stores.delivery_ledger import claim_for
@@ -43,6 +44,17 @@ def test_a_repeated_send_has_the_same_records(api: SendApi) -> None:
     assert records[: len(records) // 2] == records[len(records) // 2 :]
     assert {record.send_id for record in records} == {ID}
     assert api.producer.produced[0][1] == chunk_id(ID, 0).encode()
+
+
+@pytest.mark.kills(guard="sends.late_part")
+def test_part_requested_weeks_later_is_countable(api: SendApi) -> None:
+    """Its chunks would be older than the metrics count, and dead-lettered."""
+    later = {"send_at": "2024-06-01T00:00:00Z"}
+    part(api, 0, [1], **later)
+    api.clock.advance(60 * 86_400)
+    assert part(api, 1, [2], **later)[0] == 202
+    first, second = (send.timestamp for send in api.sends())
+    assert (first, second) == (NOW, NOW + 60 * 86_400_000 - TOO_OLD_S * 1000 // 2)
 
 
 @pytest.mark.guarantee("send_ids.parts_are_one_send")

@@ -30,7 +30,7 @@ from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 from tests.support.inputs.other_units import with_unit
 from tests.support.spark.session import ToFrame
 
-AT_MS = 1_700_000_000_000
+AT_MS, DAY_MS = 1_700_000_000_000, 86_400_000
 RECORD_ID = ids.chunk_id("a parent", 0)
 
 # The schema of a producer that knows only these four fields.
@@ -425,6 +425,8 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
     ("a time before 1970", "send.api", a_send(timestamp=-1), "bad_timestamp"),
     ("a time in seconds", "send.api", a_send(timestamp=AT_MS // 1000), "bad_timestamp"),
     ("an outcome's time in seconds", "outcome", an_outcome([], timestamp=AT_MS // 1000), "bad_timestamp"),
+    ("a time of an earlier year", "send.api", a_send(timestamp=AT_MS - 40 * DAY_MS - 1), "too_old"),
+    ("an outcome of an earlier year", "outcome", an_outcome([], timestamp=AT_MS - 40 * DAY_MS - 1), "too_old"),
     ("a time far ahead", "send.api", a_send(timestamp=AT_MS + 3_600_001), "far_future"),
     ("the last time there is", "send.api", a_send(timestamp=2**63 - 1), "far_future"),
     ("a derived record without a UUID", "delivery", a_delivery(record_id="42"), "bad_id"),
@@ -510,6 +512,21 @@ def test_bad_record_has_its_problem_and_counts_nothing(
 
 def test_bad_record_leaves_the_others_counted(bad_rows: dict[int, dict[str, Any]]) -> None:
     assert [bad_rows[place]["count_total"] for place in (0, len(BAD) + 1)] == [3, 3]
+
+
+@pytest.mark.kills(guard="metrics.too_old")
+def test_event_of_an_earlier_year_is_quarantined(bad_rows: dict[int, dict[str, Any]]) -> None:
+    assert [row["problem"] for row in bad_rows.values()].count("too_old") == 2
+
+
+def test_event_of_weeks_ago_is_counted(counted: ToRows) -> None:
+    """A delivery record is retried until its expires_at, which may be next year."""
+    records = [
+        ("send.api", a_send(timestamp=AT_MS - 40 * DAY_MS)),
+        ("delivery", a_delivery(built_at=AT_MS - 300 * DAY_MS)),
+    ]
+    rows = counted([{"topic": topic, "value": value} for topic, value in records], WRITERS)
+    assert {row["problem"] for row in rows} == {None}
 
 
 def test_timestamp_an_hour_ahead_is_counted(counted: ToRows) -> None:
