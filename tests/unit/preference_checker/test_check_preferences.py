@@ -378,6 +378,7 @@ def test_oversized_send_is_dead_lettered_and_recipients_fail() -> None:
     assert set(results_of(checker.outcomes())) == {(user_id, "push") for user_id in everybody}
 
 
+@pytest.mark.guarantee("sends.counted_in_their_time")
 @pytest.mark.kills(guard="sends.too_old")
 @pytest.mark.parametrize("values", UNCOUNTABLE_SENDS)
 def test_uncountable_send_is_dead_lettered_without_outcomes(values: dict[str, Any]) -> None:
@@ -654,6 +655,7 @@ def test_failed_delay_redelivers_the_send_without_outcomes() -> None:
     assert _passed_on(checker.builds()) == [(2, "push")]
 
 
+@pytest.mark.guarantee("sends.unit_of_a_time")
 @pytest.mark.kills(guard="sends.unit_of_time")
 @pytest.mark.parametrize("field", ["send_at", "expires_at"])
 @pytest.mark.parametrize("unit", ["seconds", "microseconds"])
