@@ -116,6 +116,7 @@ _VALUES = (
 )
 
 
+@pytest.mark.guarantee("audiences.one_equality")
 @given(st.one_of(*_VALUES))
 @example((9007199254740993, "9007199254740992"))
 @example((0.1, "0.10"))

@@ -48,6 +48,7 @@ def test_names_of_different_locales_are_not_equal(one: str, other: str) -> None:
     assert read_locale(one) != read_locale(other)
 
 
+@pytest.mark.guarantee("templates.nearest_locale")
 @pytest.mark.kills(guard="locales.parents")
 @pytest.mark.kills(guard="locales.script")
 @pytest.mark.parametrize(

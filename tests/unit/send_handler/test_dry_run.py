@@ -12,7 +12,7 @@ from functions.send_handler.dry_run import DryRunBody, DryRunSend
 from functions.send_handler.send_records import SendIdentity
 from functions.send_handler.send_request import SendRequest
 from masscomm.clock import FixedClock
-from masscomm.decisions.dry_run import End
+from masscomm.decisions.dry_run import End, Forecast, Sample
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
@@ -90,6 +90,13 @@ def test_samples_need_the_scope_of_reading_users(api: SendApi) -> None:
     assert body["samples"] == [
         {"channel": "push", "locale": "en", "user_id": 1, "fields": {"title": "News", "body": "We won: gold"}}
     ]
+
+
+def test_names_of_one_locale_share_a_sample() -> None:
+    forecast = Forecast()
+    for locale in ("de_CH", "de-CH", "de-Latn-CH", "de"):
+        forecast.add_sample(Sample("push", locale, 1, {"title": "News"}))
+    assert [sample.locale for sample in forecast.samples] == ["de_CH", "de"]
 
 
 def test_other_tenants_users_are_unknown(api: SendApi) -> None:
