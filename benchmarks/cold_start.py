@@ -31,6 +31,7 @@ from emulators.lambda_host import FunctionHost
 from emulators.lambda_host.spec import FunctionSpec
 from infra.packaging.build import UV, build
 from infra.packaging.contents import Contents, all_contents
+from masscomm.http.scopes import ALL_SCOPES
 
 NAIVE = (
     "import boto3, opensearchpy, aws_lambda_powertools, confluent_kafka;"
@@ -110,7 +111,12 @@ def _event(function: str) -> dict[str, object]:
         "multiValueHeaders": {},
         "queryStringParameters": {"granularity": "fortnight"},
         "multiValueQueryStringParameters": {"granularity": ["fortnight"]},
-        "requestContext": {"authorizer": {"all_clubs": "true"}, "requestId": "r", "path": path, "stage": "v1"},
+        "requestContext": {
+            "authorizer": {"all_clubs": "true", "scopes": " ".join(ALL_SCOPES)},
+            "requestId": "r",
+            "path": path,
+            "stage": "v1",
+        },
         "body": "{}",
         "isBase64Encoded": False,
     }

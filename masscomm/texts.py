@@ -239,6 +239,9 @@ class Text(StrEnum):
     TIME_UNREADABLE = "Input should be a valid datetime or date, {error}"
     # Of the fields of a send.
     CATEGORY_UNKNOWN = "is no category of this installation (GET /v1/categories)"
+    TEMPLATE_OF_OPTIONAL = (
+        "is named after a category that is not mandatory: users who opted out of it would get its text"
+    )
     TEMPLATE_UNKNOWN = "does not exist on any channel of the send (GET /v1/templates)"
     SEND_ID_NEEDED = "is needed if the send has several parts"
     SEND_ID_OF_OTHERS = "belongs to another send, or this part of it to other recipients"

@@ -52,8 +52,8 @@ _PROBLEMS = {
 OPERATIONS = {
     ("POST", "/v1/sends"): Operation(
         tag="Sends",
-        description="Further scopes: `send:critical` for the priority critical; `send:content` for own texts (`title` "
-        "and `body` in `data`), or `send:mandatory` in a mandatory category. A dry run needs `read`; its "
+        description="Further scopes: `send:critical` for the priority critical; `send:mandatory` for a mandatory "
+        "category, or else `send:content` for own texts (`title` and `body` in `data`). A dry run needs `read`; its "
         "samples need `users:read`.",
         parameters=(IDEMPOTENCY_KEY,),
         request=SendRequest,

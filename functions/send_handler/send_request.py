@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails
 
 from functions.send_handler.field_problems import field_problem, text_of_details
 from masscomm.clock import Clock
-from masscomm.domain.categories import category, is_listed, resolve_channels
+from masscomm.domain.categories import category, is_listed, passes_opt_outs_of, resolve_channels
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import (
@@ -338,6 +338,13 @@ def _type_errors(send: SendRequest) -> list[FieldError]:
     return []
 
 
+def _template_errors(send: SendRequest) -> list[FieldError]:
+    # The chain dead-letters such a record.
+    if passes_opt_outs_of(send.type, send.template):  # guard: sends.template_of_an_optional_category
+        return [FieldError("template", Text.TEMPLATE_OF_OPTIONAL.filled())]
+    return []
+
+
 def _id_errors(send: SendRequest) -> list[FieldError]:
     if send.part_count > 1 and send.send_id is None:
         return [FieldError("send_id", Text.SEND_ID_NEEDED.filled())]
@@ -378,6 +385,7 @@ def _recipient_data_errors(send: SendRequest) -> list[FieldError]:
 # The rules about several fields, with these fields. A rule is not applied if one of them is wrong.
 _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]], ...] = (
     (("type",), _type_errors),
+    (("type", "template"), _template_errors),
     (("part_count", "send_id"), _id_errors),
     (("part_count", "part_index"), _part_errors),
     (("audience",), _audience_errors),
@@ -459,11 +467,13 @@ def check_simulated(send: SendRequest) -> None:
 def scopes_needed(send: SendRequest) -> list[Scope]:
     """Return the scopes that a request needs in addition to that of its route."""
     needed = [Scope.SEND_CRITICAL] if send.priority == Lane.CRITICAL else []
+    if category(send.type).mandatory:  # guard: scopes.mandatory
+        return [*needed, Scope.SEND_MANDATORY]
     # The builder uses the caller's title and body if no template applies.
     if any(
         send.data.keys() | own.keys() >= LITERAL for own in ({}, *send.recipient_data.values())
     ):  # guard: scopes.own_words
-        needed.append(Scope.SEND_MANDATORY if category(send.type).mandatory else Scope.SEND_CONTENT)
+        needed.append(Scope.SEND_CONTENT)
     return needed
 
 

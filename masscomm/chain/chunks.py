@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from masscomm.domain.categories import resolve_channels
+from masscomm.domain.categories import passes_opt_outs_of, resolve_channels
 from masscomm.domain.ids import chunk_id, derived_id, is_record_id, released_id, send_id_of_record
 from masscomm.domain.lanes import Lane, shared_queue
 from masscomm.domain.limits import (
@@ -106,6 +106,8 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
         )
     if not re.fullmatch(NAME_PATTERN, send.type):
         return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
+    if passes_opt_outs_of(send.type, send.template):  # guard: sends.mandatory_template
+        return DeadLetter("invalid", "the type is mandatory, and the template is named after a category that is not")
     if send.send_id and not re.fullmatch(SEND_ID_PATTERN, send.send_id):
         return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")
     if not 0 <= send.chunk_index < send.chunk_count:

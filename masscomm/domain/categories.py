@@ -154,6 +154,15 @@ def is_listed(name: str) -> bool:
     return name != DEFAULT and name in category_table().categories
 
 
+def passes_opt_outs_of(name: str, template: str | None) -> bool:
+    """Return whether a mandatory category has the template of a listed category that is not: users who opted out of
+    that one would get its text.
+    """
+    return (
+        category(name).mandatory and template is not None and is_listed(template) and not category(template).mandatory
+    )
+
+
 def resolve_channels(name: str, requested: Sequence[str], club_id: int) -> list[str]:
     """Return a send's channels: the requested ones in their order without repetitions, else those of its category for
     the club (tenant).

@@ -1,7 +1,6 @@
 """The scopes of API keys, those of people's roles, and the scope that each route needs.
 
-An authorizer's context lists the scopes of its key: {"scopes": "send read"}. A context without `scopes` has all of
-them: keys of the earlier form, operators, and the local stack.
+An authorizer's context lists the scopes of its key: {"scopes": "send read"}. A context without `scopes` has none.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ class Scope(StrEnum):
 
     SEND = "send"  # The key may request and control sends.
     SEND_CRITICAL = "send:critical"  # The key may request sends in the critical lane.
-    # The key may send texts of its own in a mandatory category, which bypasses opt-outs.
+    # The key may send in a mandatory category, which bypasses opt-outs.
     SEND_MANDATORY = "send:mandatory"
     SEND_CONTENT = "send:content"  # The key may send texts of its own in place of a template.
     READ = "read"  # The key may read metrics and sends.
@@ -110,9 +109,7 @@ def scopes_of(authorizer: object) -> frozenset[Scope]:
     """Return the scopes in an authorizer's context. Unknown words are ignored."""
     if not isinstance(authorizer, Mapping):
         return frozenset()
-    if SCOPES not in authorizer:
-        return ALL_SCOPES
-    given = authorizer[SCOPES]
+    given = authorizer.get(SCOPES)  # guard: scopes.without_scopes
     words = given.split() if isinstance(given, str) else []
     return frozenset(Scope(word) for word in words if word in ALL_SCOPES)
 

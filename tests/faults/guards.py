@@ -1077,6 +1077,30 @@ MUTANTS = (
         no_cell=EXAMPLE_TEMPLATES,
     ),
     Mutant(
+        guard="scopes.without_scopes",
+        rule="A context without scopes has none.",
+        change=Becomes('authorizer.get(SCOPES, " ".join(ALL_SCOPES))'),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="scopes.mandatory",
+        rule="A send that passes opt-outs needs a scope of its own, whatever its texts.",
+        change=Becomes("category(send.type).mandatory and LITERAL <= send.data.keys()"),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="sends.template_of_an_optional_category",
+        rule="By REST, a mandatory send has no template of a category that is not.",
+        change=Never(),
+        no_cell="the cells send with a template of their category",
+    ),
+    Mutant(
+        guard="sends.mandatory_template",
+        rule="By Kafka, a mandatory send has no template of a category that is not.",
+        change=Never(),
+        no_cell="the cells send with a template of their category",
+    ),
+    Mutant(
         guard="scopes.own_words",
         rule="Own words of a single recipient need the scope of own words.",
         change=Becomes("LITERAL <= send.data.keys()"),

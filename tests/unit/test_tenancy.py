@@ -37,7 +37,7 @@ from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import use_cases as send_api_use_cases
-from tests.support.inputs.api_gateway_events import EVERY_CLUB, get, lambda_context
+from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE, get, lambda_context
 from tests.support.inputs.unusable_tenants import UNUSABLE
 
 FUNCTIONS = Path(__file__).parents[2] / "functions" / "functions.yaml"
@@ -212,7 +212,7 @@ def test_every_route_of_the_catalogue_has_a_scope() -> None:
 def test_a_route_is_open_to_its_scope_alone(route: tuple[ModuleType, str, str], chain: Chain) -> None:
     """A caller with all other scopes is refused before anything is read or produced."""
     scope = ROUTE_SCOPES[route[1], route[2]]
-    own = {"club_ids": str(CLUB)}
+    own = EVERY_SCOPE | {"club_ids": str(CLUB)}
     status, _, body = asked(*route, own | {"scopes": " ".join(ALL_SCOPES - {scope})})
     assert (status, chain.producer.produced) == (403, [])
     assert json.loads(body)["detail"] == f"These credentials do not have the scope {scope}."
@@ -224,7 +224,7 @@ def test_a_route_is_open_to_its_scope_alone(route: tuple[ModuleType, str, str], 
 @pytest.mark.kills(guard="tenancy.other_tenants_send")
 def test_another_tenants_send_and_user_are_as_unknown_ones() -> None:
     """Status, headers and body are the same: an id cannot be probed."""
-    other = {"club_ids": str(OTHER)}
+    other = EVERY_SCOPE | {"club_ids": str(OTHER)}
     theirs = asked(metrics_handler, "GET", "/v1/sends/s", other)
     assert theirs == asked(metrics_handler, "GET", "/v1/sends/none", other)
     assert theirs[0] == 404
@@ -251,7 +251,7 @@ def test_a_test_key_reads_and_changes_nothing(route: tuple[ModuleType, str, str]
 @pytest.mark.guarantee("audit.own_tenant_only")
 @pytest.mark.kills(guard="tenancy.audit_log")
 def test_the_audit_log_of_another_tenant_is_refused() -> None:
-    other = {"club_ids": str(OTHER)}
+    other = EVERY_SCOPE | {"club_ids": str(OTHER)}
     status, _, body = asked(metrics_handler, "GET", "/v1/audit", other)
     assert (status, json.loads(body)["rows"]) == (200, [])
     event = get("/v1/audit", club_id=[str(CLUB)])
@@ -262,7 +262,7 @@ def test_the_audit_log_of_another_tenant_is_refused() -> None:
 
 
 def test_templates_of_another_tenant_are_not_listed() -> None:
-    other = {"club_ids": str(OTHER)}
+    other = EVERY_SCOPE | {"club_ids": str(OTHER)}
     status, _, body = asked(metrics_handler, "GET", "/v1/templates", other)
     assert (status, [row["id"] for row in json.loads(body)["rows"]]) == (200, [2])
     event = get("/v1/templates", club_id=[str(CLUB)])
@@ -284,7 +284,7 @@ def previewed(club_id: int, authorizer: dict[str, str], **values: object) -> tup
 @pytest.mark.kills(guard="tenancy.previewed_user")
 def test_previews_show_nothing_of_another_tenant() -> None:
     """A user of another tenant and an unknown user have the same response, and so do templates."""
-    own, other = {"club_ids": str(CLUB)}, {"club_ids": str(OTHER)}
+    own, other = EVERY_SCOPE | {"club_ids": str(CLUB)}, EVERY_SCOPE | {"club_ids": str(OTHER)}
     assert "canary" in previewed(CLUB, own, user_id=7)[1]
     assert previewed(CLUB, other)[0] == 403
     draft = {"title": "{{ user.first_name }}", "body": "b"}
@@ -305,7 +305,7 @@ def test_preview_of_a_user_needs_the_scope_of_users() -> None:
 
 def test_stored_reasons_of_other_tenants_read_as_unknown() -> None:
     """Counts and logs of earlier versions distinguish the two reasons; the readers do not."""
-    own = {"club_ids": str(CLUB)}
+    own = EVERY_SCOPE | {"club_ids": str(CLUB)}
     send = json.loads(asked(metrics_handler, "GET", "/v1/sends/s", own)[2])
     assert send["totals"]["suppressed"] == send["channels"]["push"]["suppressed"] == {"unknown_user": 3}
     (row,) = json.loads(asked(metrics_handler, "GET", "/v1/users/7/notifications", own)[2])["rows"]

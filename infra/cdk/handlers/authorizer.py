@@ -40,6 +40,8 @@ _EXPIRES_AT = "expires_at"
 _PREFIX = "mc_"
 # The limits of masscomm/domain/key_limits.py.
 _LIMITS = ("requests_a_minute", "recipients_a_day")
+# Those of masscomm/http/scopes.py, which a key of the earlier form has.
+ALL_SCOPES = "admin operate read send send:content send:critical send:mandatory users:read users:write webhooks"
 _log = logging.getLogger(__name__)
 _kept: tuple[float, dict[str, dict[str, str]]] | None = None
 
@@ -196,7 +198,7 @@ def _context(entry: object) -> dict[str, str] | None:
     entry is malformed.
     """
     if isinstance(entry, str):
-        return _clubs(entry) if entry else None
+        return _clubs(entry) | {"scopes": ALL_SCOPES} if entry else None
     if not isinstance(entry, dict) or entry.keys() - {"clubs", "scopes", _EXPIRES_AT}:
         return None
     clubs, scopes, expires_at = entry.get("clubs"), entry.get("scopes", "read"), entry.get(_EXPIRES_AT)

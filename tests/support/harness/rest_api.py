@@ -45,7 +45,7 @@ from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import use_cases
-from tests.support.inputs.api_gateway_events import lambda_context
+from tests.support.inputs.api_gateway_events import EVERY_SCOPE, lambda_context
 
 
 class SleepingClock(FixedClock):
@@ -166,7 +166,7 @@ def serving(console: Path | None = None) -> Iterator[str]:
 
     def authorize(headers: Mapping[str, str]) -> Mapping[str, str] | None:
         if headers.get("x-api-key") == KEY:
-            return {"all_clubs": "true"}
+            return EVERY_SCOPE | {"all_clubs": "true"}
         token = bearer_token(headers.get("authorization"))
         try:
             return None if token is None else AccessTokens.of(sign_in.issuer, SystemClock()).context(token)

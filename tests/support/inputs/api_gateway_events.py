@@ -3,8 +3,11 @@
 from types import SimpleNamespace
 from typing import Any
 
-# The authorizer context of an operator.
-EVERY_CLUB = {"principalId": "operator", "all_clubs": "true"}
+from masscomm.http.scopes import ALL_SCOPES
+
+# The part of an authorizer context with every scope, and the context of an operator.
+EVERY_SCOPE = {"scopes": " ".join(sorted(ALL_SCOPES))}
+EVERY_CLUB = EVERY_SCOPE | {"principalId": "operator", "all_clubs": "true"}
 
 
 def get(path: str, **parameters: list[str]) -> dict[str, Any]:

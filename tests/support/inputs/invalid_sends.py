@@ -13,6 +13,7 @@ INVALID_SENDS: list[tuple[dict[str, Any], str]] = [
     ({"reference": "x" * (MAX_COPIED_BYTES + 1)}, "too_large"),
     ({"template": "x" * MAX_COPIED_BYTES, "collapse_key": "y"}, "too_large"),
     ({"type": "two words"}, "invalid"),
+    ({"type": "one_time_password", "template": "news"}, "invalid"),
     ({"send_id": "no/id"}, "invalid"),
     ({"chunk_index": 2, "chunk_count": 2}, "invalid"),
     ({"chunk_index": -1}, "invalid"),

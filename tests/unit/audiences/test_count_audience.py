@@ -11,7 +11,7 @@ from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.users import Device, User, UserSettings
 from tests.support.harness.chain import Context
-from tests.support.inputs.api_gateway_events import EVERY_CLUB
+from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE
 
 ALL: dict[str, Any] = {"all_users": True}
 TIMEOUT_S = 29.0
@@ -71,7 +71,7 @@ def test_unknown_club_has_no_users(api: CountApi) -> None:
 
 @pytest.mark.kills(guard="tenancy.counted_audience")
 def test_another_tenants_users_are_not_counted(api: CountApi) -> None:
-    status, body = api.call({"club_id": 7, "audience": ALL}, {"club_ids": "8"})
+    status, body = api.call({"club_id": 7, "audience": ALL}, EVERY_SCOPE | {"club_ids": "8"})
     assert (status, [error["field"] for error in body["errors"]]) == (403, ["club_id"])
     assert api.directory.calls["users_of_club"] == 0
 

@@ -17,7 +17,7 @@ from masscomm.http.tenant import NO_CLUBS
 from masscomm.observability import logs
 from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.texts import Text
-from tests.support.inputs.api_gateway_events import get, lambda_context
+from tests.support.inputs.api_gateway_events import EVERY_SCOPE, get, lambda_context
 
 clock, usage = FixedClock(), InMemoryKeyUsage()
 api = Api(logs.logger("test"), retry_after_s=7, limiter=lambda: RateLimiter(usage=usage, clock=clock))
@@ -142,7 +142,7 @@ def test_own_fault_is_500_and_only_the_log_has_details(how: str, capsys: pytest.
     assert {"stop": "X is not set", "fault": "KeyError"}[how] in json.dumps(line)
 
 
-LIMITED = {"principalId": "k1", "all_clubs": "true", "requests_a_minute": "2"}
+LIMITED = EVERY_SCOPE | {"principalId": "k1", "all_clubs": "true", "requests_a_minute": "2"}
 
 
 def limited(key_id: str = "k1", path: str = "/v1/things/count", **context: Any) -> tuple[int, dict[str, str], Any]:

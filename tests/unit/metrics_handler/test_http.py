@@ -20,7 +20,7 @@ from masscomm.http.rest import Request
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
-from tests.support.inputs.api_gateway_events import get, lambda_context
+from tests.support.inputs.api_gateway_events import EVERY_SCOPE, get, lambda_context
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
@@ -59,7 +59,7 @@ class Api:
         event["headers"] = headers
         event["multiValueHeaders"] = {name: [value] for name, value in (headers or {}).items()} or None
         if club_ids is not None:
-            event["requestContext"]["authorizer"] = {"club_ids": club_ids}
+            event["requestContext"]["authorizer"] = EVERY_SCOPE | {"club_ids": club_ids}
         found = module.handler(event, lambda_context())
         return found["statusCode"], {n: v[0] for n, v in found["multiValueHeaders"].items()}, found.get("body") or ""
 

@@ -142,7 +142,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     store.recipients += [(user_id, replace(row, key=replace(row.key, send_id="second")))]
     store.recipients += [(43, row)]
     log: Any = metrics.audit_route.audit_log
-    log.record(replace(log.entries[0], subject="second"))
+    log.record(replace(log.entries[0], id="another", subject="second"))
     keys: Any = operations.keys.keys
     keys.put(operations_api.key(key_id="8" * 16))
     for name, field in (("devices", "device_id"), ("suppressions", "id")):

@@ -361,6 +361,7 @@ def test_expired_send_needs_no_look_up() -> None:
     assert checker.builds() == []
 
 
+@pytest.mark.kills(guard="sends.mandatory_template")
 @pytest.mark.parametrize(("values", "reason"), INVALID_SENDS)
 def test_bad_send_is_dead_lettered_and_its_recipients_fail(values: dict[str, Any], reason: str) -> None:
     checker = Checker()

@@ -13,6 +13,7 @@ from masscomm.kafka import topics
 from masscomm.stores.send_controls import AcceptedSend, SendKey
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import Answered, SendApi
+from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
 WHERE = {"field": "locale", "is": "dé\U0001f600"}
 AUDIENCE: dict[str, Any] = {"where": WHERE, "except_users": [42]}
@@ -136,7 +137,7 @@ def test_largest_audience_is_a_record_that_kafka_accepts(api: SendApi) -> None:
 @pytest.mark.kills(guard="simulator.audience")
 def test_audience_of_a_test_key_is_the_simulator_recipients(api: SendApi) -> None:
     """No request can name them as an audience, and an expander of an earlier version refuses it."""
-    assert post(api, authorizer={"all_clubs": "true", "mode": "test"})[0] == 202
+    assert post(api, authorizer=EVERY_SCOPE | {"all_clubs": "true", "mode": "test"})[0] == 202
     (record,) = requested(api)
     assert json.loads(record.audience) == {"simulator_recipients": True}
     assert post(api, audience={"simulator_recipients": True})[0] == 400
@@ -144,15 +145,15 @@ def test_audience_of_a_test_key_is_the_simulator_recipients(api: SendApi) -> Non
 
 def test_limit_of_the_key_is_in_the_record(api: SendApi) -> None:
     """The expander counts the users when they are known."""
-    authorizer = {"all_clubs": "true", "principalId": "k", "recipients_a_day": "5"}
+    authorizer = EVERY_SCOPE | {"all_clubs": "true", "principalId": "k", "recipients_a_day": "5"}
     assert post(api, authorizer=authorizer)[0] == 202
     assert [(each.key_id, each.recipients_a_day) for each in requested(api)] == [("k", 5)]
     assert api.usage.used == {}
-    assert post(api, authorizer={"all_clubs": "true", "recipients_a_day": "5"})[0] == 500
+    assert post(api, authorizer=EVERY_SCOPE | {"all_clubs": "true", "recipients_a_day": "5"})[0] == 500
 
 
 def test_audience_of_another_club_is_refused(api: SendApi) -> None:
-    assert post(api, authorizer={"club_ids": "8"})[0] == 403
+    assert post(api, authorizer=EVERY_SCOPE | {"club_ids": "8"})[0] == 403
     assert api.producer.produced == []
 
 

@@ -29,6 +29,7 @@ from tests.support.contracts.dry_run import (
     check_dry_run,
 )
 from tests.support.harness.send_api import SendApi
+from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
 
 @pytest.mark.guarantee("dry_run.counts_are_the_sends")
@@ -59,7 +60,7 @@ def dry_run(api: SendApi, *, authorizer: dict[str, Any] | None = None, key: str 
 
 @pytest.mark.guarantee("dry_run.nothing_is_sent")
 def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
-    authorizer = {"club_ids": "7", "recipients_a_day": "1", "principalId": "k"}
+    authorizer = EVERY_SCOPE | {"club_ids": "7", "recipients_a_day": "1", "principalId": "k"}
     status, body, headers = dry_run(api, to_users=[1, 2, 2], key="k", authorizer=authorizer)
     assert (status, headers["Cache-Control"]) == (200, "no-store")
     assert (body["dry_run"], body["requested"], body["duplicates"], body["estimated"]) == (True, 2, 1, False)
@@ -112,8 +113,8 @@ def test_dry_run_is_refused_as_the_send_would_be(api: SendApi) -> None:
     assert status == 400
     assert {each["field"] for each in body["errors"]} == {"to_users[0]", "dry_run", "send_at", "more"}
     assert dry_run(api, to_users=[1], send_at="2020-01-01T00:00:00Z")[0] == 400
-    assert dry_run(api, to_users=[1], authorizer={"club_ids": "8"})[0] == 403
-    assert dry_run(api, to_users=[1], authorizer={"club_ids": "7", "mode": "test"})[0] == 403
+    assert dry_run(api, to_users=[1], authorizer=EVERY_SCOPE | {"club_ids": "8"})[0] == 403
+    assert dry_run(api, to_users=[1], authorizer=EVERY_SCOPE | {"club_ids": "7", "mode": "test"})[0] == 403
     own = {"title": "t", "body": "b"}
     assert dry_run(api, to_users=[1], data=own, authorizer={"club_ids": "7", "scopes": "send read"})[0] == 403
 
@@ -135,7 +136,7 @@ def test_an_audience_is_counted_without_an_expansion(api: SendApi) -> None:
 
 @pytest.mark.kills(guard="simulator.dry_run")
 def test_an_audience_of_a_test_key_is_the_simulator_recipients(api: SendApi) -> None:
-    _, body, _ = dry_run(api, audience={"all_users": True}, authorizer={"club_ids": "7", "mode": "test"})
+    _, body, _ = dry_run(api, audience={"all_users": True}, authorizer=EVERY_SCOPE | {"club_ids": "7", "mode": "test"})
     assert (body["requested"], body["samples"]) == (15, [])
     assert body["channels"][0]["failed"] == 4
 

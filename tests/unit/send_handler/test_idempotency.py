@@ -14,6 +14,7 @@ from masscomm.http import idempotency
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import TIMEOUT_S, VALID, SendApi
+from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
 SEVERAL_CHUNKS = list(range(1, 3 * CHUNK_SIZE + 1))
 
@@ -179,7 +180,7 @@ def test_an_invalid_request_leaves_its_key_free(api: SendApi, values: dict[str, 
 
     Source: Stripe API reference, "Idempotent requests".
     """
-    body, authorizer = json.dumps(VALID | values), {"club_ids": "7"}
+    body, authorizer = json.dumps(VALID | values), EVERY_SCOPE | {"club_ids": "7"}
     assert api.call(body, authorizer=authorizer, headers={"Idempotency-Key": "k"})[0] == status
     assert api.keys.claims == {}
     assert api.post_with("k")[0] == 202

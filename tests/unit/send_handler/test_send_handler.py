@@ -17,6 +17,7 @@ from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.observability import traces
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import VALID, SendApi
+from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
 PAST = "2001-01-01T00:00:00Z"
 
@@ -100,12 +101,15 @@ def test_a_body_in_base64_is_read(api: SendApi) -> None:
 
 
 @pytest.mark.guarantee("api_keys.request_needs_its_scopes")
+@pytest.mark.kills(guard="scopes.mandatory")
 @pytest.mark.parametrize(
     ("values", "scope"),
     [
         ({"priority": "critical"}, "send:critical"),
         ({"data": {"title": "t", "body": "b"}}, "send:content"),
         ({"type": "one_time_password", "data": {"title": "t", "body": "b", "more": "m"}}, "send:mandatory"),
+        ({"type": "one_time_password"}, "send:mandatory"),
+        ({"type": "security_alert", "template": "password_changed"}, "send:mandatory"),
     ],
 )
 def test_a_request_needs_the_scopes_of_its_fields(api: SendApi, values: dict[str, Any], scope: str) -> None:
@@ -347,7 +351,7 @@ def test_each_chunk_has_send_at(api: SendApi) -> None:
 @pytest.mark.parametrize("club_ids", ["8", "8,9"])
 def test_send_for_another_club_is_403(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
     api = SendApi(monkeypatch)
-    status, problem, _ = api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})
+    status, problem, _ = api.call(json.dumps(VALID), authorizer=EVERY_SCOPE | {"club_ids": club_ids})
     assert (status, problem["errors"][0]["field"]) == (403, "club_id")
     assert api.sends() == []
 
@@ -355,7 +359,7 @@ def test_send_for_another_club_is_403(monkeypatch: pytest.MonkeyPatch, club_ids:
 @pytest.mark.parametrize("club_ids", ["7", "8,7"])
 def test_a_tenant_sends_for_its_own_clubs(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
     api = SendApi(monkeypatch)
-    assert api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})[0] == 202
+    assert api.call(json.dumps(VALID), authorizer=EVERY_SCOPE | {"club_ids": club_ids})[0] == 202
     assert [send.club_id for send in api.sends()] == [7]
 
 

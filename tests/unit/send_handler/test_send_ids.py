@@ -17,6 +17,7 @@ from masscomm.stores.delivery_ledger import claim_for
 from masscomm.stores.send_controls import AcceptedSend, SendKey
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import Answered, SendApi
+from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
 ID = "0b8e2f0e-7a1c-4c1e-9d53-2f3f0f9a6c11"
 
@@ -128,7 +129,7 @@ def test_an_audience_has_one_part(api: SendApi) -> None:
 
 
 def test_each_part_counts_once_for_a_limit(api: SendApi) -> None:
-    limited = {"club_ids": "7", "principalId": "k", "recipients_a_day": "5"}
+    limited = EVERY_SCOPE | {"club_ids": "7", "principalId": "k", "recipients_a_day": "5"}
     body = api.valid(send_id=ID, part_count=2)
     for _ in range(2):
         for index, users in enumerate(([1, 2, 3], [4, 5])):
@@ -140,7 +141,7 @@ def test_each_part_counts_once_for_a_limit(api: SendApi) -> None:
 @pytest.mark.kills(guard="limits.recipients_of_a_part")
 def test_concurrent_parts_are_counted_each(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two requests of other recipients under one id pass the check of the id before one of them is registered."""
-    limited = {"club_ids": "7", "principalId": "k", "recipients_a_day": "5"}
+    limited = EVERY_SCOPE | {"club_ids": "7", "principalId": "k", "recipients_a_day": "5"}
     take, second = api.usage.take, list[Answered]()
 
     def taken(*args: Any, **kwargs: Any) -> Use:
@@ -209,7 +210,7 @@ def test_a_send_of_an_earlier_version_is_continued(api: SendApi) -> None:
 @pytest.mark.parametrize("key", [None, "k"])
 def test_a_refused_request_leaves_its_id_and_key(api: SendApi, key: str | None) -> None:
     """Above the limit of recipients, nothing is stored: the corrected request may use both."""
-    limited = {"club_ids": "7", "principalId": "k", "recipients_a_day": "2"}
+    limited = EVERY_SCOPE | {"club_ids": "7", "principalId": "k", "recipients_a_day": "2"}
     headers = {} if key is None else {"Idempotency-Key": key}
     answers = []
     for users in ([1, 2, 3], [1, 2]):
@@ -240,7 +241,7 @@ def test_a_key_is_free_after_a_413_without_effect(api: SendApi) -> None:
 
 def test_a_refused_repetition_keeps_the_key(api: SendApi) -> None:
     """The first attempt may have notified a part of the recipients."""
-    limited = {"club_ids": "7", "principalId": "k", "recipients_a_day": "3"}
+    limited = EVERY_SCOPE | {"club_ids": "7", "principalId": "k", "recipients_a_day": "3"}
     headers, body = {"Idempotency-Key": "k"}, json.dumps(api.valid())
     api.producer.fail = lambda _topic, _value: Retry("no leader")
     assert api.call(body, headers=headers)[0] == 503
