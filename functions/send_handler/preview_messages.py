@@ -14,6 +14,8 @@ from masscomm.domain.limits import FIELDS_OF_SEND, MAX_SOURCE_CHARACTERS
 from masscomm.domain.preferences import is_member
 from masscomm.domain.users import Template, User
 from masscomm.http.problem import FieldError, FieldErrorBody, invalid
+from masscomm.rendering.compiler import Steps
+from masscomm.rendering.message_writer import RECORD_STEPS
 from masscomm.rendering.preview import Preview, preview
 from masscomm.rendering.unused_content import unused_content
 from masscomm.texts import CodedBody, Text
@@ -113,8 +115,9 @@ def previewed(wanted: PreviewRequest, directory: Directory) -> PreviewBody:
     user, content = _user(wanted, directory), wanted.content()
     found = _templates(wanted, directory)
     messages = []
+    steps = Steps(RECORD_STEPS)
     for channel, templates in found.items():
-        message = preview(content, channel, templates, user)
+        message = preview(content, channel, templates, user, steps)
         if wanted.user_id is not None and not CHANNELS[channel].reaches(user):
             message = replace(message, problem=Text.NO_ADDRESS.filled())
         messages.append(_message(message, is_draft=wanted.draft is not None))

@@ -33,11 +33,16 @@ class MessageWriter:
 
     Each template has a share of the record's steps (units of rendering work). A template that uses up its share fails
     for its own recipients only. Half of the steps are divided equally between the templates, the other half by their
-    numbers of recipients.
+    numbers of recipients. With `steps`, all templates share these: those that a preview has for all its channels.
     """
 
     def __init__(
-        self, content: ContentFields, channel: str, templates: Sequence[Template], users: Sequence[User]
+        self,
+        content: ContentFields,
+        channel: str,
+        templates: Sequence[Template],
+        users: Sequence[User],
+        steps: Steps | None = None,
     ) -> None:
         self._content = content
         self._channel = channel
@@ -49,7 +54,7 @@ class MessageWriter:
             recipients[_id_of(self._templates[locale])] += number
         self._steps = {
             # guard: templates.share_of_steps
-            template_id: Steps(RECORD_STEPS / 2 * (1 / len(recipients) + number / len(users)))
+            template_id: steps or Steps(RECORD_STEPS / 2 * (1 / len(recipients) + number / len(users)))
             for template_id, number in recipients.items()
         }
         # By template id: the compiled fields of the template, or its error.

@@ -1,7 +1,7 @@
 """Renders a message before it is sent, and checks templates when they are saved."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from masscomm.domain.channels import CHANNELS
@@ -33,20 +33,39 @@ class Preview:
     problem: CodedText | None = None
 
 
-def preview(content: ContentFields, channel: str, templates: Sequence[Template], user: User) -> Preview:
-    """Return the message that a user would get on a channel, with the same text."""
+def preview(
+    content: ContentFields, channel: str, templates: Sequence[Template], user: User, steps: Steps | None = None
+) -> Preview:
+    """Return the message that a user would get on a channel, with the same text.
+
+    Args:
+        content: The send.
+        channel: The channel.
+        templates: The templates of the send's type on the channel.
+        user: The user.
+        steps: The remaining steps (units of work), from which compiling and each rendering are charged.
+    """
+    # guard: templates.steps_of_a_preview
+    writer = MessageWriter(content, channel, templates, [user], steps or Steps(RECORD_STEPS))
+    template = writer.template_of(user)
     missing: list[str] = []
+    # The names of missing variables of the data, in brackets.
+    named: dict[str, str] = {}
     while True:
-        writer = MessageWriter(content, channel, templates, [user])
-        template = writer.template_of(user)
         try:
-            texts = writer.texts(user)
+            texts = writer.texts(user, named)
         except MissingVariable as error:
-            filled = _filled(content, user, error.path)
-            if filled is None or error.path in missing or len(missing) == MAX_MISSING:
+            if error.path in missing or len(missing) == MAX_MISSING:
+                return Preview(channel=channel, template=template, missing=missing, problem=_reason(error))
+            if error.path.startswith(_DATA):
+                name = error.path.removeprefix(_DATA)
+                named[name] = f"[{name}]"
+            elif error.path.startswith(_ATTRIBUTES):
+                name = error.path.removeprefix(_ATTRIBUTES)
+                user = user._replace(attributes={**user.attributes, name: f"[{name}]"})
+            else:  # It cannot have a value.
                 return Preview(channel=channel, template=template, missing=missing, problem=_reason(error))
             missing.append(error.path)
-            content, user = filled
         except RenderError as error:
             return Preview(channel=channel, template=template, missing=missing, problem=_reason(error))
         else:
@@ -54,17 +73,6 @@ def preview(content: ContentFields, channel: str, templates: Sequence[Template],
             if missing:
                 problem = Text.VALUES_MISSING.filled(names=", ".join(missing))
             return Preview(channel=channel, template=template, texts=texts, missing=missing, problem=problem)
-
-
-def _filled(content: ContentFields, user: User, path: str) -> tuple[ContentFields, User] | None:
-    """Return content and user with the variable's name in brackets as its value; None if it cannot have a value."""
-    if path.startswith(_DATA):
-        name = path.removeprefix(_DATA)
-        return replace(content, data={**content.data, name: f"[{name}]"}), user
-    if path.startswith(_ATTRIBUTES):
-        name = path.removeprefix(_ATTRIBUTES)
-        return content, user._replace(attributes={**user.attributes, name: f"[{name}]"})
-    return None
 
 
 def problem_of(template: Template, steps: Steps | None = None) -> CodedText | None:

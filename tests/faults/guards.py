@@ -1047,6 +1047,12 @@ MUTANTS = (
         no_cell=EXAMPLE_TEMPLATES,
     ),
     Mutant(
+        guard="templates.steps_of_a_preview",
+        rule="All channels and renderings of a preview share the steps of one record.",
+        change=Replaced("writer = MessageWriter(content, channel, templates, [user])"),
+        no_cell="no cell previews messages",
+    ),
+    Mutant(
         guard="templates.cache_bytes",
         rule="The cache of templates is bounded in bytes.",
         change=Becomes("len(self._entries) > 1_000"),

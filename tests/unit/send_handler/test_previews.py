@@ -8,7 +8,8 @@ import pytest
 from functions.send_handler import handler
 from masscomm.domain.users import Template, User
 from masscomm.errors import Retry
-from masscomm.rendering.compiler import MAX_OUTPUT_BYTES
+from masscomm.rendering.compiler import MAX_OUTPUT_BYTES, MAX_STEPS, Steps
+from masscomm.rendering.message_writer import RECORD_STEPS
 from masscomm.rendering.preview import MAX_MISSING
 from tests.support.harness.builder import Builder, texts_by_user
 from tests.support.harness.chain import build
@@ -132,6 +133,29 @@ def test_a_preview_names_a_bounded_number_of_values(api: SendApi) -> None:
     found = _message(api, draft={"title": "t", "body": body})
     assert len(found["missing"]) == MAX_MISSING
     assert found["fields"] is None
+
+
+@pytest.mark.guarantee("templates.steps_a_preview_are_bounded")
+@pytest.mark.kills(guard="templates.steps_of_a_preview")
+def test_a_preview_costs_no_more_than_a_record(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each missing value costs a rendering on each channel, and all of them share the steps of one record."""
+    spent: list[float] = []
+    spend = Steps.spend
+
+    def counted(steps: Steps, number: float) -> None:
+        spent.append(number)
+        spend(steps, number)
+
+    monkeypatch.setattr(Steps, "spend", counted)
+    costly = "{{ data.long | upper | lower | length }}" * 8
+    body = costly + "".join(f"{{{{ data.v{number} }}}}" for number in range(MAX_MISSING))
+    draft = {"title": "t", "body": body, "html": body}
+    status, answer = _preview(api, draft=draft, data={"long": "a" * 9_000}, channels=["push", "email"])
+    assert status == 200
+    push, email = (message["problem"] for message in answer["messages"])
+    assert push.startswith("a value is missing: ")
+    assert email.endswith("the template takes too many steps")
+    assert sum(spent) <= RECORD_STEPS + 2 * MAX_STEPS
 
 
 @pytest.mark.parametrize(
