@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 
 from masscomm.domain.locales import read_locale
 
-_WORDS = re.compile(r"([-\s({\[<]+)")
+# The first letter of each word: the separators are those of Jinja's filter `title`.
+_FIRST_LETTER = re.compile(r"(?<![^-\s({\[<])[^-\s({\[<]")
 # The languages in which CLDR's capital of i is İ.
 _DOTTED = {"tr", "az"}
 
@@ -24,7 +25,7 @@ def _capitalize(text: str) -> str:
 
 def _title(text: str) -> str:
     """Return the text with a capital at the beginning of each word, as Jinja's filter does."""
-    return "".join(map(_capitalize, _WORDS.split(text)))
+    return _FIRST_LETTER.sub(lambda letter: "İ" if letter[0] == "i" else letter[0].upper(), _lower(text))
 
 
 CASES: Mapping[str, Callable[[str], str]] = {

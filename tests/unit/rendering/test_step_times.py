@@ -15,6 +15,7 @@ import pytest
 from masscomm.domain.users import User
 from masscomm.rendering import compiler
 from masscomm.rendering.compiler import OutOfSteps, RenderError, Steps, compile_source, render
+from masscomm.rendering.letters import CASES
 from masscomm.rendering.message_writer import RECORD_STEPS
 from masscomm.rendering.templates import context_of, literal_fields
 from tests.unit.rendering.hostile_templates import PATTERNS, PATTERNS_OF_THREE, PATTERNS_OF_TWO, data_of
@@ -97,10 +98,12 @@ def _operations() -> Iterator[_Work]:
             source = pattern
             for place, operand in enumerate(OPERANDS):
                 source = source.replace(f"{{{place}}}", operand)
-            write = compile_source(source * REPEATED, escaped=True, steps=Steps(1e9)).write
-            for chosen in itertools.product(*names):
-                data = dict(zip("abc", (FIRST[name] for name in chosen), strict=False))
-                yield _Work(partial(render, write, _context(data)), f"{source} {' '.join(chosen)}")
+            # Upper and lower case are other filters in a language whose capital of i is İ.
+            for dotted in {False, any(f"| {name}" in source for name in CASES)}:
+                write = compile_source(source * REPEATED, escaped=True, steps=Steps(1e9), dotted=dotted).write
+                for chosen in itertools.product(*names):
+                    data = dict(zip("abc", (FIRST[name] for name in chosen), strict=False))
+                    yield _Work(partial(render, write, _context(data)), f"{source} {' '.join(chosen)} {dotted}")
 
 
 def _compile(source: str, steps: Steps) -> None:
