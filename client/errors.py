@@ -23,7 +23,10 @@ class ApiError(Exception):
     def __init__(
         self, status: int, detail: str, errors: list[FieldErrorBody], retry_after_s: float | None = None
     ) -> None:
-        super().__init__(f"{status}: {detail}")
+        reasons = "".join(
+            f"; {each['field']} {each['message']}" for each in errors if "field" in each and "message" in each
+        )
+        super().__init__(f"{status}: {detail}{reasons}")
         self.status = status
         self.detail = detail
         self.errors = errors

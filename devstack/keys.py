@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
@@ -74,8 +74,12 @@ def list_keys(*, installation: Installation, as_json: JsonOption = False) -> Non
         for each in found:
             print_json(_shown(each))
         return
-    columns = ("id", "name", "clubs", "scopes", "mode", "created", "end", "last used", "requests/min", "recipients/day")
-    table = Table(*columns, title=f"{len(found)} keys")
+    # An id is whole in any terminal: `rotate` and `revoke` need it.
+    table = Table(
+        Column("id", no_wrap=True, min_width=len(found[0].key_id) if found else 0), title=f"{len(found)} keys"
+    )
+    for name in ("name", "clubs", "scopes", "mode", "created", "end", "last used", "requests/min", "recipients/day"):
+        table.add_column(name, overflow="fold")
     for each in found:
         table.add_row(*(str(value or "-") for value in _shown(each).values()))
     console.print(table)

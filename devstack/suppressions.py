@@ -47,7 +47,9 @@ def list_suppressions(
         for each in found:
             print_json(each)
         return
-    table = Table(*("club", "address (SHA-256)", "reason", "since", "until"), title=f"{len(found)} suppressions")
+    table = Table(title=f"{len(found)} suppressions")
+    for name in ("club", "address (SHA-256)", "reason", "since", "until"):
+        table.add_column(name, overflow="fold")
     for each in found:
         table.add_row(
             "every" if each["club_id"] is None else str(each["club_id"]),

@@ -374,7 +374,9 @@ def _access_entry(request: web.Request, resource_path: str, status: int, length:
 
 async def _add_console_headers(_request: web.Request, response: web.StreamResponse) -> None:
     if isinstance(response, web.FileResponse):
-        response.headers.update(CONSOLE_HEADERS)
+        for name, value in CONSOLE_HEADERS.items():
+            # A page may have a policy of its own.
+            response.headers.setdefault(name, value)
 
 
 def proxy_event(

@@ -11,9 +11,11 @@ import pytest
 from moto import mock_aws
 from typer.testing import CliRunner
 
+from devstack import keys as keys_commands
 from devstack.cli import app
 from devstack.installation import Installation
 from devstack.service import AWS_CREDENTIALS
+from devstack.terminal import Terminal
 from emulators.key_authorizer import KeyAuthorizer
 from emulators.local import REGION
 from infra.cdk.handlers import authorizer
@@ -232,6 +234,13 @@ def test_the_authorizer_writes_the_use_once_a_minute(setting: Setting, monkeypat
         found = setting.keys.find(made["sha256"])
         assert found is not None
         assert found.last_used_at == NOW + recorded
+
+
+def test_a_list_in_a_narrow_terminal_has_whole_ids(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys_commands, "console", Terminal(width=80))
+    made = [setting.create("--every-club", "--scope", "send", "--scope", "users:read") for _ in range(2)]
+    listed = setting.run("list")
+    assert all(each["id"] in listed for each in made)
 
 
 def test_a_deleted_key_is_not_restored_by_its_use(setting: Setting) -> None:

@@ -356,13 +356,19 @@ async def test_request_line_and_headers_are_limited(size: int, status: int) -> N
         assert {answer.headers["Content-Type"].partition(";")[0] for answer in answers} == {CONTENT_TYPE}
 
 
-async def test_openapi_document_and_its_page_are_served() -> None:
-    async with serving(Function()) as client:
+async def test_openapi_document_and_its_page_are_served(tmp_path: Path) -> None:
+    """Also beside the console."""
+    (tmp_path / "assets").mkdir()
+    async with serving(Function(), console=tmp_path) as client:
         document, page = await client.get("/openapi.json"), await client.get("/-/api")
     assert document.headers["Content-Type"] == "application/json"
     assert document.json() == json.loads(DOCUMENT.read_text())
     assert page.headers["Content-Type"].startswith("text/html")
     assert "/openapi.json" in page.text
+    # The page has scripts and styles of its own, which the console's policy would block.
+    policy = dict(each.strip().split(" ", 1) for each in page.headers["Content-Security-Policy"].split(";"))
+    assert policy["script-src"] == policy["style-src"] == "'unsafe-inline'"
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
     assert re.findall(r"(?:src|href)=\"(?!/)[^\"]*", page.text) == [], "the page loads nothing from elsewhere"
 
 
