@@ -19,7 +19,10 @@ from spark_metrics.served import TABLES, RecomputedTables, Served, Table, log_of
 from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
 from spark_metrics.states import BLOCK, stored
+from tests.support.spark.session import PY4J_SOCKETS
 
+# A session of an earlier test of this process may leave sockets.
+pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
