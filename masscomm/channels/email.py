@@ -14,6 +14,7 @@ from textwrap import wrap
 from uuid import uuid4
 
 from masscomm.channels.provider import Rejected
+from masscomm.domain.addresses import trimmed_address
 from masscomm.domain.limits import MAX_ADDRESS_BYTES
 from masscomm.domain.mail_domains import domain_in_ascii
 
@@ -187,11 +188,11 @@ def _in_lines(body: str) -> bytes:
 
 
 def mail_domain_in_ascii(address: str) -> str:
-    """Return the address with its domain in ASCII (IDNA). Raises ValueError if the domain is invalid or the address
-    too long.
+    """Return the trimmed address with its domain in ASCII (IDNA). Raises ValueError if the domain is invalid or the
+    address too long.
     """
     # Python's parser takes minutes for some longer addresses.
     if len(address.encode(errors="replace")) > MAX_ADDRESS_BYTES:
         raise ValueError(f"the address is longer than {MAX_ADDRESS_BYTES} bytes")
-    name, at, domain = address.rpartition("@")
+    name, at, domain = trimmed_address(address).rpartition("@")
     return f"{name}{at}{domain_in_ascii(domain)}"

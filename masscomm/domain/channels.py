@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from masscomm.domain.addresses import trimmed_address
 from masscomm.domain.users import User
 
 # The names that a send without a template must have in its data.
@@ -72,10 +73,10 @@ class Channel:
         return f"{self.name.capitalize()}{what}"
 
     def address_of(self, user: User) -> str:
-        """Return the user's address on this channel; empty for a channel of devices, and for a user without an
-        address. Spaces around it, as forms and imported lists have them, are no part of it.
+        """Return the user's address on this channel, without invisible characters around it; empty for a channel of
+        devices, and for a user without an address.
         """
-        return "" if self.user_field is None else (getattr(user, self.user_field) or "").strip()
+        return "" if self.user_field is None else trimmed_address(getattr(user, self.user_field) or "")
 
     def reaches(self, user: User) -> bool:
         """Return whether the user has an address on this channel. Devices are not checked here; they are looked up

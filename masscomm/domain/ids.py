@@ -7,6 +7,7 @@ from contextlib import suppress
 from hashlib import blake2b, sha1, sha256
 from uuid import UUID
 
+from masscomm.domain.addresses import trimmed_address
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 from masscomm.domain.mail_domains import domain_in_ascii
 
@@ -100,7 +101,7 @@ def receipt_id(body: str) -> str:
 
 def address_id(address: str) -> str:
     """Return a digest of an e-mail address, the same for each of its spellings. It does not reveal the address."""
-    name, _, domain = address.strip().rpartition("@")
+    name, _, domain = trimmed_address(address).rpartition("@")
     # The domain is not a valid name. No e-mail is sent to such an address either.
     with suppress(ValueError):
         domain = domain_in_ascii(domain)

@@ -705,6 +705,12 @@ MUTANTS = (
         cell="an address on the suppression list",
     ),
     Mutant(
+        guard="addresses.invisible_characters",
+        rule="An address has no invisible characters around it: for sending, and on the suppression list.",
+        change=Returns("address.strip()"),
+        no_cell="no cell has an address with invisible characters",
+    ),
+    Mutant(
         guard="suppressions.previous_form",
         rule="A suppression without an end, as an earlier version stored it, stays in force.",
         change=Returns("ends is not None and now_ms < ends"),
