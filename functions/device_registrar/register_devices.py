@@ -4,10 +4,10 @@ newest row of each device → its stored state → concurrent calls to the provi
 
 statuses of endpoints (topic device_status), from delivery or operators → the states of these endpoints, after the rows
 
-A redelivered row causes no provider call if its state is already up to date. A row without a token or a platform is
-dead-lettered; its stored state ends the time for which delivery waits for the endpoint. An endpoint belongs to a token,
-not to a device: two devices have the same token after another user has logged in on the phone. Therefore the registrar
-deletes no endpoint.
+A redelivered row causes no provider call if its state is already up to date. A row without a token or a known platform
+is dead-lettered; its stored state ends the time for which delivery waits for the endpoint. An endpoint belongs to a
+token, not to a device: two devices have the same token after another user has logged in on the phone. Therefore the
+registrar deletes no endpoint.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +29,7 @@ from masscomm.cdc.change_events import (
 )
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
+from masscomm.domain.platforms import platform_named
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.domain.time_limits import ENDPOINT_CALL_S
 from masscomm.errors import DeadLetter, Retry, Stop
@@ -134,7 +135,7 @@ class RegisterDevices(UseCase[Fact]):
         if remaining_s < ENDPOINT_CALL_S:
             raise Retry("no time was left for another call")
         try:
-            arn = self._endpoints.register(platform, before.token or "")
+            arn = self._endpoints.register(platform_named(platform) or platform, before.token or "")
         except InvalidToken:
             return self._disabled(before, "invalid_token")
         return replace(before, endpoint_arn=arn, enabled=True, reason=None, updated_at=self._clock.now_ms())
@@ -183,8 +184,8 @@ class RegisterDevices(UseCase[Fact]):
     def _as_the_row_says(self, row: RowChanged, before: DeviceState | None) -> DeviceState:
         if row.columns is None:
             return self._state(row, before, token=None, reason="deleted")
-        token, platform = _text(row.columns, "token"), _text(row.columns, "platform")
-        if not token or not platform:
+        token, platform = _text(row.columns, "token"), platform_named(row.columns.get("platform"))
+        if not token or platform is None:
             return self._state(row, before, token=token, reason="invalid_row")  # guard: endpoints.refused_row
         same = before is not None and before.token == token
         arn = before.endpoint_arn if before is not None and same else None
@@ -278,6 +279,9 @@ def _refusal(fact: Fact) -> DeadLetter | None:
         for name in ("token", "platform"):
             if not _text(row.columns, name):
                 return DeadLetter("invalid", f"a device without {name}")
+        # guard: devices.unknown_platform
+        if platform_named(row.columns["platform"]) is None:
+            return DeadLetter("invalid", f"a device of an unknown platform: {row.columns['platform']!r:.100}")
     return None
 
 

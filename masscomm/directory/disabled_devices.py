@@ -24,7 +24,7 @@ class DisabledReason(StrEnum):
 
     TAKES_NOTHING = "takes_nothing"  # The provider reported that its endpoint accepts nothing any more.
     INVALID_TOKEN = "invalid_token"  # noqa: S105 - The provider refused the token.
-    INVALID_ROW = "invalid_row"  # The monolith's row has no token or no platform.
+    INVALID_ROW = "invalid_row"  # The monolith's row has no token or no known platform.
     INACTIVE = "inactive"  # The monolith's row says so.
     DELETED = "deleted"  # The monolith has deleted the row.
 

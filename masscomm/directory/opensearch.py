@@ -22,6 +22,7 @@ from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.port import TemplateQuery
 from masscomm.domain import preference_changes, suppressions
+from masscomm.domain.platforms import platform_named
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -468,7 +469,7 @@ def _device(device_id: int, source: Source, state: Source) -> Device:
     return Device(
         device_id=device_id,
         user_id=source["user_id"],
-        platform=source["platform"],
+        platform=platform_named(source["platform"]) or source["platform"],  # guard: devices.platform_of_row
         token=source["token"],
         endpoint_arn=state.get("endpoint_arn") if known else None,
         enabled=bool(state.get("enabled", True)) if known else True,

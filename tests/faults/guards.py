@@ -585,6 +585,24 @@ MUTANTS = (
         cell=REPLACED_GENERATION,
     ),
     Mutant(
+        guard="devices.platform_words",
+        rule="A platform is understood by its other names, in any case.",
+        change=Becomes("_PLATFORMS.get(word)"),
+        no_cell="the devices of the cells have gcm as their platform",
+    ),
+    Mutant(
+        guard="devices.platform_of_row",
+        rule="A push has the form of the platform that the row names by another word.",
+        change=Becomes('source["platform"]'),
+        no_cell="the devices of the cells have gcm as their platform",
+    ),
+    Mutant(
+        guard="devices.unknown_platform",
+        rule="A row of an unknown platform is a dead letter.",
+        change=Never(),
+        no_cell="the devices of the cells have gcm as their platform",
+    ),
+    Mutant(
         guard="devices.recorded_generation",
         rule="The state of a device carries its generation.",
         change=Becomes("None"),

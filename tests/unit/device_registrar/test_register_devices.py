@@ -97,12 +97,11 @@ def test_a_deleted_device_keeps_a_state_against_older_rows() -> None:
 def test_an_invalid_token_is_kept_as_such_and_blocks_nothing() -> None:
     registrar = Registrar()
     registrar.endpoints.invalid = {"bad"}
-    rows = [device(1, "bad"), device(2, "good"), device(3, "t", platform="fax")]
+    rows = [device(1, "bad"), device(2, "good")]
     assert registrar.run(*(row("devices", "c", 10 + n, columns) for n, columns in enumerate(rows))) == []
     assert {n: (s.enabled, s.reason) for n, s in registrar.states.states.items()} == {
         "1": (False, "invalid_token"),
         "2": (True, None),
-        "3": (False, "invalid_token"),
     }
     assert registrar.states.states["1"].token == "bad"
 
@@ -156,6 +155,27 @@ def test_refused_row_is_dead_lettered_and_marked_in_its_state(change: dict[str, 
         (device(1, "a") | change)["token"],
         "invalid_row",
     )
+
+
+@pytest.mark.kills(guard="devices.platform_words")
+@pytest.mark.parametrize(
+    ("word", "platform"), [("ios", "apns"), (" APNS ", "apns"), ("Android", "gcm"), ("fcm", "gcm")]
+)
+def test_other_word_for_a_platform_is_understood(word: str, platform: str) -> None:
+    registrar = Registrar()
+    assert registrar.run(row("devices", "c", 10, device(1, "a", platform=word))) == []
+    assert registrar.states.states["1"].endpoint_arn == f"arn:{platform}:a"
+
+
+@pytest.mark.guarantee("device_registrar.unknown_platform_is_dead_lettered")
+@pytest.mark.kills(guard="devices.unknown_platform")
+def test_unknown_platform_is_dead_lettered_with_its_word() -> None:
+    registrar = Registrar()
+    assert registrar.run(row("devices", "c", 10, device(1, "a", platform="windows"))) == []
+    (produced,) = registrar.producer.produced
+    assert "'windows'" in dict(produced[3])["masscomm.error"].decode()
+    assert registrar.states.states["1"].reason == "invalid_row"
+    assert registrar.take_calls() == []
 
 
 def test_refused_row_replaces_the_endpoint_of_earlier_rows() -> None:

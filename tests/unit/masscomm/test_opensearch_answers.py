@@ -19,6 +19,19 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.errors import DeadLetter, Retry, Stop
 
 
+class StoredDevice:
+    """A client with one device, which has no state yet."""
+
+    def __init__(self, platform: str) -> None:
+        self._row = {"id": 1, "user_id": 1, "platform": platform, "token": "a"}
+
+    def search(self, **_: Any) -> Any:
+        return searched(hits={"hits": [{"_index": "devices-g1", "_id": "1", "_source": self._row, "sort": [1]}]})
+
+    def mget(self, **_: Any) -> Any:
+        return {"docs": [{"_index": "device_state", "_id": "1", "found": False}]}
+
+
 class Answering:
     """A client that returns or raises one prepared response."""
 
@@ -195,3 +208,11 @@ def test_targets_are_reached_only_with_every_partition() -> None:
 )
 def test_snapshot_source_offset_has_no_lsn(offset: Any, lsn: int | None) -> None:
     assert lsn_of_source_offset(offset) == lsn
+
+
+@pytest.mark.kills(guard="devices.platform_of_row")
+@pytest.mark.parametrize(("word", "platform"), [("iOS", "apns"), ("fcm ", "gcm"), ("windows", "windows")])
+def test_devices_have_the_platform_that_their_word_names(word: str, platform: str) -> None:
+    client = cast(OpenSearch, StoredDevice(word))
+    stored = OpenSearchDirectory(client, progress=lambda _: InMemoryCdcProgress(), clock=FixedClock())
+    assert [device.platform for device in stored.devices([1])[1]] == [platform]
