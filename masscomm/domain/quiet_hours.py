@@ -13,10 +13,9 @@ zone means UTC.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from itertools import count
-from zoneinfo import ZoneInfo
 
 from masscomm.domain.categories import category
 from masscomm.domain.preferences import Decision
@@ -49,7 +48,7 @@ def current_quiet_period(quiet_hours: object, time_zone: object, now_ms: int) ->
 
     Args:
         quiet_hours: The user's setting, of any type.
-        time_zone: An IANA name, or any value.
+        time_zone: A name of a time zone, or any value.
         now_ms: The time in ms since the epoch.
 
     Raises:
@@ -142,7 +141,7 @@ def _time(text: object) -> time | None:
     return None if found is None else time(int(found[1] or 0), int(found[2] or 0))
 
 
-def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None:
+def _until_ms(start: time, end: time, zone: tzinfo, now_ms: int) -> int | None:
     """Return the end of the current quiet hours in ms since the epoch; None outside them."""
 
     def quiet(moment_ms: int) -> bool:
@@ -161,7 +160,7 @@ def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None
     raise AssertionError("there is always another day")
 
 
-def _put_back_ms(zone: ZoneInfo, first_ms: int, last_ms: int) -> int | None:
+def _put_back_ms(zone: tzinfo, first_ms: int, last_ms: int) -> int | None:
     """Return the first moment after first_ms, until last_ms, at which clocks have been put back; None if there is none.
 
     Quiet hours may end at this moment: if clocks are put back from 00:01 to 23:01, hours from 00:00 to 00:30 are over.

@@ -1,13 +1,25 @@
-"""Time zones, and the moments at which their clocks show a time."""
+"""Time zones, and the moments at which their clocks show a time.
 
-from datetime import datetime
-from functools import lru_cache
-from zoneinfo import ZoneInfo
+CLDR's names of Windows' zones are in schemas/windows_zones.json, because importing Babel would add 67 ms to a cold
+start.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone, tzinfo
+from functools import cache, lru_cache
+from zoneinfo import ZoneInfo, available_timezones
 
 from masscomm.errors import Stop
+from schemas import read_text
+
+# Hours and minutes ahead of UTC: +11:00, UTC+5:30, GMT-3.
+_OFFSET = re.compile(r"(?:utc|gmt)?([+-])(\d{1,2})(?::?([0-5]\d))?", re.ASCII)
+_SMALLEST_OFFSET, _LARGEST_OFFSET = timedelta(hours=-12), timedelta(hours=14)
 
 
-def moments(time: datetime, zone: ZoneInfo) -> list[int]:
+def moments(time: datetime, zone: tzinfo) -> list[int]:
     """Return the moments (ms since the epoch) at which clocks show this time. There are two if clocks are put back
     over it; if clocks skip it, the result is the moment of the change.
     """
@@ -25,13 +37,34 @@ def moments(time: datetime, zone: ZoneInfo) -> list[int]:
     return [after]
 
 
-def wall_time(moment_ms: int, zone: ZoneInfo) -> datetime:
+def wall_time(moment_ms: int, zone: tzinfo) -> datetime:
     return datetime.fromtimestamp(moment_ms / 1000, zone).replace(tzinfo=None)
 
 
 @lru_cache(maxsize=4096)
-def zone_of(name: str) -> ZoneInfo | None:
-    """Return the time zone, or None if its name is unknown."""
+def zone_of(name: str) -> tzinfo | None:
+    """Return the time zone, or None if its name is unknown.
+
+    Names are those of IANA, then the same without case and blanks, then those of Windows, then offsets from -12 to +14
+    hours. `GMT+11` is eleven hours ahead of UTC; IANA's `Etc/GMT+11` is eleven hours behind it.
+    """
+    exact = _iana_zone(name)
+    if exact is not None:
+        return exact
+    folded = _folded(name)
+    iana_name = _iana_names().get(folded) or _windows_names().get(folded)  # guard: time_zones.other_names
+    return _fixed_offset(folded) if iana_name is None else _iana_zone(iana_name)
+
+
+def utc() -> tzinfo:
+    """Return UTC. Raises Stop if it is not installed: every time zone would then be unknown."""
+    zone = _iana_zone("UTC")
+    if zone is None:
+        raise Stop("no time zones are installed: there is no UTC")
+    return zone
+
+
+def _iana_zone(name: str) -> ZoneInfo | None:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -39,9 +72,24 @@ def zone_of(name: str) -> ZoneInfo | None:
         return None
 
 
-def utc() -> ZoneInfo:
-    """Return UTC. Raises Stop if it is not installed: every time zone would then be unknown."""
-    zone = zone_of("UTC")
-    if zone is None:
-        raise Stop("no time zones are installed: there is no UTC")
-    return zone
+def _fixed_offset(folded: str) -> tzinfo | None:
+    found = _OFFSET.fullmatch(folded)
+    if found is None:
+        return None
+    size = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
+    offset = size if found[1] == "+" else -size  # guard: time_zones.sign_of_an_offset
+    return timezone(offset) if _SMALLEST_OFFSET <= offset <= _LARGEST_OFFSET else None
+
+
+@cache
+def _iana_names() -> Mapping[str, str]:
+    return {_folded(name): name for name in available_timezones()}
+
+
+@cache
+def _windows_names() -> Mapping[str, str]:
+    return {_folded(name): zone for name, zone in json.loads(read_text("windows_zones.json")).items()}
+
+
+def _folded(name: str) -> str:
+    return "".join(name.split()).casefold()

@@ -45,6 +45,7 @@ NO_AUDIENCE = "the cells send to lists of users"
 SIMULATED = "the cells send to users, with a live key"
 NO_PEOPLE = "the cells request sends with keys"
 ONE_CALLER = "the cells repeat one request of one tenant"
+IANA_NAMES = "the users of the fault cells have IANA names of time zones"
 KNOWN_NAMES = "the monolith of the fault cells writes known names only"
 UNCHANGED_PREFERENCES = "no cell changes preferences through masscomm"
 NO_WEBHOOK = "no cell has an endpoint of webhooks"
@@ -2105,6 +2106,18 @@ MUTANTS = (
         rule="An unknown name in quiet hours means further hours at night.",
         change=Becomes("[]"),
         no_cell=KNOWN_NAMES,
+    ),
+    Mutant(
+        guard="time_zones.other_names",
+        rule="A time zone is found by its name in another case, and by its name in Windows.",
+        change=Becomes("None"),
+        no_cell=IANA_NAMES,
+    ),
+    Mutant(
+        guard="time_zones.sign_of_an_offset",
+        rule="GMT+11 is eleven hours ahead of UTC.",
+        change=Becomes("-size"),
+        no_cell=IANA_NAMES,
     ),
     Mutant(
         guard="audiences.spelling_of_a_setting",

@@ -1,0 +1,45 @@
+"""Time zones are found by the names that other systems give them."""
+
+import json
+from datetime import datetime, timedelta
+
+import pytest
+from babel.core import get_global
+
+from masscomm.domain.time_zones import zone_of
+from schemas import read_text
+
+JANUARY = datetime(2026, 1, 15, 12)  # noqa: DTZ001 - each zone reads it as its own time
+
+
+def _hours(name: str) -> float | None:
+    zone = zone_of(name)
+    offset = None if zone is None else zone.utcoffset(JANUARY)
+    return None if offset is None else offset / timedelta(hours=1)
+
+
+@pytest.mark.guarantee("quiet_hours.other_names_of_zones")
+@pytest.mark.kills(guard="time_zones.other_names")
+@pytest.mark.parametrize("name", ["australia/sydney", " Australia/Sydney ", "AUS Eastern Standard Time"])
+def test_other_name_is_the_zone(name: str) -> None:
+    assert str(zone_of(name)) == "Australia/Sydney"
+
+
+@pytest.mark.guarantee("quiet_hours.other_names_of_zones")
+@pytest.mark.kills(guard="time_zones.sign_of_an_offset")
+@pytest.mark.parametrize(
+    ("name", "hours"),
+    [
+        ("+11:00", 11), ("GMT+11", 11), ("Etc/GMT+11", -11), ("etc/gmt+11", -11), ("UTC+5:30", 5.5), ("UTC -3", -3),
+        ("+0530", 5.5), ("-12", -12), ("-12:30", None), ("+14:00", 14), ("+14:15", None), ("+99", None), ("11", None),
+        ("", None), ("Mars/Base", None), ("UTC+", None), ("+1:60", None),
+    ],
+)  # fmt: skip
+def test_offset_is_ahead_of_utc(name: str, hours: float | None) -> None:
+    assert _hours(name) == hours
+
+
+def test_stored_names_of_windows_equal_those_of_cldr() -> None:
+    stored = json.loads(read_text("windows_zones.json"))
+    assert stored == get_global("windows_zone_mapping")
+    assert [name for name in stored if zone_of(name) is None] == []
