@@ -226,7 +226,7 @@ def get_webhooks(asked: rest.Request) -> Response:
 def post_webhook(asked: rest.Request) -> Response:
     """Create a webhook endpoint. The response has its secret, which is shown only once."""
     key = idempotency.key_of(asked)
-    body, replayed = bootstrap().webhooks.create(asked.text(), asked.clubs, _audit(asked), key)
+    body, replayed = bootstrap().webhooks.create(asked.text(), asked.clubs, asked.principal, _audit(asked), key)
     return _executed(body, HTTPStatus.CREATED, replayed=replayed)
 
 

@@ -2378,6 +2378,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.other_principal",
+        rule="A creation that another principal repeats returns no secret.",
+        change=Becomes("fields"),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.counted_endpoints",
         rule="Concurrent creations of endpoints do not exceed the maximum of a club.",
         change=Becomes('"version = :counted OR attribute_exists(id)"'),

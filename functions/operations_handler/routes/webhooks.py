@@ -193,12 +193,13 @@ class WebhooksRoute:
         return _row(self._visible(endpoint_id, clubs))
 
     def create(
-        self, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None
+        self, content: str | None, clubs: Clubs, principal: str, audit: Audit, key: str | None = None
     ) -> tuple[NewWebhookBody, bool]:
         """Store a new endpoint, under an idempotency key if there is one. Return the response body, and whether an
-        earlier request with the key has created the endpoint.
+        earlier request of the principal with the key has created the endpoint.
 
-        Raises Problem (400, 403, 409 if the club has too many, 422 for another request with the key), or Retry.
+        Raises Problem (400, 403, 409 if the club has too many, 422 for another request with the key, or another
+        principal's), or Retry.
         """
         fields = read_object(content)
         errors = self._wrong(fields, CreateWebhookRequest)
@@ -213,7 +214,7 @@ class WebhooksRoute:
             problem = Text.CLUBS_NOT_SEEN.filled(clubs=str(club_id))
             raise Problem(403, Text.CLUB_NOT_PERMITTED.filled(), errors=[FieldError("club_id", problem)])
         club = int(club_id or 0)
-        request = self._creation(fields, key)
+        request = self._creation(fields, principal, key)
         endpoint = Endpoint(
             key=EndpointKey.new(club, secrets.token_bytes(32)),
             url=fields["url"],
@@ -237,11 +238,13 @@ class WebhooksRoute:
             raise Problem(409, Text.ENDPOINT_DELETED.filled())
         return self._with_secret(stored), True
 
-    def _creation(self, fields: Mapping[str, Any], key: str | None) -> CreationRequest | None:
+    def _creation(self, fields: Mapping[str, Any], principal: str, key: str | None) -> CreationRequest | None:
         """Return the creation of an endpoint under an idempotency key; None without one."""
         if key is None:
             return None
-        digest = digest_of("POST", "/v1/webhooks", fields)
+        # The response to a repeated request has the secret, which is shown only to its maker.
+        request = {"fields": fields, "principal": principal}  # guard: webhooks.other_principal
+        digest = digest_of("POST", "/v1/webhooks", request)
         return CreationRequest(id=key_digest(key), digest=digest, at_s=self.clock.now_ms() // 1000)
 
     def change(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> WebhookBody:

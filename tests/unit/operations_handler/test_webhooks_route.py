@@ -42,7 +42,7 @@ class Setting:
 
     def create_under(self, key: str | None, clubs: Clubs = SEVEN, **fields: Any) -> tuple[Any, bool]:
         given = {"club_id": 7, "url": URL} | fields
-        return self.route.create(json.dumps(given), clubs, self.audit, key)
+        return self.route.create(json.dumps(given), clubs, "k7", self.audit, key)
 
     def change(self, id_: str, clubs: Clubs = SEVEN, **fields: Any) -> Any:
         return self.route.change(id_, json.dumps(fields), clubs, self.audit)
@@ -157,7 +157,7 @@ def test_wrong_fields_are_all_named(setting: Setting, fields: dict[str, Any], na
 
 def test_a_missing_url_is_named(setting: Setting) -> None:
     with pytest.raises(Problem, match="url"):
-        setting.route.create('{"club_id": 7}', SEVEN, setting.audit)
+        setting.route.create('{"club_id": 7}', SEVEN, "k7", setting.audit)
 
 
 def test_a_club_has_a_maximum_of_endpoints(setting: Setting) -> None:
@@ -253,7 +253,7 @@ def test_a_repeated_creation_has_the_same_endpoint(setting: Setting) -> None:
     first, replayed = setting.create_under("k", event_types=["send.completed"])
     assert not replayed
     again = setting.route.create(
-        json.dumps({"event_types": ["send.completed"], "url": URL, "club_id": 7}), SEVEN, setting.audit, "k"
+        json.dumps({"event_types": ["send.completed"], "url": URL, "club_id": 7}), SEVEN, "k7", setting.audit, "k"
     )
     assert again == (first, True)
     with pytest.raises(Problem, match="another request") as raised:
@@ -262,6 +262,16 @@ def test_a_repeated_creation_has_the_same_endpoint(setting: Setting) -> None:
     assert setting.create_under("other")[0]["endpoint"]["id"] != first["endpoint"]["id"]
     assert setting.create_under("k", EIGHT, club_id=8)[1] is False
     assert setting.actions() == ["webhook.created"] * 3
+
+
+@pytest.mark.kills(guard="webhooks.other_principal")
+def test_creation_repeated_by_another_principal_is_refused(setting: Setting) -> None:
+    """The response would have the secret, which only its maker sees."""
+    setting.create_under("k")
+    with pytest.raises(Problem, match="another request") as raised:
+        setting.route.create(json.dumps({"club_id": 7, "url": URL}), SEVEN, "k8", setting.audit, "k")
+    assert raised.value.status == 422
+    assert setting.create_under("k")[1]
 
 
 def test_a_repeated_creation_needs_no_room(setting: Setting) -> None:
