@@ -25,7 +25,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from emulators.server_sent_events import as_poll, asks_for_events, relay
 from masscomm.http.console_headers import CONTENT_TYPE_OPTIONS, REFERRER_POLICY, content_security_policy
-from masscomm.http.problem import CONTENT_TYPE, Problem
+from masscomm.http.problem import BODY_TOO_LARGE, CONTENT_TYPE, UNKNOWN_ROUTE, Problem
 from masscomm.http.scopes import PUBLIC_ROUTES
 
 log = logging.getLogger(__name__)
@@ -277,11 +277,11 @@ class Gateway:
                 request[_ROUTE] = route
                 break
         else:
-            return _refusal(403, "Missing Authentication Token", "MissingAuthenticationTokenException")
+            return _refusal(404, UNKNOWN_ROUTE, "MissingAuthenticationTokenException")
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
-            return _refusal(413, "Request Too Long", "RequestTooLongException")
+            return _refusal(413, BODY_TOO_LARGE, "RequestTooLongException")
         if self._in_flight >= self._max_in_flight:
             return _refusal(429, "Too Many Requests", "TooManyRequestsException")
         self._in_flight += 1

@@ -16,6 +16,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
+from masscomm.http.problem import BODY_TOO_LARGE, UNKNOWN_ROUTE
 from masscomm.http.scopes import PUBLIC_ROUTES
 
 STAGE = "live"
@@ -54,7 +55,7 @@ _ERRORS: Mapping[str, HTTPStatus | None] = {
     "ACCESS_DENIED": HTTPStatus.UNAUTHORIZED,
     "UNAUTHORIZED": HTTPStatus.UNAUTHORIZED,
     "INVALID_API_KEY": HTTPStatus.FORBIDDEN,
-    "MISSING_AUTHENTICATION_TOKEN": HTTPStatus.FORBIDDEN,
+    "MISSING_AUTHENTICATION_TOKEN": HTTPStatus.NOT_FOUND,
     "WAF_FILTERED": HTTPStatus.FORBIDDEN,
     "REQUEST_TOO_LARGE": HTTPStatus.CONTENT_TOO_LARGE,
     "THROTTLED": HTTPStatus.TOO_MANY_REQUESTS,
@@ -63,6 +64,8 @@ _ERRORS: Mapping[str, HTTPStatus | None] = {
     "AUTHORIZER_CONFIGURATION_ERROR": HTTPStatus.INTERNAL_SERVER_ERROR,
     "INTEGRATION_TIMEOUT": HTTPStatus.GATEWAY_TIMEOUT,
 }
+# The details that say more than API Gateway's own texts.
+_DETAILS = {"MISSING_AUTHENTICATION_TOKEN": UNKNOWN_ROUTE, "REQUEST_TOO_LARGE": BODY_TOO_LARGE}
 # The usage plan gives a throttled caller requests again within a second; its quota is that of a day.
 _RETRY_AFTER_S = {"THROTTLED": 1, "QUOTA_EXCEEDED": 3_600}
 _ACCESS_LOG = {
@@ -189,13 +192,14 @@ class RestApi(Construct):
         for name, status in _ERRORS.items():
             title = "$context.error.messageString" if status is None else json.dumps(status.phrase)
             known = "" if status is None else f' "status": {status.value},'
+            detail = json.dumps(_DETAILS[name]) if name in _DETAILS else "$context.error.messageString"
             retry = {"Retry-After": f"'{_RETRY_AFTER_S[name]}'"} if name in _RETRY_AFTER_S else {}
             self.api.add_gateway_response(
                 f"problem-{name}",
                 type=apigateway.ResponseType.of(name),
                 templates={
                     _PROBLEM: f'{{"type": "about:blank", "title": {title},{known}'
-                    ' "detail": $context.error.messageString, "instance": "$context.requestId"}'
+                    f' "detail": {detail}, "instance": "$context.requestId"}}'
                 },
                 response_headers={"Content-Type": f"'{_PROBLEM}'", **retry},
                 status_code=None if status is None else str(status.value),

@@ -17,12 +17,12 @@ import pytest
 from emulators.gateway import DOCUMENT, Gateway, Route
 from emulators.lambda_host import RequestTooLargeError
 from infra.cdk.resources.rest_api import _ACCESS_LOG
-from masscomm.http.problem import CONTENT_TYPE, Problem
+from masscomm.http.problem import BODY_TOO_LARGE, CONTENT_TYPE, UNKNOWN_ROUTE, Problem
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
 ROUTES = ["POST /v1/sends", "GET /v1/sends/{send_id}", "GET /v1/sends/latest", "GET /files/{path+}", "ANY /any"]
-MISSING_TOKEN = Problem(403, "Missing Authentication Token").body()
+NOT_FOUND = Problem(404, UNKNOWN_ROUTE).body()
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ async def test_gateway_serves_the_console_without_a_key(tmp_path: Path) -> None:
 
 async def test_without_a_console_the_root_is_no_route() -> None:
     async with serving(Function()) as client:
-        assert (await client.get("/")).json() == MISSING_TOKEN
+        assert (await client.get("/")).json() == NOT_FOUND
 
 
 async def test_the_event_is_a_rest_proxy_event() -> None:
@@ -206,11 +206,11 @@ async def test_a_path_reaches_its_function_with_its_parameters(
         ("GET", "/"),
     ],
 )
-async def test_an_unknown_route_is_403(method: str, path: str) -> None:
+async def test_an_unknown_route_is_404(method: str, path: str) -> None:
     function = Function()
     async with serving(function) as client:
         response = await client.request(method, path)
-    assert (response.status_code, response.json()) == (403, MISSING_TOKEN)
+    assert (response.status_code, response.json()) == (404, NOT_FOUND)
     assert response.headers["content-type"].startswith("application/problem+json")
     assert response.headers["x-amzn-ErrorType"] == "MissingAuthenticationTokenException"
     assert function.events == []
@@ -291,7 +291,7 @@ async def test_a_body_over_10_mb_is_413_and_never_invoked_with() -> None:
     function = Function()
     async with serving(function) as client:
         response = await client.post("/v1/sends", content=b"x" * (10 * 1024 * 1024 + 1))
-    assert (response.status_code, response.json()) == (413, Problem(413, "Request Too Long").body())
+    assert (response.status_code, response.json()) == (413, Problem(413, BODY_TOO_LARGE).body())
     assert function.events == []
 
 
