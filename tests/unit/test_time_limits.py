@@ -1,6 +1,7 @@
 """Each duration is defined once, in masscomm/domain/time_limits.py, and the deployment keeps the rules about it."""
 
 import ast
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from functions.catalogue import read_catalogue
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import FixedClock
 from masscomm.domain import time_limits
-from masscomm.domain.time_limits import RULES
+from masscomm.domain.time_limits import RETRY_LIFETIME_S, RULES
 from masscomm.kafka.topics import base_of, cdc_topics, chain_topics
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 
@@ -170,3 +171,10 @@ def test_adapters_keep_the_limits_of_their_calls(monkeypatch: pytest.MonkeyPatch
     assert provider.connect_s + provider.read_s == time_limits.PROVIDER_CALL_S
     ledger = DynamoDbDeliveryLedger(table="t", owner="o", clock=FixedClock())._client._limits
     assert ledger.attempts * (ledger.connect_s + ledger.read_s) <= time_limits.LEDGER_WRITE_S
+
+
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_the_console_says_how_long_a_send_is_retried(language: str) -> None:
+    texts = json.loads((ROOT / f"web/src/i18n/{language}.json").read_text())["compose"]
+    for text in (texts["expires"], texts["never"]):
+        assert [int(number) for number in re.findall(r"\d+", text)] == [RETRY_LIFETIME_S // 86_400]
