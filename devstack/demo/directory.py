@@ -91,7 +91,7 @@ class Directory:
         """Change the settings of a user; return the milliseconds from the commit until OpenSearch returns the
         change.
 
-        The change concerns a category without sends, so that it affects no decision.
+        The change concerns a listed category without sends, so that it affects no decision.
 
         Args:
             connection: A connection to the monolith's database, in autocommit mode.
@@ -101,11 +101,11 @@ class Directory:
         Raises:
             DemoError: The change is not in OpenSearch within CHANGE_TIMEOUT_S.
         """
-        set_category(connection, user_id, "demo_probe", wanted=round_ % 2 == 0)
+        set_category(connection, user_id, "security_alert", wanted=round_ % 2 == 0)
         committed = time.perf_counter()
         while time.perf_counter() - committed < CHANGE_TIMEOUT_S:
             document = self._document("user_settings", user_id) or {}
-            if (document.get("categories") or {}).get("demo_probe") is (round_ % 2 == 0):
+            if (document.get("categories") or {}).get("security_alert") is (round_ % 2 == 0):
                 return (time.perf_counter() - committed) * 1000
             time.sleep(0.001)  # The loop pauses because OpenSearch shares the processors with it.
         raise DemoError(f"a change of user {user_id}'s settings is not in OpenSearch after {CHANGE_TIMEOUT_S:.0f} s")

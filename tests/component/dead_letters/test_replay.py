@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -164,7 +165,12 @@ def test_replayed_record_is_checked_once_its_schema_exists(
 
     def dead_letter(coming: int) -> DeadLetter:
         """Make a dead letter by a schema that the registry does not have yet: ours with one more field."""
-        value = b"\0" + struct.pack(">I", coming) + _body(send([1], send_id=None)) + b"\0"
+        value = (
+            b"\0"
+            + struct.pack(">I", coming)
+            + _body(send([1], send_id=None, timestamp=time.time_ns() // 1_000_000))
+            + b"\0"
+        )
         place = entry(value, topic=topics.SEND_MONOLITH, partition=3, offset=41)
         driver = BatchDriver(
             function="preference_checker",
