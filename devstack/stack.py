@@ -246,11 +246,16 @@ class Stack:
         self._spawner.submit(lambda: None).result()
         waiting = dict(self._running)
         ended: set[str] = set()
+        failures: list[Exception] = []
 
         def end_in_turn(name: str) -> None:
             with self._changed:
                 self._changed.wait_for(lambda: all(other in ended for other in waiting if name in self._needs(other)))
-            self._end(name)
+            try:
+                self._end(name)
+            except Exception as error:
+                # Its processes end below, by their marker. The services that it needs must not wait for it for ever.
+                failures.append(error)
             with self._changed:
                 ended.add(name)
                 self._changed.notify_all()
@@ -270,6 +275,8 @@ class Stack:
         self._state.path.unlink(missing_ok=True)
         self._state.release()
         self._entered = False
+        if failures:
+            raise ExceptionGroup("services did not end in their turn", failures)
 
     def _needs(self, name: str) -> set[str]:
         """Return the services that must not end before `name`: its direct dependencies, and those through

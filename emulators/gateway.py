@@ -339,7 +339,7 @@ class Gateway:
             return _refusal(504, "Endpoint request timed out", "InternalServerErrorException")
         except Exception as error:
             if getattr(error, "status_code", 500) == 413:
-                return _refusal(413, "Request Too Long", "RequestTooLongException")
+                return _refusal(413, BODY_TOO_LARGE, "RequestTooLongException")
             log.exception("%s could not be invoked", route.function)
             return _refusal(500, "Internal server error", "InternalServerErrorException")
         if response.function_error is None:

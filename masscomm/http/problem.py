@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NotRequired
 
+from masscomm.domain.limits import MAX_RECIPIENTS
 from masscomm.texts import CodedBody, CodedText, Text
 
 CONTENT_TYPE = "application/problem+json"
@@ -12,7 +13,10 @@ CONTENT_TYPE = "application/problem+json"
 # Details of two of API Gateway's own errors, in place of its texts "Missing Authentication Token" and "Request Too
 # Long". No route needs IAM's authentication, so the former has one reason.
 UNKNOWN_ROUTE = "No route has this method and path. docs/api.md lists the routes."
-BODY_TOO_LARGE = "The body is larger than 10 MB. Divide a send to more recipients into parts (part_index, part_count)."
+BODY_TOO_LARGE = (
+    f"The request is too large: a send has {MAX_RECIPIENTS:,} recipients at most. Divide a larger one into parts"
+    " (part_index, part_count)."
+)
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def test_adapters_keep_the_limits_of_their_calls(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("language", ["de", "en"])
-def test_the_console_says_how_long_a_send_is_retried(language: str) -> None:
+def test_the_console_names_the_days_of_retries(language: str) -> None:
     texts = json.loads((ROOT / f"web/src/i18n/{language}.json").read_text())["compose"]
     for text in (texts["expires"], texts["never"]):
         assert [int(number) for number in re.findall(r"\d+", text)] == [RETRY_LIFETIME_S // 86_400]

@@ -299,7 +299,8 @@ async def test_event_beyond_lambdas_limit_is_413() -> None:
     function = Function()
     function.raises = RequestTooLargeError("too large")
     async with serving(function) as client:
-        assert (await client.post("/v1/sends", content=b"{}")).status_code == 413
+        response = await client.post("/v1/sends", content=b"{}")
+    assert (response.status_code, response.json()) == (413, Problem(413, BODY_TOO_LARGE).body())
 
 
 async def test_too_many_requests_at_a_time_are_429() -> None:

@@ -204,7 +204,7 @@ async def test_requests_are_counted_by_route_and_status(tmp_path: Path) -> None:
     assert found == {
         ("masscomm_gateway_requests_total", "GET", "/v1/sends/{send_id}", "404"): 2,
         ("masscomm_gateway_requests_total", "GET", "/v1/sends/{send_id}", "401"): 1,
-        ("masscomm_gateway_requests_total", "other", "other", "403"): 2,
+        ("masscomm_gateway_requests_total", "other", "other", "404"): 2,
         ("masscomm_gateway_request_duration_seconds_count", "GET", "/v1/sends/{send_id}"): 3,
         ("masscomm_gateway_request_duration_seconds_count", "other", "other"): 2,
     }
