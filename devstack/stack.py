@@ -7,6 +7,7 @@ Without `services`, the stack has all services, and provisions them (topics, sch
 """
 
 import concurrent.futures
+import logging
 import os
 import shutil
 import signal
@@ -29,6 +30,8 @@ from devstack.provision import provisioning
 from devstack.service import Service, Task, base_environment, function_environment
 from devstack.services import all_services
 from devstack.state import RunState, Started, now
+
+_log = logging.getLogger(__name__)
 
 MEMORY_INTERVAL_S = 1.0
 PROBE_INTERVAL_S = 0.05
@@ -246,16 +249,15 @@ class Stack:
         self._spawner.submit(lambda: None).result()
         waiting = dict(self._running)
         ended: set[str] = set()
-        failures: list[Exception] = []
 
         def end_in_turn(name: str) -> None:
             with self._changed:
                 self._changed.wait_for(lambda: all(other in ended for other in waiting if name in self._needs(other)))
             try:
                 self._end(name)
-            except Exception as error:
+            except Exception:
                 # Its processes end below, by their marker. The services that it needs must not wait for it for ever.
-                failures.append(error)
+                _log.exception("%s did not end in its turn", name)
             with self._changed:
                 ended.add(name)
                 self._changed.notify_all()
@@ -275,8 +277,6 @@ class Stack:
         self._state.path.unlink(missing_ok=True)
         self._state.release()
         self._entered = False
-        if failures:
-            raise ExceptionGroup("services did not end in their turn", failures)
 
     def _needs(self, name: str) -> set[str]:
         """Return the services that must not end before `name`: its direct dependencies, and those through
