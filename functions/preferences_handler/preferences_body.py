@@ -7,10 +7,11 @@ from typing import Any, NotRequired, TypedDict
 from functions.preferences_handler.change_preferences import UserPreferences
 from masscomm.domain.categories import categories, category
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.names import folded
 from masscomm.domain.preference_changes import QuietHoursWish, Wish
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.quiet_hours import applied_hours
-from masscomm.domain.setting_names import folded, read_names, setting_names
+from masscomm.domain.setting_names import read_names, setting_names
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.locales import read_locale
-from masscomm.domain.setting_names import folded, read_names
+from masscomm.domain.setting_names import setting_under
 from masscomm.domain.source_tables import source_tables
 from masscomm.domain.users import User, UserSettings
 from masscomm.texts import CodedText, Text
@@ -208,8 +208,7 @@ class _Reader:
         self._reads_settings = True
         kind, _, key = name.partition(".")
         if kind in _MAPS_OF_SETTINGS and key:
-            names = frozenset((folded(key),))
-            return lambda _, settings: _entry(None if settings is None else getattr(settings, kind), names)
+            return lambda _, settings: _entry(None if settings is None else getattr(settings, kind), key)
         if name == "quiet_hours":
             return lambda _, settings: None if settings is None else settings.quiet_hours
         self._error(path, Text.AUDIENCE_SETTING.filled())
@@ -266,12 +265,11 @@ class _Reader:
         self.errors.append(AudienceError(path, message))
 
 
-def _entry(settings: Any, names: frozenset[str]) -> Any:
-    """Return the entry with the one name of a user's settings, which are a customer's JSON."""
+def _entry(settings: Any, name: str) -> Any:
+    """Return an entry of a user's settings, which are a customer's JSON."""
     if not isinstance(settings, Mapping):
         return None
-    (name,) = names
-    return read_names(settings, names).known.get(name)  # guard: audiences.spelling_of_a_setting
+    return setting_under(settings, name)  # guard: audiences.spelling_of_a_setting
 
 
 def _is_scalar(value: Any) -> bool:

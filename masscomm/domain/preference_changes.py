@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.setting_names import folded, read_names, without_spellings
+from masscomm.domain.setting_names import setting_under, without_spellings
 from masscomm.domain.users import UserSettings
 
 # The index, whose documents have the user's id as their id.
@@ -228,7 +228,7 @@ def after_wishes(channels: Any, categories: Any, wishes: Sequence[Wish]) -> tupl
         elif category is not None and channel is None:
             by_category = _with_rule(by_category, category, wanted)
         elif category is not None and channel is not None:
-            known = read_names(by_category, frozenset((folded(category),))).known.get(folded(category))
+            known = setting_under(by_category, category)
             by_category = _with_rule(by_category, category, _of_channels(known, channel, wanted))
     return by_channel, by_category
 

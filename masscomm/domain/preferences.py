@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.setting_names import folded, malformed, read_names, setting_names
+from masscomm.domain.names import folded
+from masscomm.domain.setting_names import malformed, read_names, setting_names
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import User, UserSettings
 

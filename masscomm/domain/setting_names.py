@@ -7,11 +7,12 @@ compared at each decision and not when a row is stored: a name that becomes know
 
 import re
 from collections.abc import Collection, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 from masscomm.domain.categories import DEFAULT, categories
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.names import folded
 from masscomm.domain.source_tables import SourceTable, settings_names, source_tables
 
 # Rules about malformed settings contain this word.
@@ -38,12 +39,6 @@ class NamedSettings(NamedTuple):
     known: Mapping[str, Any]
     # The first unknown name that has a value; None if there is none.
     unknown: str | None
-
-
-@lru_cache(maxsize=4096)
-def folded(name: str) -> str:
-    """Return a name without case and blanks."""
-    return "".join(name.split()).casefold()
 
 
 @cache
@@ -96,6 +91,12 @@ def read_names(settings: Mapping[str, Any], names: frozenset[str]) -> NamedSetti
         else:
             known[name] = value
     return NamedSettings(known, unknown)
+
+
+def setting_under(settings: Mapping[str, Any], name: str) -> Any:
+    """Return the setting under all spellings of a name; None if there is none."""
+    key = folded(name)
+    return read_names(settings, frozenset((key,))).known.get(key)
 
 
 def without_spellings(settings: Mapping[str, Any], name: str) -> dict[str, Any]:

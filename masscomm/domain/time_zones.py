@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
+from masscomm.domain.names import folded
 from masscomm.errors import Stop
 from schemas import read_text
 
@@ -51,12 +52,12 @@ def zone_of(name: str) -> tzinfo | None:
     exact = _iana_zone(name)
     if exact is not None:
         return exact
-    folded = _folded(name)
+    key = folded(name)
     # Many users have no zone, and listing the names takes 40 ms, once.
-    if not folded:
+    if not key:
         return None
-    iana_name = _iana_names().get(folded) or _windows_names().get(folded)  # guard: time_zones.other_names
-    return _fixed_offset(folded) if iana_name is None else _iana_zone(iana_name)
+    iana_name = _iana_names().get(key) or _windows_names().get(key)  # guard: time_zones.other_names
+    return _fixed_offset(key) if iana_name is None else _iana_zone(iana_name)
 
 
 def utc() -> tzinfo:
@@ -75,8 +76,8 @@ def _iana_zone(name: str) -> ZoneInfo | None:
         return None
 
 
-def _fixed_offset(folded: str) -> tzinfo | None:
-    found = _OFFSET.fullmatch(folded)
+def _fixed_offset(key: str) -> tzinfo | None:
+    found = _OFFSET.fullmatch(key)
     if found is None:
         return None
     size = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
@@ -86,13 +87,9 @@ def _fixed_offset(folded: str) -> tzinfo | None:
 
 @cache
 def _iana_names() -> Mapping[str, str]:
-    return {_folded(name): name for name in available_timezones()}
+    return {folded(name): name for name in available_timezones()}
 
 
 @cache
 def _windows_names() -> Mapping[str, str]:
-    return {_folded(name): zone for name, zone in json.loads(read_text("windows_zones.json")).items()}
-
-
-def _folded(name: str) -> str:
-    return "".join(name.split()).casefold()
+    return {folded(name): zone for name, zone in json.loads(read_text("windows_zones.json")).items()}
