@@ -31,7 +31,7 @@ from emulators.lambda_host import FunctionHost
 from emulators.lambda_host.spec import FunctionSpec
 from infra.packaging.build import UV, build
 from infra.packaging.contents import Contents, all_contents
-from masscomm.http.scopes import ALL_SCOPES
+from masscomm.http.scopes import ALL_SCOPES, scopes_text
 
 NAIVE = (
     "import boto3, opensearchpy, aws_lambda_powertools, confluent_kafka;"
@@ -112,7 +112,7 @@ def _event(function: str) -> dict[str, object]:
         "queryStringParameters": {"granularity": "fortnight"},
         "multiValueQueryStringParameters": {"granularity": ["fortnight"]},
         "requestContext": {
-            "authorizer": {"all_clubs": "true", "scopes": " ".join(ALL_SCOPES)},
+            "authorizer": {"all_clubs": "true", "scopes": scopes_text(ALL_SCOPES)},
             "requestId": "r",
             "path": path,
             "stage": "v1",

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
-from masscomm.http.scopes import DEFAULT_SCOPES, Scope
+from masscomm.http.scopes import DEFAULT_SCOPES, Scope, scopes_text
 from masscomm.operations import keys as management
 from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TABLE, TEST, ApiKey, ApiKeys, every_key
 
@@ -55,7 +55,7 @@ def create(
         digest="",
         name=name,
         clubs=clubs,
-        scopes=" ".join(sorted(set(scope or DEFAULT_SCOPES))),
+        scopes=scopes_text(set(scope or DEFAULT_SCOPES)),
         created_at=now_s,
         expires_at=None if days is None else now_s + days * _DAY_S,
         requests_a_minute=requests,

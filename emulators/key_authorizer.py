@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from masscomm.clock import Clock
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
-from masscomm.http.scopes import ALL_SCOPES, SCOPES
+from masscomm.http.scopes import ALL_SCOPES, SCOPES, scopes_text
 from masscomm.stores.api_keys import ApiKeys, digest_of
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 KEPT_S = 60
 _MAX_KEPT = 1_000
 # The authorizer context of the development key: every club (tenant) and every scope.
-DEVELOPMENT = {"principalId": "development", "all_clubs": "true", SCOPES: " ".join(sorted(ALL_SCOPES))}
+DEVELOPMENT = {"principalId": "development", "all_clubs": "true", SCOPES: scopes_text(ALL_SCOPES)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.domain.time_limits import TOKEN_KEYS_KEPT_S, TOKEN_KEYS_REFETCH_S, TOKEN_KEYS_TIMEOUT_S, TOKEN_LEEWAY_S
 from masscomm.environment import required
 from masscomm.errors import Retry, Stop
-from masscomm.http.scopes import SCOPES, scopes_of_roles
+from masscomm.http.scopes import SCOPES, scopes_of_roles, scopes_text
 from masscomm.http.tenant import CLUB_IDS, EVERY_CLUB
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class AccessTokens:
         subject = claims["sub"]
         if not _SUBJECT.fullmatch(subject):
             raise InvalidToken("sub is malformed")
-        scopes = " ".join(sorted(scopes_of_roles(claims.get(self.issuer.roles_claim))))
+        scopes = scopes_text(scopes_of_roles(claims.get(self.issuer.roles_claim)))
         return {"principalId": f"person:{subject}", **_clubs(claims.get(self.issuer.clubs_claim)), SCOPES: scopes}
 
     def _claims(self, token: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 An authorizer's context lists the scopes of its key: {"scopes": "send read"}. A context without `scopes` has none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -112,6 +112,11 @@ def scopes_of(authorizer: object) -> frozenset[Scope]:
     given = authorizer.get(SCOPES)  # guard: scopes.without_scopes
     words = given.split() if isinstance(given, str) else []
     return frozenset(Scope(word) for word in words if word in ALL_SCOPES)
+
+
+def scopes_text(scopes: Iterable[str]) -> str:
+    """Return scopes as an authorizer's context and a stored key list them."""
+    return " ".join(sorted(scopes))
 
 
 def scopes_of_roles(roles: object) -> frozenset[Scope]:

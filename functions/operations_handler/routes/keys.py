@@ -24,7 +24,7 @@ from masscomm.http.parameters import Reader, rfc3339
 from masscomm.http.problem import FieldError, Problem, invalid, unusable
 from masscomm.http.rate_limits import maximum_of
 from masscomm.http.rest import Request
-from masscomm.http.scopes import DEFAULT_SCOPES, Scope
+from masscomm.http.scopes import DEFAULT_SCOPES, Scope, scopes_text
 from masscomm.http.tenant import Clubs
 from masscomm.operations import keys as management
 from masscomm.operations.keys import EVERY_CLUB, KeyEndsFirst, KeyHasEnded, MadeAlready, NewKey, clubs_in
@@ -314,7 +314,7 @@ def _parsed(fields: Any, now_s: int) -> ApiKey:
         digest="",
         name=name,
         clubs=clubs,
-        scopes=" ".join(sorted(set(scopes) or DEFAULT_SCOPES)),
+        scopes=scopes_text(set(scopes) or DEFAULT_SCOPES),
         created_at=now_s,
         expires_at=expires_at,
         mode=mode,

@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
-from masscomm.http.scopes import ALL_SCOPES
+from masscomm.http.scopes import ALL_SCOPES, scopes_text
 
 # The part of an authorizer context with every scope, and the context of an operator.
-EVERY_SCOPE = {"scopes": " ".join(sorted(ALL_SCOPES))}
+EVERY_SCOPE = {"scopes": scopes_text(ALL_SCOPES)}
 EVERY_CLUB = EVERY_SCOPE | {"principalId": "operator", "all_clubs": "true"}
 
 
