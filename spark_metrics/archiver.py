@@ -13,7 +13,6 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.aws.authentication import kafka_client_config
-from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.errors import Retry, Stop
 from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
@@ -127,7 +126,6 @@ class Archiver:
         found = facts(
             new,
             writers=self._writers.known,
-            far_future_ms=FAR_FUTURE_MS,
             recipients=self._settings.recipient_log,
         )
         self.table.append(rows_of(found), before, until)

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from masscomm.domain.categories import DEFAULT, Categories, category_table
+from masscomm.domain.limits import FAR_FUTURE_MS
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, decoded
 from spark_metrics.problems import joined_texts, problem_of, storable
@@ -20,7 +21,12 @@ _LABEL = "label_"
 
 
 def facts(
-    records: DataFrame, *, writers: Writers, far_future_ms: int, recipients: bool = False, strict: bool = True
+    records: DataFrame,
+    *,
+    writers: Writers,
+    far_future_ms: int = FAR_FUTURE_MS,
+    recipients: bool = False,
+    strict: bool = True,
 ) -> DataFrame:
     """Return the facts of Kafka's records: one row per record, also for records that cannot be counted.
 

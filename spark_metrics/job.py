@@ -22,7 +22,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.domain.grains import Grain
-from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
@@ -114,7 +113,6 @@ class Job:
         counted = facts(
             records,
             writers=writers.known,
-            far_future_ms=FAR_FUTURE_MS,
             recipients=self._settings.recipient_log,
         )
         counter = BatchCounter(self._sink, lanes, writers, self._wait)

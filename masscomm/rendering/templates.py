@@ -277,21 +277,22 @@ def _text_bytes(template: Template) -> int:
 
 def _fitting(field: MessageField, text: str, steps: Steps) -> str:
     """Return the text of a field in the form of its channel. Raises RenderError."""
+    # Half of a surrogate pair is refused elsewhere.
+    encoded = text.encode(errors="surrogatepass")
     # guard: templates.steps_of_fitting
-    steps.spend(1 + len(text.encode(errors="replace")) / (_FITTED_LINE if field.one_line else _FITTED))
-    text = _without_controls(text)  # guard: templates.control_characters
+    steps.spend(1 + len(encoded) / (_FITTED_LINE if field.one_line else _FITTED))
+    text = _without_controls(encoded)  # guard: templates.control_characters
     text = _one_line(text) if field.one_line else text
     if field.is_link and text and not is_deep_link(text):
         raise RenderError(Text.RENDER_LINK.filled(link=repr(text[:_LONGEST_NAMED_LINK])))
     return text
 
 
-def _without_controls(text: str) -> str:
+def _without_controls(encoded: bytes) -> str:
     """Return the text with a space in place of each control character. As bytes, it takes the same time for a text of
     them.
     """
-    # Half of a surrogate pair is refused elsewhere.
-    return text.encode(errors="surrogatepass").translate(_SPACES_FOR_CONTROLS).decode(errors="surrogatepass")
+    return encoded.translate(_SPACES_FOR_CONTROLS).decode(errors="surrogatepass")
 
 
 def _one_line(text: str) -> str:
