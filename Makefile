@@ -5,6 +5,7 @@
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
 MASSCOMM := .venv/bin/python -m devstack.cli
+MVN := mvn -B -ntp -q --strict-checksums
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -54,7 +55,7 @@ spark-next: setup ## the tests of the metrics job on the next version of Spark
 	.devstack/uv/bin/uv venv -q --allow-existing --python .venv/bin/python $(SPARK_NEXT)
 	.devstack/uv/bin/uv pip install -q --python $(SPARK_NEXT)/bin/python --require-hashes -r requirements/spark-next.txt
 	echo 'import site; site.addsitedir("$(CURDIR)/.venv/lib/python3.13/site-packages")' > $(SPARK_NEXT)/lib/python3.13/site-packages/project.pth
-	mvn -B -ntp -q --strict-checksums -f tests/support/spark/spark_next.xml dependency:copy-dependencies -DoutputDirectory=$(SPARK_NEXT)/jars
+	$(MVN) -f tests/support/spark/spark_next.xml dependency:copy-dependencies -DoutputDirectory=$(SPARK_NEXT)/jars
 	MASSCOMM_SPARK_JARS=$(SPARK_NEXT)/jars $(SPARK_NEXT)/bin/python -m pytest tests/unit/spark_metrics tests/component/spark_metrics -v --tb=short
 
 # EMR's Python (SparkConfig in infra/cdk/config.py): a version, or the path of an interpreter.
@@ -94,8 +95,8 @@ audit: setup .devstack/supply-chain-venv ## known vulnerabilities of pinned pack
 sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of packages and jars, in out/sbom
 	@mkdir -p out/sbom
 	.devstack/supply-chain-venv/bin/cyclonedx-py environment --output-reproducible --short-PURLs -o out/sbom/python.cdx.json .venv/bin/python
-	mvn -B -ntp -q --strict-checksums -f devstack/jars/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeAggregateBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=jars.cdx -DoutputFormat=json
-	mvn -B -ntp -q --strict-checksums -f infra/connect/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=connect.cdx -DoutputFormat=json
+	$(MVN) -f devstack/jars/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeAggregateBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=jars.cdx -DoutputFormat=json
+	$(MVN) -f infra/connect/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=connect.cdx -DoutputFormat=json
 
 licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv; fails if one is missing or refused
 	.venv/bin/python -m infra.supply_chain.licences out/sbom/python.cdx.json out/sbom/jars.cdx.json out/sbom/connect.cdx.json > out/sbom/licences.tsv

@@ -36,6 +36,8 @@ CONSOLE = os.path.join(WEB, "dist")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 NODE_MAJOR = 20
+# A wrong checksum is an error; by default, Maven warns of it and goes on.
+MAVEN_OPTIONS = ("-B", "-ntp", "--strict-checksums")
 # What the parts of a first setup take in the project's folder, in bytes; caches of uv, npm and Maven are elsewhere.
 DISK_BYTES = 3_000_000_000
 # A line says that a command is still running, such as a download.
@@ -315,7 +317,7 @@ def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
     steps.report("jars: fetching with Maven")
     shutil.rmtree(JARS, ignore_errors=True)
     os.makedirs(JARS)
-    command = [maven, "-B", "-ntp", "--strict-checksums", "-T", "4", "-f", os.path.join(poms, "pom.xml")]
+    command = [maven, *MAVEN_OPTIONS, "-T", "4", "-f", os.path.join(poms, "pom.xml")]
     command += ["dependency:copy-dependencies", f"-Dmasscomm.jars={JARS}"]
     environment = dict(os.environ)
     environment["JAVA_HOME"] = java_home
@@ -366,16 +368,7 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
     shutil.rmtree(CONNECT_PLUGIN, ignore_errors=True)
     shutil.copytree(os.path.join(JARS, "debezium"), CONNECT_PLUGIN)
     folder = os.path.join(CONNECT_PLUGIN, "secrets-manager")
-    command = [
-        maven,
-        "-B",
-        "-ntp",
-        "--strict-checksums",
-        "-f",
-        pom,
-        "dependency:copy-dependencies",
-        f"-DoutputDirectory={folder}",
-    ]
+    command = [maven, *MAVEN_OPTIONS, "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     environment = {**os.environ, "JAVA_HOME": java_home}
     steps.run("connect-plugin", command, environment)
     with tempfile.TemporaryDirectory() as classes:

@@ -1,4 +1,4 @@
-"""A Lambda function that copies the changes of the audit log into a bucket that nobody can delete from.
+"""A Lambda function that copies the changes of the audit log into a bucket under object lock.
 
 The stream of the table `audit_log` invokes it with the changes of a shard in their order: entries that were added, and
 deletions and changes, which no function of masscomm makes, and those of expired entries. A batch becomes one object

@@ -81,7 +81,7 @@ def console_bucket(scope: Construct, *, environment: Environment, access_log: s3
 def locked_bucket(
     scope: Construct, *, environment: Environment, key: kms.IKey, access_log: s3.IBucket, days: int
 ) -> s3.Bucket:
-    """Return a bucket whose objects nobody can change or delete for a number of days, an administrator included.
+    """Return a bucket under object lock: for some days, not even an administrator can change or delete an object.
 
     Objects are deleted afterwards. Object lock needs versions, of which an expired object leaves one behind:
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock-managing.html#object-lock-managing-lifecycle

@@ -131,7 +131,7 @@ def test_refused_request_raises_the_problem_at_once(call: Caller, chain: Chain) 
         call("send", **SEND | {"to_users": ["x"]})
     assert raised.value.status == 400
     assert [error["field"] for error in raised.value.errors] == ["to_users[0]"]
-    # Whoever prints the error, such as the command line, shows field and reason.
+    # A program that prints the error, such as the command line, shows field and reason.
     assert f"to_users[0] {raised.value.errors[0]['message']}" in str(raised.value)
     assert (call.pauses, chain.producer.produced) == ([], [])
 
