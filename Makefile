@@ -89,8 +89,11 @@ recompute-check: setup ## count the demo's data again from the archive, and comp
 capacity: setup ## costs and the limit that comes first, into docs/capacity.md; no AWS account
 	.venv/bin/python -m capacity.report
 
-audit: setup .devstack/supply-chain-venv ## known vulnerabilities of pinned packages; needs the advisory service
-	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach name,main localstack bootstrap job,-r requirements/$(name).txt)
+audit: sbom ## known vulnerabilities of pinned packages and jars; needs the advisory services
+	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach list,$(wildcard requirements/*.txt),-r $(list))
+	npm audit --prefix infra/cdk --package-lock-only
+	npm audit --prefix web --package-lock-only
+	.venv/bin/python -m infra.supply_chain.advisories out/sbom/jars.cdx.json out/sbom/connect.cdx.json
 
 sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of packages and jars, in out/sbom
 	@mkdir -p out/sbom
