@@ -438,7 +438,7 @@ OPERATIONS = {
         status=201,
         success="The endpoint has a new secret, which is in this response only",
         example=_NEW_ENDPOINT | {"endpoint": _ENDPOINT | {"previous_secret_until": "2026-11-22T12:00:00Z"}},
-        problems=_UNKNOWN_ENDPOINT,
+        problems=_UNKNOWN_ENDPOINT | {422: f"The {KEY} belongs to another principal's request"},
     ),
     ("POST", "/v1/webhooks/{endpoint_id}/test"): Operation(
         tag="Webhooks",

@@ -253,7 +253,8 @@ def delete_webhook(asked: rest.Request, endpoint_id: str) -> Response:
 def post_webhook_rotate(asked: rest.Request, endpoint_id: str) -> Response:
     """Give a webhook endpoint a new secret. The previous one also signs for 24 hours."""
     key = idempotency.key_of(asked)
-    body, replayed = bootstrap().webhooks.rotate(endpoint_id, asked.text(), asked.clubs, _audit(asked), key)
+    route = bootstrap().webhooks
+    body, replayed = route.rotate(endpoint_id, asked.text(), asked.clubs, asked.principal, _audit(asked), key)
     return _executed(body, HTTPStatus.CREATED, replayed=replayed)
 
 

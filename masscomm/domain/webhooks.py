@@ -76,6 +76,16 @@ class EndpointKey(NamedTuple):
         return cls(club_id, f"ep_{club_id}_{''.join(_LETTERS[each % len(_LETTERS)] for each in seed[:_ID_LETTERS])}")
 
 
+class Rotation(NamedTuple):
+    """What a request under an Idempotency-Key that rotates a secret has made."""
+
+    # The digest of the request (masscomm.http.idempotency.digest_of); "": an earlier version stored it.
+    request: str
+    # The signing key and the version of the secret.
+    key_id: str
+    version: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """An address of a tenant that receives events. Times are in milliseconds since the epoch."""
@@ -102,6 +112,9 @@ class Endpoint:
     # The digests of the Idempotency-Keys of the requests that made the current secret and the previous one; "": none.
     rotation_digest: str = ""
     previous_rotation_digest: str = ""
+    # The digests of these requests, which contain their principals; "": none, or an earlier version stored it.
+    rotation_request: str = ""
+    previous_rotation_request: str = ""
     # The number of changes.
     revision: int = 1
 
@@ -120,22 +133,25 @@ class Endpoint:
             versions.append((self.previous_key_id or self.key_id, self.secret_version - 1))
         return versions
 
-    def version_of(self, rotation_digest: str, now_ms: int) -> tuple[str, int] | None:
-        """Return (signing key, version) of the secret that a request under an Idempotency-Key has made; None if the
-        secret does not exist, or is older than the overlap of two secrets.
+    def rotation_under(self, rotation_digest: str, now_ms: int) -> Rotation | None:
+        """Return what a request under an Idempotency-Key has made; None if its secret does not exist, or is older than
+        the overlap of two secrets.
         """
         if self.previous_until_ms is None or now_ms >= self.previous_until_ms:
             return None
         digests = (self.rotation_digest, self.previous_rotation_digest)
-        versions = self.secret_versions(now_ms)
-        return next((each for each, digest in zip(versions, digests, strict=True) if digest == rotation_digest), None)
+        requests = (self.rotation_request, self.previous_rotation_request)
+        made = zip(digests, requests, self.secret_versions(now_ms), strict=True)
+        return next((Rotation(request, *secret) for digest, request, secret in made if digest == rotation_digest), None)
 
-    def rotated(self, *, key_id: str, now_ms: int, rotation_digest: str = "") -> "Endpoint":
+    def rotated(self, *, key_id: str, now_ms: int, rotation_digest: str = "", rotation_request: str = "") -> "Endpoint":
         """Return the endpoint with a new secret. The previous one also signs for a while."""
         return replace(
             self,
             rotation_digest=rotation_digest,
             previous_rotation_digest=self.rotation_digest,
+            rotation_request=rotation_request,
+            previous_rotation_request=self.rotation_request,
             key_id=key_id,
             secret_version=self.secret_version + 1,
             previous_key_id=self.key_id,

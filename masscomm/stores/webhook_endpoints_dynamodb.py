@@ -16,7 +16,7 @@ _CLUBS = "clubs"
 _CREATE_ATTEMPTS = 10
 _TEXTS = (
     *("url", "description", "disabled_reason", "key_id", "previous_key_id"),
-    *("rotation_digest", "previous_rotation_digest"),
+    *("rotation_digest", "previous_rotation_digest", "rotation_request", "previous_rotation_request"),
 )
 _NUMBERS = ("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision")
 

@@ -2384,6 +2384,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="webhooks.rotation_of_another_principal",
+        rule="A rotation that another principal repeats returns no secret, and makes none.",
+        change=Never(),
+        no_cell=NO_WEBHOOK,
+    ),
+    Mutant(
         guard="webhooks.counted_endpoints",
         rule="Concurrent creations of endpoints do not exceed the maximum of a club.",
         change=Becomes('"version = :counted OR attribute_exists(id)"'),

@@ -284,26 +284,33 @@ class WebhooksRoute:
         return {"id": endpoint_id, "status": "deleted"}
 
     def rotate(
-        self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None
+        self, endpoint_id: str, content: str | None, clubs: Clubs, principal: str, audit: Audit, key: str | None = None
     ) -> tuple[NewWebhookBody, bool]:
         """Give an endpoint a new secret; the previous one also signs for 24 hours. Return the response body, and
-        whether an earlier request with the idempotency key has made the secret. Raises Problem (400, 404) or Retry.
+        whether an earlier request of the principal with the idempotency key has made the secret.
+
+        Raises Problem (400, 404, 422 for another principal's request with the key) or Retry.
         """
         check_empty(content)
         key_id, now_ms = self.keys.now().current, self.clock.now_ms()
         digest = "" if key is None else key_digest(key)
+        request = digest_of("POST", f"/v1/webhooks/{endpoint_id}/rotate", {"principal": principal})
 
         def rotated(endpoint: Endpoint) -> Endpoint:
             # guard: webhooks.rotated_once
-            if digest and endpoint.version_of(digest, now_ms) is not None:
+            if digest and endpoint.rotation_under(digest, now_ms) is not None:
                 return endpoint
-            return endpoint.rotated(key_id=key_id, now_ms=now_ms, rotation_digest=digest)
+            return endpoint.rotated(key_id=key_id, now_ms=now_ms, rotation_digest=digest, rotation_request=request)
 
         endpoint, is_changed = self._changed(endpoint_id, clubs, rotated)
         if is_changed:
             audit(Action.WEBHOOK_ROTATED, subject=endpoint_id, clubs=[endpoint.key.club_id])
             return self._with_secret(endpoint), False
-        return self._with_secret(endpoint, endpoint.version_of(digest, now_ms)), True
+        made = endpoint.rotation_under(digest, now_ms)
+        # The response has the secret, which is shown only to its maker.
+        if made is None or made.request != request:  # guard: webhooks.rotation_of_another_principal
+            raise other_request()
+        return self._with_secret(endpoint, (made.key_id, made.version)), True
 
     def test(
         self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None

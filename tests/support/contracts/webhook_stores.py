@@ -51,6 +51,8 @@ class WebhookEndpointsContract:
             enabled_at_ms=NOW + 2,
             rotation_digest="d",
             previous_rotation_digest="e",
+            rotation_request="f",
+            previous_rotation_request="g",
             secret_version=3,
         )
         endpoints.create(full)

@@ -51,7 +51,7 @@ class Setting:
         return self.route.test(id_, None, SEVEN, self.audit, key)[0]
 
     def rotate(self, id_: str, key: str | None = None) -> tuple[Any, bool]:
-        return self.route.rotate(id_, None, SEVEN, self.audit, key)
+        return self.route.rotate(id_, None, SEVEN, "k7", self.audit, key)
 
     def actions(self) -> list[str]:
         return [entry.action for entry in self.audit_log.entries]
@@ -98,7 +98,7 @@ def test_an_endpoint_of_another_club_is_as_unknown_ones(setting: Setting) -> Non
             lambda id_: setting.route.show(id_, EIGHT),
             lambda id_: setting.change(id_, EIGHT, enabled=False),
             lambda id_: setting.route.delete(id_, EIGHT, setting.audit),
-            lambda id_: setting.route.rotate(id_, None, EIGHT, setting.audit),
+            lambda id_: setting.route.rotate(id_, None, EIGHT, "k7", setting.audit),
             lambda id_: setting.route.test(id_, None, EIGHT, setting.audit),
             lambda id_: setting.route.list_deliveries(id_, {}, EIGHT),
             lambda id_: setting.route.resend(id_, delivery, None, EIGHT, setting.audit),
@@ -197,7 +197,7 @@ def test_another_url_has_no_earlier_failures(setting: Setting) -> None:
 def test_a_rotated_secret_replaces_the_previous_one(setting: Setting) -> None:
     created = setting.create()
     id_ = created["endpoint"]["id"]
-    rotated, _ = setting.route.rotate(id_, "{}", SEVEN, setting.audit)
+    rotated, _ = setting.route.rotate(id_, "{}", SEVEN, "k7", setting.audit)
     assert rotated["secret"] != created["secret"]
     assert rotated["endpoint"]["previous_secret_until"] is not None
     assert setting.actions() == ["webhook.created", "webhook.rotated"]
@@ -322,6 +322,28 @@ def test_a_late_repetition_of_a_rotation_changes_nothing(setting: Setting) -> No
     assert setting.rotate(id_, "a") == ({**second, "secret": first["secret"]}, True)
     assert setting.rotate(id_, "b") == (second, True)
     setting.clock.advance(WEBHOOK_SECRET_OVERLAP_S)
+    assert setting.rotate(id_, "b")[1] is False
+
+
+@pytest.mark.kills(guard="webhooks.rotation_of_another_principal")
+def test_rotation_repeated_by_another_principal_is_refused(setting: Setting) -> None:
+    """A third secret would end the one that the receiver has, so the request is refused like a repeated creation."""
+    id_ = setting.create()["endpoint"]["id"]
+    first, _ = setting.rotate(id_, "a")
+    with pytest.raises(Problem, match="another request") as raised:
+        setting.route.rotate(id_, None, SEVEN, "k8", setting.audit, "a")
+    assert raised.value.status == 422
+    assert setting.rotate(id_, "a") == (first, True)
+
+
+def test_repetition_of_a_stored_earlier_rotation_is_refused(setting: Setting) -> None:
+    """An earlier version stored the key without the request."""
+    id_ = setting.create()["endpoint"]["id"]
+    setting.rotate(id_, "a")
+    ((key, stored),) = setting.webhooks.endpoints.stored.items()
+    setting.webhooks.endpoints.stored[key] = replace(stored, rotation_request="")
+    with pytest.raises(Problem, match="another request"):
+        setting.rotate(id_, "a")
     assert setting.rotate(id_, "b")[1] is False
 
 
