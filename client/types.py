@@ -851,6 +851,7 @@ type Reason = Literal[
     "address_suppressed",
     "no_template",
     "template_error",
+    "invalid_address",
     "provider_rejected",
     "dead_letter",
     "unknown_channel",

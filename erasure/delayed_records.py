@@ -6,6 +6,7 @@ record is released: the directory in OpenSearch then has no such user, and the r
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -107,8 +108,7 @@ def _without_addresses(person: Person, body: str) -> str:
 def _replaced(person: Person, value: Any) -> Any:
     if isinstance(value, str):
         for address in person.addresses:
-            while (start := value.lower().find(address)) >= 0:
-                value = value[:start] + ERASED_ADDRESS + value[start + len(address) :]
+            value = re.sub(re.escape(address), ERASED_ADDRESS, value, flags=re.IGNORECASE)
         # A string may be JSON of a nested event, because SNS passes JSON as a string.
         return value
     if isinstance(value, list):

@@ -1,8 +1,10 @@
 """The person to erase, and the values that replace the person's data."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from masscomm.domain import ids
+from masscomm.domain.addresses import trimmed_address, with_ascii_domain
 
 # The user id that replaces the person's, so that counts of rows stay correct. No user has this id.
 ERASED_USER = ids.ERASED_USER
@@ -22,6 +24,10 @@ class Person:
     clubs: set[int] = field(default_factory=set)
 
     def learn_address(self, text: object) -> None:
-        """Add an e-mail address; anything else is ignored."""
-        if isinstance(text, str) and "@" in text:
-            self.addresses.add(text.strip().lower())
+        """Add an e-mail address in each form that a store may have; anything else is ignored."""
+        if not isinstance(text, str) or "@" not in text:
+            return
+        self.addresses.add(trimmed_address(text).lower())
+        # The form of the envelope, which a provider's receipts repeat. No e-mail is sent to an invalid domain.
+        with suppress(ValueError):
+            self.addresses.add(with_ascii_domain(text).lower())  # guard: erasure.address_of_the_envelope

@@ -31,6 +31,7 @@ REASONS = (
     *("address_suppressed", "bounced_permanent", "bounced_transient", "complained"),
     "cancelled",
     "not_opted_in",
+    "invalid_address",
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}

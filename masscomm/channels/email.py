@@ -13,10 +13,9 @@ from secrets import randbelow
 from textwrap import wrap
 from uuid import uuid4
 
-from masscomm.channels.provider import Rejected
-from masscomm.domain.addresses import trimmed_address
+from masscomm.channels.provider import InvalidAddress, Rejected
+from masscomm.domain.addresses import with_ascii_domain
 from masscomm.domain.limits import MAX_ADDRESS_BYTES
-from masscomm.domain.mail_domains import domain_in_ascii
 
 # A random id in place of the notification's id in a cached message.
 _ID = str(uuid4())
@@ -37,6 +36,9 @@ _WORD = f"[!-~]{{1,{_LINE - len(_SUBJECT_NAME)}}}"
 _PLAIN_SUBJECT = re.compile(rf"(?!.*=\?){_WORD}( {_WORD})*")
 # Addresses that the email package neither encodes nor folds (RFC 5322, 3.4.1).
 _PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
+
+# The errors that Python's email package raises for addresses and texts that are not valid.
+_INVALID = (ValueError, IndexError, AttributeError, MessageError, RecursionError)
 
 
 class _Whole(UnstructuredHeader):
@@ -79,14 +81,17 @@ def email_message(
         unsubscribe_link: The target of the one-click link; None: the message has only the mailto link.
 
     Raises:
-        Rejected: The recipient is not an address, or the texts do not make a valid message.
+        InvalidAddress: The recipient is not an address.
+        Rejected: The texts do not make a valid message.
     """
     try:
         to = _to_line(recipient)
-        ways = _NONE if mandatory else _ONE_CLICK if unsubscribe_link else _BY_MAIL
+    except _INVALID as error:
+        raise InvalidAddress from error
+    ways = _NONE if mandatory else _ONE_CLICK if unsubscribe_link else _BY_MAIL
+    try:
         message = _message_without_recipient(sender, subject, text, html, ways)
-    # Python's email package raises each of these errors for some invalid addresses.
-    except (ValueError, IndexError, AttributeError, MessageError, RecursionError) as error:
+    except _INVALID as error:
         raise Rejected(f"the message is not a valid e-mail: {error}") from error
     if unsubscribe_link:
         message = message.replace(_LINK.encode(), unsubscribe_link.encode())
@@ -194,5 +199,4 @@ def mail_domain_in_ascii(address: str) -> str:
     # Python's parser takes minutes for some longer addresses.
     if len(address.encode(errors="replace")) > MAX_ADDRESS_BYTES:
         raise ValueError(f"the address is longer than {MAX_ADDRESS_BYTES} bytes")
-    name, at, domain = trimmed_address(address).rpartition("@")
-    return f"{name}{at}{domain_in_ascii(domain)}"
+    return with_ascii_domain(address)

@@ -13,6 +13,7 @@ from masscomm.channels.circuit_breaker import OutageCircuitBreaker
 from masscomm.channels.provider import (
     CALL_S,
     ApplicationOff,
+    InvalidAddress,
     NotTried,
     ProviderError,
     Rejected,
@@ -250,7 +251,9 @@ class ProviderGateway:
 
 def _measure(channel: str, answer: CallAnswer, seconds: float) -> None:
     """Count a call and its result, unless the call ended before it reached the provider."""
-    if answer.error is not None and not isinstance(answer.error, Transient | TargetGone | Rejected):
+    error = answer.error
+    is_answer = isinstance(error, Transient | TargetGone | Rejected) and not isinstance(error, InvalidAddress)
+    if error is not None and not is_answer:  # guard: metrics.calls_without_invalid_addresses
         return
     metrics.add(PROVIDER_CALLS[channel])
     metrics.add(PROVIDER_LATENCY[channel], seconds * 1000)

@@ -8,6 +8,7 @@ ProviderError
   TargetGone       this device or address accepts no message any more
     TargetUnknown    the provider does not know the device's endpoint
   Rejected         the provider will never accept this message
+    InvalidAddress   the recipient's address is not valid; no provider is called
   Expired          the notification expired before the call
 """
 
@@ -60,6 +61,15 @@ class Rejected(ProviderError):
     def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)
         self.too_large = too_large
+
+
+class InvalidAddress(Rejected):
+    """The recipient's address is not valid. We find the fault, so no provider is called. The text does not contain the
+    address.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the recipient's address is not valid")
 
 
 class NotTried(Transient):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from masscomm.aws.request import QuotedText, quoted
-from masscomm.channels.provider import Rejected
+from masscomm.channels.provider import Rejected, TargetGone
 
 _MAX_PAYLOAD_BYTES = 4_096
 # The longest time to live: Firebase stores a message for at most four weeks, and refuses longer values.
@@ -51,10 +51,11 @@ def push_message(
         url: The deep link, which the app opens when the user taps the message.
 
     Raises:
-        Rejected: The payload is too large for the platform, or the platform is unknown.
+        Rejected: The payload is too large for the platform.
+        TargetGone: The device's platform is unknown.
     """
     if platform not in ("gcm", "apns"):
-        raise Rejected(f"unknown platform: {platform}")
+        raise TargetGone(f"unknown platform: {platform}")
     key = "GCM" if platform == "gcm" else _apple(endpoint_arn)
     shared, send = _message_around_ids(key, title, body, collapse_id, url), _send_texts(send_id)
     size = shared.payload_bytes + len(notification_id) + send.payload_bytes

@@ -5,7 +5,7 @@ import re
 from typing import Unpack
 
 from masscomm.aws.request import ServiceOptions
-from masscomm.channels.provider import Rejected
+from masscomm.channels.provider import InvalidAddress
 from masscomm.channels.query_api import QueryApi
 from masscomm.errors import Stop
 
@@ -51,7 +51,7 @@ class SesEmail:
         try:
             address = mail_domain_in_ascii(recipient)
         except ValueError as error:
-            raise Rejected(f"no e-mail can be addressed so: {error}") from error
+            raise InvalidAddress from error
         parameters = [
             # The name of the sender is in the message, where it is encoded: SES permits only ASCII here.
             ("Source", self._own_address),

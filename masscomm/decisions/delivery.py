@@ -24,6 +24,7 @@ from masscomm.stores.send_controls import SendControl
 NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
 ADDRESS_SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")
 NO_ADDRESS = Decision(Status.SUPPRESSED, Reason.NO_ADDRESS, "directory")
+INVALID_ADDRESS = Decision(Status.FAILED, Reason.INVALID_ADDRESS, "directory")
 DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
 
 

@@ -3,9 +3,17 @@
 from collections.abc import Container, Sequence
 
 from masscomm.channels.gateway import CallAnswer
-from masscomm.channels.provider import Expired, NotTried, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider import (
+    Expired,
+    InvalidAddress,
+    NotTried,
+    ProviderError,
+    Rejected,
+    TargetGone,
+    Transient,
+)
 from masscomm.channels.provider_errors import code_of
-from masscomm.decisions.delivery import DEVICE_INACTIVE, Recipient
+from masscomm.decisions.delivery import DEVICE_INACTIVE, INVALID_ADDRESS, Recipient
 from masscomm.decisions.provider_calls import Call
 from masscomm.domain.outcomes import EXPIRED, SENT
 from masscomm.domain.preferences import Decision
@@ -116,6 +124,8 @@ def _decision(recipient: Recipient, answers: Sequence[CallAnswer]) -> Decision |
         return EXPIRED
     if all(isinstance(error, TargetGone) for error in errors):
         return DEVICE_INACTIVE
+    if any(isinstance(error, InvalidAddress) for error in errors):  # guard: addresses.fault_is_named
+        return INVALID_ADDRESS
     rejected = next(error for error in errors if isinstance(error, Rejected))
     reason = Reason.TOO_LARGE if rejected.too_large else Reason.PROVIDER_REJECTED
     return Decision(Status.FAILED, reason, "provider", code_of(rejected))  # guard: masking.provider_errors

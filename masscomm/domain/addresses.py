@@ -2,6 +2,8 @@
 
 from unicodedata import category
 
+from masscomm.domain.mail_domains import domain_in_ascii
+
 # Control and format characters (such as U+200B, U+FEFF and the direction marks), and each kind of space.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 # Letters and marks without a width: the joiner of graphemes, Hangul fillers, and variation selectors.
@@ -19,6 +21,14 @@ def trimmed_address(address: str) -> str:
     while start < end and _is_invisible(address[end - 1]):
         end -= 1
     return address[start:end]  # guard: addresses.invisible_characters
+
+
+def with_ascii_domain(address: str) -> str:
+    """Return the trimmed address with its domain in ASCII (IDNA), as it is in the envelope of an e-mail. Raises
+    ValueError if the domain is not valid.
+    """
+    name, at, domain = trimmed_address(address).rpartition("@")
+    return f"{name}{at}{domain_in_ascii(domain)}"
 
 
 def _is_invisible(character: str) -> bool:

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     NO_TEMPLATE = "no_template"
     # A variable of the template is missing, or the template does not compile.
     TEMPLATE_ERROR = "template_error"
+    INVALID_ADDRESS = "invalid_address"  # The recipient's address is not valid: no provider was called.
     # The provider rejects the message permanently. With the status bounced, a receipt reports it.
     PROVIDER_REJECTED = "provider_rejected"
     DEAD_LETTER = "dead_letter"  # The record of the notification could not be processed.

@@ -730,6 +730,24 @@ MUTANTS = (
         no_cell="no cell has an address with invisible characters",
     ),
     Mutant(
+        guard="addresses.fault_is_named",
+        rule="A fault in an address that we find is invalid_address, and not the provider's refusal.",
+        change=Never(),
+        no_cell="the cells' addresses are valid",
+    ),
+    Mutant(
+        guard="metrics.calls_without_invalid_addresses",
+        rule="A recipient with an invalid address is not counted as a call to the provider.",
+        change=Never(),
+        no_cell="the cells' addresses are valid",
+    ),
+    Mutant(
+        guard="erasure.address_of_the_envelope",
+        rule="An erased person's address is found in receipts, whose domains are in ASCII.",
+        change=Removed(),
+        no_cell="the erasure's tests have receipts of each form",
+    ),
+    Mutant(
         guard="suppressions.previous_form",
         rule="A suppression without an end, as an earlier version stored it, stays in force.",
         change=Returns("ends is not None and now_ms < ends"),

@@ -54,6 +54,7 @@ REASON_WORDS: Mapping[str, str] = {
     Reason.ADDRESS_SUPPRESSED: "The address bounced permanently before, or its owner complained.",
     Reason.NO_TEMPLATE: "There is no template for this category, channel and locale.",
     Reason.TEMPLATE_ERROR: "A variable of the template is missing, or the template does not compile.",
+    Reason.INVALID_ADDRESS: "The user's address is not valid.",
     Reason.PROVIDER_REJECTED: "The provider rejects the message permanently.",
     Reason.DEAD_LETTER: "The record of the notification could not be processed.",
     Reason.UNKNOWN_CHANNEL: "The requested channel does not exist.",

@@ -440,15 +440,26 @@ def test_a_message_without_html_has_no_html() -> None:
     assert message.get_content_type() == "text/plain"
 
 
-@pytest.mark.parametrize("address", ["", "@", "no address", "a@b\r\nBcc: eve@example.com"])
+@pytest.mark.guarantee("provider_answer.invalid_address")
+@pytest.mark.kills(guard="addresses.fault_is_named")
+@pytest.mark.kills(guard="metrics.calls_without_invalid_addresses")
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "@", "no address", "a@b\r\nBcc: eve@example.com", "ann@b.example, bob@b.example", "é@b.example"),
+        *(f"a@ü{'x' * 63}.example", f"{'x' * 320}@b.example", "a@b..example", "a\u200bb@c.example"),
+    ],
+)
 def test_malformed_address_fails_its_recipient_alone(address: str) -> None:
     chain = Delivery()
     record = by_email([1, 2, 3], addresses=["user1@example.com", address, "user3@example.com"])
+    metrics.taken()
     assert chain.deliver(record) == []
+    assert metrics.taken()[0]["EmailCalls"] == 2
     assert sorted(chain.email.calls) == ["user1@example.com", "user3@example.com"]
     assert results_of(chain.outcomes()) == {
         (1, "email"): SENT,
-        (2, "email"): ("failed", "provider_rejected"),
+        (2, "email"): ("failed", "invalid_address"),
         (3, "email"): SENT,
     }
 

@@ -129,6 +129,17 @@ def test_variables_of_one_recipient_are_erased(eraser: RecordEraser, topic: str,
     assert eraser.erased(person, topic, alone) == alone | {"data": {}, "recipient_data": {}}
 
 
+@pytest.mark.kills(guard="erasure.address_of_the_envelope")
+@pytest.mark.parametrize("received", ["Ada@xn--bcher-kva.example", "ada@bücher.example", "ADA@BÜCHER.EXAMPLE"])
+def test_address_is_erased_from_receipts_in_each_form(eraser: RecordEraser, received: str) -> None:
+    person = Person(user_id=7, club_id=3)
+    person.learn_address("\u200bAda@bücher.example\ufeff")
+    body = json.dumps({"to": f"İ <{received}>, bob@b.example"})
+    before = eraser.record("receipt", "ReceiptReceived.bounce", body=body)
+    after = eraser.erased(person, "receipt", before)
+    assert json.loads(after["body"]) == {"to": "İ <erased@erased.invalid>, bob@b.example"}
+
+
 def test_receipt_keeps_its_shape_without_the_address(eraser: RecordEraser) -> None:
     message = json.dumps({"mail": {"destination": ["Ada@example.org"]}, "bounce": {"bouncedRecipients": []}})
     body = json.dumps({"Message": message, "MessageId": "m"})

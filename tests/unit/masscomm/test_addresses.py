@@ -2,6 +2,7 @@
 
 import pytest
 
+from erasure.person import Person
 from masscomm.channels.email import email_message, mail_domain_in_ascii
 from masscomm.domain.addresses import trimmed_address
 from masscomm.domain.channels import CHANNELS
@@ -47,6 +48,9 @@ def test_invisible_characters_do_not_change_an_address(invisible: str) -> None:
     assert f"To: {ADDRESS}\r\n".encode() in message
     assert address_id(spelt) == address_id(ADDRESS)
     assert ids_of(7, spelt) == ids_of(7, ADDRESS)
+    person = Person(user_id=1, club_id=7)
+    person.learn_address(spelt)
+    assert person.addresses == {ADDRESS}
 
 
 @pytest.mark.parametrize("invisible", INVISIBLE.values(), ids=INVISIBLE.keys())

@@ -8,6 +8,11 @@ test("an address has the digest of its small letters", async () => {
   expect(await addressId(" Ada@EXAMPLE.org ")).toBe(ada);
 });
 
+test("invisible characters around an address do not change its digest", async () => {
+  const spelt = "\ufeff\u200b\u202a ada@example.org\u00a0\ufe0f\u2069";
+  expect(await addressId(spelt)).toBe(await addressId("ada@example.org"));
+});
+
 test("a domain beyond ASCII has the digest of its ASCII form", async () => {
   expect(await addressId("ada@bücher.example")).toBe(await addressId("ada@xn--bcher-kva.example"));
 });

@@ -4,9 +4,13 @@ export async function sha256(text: string): Promise<string> {
   return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+// As in masscomm/domain/addresses.py: control and format characters, spaces, and letters without a width.
+const INVISIBLE = "[\\p{Cc}\\p{Cf}\\p{Z}\\u034f\\u115f\\u1160\\u3164\\uffa0\\ufe00-\\ufe0f]+";
+const INVISIBLE_AROUND = new RegExp(`^${INVISIBLE}|${INVISIBLE}$`, "gu");
+
 /** Return the SHA-256 under which the suppression of an e-mail address is stored (masscomm/domain/ids.py). */
 export async function addressId(address: string): Promise<string> {
-  const [name, domain] = halves(address.trim().toLowerCase());
+  const [name, domain] = halves(address.replace(INVISIBLE_AROUND, "").toLowerCase());
   return sha256(`${name}@${ascii(domain)}`);
 }
 
