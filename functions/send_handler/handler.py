@@ -249,10 +249,11 @@ def _caller(request: rest.Request) -> "Caller":
     # The trace of the caller, if the request has valid trace headers.
     trace = traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
     recipients_a_day = maximum_of(request.authorizer, RECIPIENTS)
-    if recipients_a_day is not None and not request.principal:
+    if recipients_a_day is not None and not request.counted_under:
         raise Stop("the authorizer's context has a limit and no principal")
     return Caller(
         principal=request.principal,
+        counted_under=request.counted_under,
         trace=trace,
         recipients_a_day=recipients_a_day,
         is_test=request.is_test,

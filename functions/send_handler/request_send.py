@@ -88,6 +88,8 @@ class Caller:
     # The id of the API key, or another principal that the authorizer set.
     principal: str = ""
     trace: traces.Trace | None = None
+    # The principal with whose use the limit is counted.
+    counted_under: str = ""
     # The limit of the API key; None: it has none.
     recipients_a_day: int | None = None
     # Whether the API key sends to simulator recipients only.
@@ -314,7 +316,7 @@ class RequestSend:
             chunk_size=identity.chunk_size,
             audience=json.dumps(dict(SIMULATORS) if caller.is_test else audience),  # guard: simulator.audience
             send=json.dumps(record_of(send, identity, caller.principal, 0, 1, []).to_avro()),
-            key_id=None if caller.recipients_a_day is None else caller.principal,
+            key_id=None if caller.recipients_a_day is None else caller.counted_under,
             recipients_a_day=caller.recipients_a_day,
         )
         value = self.codec.encode(topics.AUDIENCE, "AudienceRequested", record.to_avro())

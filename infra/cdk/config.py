@@ -10,6 +10,7 @@ from email.utils import parseaddr
 
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.time_limits import ARCHIVE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
+from masscomm.http.scopes import ROLE_LIMITS, Role
 
 # The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
@@ -131,6 +132,8 @@ class PeopleConfig:
     # The names of the claims with a person's roles and clubs, in access tokens and in ID tokens.
     roles_claim: str = "roles"
     clubs_claim: str = "clubs"
+    # Role → limit → its maximum, for each person: requests_a_minute, recipients_a_day.
+    role_limits: Mapping[Role, Mapping[str, int]] = ROLE_LIMITS
 
     def __post_init__(self) -> None:
         if not self.keys_url.startswith("https://"):

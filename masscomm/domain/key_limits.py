@@ -19,6 +19,8 @@ class Limit:
 REQUESTS = Limit(name="requests", setting="requests_a_minute", window_s=60)
 RECIPIENTS = Limit(name="recipients", setting="recipients_a_day", window_s=86_400)
 LIMITS = (REQUESTS, RECIPIENTS)
+# The name, in both, of the principal with whose use the limits are counted, if it is not the key itself.
+COUNTED_UNDER = "counted_under"
 
 
 @dataclass(frozen=True, kw_only=True)

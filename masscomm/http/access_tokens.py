@@ -3,7 +3,7 @@
 A token has an authorizer context like an API key: the claim `clubs` names its clubs (tenants), `roles` its scopes.
 
     clubs    [1, 2], or "*" for every club; any other value permits no club
-    roles    ["viewer"], of masscomm.http.scopes.Role; an unknown role permits nothing
+    roles    ["viewer"], of masscomm.http.scopes.Role; an unknown role permits nothing; limits_of_roles
 
 An issuer that cannot add claims of these names has others (Issuer.roles_claim, clubs_claim).
 
@@ -25,7 +25,15 @@ from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.domain.time_limits import TOKEN_KEYS_KEPT_S, TOKEN_KEYS_REFETCH_S, TOKEN_KEYS_TIMEOUT_S, TOKEN_LEEWAY_S
 from masscomm.environment import required
 from masscomm.errors import Retry, Stop
-from masscomm.http.scopes import SCOPES, scopes_of_roles, scopes_text
+from masscomm.http.scopes import (
+    ROLE_LIMITS,
+    SCOPES,
+    Role,
+    limits_of_roles,
+    role_limits,
+    scopes_of_roles,
+    scopes_text,
+)
 from masscomm.http.tenant import CLUB_IDS, EVERY_CLUB
 
 if TYPE_CHECKING:
@@ -61,6 +69,7 @@ class Issuer:
     # The names of the claims with a person's roles and clubs.
     roles_claim: str = "roles"
     clubs_claim: str = "clubs"
+    role_limits: Mapping[Role, Mapping[str, int]] = ROLE_LIMITS
 
     def __post_init__(self) -> None:
         """Check the address. Raises Stop if it is neither HTTPS nor on this machine."""
@@ -71,7 +80,7 @@ class Issuer:
     @classmethod
     def from_environment(cls) -> "Issuer | None":
         """Return the issuer of OIDC_ISSUER, OIDC_AUDIENCE and OIDC_KEYS_URL, with the claims of OIDC_ROLES_CLAIM and
-        OIDC_CLUBS_CLAIM; None if OIDC_ISSUER is not set. Raises Stop.
+        OIDC_CLUBS_CLAIM and the limits of OIDC_ROLE_LIMITS; None if OIDC_ISSUER is not set. Raises Stop.
         """
         issuer = os.environ.get("OIDC_ISSUER")
         if not issuer:
@@ -82,7 +91,15 @@ class Issuer:
             keys_url=required("OIDC_KEYS_URL"),
             roles_claim=os.environ.get("OIDC_ROLES_CLAIM") or cls.roles_claim,
             clubs_claim=os.environ.get("OIDC_CLUBS_CLAIM") or cls.clubs_claim,
+            role_limits=_role_limits(os.environ.get("OIDC_ROLE_LIMITS", "")),
         )
+
+
+def _role_limits(text: str) -> Mapping[Role, Mapping[str, int]]:
+    try:
+        return role_limits(text) if text else ROLE_LIMITS
+    except ValueError as error:
+        raise Stop(f"OIDC_ROLE_LIMITS: {error}") from error
 
 
 def bearer_token(authorization: str | None) -> str | None:
@@ -169,8 +186,14 @@ class AccessTokens:
         subject = claims["sub"]
         if not _SUBJECT.fullmatch(subject):
             raise InvalidToken("sub is malformed")
-        scopes = scopes_text(scopes_of_roles(claims.get(self.issuer.roles_claim)))
-        return {"principalId": f"person:{subject}", **_clubs(claims.get(self.issuer.clubs_claim)), SCOPES: scopes}
+        roles, clubs = claims.get(self.issuer.roles_claim), claims.get(self.issuer.clubs_claim)
+        limits = limits_of_roles(roles, self.issuer.role_limits)  # guard: limits.people
+        return {
+            "principalId": f"person:{subject}",
+            **_clubs(clubs),
+            SCOPES: scopes_text(scopes_of_roles(roles)),
+            **{name: str(maximum) for name, maximum in limits.items()},
+        }
 
     def _claims(self, token: str) -> dict[str, Any]:
         """Return the claims of a token that the issuer signed for this API; its times are not checked yet."""

@@ -26,7 +26,7 @@ from typing import Any, TypedDict
 
 from aws_lambda_powertools import Logger
 
-from masscomm.domain.key_limits import REQUESTS, Limit
+from masscomm.domain.key_limits import COUNTED_UNDER, REQUESTS, Limit
 from masscomm.errors import Retry, Stop
 from masscomm.http.problem import CONTENT_TYPE, Problem
 from masscomm.http.rate_limits import RateLimiter, joined, maximum_of
@@ -99,6 +99,11 @@ class Request:
     def principal(self) -> str:
         """Return the principal that the authorizer set, for log lines; "" if there is none."""
         return str((self.authorizer or {}).get("principalId") or "")
+
+    @property
+    def counted_under(self) -> str:
+        """Return the principal with whose use the caller's limits are counted; "" if there is none."""
+        return str((self.authorizer or {}).get(COUNTED_UNDER) or self.principal)  # guard: limits.first_maker
 
     @property
     def is_test(self) -> bool:
@@ -252,9 +257,9 @@ class Api:
         maximum = maximum_of(request.authorizer, kind)
         if maximum is None:
             return {}
-        if not request.principal:
+        if not request.counted_under:
             raise Stop("the authorizer's context has a limit and no principal")
-        return self._limiter().take(kind, maximum, amount, key_id=request.principal, send_id=send_id)
+        return self._limiter().take(kind, maximum, amount, key_id=request.counted_under, send_id=send_id)
 
     def _route[R: Route](self, method: str, path: str) -> Callable[[R], R]:
         def routed(route: R) -> R:

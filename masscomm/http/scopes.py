@@ -1,11 +1,14 @@
-"""The scopes of API keys, those of people's roles, and the scope that each route needs.
+"""The scopes of API keys, the scopes and limits of people's roles, and the scope that each route needs.
 
 An authorizer's context lists the scopes of its key: {"scopes": "send read"}. A context without `scopes` has none.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
+
+from masscomm.domain.key_limits import LIMITS, RECIPIENTS, REQUESTS
 
 SCOPES = "scopes"
 
@@ -45,6 +48,16 @@ ROLE_SCOPES: Mapping[Role, frozenset[Scope]] = MappingProxyType(
         Role.VIEWER: _VIEWER,
         Role.SENDER: _VIEWER | {Scope.SEND, Scope.SEND_CONTENT},
         Role.ADMIN: ALL_SCOPES,
+    }
+)
+
+# The limits of each person, as masscomm.domain.key_limits.LIMITS names them. A role that makes API keys has none: a key
+# has no higher limit than its maker.
+ROLE_LIMITS: Mapping[Role, Mapping[str, int]] = MappingProxyType(
+    {
+        Role.VIEWER: {REQUESTS.setting: 600},
+        Role.SENDER: {REQUESTS.setting: 600, RECIPIENTS.setting: 1_000_000},
+        Role.ADMIN: {},
     }
 )
 
@@ -121,5 +134,35 @@ def scopes_text(scopes: Iterable[str]) -> str:
 
 def scopes_of_roles(roles: object) -> frozenset[Scope]:
     """Return the scopes of a token's claim `roles`, a list of roles. Unknown roles have none."""
-    known = [Role(role) for role in roles if role in list(Role)] if isinstance(roles, list) else []
-    return frozenset(scope for role in known for scope in ROLE_SCOPES[role])
+    return frozenset(scope for role in _known(roles) for scope in ROLE_SCOPES[role])
+
+
+def limits_of_roles(roles: object, limits: Mapping[Role, Mapping[str, int]]) -> Mapping[str, int]:
+    """Return the limits of a token's claim `roles`: of several roles the highest maximum, none if one role has none."""
+    of_roles = [limits.get(role, {}) for role in _known(roles)]
+    maxima = {kind.setting: [each.get(kind.setting) for each in of_roles] for kind in LIMITS}
+    return {
+        name: max(number for number in numbers if number is not None)
+        for name, numbers in maxima.items()
+        if numbers and None not in numbers
+    }
+
+
+def role_limits(text: str) -> Mapping[Role, Mapping[str, int]]:
+    """Return the limits in a JSON object: role → limit → its maximum, a whole number. A role that is not named has no
+    limit. Raises ValueError.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict) or not all(isinstance(limits, dict) for limits in found.values()):
+        raise ValueError("role limits are an object of objects")
+    settings = {kind.setting for kind in LIMITS}
+    for role, limits in found.items():
+        if role not in set(Role) or limits.keys() - settings:
+            raise ValueError(f"role limits: {role} or one of {', '.join(limits)} is unknown")
+        if not all(type(maximum) is int and maximum >= 1 for maximum in limits.values()):
+            raise ValueError(f"role limits: a maximum of {role} is no whole number of at least 1")
+    return {Role(role): limits for role, limits in found.items()}
+
+
+def _known(roles: object) -> list[Role]:
+    return [Role(role) for role in roles if role in list(Role)] if isinstance(roles, list) else []

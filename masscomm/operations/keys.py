@@ -69,9 +69,17 @@ def create(keys: KeyStore, made: ApiKey, audit: Audit, *, once: KeyRequest | Non
 
 
 def rotate(
-    keys: KeyStore, previous: ApiKey, *, now_s: int, hours: int, audit: Audit, once: KeyRequest | None = None
+    keys: KeyStore,
+    previous: ApiKey,
+    *,
+    now_s: int,
+    hours: int,
+    audit: Audit,
+    once: KeyRequest | None = None,
+    maker: str | None = None,
 ) -> NewKey:
-    """Create a key with the name, clubs, scopes, limits and end of the previous one, which ends after some hours.
+    """Create a key with the name, clubs, scopes, limits and end of the previous one, which ends after some hours. Its
+    use is counted with that of the previous one, or under `maker`, the caller if it has limits.
 
     Raises:
         KeyHasEnded: The previous key has ended.
@@ -89,7 +97,10 @@ def rotate(
     # guard: api_keys.rotated_key_outlives
     if previous.expires_at is not None and previous.expires_at <= end:
         raise KeyEndsFirst(previous.expires_at)
-    new = _stored(keys, replace(previous, created_at=now_s, last_used_at=None), once)
+    under = maker or previous.counted_under
+    if under is None and previous.limits:  # guard: limits.rotated_key
+        under = previous.key_id
+    new = _stored(keys, replace(previous, created_at=now_s, last_used_at=None, counted_under=under), once)
     _record(audit, Action.KEY_ROTATED, new.key, detail=f"in place of {previous.key_id}")
     keys.end(previous.digest, end)
     return new

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
-from masscomm.domain.key_limits import LIMITS
+from masscomm.domain.key_limits import COUNTED_UNDER, LIMITS
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
 from masscomm.errors import Retry
 
@@ -75,11 +75,19 @@ class ApiKey:
     recipients_a_day: int | None = None
     # `live`, or `test`: the key sends to simulator recipients only.
     mode: str = LIVE
+    # The principal with whose use the limits are counted: the first maker, if it has limits; None: the key itself.
+    counted_under: str | None = None
 
     @property
     def key_id(self) -> str:
         """The id that names the key in lists, logs and commands."""
         return self.digest[:16]
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """Return the limits that the key has: the name of each with its maximum."""
+        maxima = {name: getattr(self, name) for name in LIMIT_SETTINGS}
+        return {name: maximum for name, maximum in maxima.items() if maximum is not None}
 
     @property
     def position(self) -> "Position":
@@ -95,12 +103,12 @@ class ApiKey:
     def context(self) -> dict[str, str]:
         """Return the context that an authorizer passes to the functions."""
         clubs = {"all_clubs": "true"} if self.clubs == "*" else {"club_ids": self.clubs}
-        limits = {name: getattr(self, name) for name in LIMIT_SETTINGS}
         return {
             **clubs,
             "scopes": self.scopes,
             **({} if self.mode == LIVE else {"mode": self.mode}),
-            **{name: str(value) for name, value in limits.items() if value is not None},
+            **({} if self.counted_under is None else {COUNTED_UNDER: self.counted_under}),
+            **{name: str(maximum) for name, maximum in self.limits.items()},
         }
 
 
@@ -263,6 +271,7 @@ class ApiKeys:
         item = {name: {"S": text} for name, text in texts.items()}
         # Items of live keys are as those of earlier versions.
         item |= {} if key.mode == LIVE else {"mode": {"S": key.mode}}
+        item |= {} if key.counted_under is None else {COUNTED_UNDER: {"S": key.counted_under}}
         item |= {name: {"N": str(number)} for name, number in numbers.items() if number is not None}
         return item | _listed(key)
 
@@ -460,6 +469,7 @@ def _key(item: Mapping[str, Any]) -> ApiKey:
         mode = item["mode"]["S"] if "mode" in item else LIVE
         if mode not in (LIVE, TEST):
             raise ValueError(f"mode {mode!r}")  # noqa: TRY301 - reported as any malformed value
-        return ApiKey(digest=item["id"]["S"], mode=mode, **texts, **numbers)
+        under = item[COUNTED_UNDER]["S"] if COUNTED_UNDER in item else None
+        return ApiKey(digest=item["id"]["S"], mode=mode, counted_under=under, **texts, **numbers)
     except (KeyError, ValueError, TypeError) as error:
         raise Retry(f"the item of an API key is malformed: {error!r}") from error

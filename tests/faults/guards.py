@@ -1750,6 +1750,24 @@ MUTANTS = (
         no_cell=LIMITED_KEYS,
     ),
     Mutant(
+        guard="limits.first_maker",
+        rule="A key that a limited caller makes has no use of its own.",
+        change=Returns("self.principal"),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="limits.rotated_key",
+        rule="A rotated key does not begin with an unused limit.",
+        change=Never(),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
+        guard="limits.people",
+        rule="People have the limits of their roles.",
+        change=Becomes("{}"),
+        no_cell=LIMITED_KEYS,
+    ),
+    Mutant(
         guard="limits.send_counted_once",
         rule="The recipients of a repeated send are counted once.",
         change=Becomes('"attribute_not_exists(absent)"'),

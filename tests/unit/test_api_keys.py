@@ -115,7 +115,8 @@ def test_the_limits_of_a_key_are_in_its_context(setting: Setting) -> None:
     assert setting.ask(made["key"])[1] == {"club_ids": "1", "scopes": "read"} | limits
     rotated = json.loads(setting.run("rotate", made["id"], "--json"))
     assert rotated["recipients_a_day"] == 1000
-    assert setting.ask(rotated["key"]) == setting.ask(made["key"])
+    allowed, context = setting.ask(made["key"])
+    assert setting.ask(rotated["key"]) == (allowed, context | {"counted_under": made["id"]})
 
 
 def test_an_unknown_scope_is_refused(setting: Setting) -> None:

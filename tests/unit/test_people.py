@@ -79,7 +79,12 @@ def test_a_person_has_the_context_of_the_token(authorizers: Authorizers, header:
     token = authorizers.issuer.token(roles=["sender"], clubs=[7, 8])
     assert authorizers.ask({header: f"Bearer {token}"}) == (
         "person:ada",
-        {"club_ids": "7,8", "scopes": "read send send:content users:read"},
+        {
+            "club_ids": "7,8",
+            "scopes": "read send send:content users:read",
+            "requests_a_minute": "600",
+            "recipients_a_day": "1000000",
+        },
     )
 
 

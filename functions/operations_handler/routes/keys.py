@@ -10,7 +10,7 @@ which is stored nowhere.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
@@ -136,12 +136,19 @@ class Caller:
     # Limit → its maximum; limits without a maximum are missing.
     limits: Mapping[str, int]
     principal: str
+    # The principal with whose use these limits are counted.
+    counted_under: str = ""
 
     @classmethod
     def of(cls, request: Request) -> "Caller":
         maxima = {kind.setting: maximum_of(request.authorizer, kind) for kind in LIMITS}
         limits = {name: maximum for name, maximum in maxima.items() if maximum is not None}
-        return cls(request.clubs, request.scopes, limits, request.principal)
+        return cls(request.clubs, request.scopes, limits, request.principal, request.counted_under)
+
+    @property
+    def maker(self) -> str | None:
+        """Return the principal under which the keys that the caller makes are counted; None if it has no limit."""
+        return (self.counted_under or self.principal) if self.limits else None
 
     def sees(self, key: ApiKey) -> bool:
         return self.sees_clubs(key.clubs)
@@ -177,7 +184,7 @@ class KeysRoute:
         caller's authority, 422 if the Idempotency-Key belongs to another request) or Retry.
         """
         fields = read_fields(content)
-        made = _parsed(fields, self._now_s())
+        made = replace(_parsed(fields, self._now_s()), counted_under=caller.maker)
         self._check_authority(made, caller)
         once = self._once("/v1/keys", fields, caller, key)
         try:
@@ -195,7 +202,11 @@ class KeysRoute:
         self._check_authority(previous, caller)
         now_s, once = self._now_s(), self._once(f"/v1/keys/{key_id}/rotate", fields, caller, key)
         try:
-            return _new(management.rotate(self.keys, previous, now_s=now_s, hours=hours, audit=audit, once=once))
+            return _new(
+                management.rotate(
+                    self.keys, previous, now_s=now_s, hours=hours, audit=audit, once=once, maker=caller.maker
+                )
+            )
         except MadeAlready as already:
             return self._replayed(already.before, once)
         except KeyHasEnded as error:

@@ -38,8 +38,9 @@ _USE_RECORDED_S = 60
 _HEADER = "x-api-key"
 _EXPIRES_AT = "expires_at"
 _PREFIX = "mc_"
-# The limits of masscomm/domain/key_limits.py.
+# The limits of masscomm/domain/key_limits.py, and COUNTED_UNDER.
 _LIMITS = ("requests_a_minute", "recipients_a_day")
+_COUNTED_UNDER = "counted_under"
 # Those of masscomm/http/scopes.py, which a key of the earlier form has.
 ALL_SCOPES = "admin operate read send send:content send:critical send:mandatory users:read users:write webhooks"
 _log = logging.getLogger(__name__)
@@ -146,13 +147,14 @@ def _stored_context(digest: str) -> dict[str, str] | None:
         has_expired = "expires_at" in item and int(item["expires_at"]["N"]) <= now_s
         limits = {name: str(int(item[name]["N"])) for name in _LIMITS if name in item}
         mode = {"mode": item["mode"]["S"]} if "mode" in item else {}
+        under = {_COUNTED_UNDER: item[_COUNTED_UNDER]["S"]} if _COUNTED_UNDER in item else {}
     except (KeyError, ValueError):
         _log.exception("The item of an API key is malformed: the key is denied.")
         return None
     if has_expired or not clubs or mode.get("mode", "live") not in ("live", "test"):
         return None
     _record_use(client, table, digest, now_s)
-    return _clubs(clubs) | {"scopes": scopes} | limits | mode
+    return _clubs(clubs) | {"scopes": scopes} | limits | mode | under
 
 
 def _record_use(client: Any, table: str, digest: str, now_s: int) -> None:

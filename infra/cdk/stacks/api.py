@@ -1,5 +1,7 @@
 """The REST API with its API keys and authorizer."""
 
+import json
+
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -59,6 +61,7 @@ class ApiStack(Stack):
                 "OIDC_KEYS_URL": people.keys_url,
                 "OIDC_ROLES_CLAIM": people.roles_claim,
                 "OIDC_CLUBS_CLAIM": people.clubs_claim,
+                "OIDC_ROLE_LIMITS": json.dumps({role: dict(limits) for role, limits in people.role_limits.items()}),
                 "PEOPLE_USAGE_KEY": people_key(environment),
             }
         )

@@ -34,6 +34,7 @@ class KeyStoreContract:
             requests_a_minute=1,
             recipients_a_day=2,
             mode=TEST,
+            counted_under="person:ada",
         )
         for each in (KEY, full):
             keys.put(each)

@@ -12,9 +12,19 @@ from typing import Any
 import pytest
 
 from masscomm.clock import FixedClock
+from masscomm.domain.key_limits import LIMITS
 from masscomm.errors import Retry, Stop
 from masscomm.http.access_tokens import MAX_KEYS_BYTES, InvalidToken, Issuer, bearer_token, fetch
-from masscomm.http.scopes import ALL_SCOPES, Role, Scope, scopes_of, scopes_of_roles
+from masscomm.http.scopes import (
+    ALL_SCOPES,
+    ROLE_LIMITS,
+    ROLE_SCOPES,
+    Role,
+    Scope,
+    role_limits,
+    scopes_of,
+    scopes_of_roles,
+)
 from masscomm.http.tenant import ALL_CLUBS, NO_CLUBS, Clubs, clubs_of
 from tests.support.harness.token_issuer import ISSUER, TokenIssuer, unsigned
 
@@ -54,6 +64,61 @@ def test_a_token_has_the_context_of_its_claims(signed: TokenIssuer, key_id: str,
 def test_roles_have_their_scopes_alone(signed: TokenIssuer, roles: object, scopes: set[Scope]) -> None:
     assert scopes_of_roles(roles) == scopes
     assert scopes_of(signed.verifier().context(signed.token(roles=roles))) == scopes
+
+
+@pytest.mark.guarantee("limits.people")
+@pytest.mark.kills(guard="limits.people")
+@pytest.mark.parametrize(
+    ("roles", "limits"),
+    [
+        (["viewer"], {"requests_a_minute": "9"}),
+        (["sender"], {"requests_a_minute": "20", "recipients_a_day": "5"}),
+        # Several roles permit what one of them permits.
+        (["viewer", "sender", "root"], {"requests_a_minute": "20"}),
+        (["sender", "admin"], {}),
+        (["root"], {}),
+        (None, {}),
+    ],
+)
+def test_people_have_the_limits_of_their_roles(signed: TokenIssuer, roles: object, limits: dict[str, str]) -> None:
+    of_roles = role_limits(
+        '{"viewer": {"requests_a_minute": 9}, "sender": {"requests_a_minute": 20, "recipients_a_day": 5}}'
+    )
+    verifier = replace(signed.verifier(), issuer=replace(ISSUER, role_limits=of_roles))
+    context = verifier.context(signed.token(roles=roles))
+    assert {kind.setting: context[kind.setting] for kind in LIMITS if kind.setting in context} == limits
+
+
+def test_roles_that_make_keys_have_no_limit_by_default() -> None:
+    """A key has no higher limit than its maker, so that such a person could make no key without limits."""
+    makers = {role for role, scopes in ROLE_SCOPES.items() if Scope.ADMIN in scopes}
+    assert makers
+    assert {role for role in Role if not ROLE_LIMITS[role]} == makers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"root": {}}',
+        '{"sender": 5}',
+        '{"sender": {"recipients": 5}}',
+        '{"sender": {"recipients_a_day": 0}}',
+        '{"sender": {"recipients_a_day": "5"}}',
+        '{"sender": {"recipients_a_day": true}}',
+    ],
+)
+def test_malformed_limits_of_roles_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("OIDC_ISSUER", ISSUER.issuer),
+        ("OIDC_AUDIENCE", ISSUER.audience),
+        ("OIDC_KEYS_URL", ISSUER.keys_url),
+        ("OIDC_ROLE_LIMITS", text),
+    ):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Stop, match="OIDC_ROLE_LIMITS"):
+        Issuer.from_environment()
 
 
 def test_roles_and_clubs_are_read_from_the_configured_claims(

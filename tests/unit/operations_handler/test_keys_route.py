@@ -104,6 +104,47 @@ def test_a_key_has_no_higher_limit_and_no_later_end(setting: Setting) -> None:
     assert setting.create(caller, recipients_a_day=100, expires_at="2026-11-21T13:00:00Z")
 
 
+LIMITED = replace(SEVEN, limits={"recipients_a_day": 100}, counted_under="k7")
+
+
+@pytest.mark.guarantee("limits.first_maker")
+def test_keys_of_a_limited_caller_count_with_it(setting: Setting) -> None:
+    """So do the keys that these keys make, whoever is asked to rotate them."""
+    first = setting.create(LIMITED, recipients_a_day=100)["properties"]["id"]
+    own = setting.keys.find_by_id(first)
+    assert own is not None
+    assert own.context["counted_under"] == "k7"
+    child = replace(LIMITED, principal=first, counted_under=own.context["counted_under"])
+    second = setting.create(child, recipients_a_day=50)["properties"]["id"]
+    third = setting.route.rotate(second, None, OPERATOR, setting.audit()).body["properties"]["id"]
+    assert [key.counted_under for key in every_key(setting.keys)] == ["k7", "k7", "k7"]
+    assert third not in (first, second)
+
+
+def test_keys_of_a_caller_without_limits_count_by_themselves(setting: Setting) -> None:
+    setting.create(SEVEN, recipients_a_day=100)
+    (made,) = every_key(setting.keys)
+    assert made.counted_under is None
+    assert "counted_under" not in made.context
+
+
+@pytest.mark.kills(guard="limits.rotated_key")
+def test_a_rotated_key_keeps_the_use_of_the_previous_one(setting: Setting) -> None:
+    setting.keys.put(previous := replace(key(clubs="7", scopes="read"), recipients_a_day=100))
+    made = setting.route.rotate(previous.key_id, None, SEVEN, setting.audit()).body["properties"]["id"]
+    again = setting.route.rotate(made, '{"hours": 0}', SEVEN, setting.audit()).body["properties"]["id"]
+    found = [setting.keys.find_by_id(key_id) for key_id in (made, again)]
+    assert [key and key.counted_under for key in found] == [previous.key_id] * 2
+
+
+def test_a_limited_caller_gains_nothing_by_rotating_another_key(setting: Setting) -> None:
+    setting.keys.put(other := replace(key(clubs="7", scopes="read"), recipients_a_day=100))
+    made = setting.route.rotate(other.key_id, None, LIMITED, setting.audit()).body["properties"]["id"]
+    found = setting.keys.find_by_id(made)
+    assert found is not None
+    assert found.counted_under == "k7"
+
+
 @pytest.mark.guarantee("api_keys.other_tenants_keys_are_unknown")
 @pytest.mark.kills(guard="tenancy.api_keys")
 @pytest.mark.parametrize("clubs", ["8", "7,8", "*"])

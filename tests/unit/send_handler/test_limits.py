@@ -42,6 +42,15 @@ def test_send_above_the_recipients_of_a_day_is_refused(api: SendApi) -> None:
     assert post(api, [1, 2, 3])[0] == 202
 
 
+@pytest.mark.guarantee("limits.first_maker")
+@pytest.mark.kills(guard="limits.first_maker")
+def test_keys_of_one_maker_share_its_recipients(api: SendApi) -> None:
+    assert post(api, [1, 2], principalId="k2", counted_under="k1")[0] == 202
+    assert post(api, [3, 4])[2]["RateLimit"] == '"recipients";r=1;t=3600'
+    assert post(api, [5, 6], principalId="k3", counted_under="k1")[0] == 429
+    assert post(api, [5, 6], principalId="k4")[0] == 202
+
+
 def test_repeated_users_count_once(api: SendApi) -> None:
     assert post(api, [1] * 9)[2]["RateLimit"] == '"recipients";r=4;t=3600'
 
