@@ -5,21 +5,22 @@ ends between the two, a sweep produces the change. A record has every change tha
 that a lost record loses no change.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.directory.preference_changes import PreferenceChangeStore, StoredChanges
-from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish
+from masscomm.domain.preference_changes import INDEX, PreferenceChanges, QuietHoursWish, Wish
 from masscomm.domain.records import PreferenceChange, PreferenceChanged, QuietHoursChange
-from masscomm.domain.time_limits import API_FLUSH_S, PREFERENCES_SWEPT_AFTER_S
+from masscomm.domain.time_limits import API_FLUSH_S, PREFERENCES_SWEEP_RESERVE_S, PREFERENCES_SWEPT_AFTER_S
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 from masscomm.observability import logs
+from masscomm.observability.unreadable_items import UnreadableItem, readable, report_unreadable
 
 logger = logs.logger("preferences_handler")
 
@@ -83,40 +84,72 @@ class ChangePreferences:
                 wishes, settings.get(user_id), self.clock.now_ms(), source=source, principal=principal
             )
             if self.changes.write(changed, after=stored):
-                self._produce([changed])
+                for error in self._produce([changed]).values():
+                    raise Retry(f"changed preferences could not be produced: {error}") from error
                 self._record_produced(changed)
                 return self.find(user_id, clubs)
         raise Retry(f"the preferences of user {user_id} are changed by other requests at the same time")
 
-    def produce_missing(self) -> int:
-        """Produce the changes that a function stored and did not produce. Returns their number."""
-        found = [
-            stored.changes
-            for user_id in self.changes.unproduced(self.clock.now_ms() - round(PREFERENCES_SWEPT_AFTER_S * 1000))
-            if (stored := self.changes.read(user_id)) is not None
-            and stored.changes.produced_version < stored.changes.version
-        ]
-        if found:
-            self._produce(found)
-            for changed in found:
-                self._record_produced(changed)
-            logger.info("changed preferences produced again", users=len(found))
-        return len(found)
+    def produce_missing(self, remaining_s: Callable[[], float]) -> int:
+        """Produce the changes that a function stored and did not produce. Returns their number.
 
-    def _produce(self, several: Sequence[PreferenceChanges]) -> None:
-        """Produce the changes of each user, and return when the broker has all of them. Raises Retry."""
-        errors: list[Exception] = []
+        Changes that cannot be read or produced are skipped. The next sweep continues where this one has no time left.
+        """
+        produced = 0
+        for page in self.changes.unproduced(self.clock.now_ms() - round(PREFERENCES_SWEPT_AFTER_S * 1000)):
+            if remaining_s() < PREFERENCES_SWEEP_RESERVE_S:
+                logger.warning("changed preferences are left for the next sweep")
+                break
+            produced += self._produce_again(list(readable(page, logger)))
+        if produced:
+            logger.info("changed preferences produced again", users=produced)
+        return produced
 
-        def report(error: Exception | None) -> None:
-            if error is not None:
-                errors.append(error)
+    def _produce_again(self, several: Sequence[PreferenceChanges]) -> int:
+        """Produce the changes of a page. Returns the number of users. Raises Retry if Kafka is down."""
+        errors = self._produce(several)
+        missing = [changed for changed in several if changed.user_id not in errors]
+        for changed in missing:
+            self._record_produced(changed)
+        for user_id, error in errors.items():
+            if isinstance(error, Retry):  # guard: preferences.unproducible_changes
+                raise error
+            report_unreadable(UnreadableItem(store=INDEX, key={"id": str(user_id)}, error=str(error)[:500]), logger)
+        return len(missing)
+
+    def _produce(self, several: Sequence[PreferenceChanges]) -> Mapping[int, Exception]:
+        """Produce the changes of each user. When the method returns, the broker has all of them, except those with an
+        error.
+
+        Returns:
+            The error of each user whose changes are not on the topic: Retry, or any other for a permanent fault of the
+            changes.
+
+        Raises:
+            Retry: The schema registry is down.
+            Stop: The schema is not deployed.
+        """
+        errors: dict[int, Exception] = {}
+
+        def report_for(user_id: int) -> Callable[[Exception | None], None]:
+            def report(error: Exception | None) -> None:
+                if error is not None:
+                    errors[user_id] = error
+
+            return report
 
         for changed in several:
-            value = self.codec.encode(topics.PREFERENCE_CHANGE, "PreferenceChanged", self._record(changed).to_avro())
-            self.producer.produce(topics.PREFERENCE_CHANGE, str(changed.user_id).encode(), value, [], report)
+            try:
+                value = self.codec.encode(
+                    topics.PREFERENCE_CHANGE, "PreferenceChanged", self._record(changed).to_avro()
+                )
+            except ValueError as error:
+                errors[changed.user_id] = error
+                continue
+            key = str(changed.user_id).encode()
+            self.producer.produce(topics.PREFERENCE_CHANGE, key, value, [], report_for(changed.user_id))
         self.producer.flush(API_FLUSH_S)
-        if errors:
-            raise Retry(f"changed preferences could not be produced: {errors[0]}") from errors[0]
+        return errors
 
     def _record(self, changed: PreferenceChanges) -> PreferenceChanged:
         ordered = sorted(changed.changes, key=lambda each: each.version)

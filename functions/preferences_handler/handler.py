@@ -116,5 +116,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     stored and not produced.
     """
     if "httpMethod" not in event:
-        return {"produced": bootstrap().produce_missing()}
+        return {"produced": bootstrap().produce_missing(lambda: context.get_remaining_time_in_millis() / 1000)}
     return api.answer(event, context)

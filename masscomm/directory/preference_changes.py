@@ -3,7 +3,7 @@
 A document is written only if it is still the one that was read, so that no change is lost to a concurrent one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,9 +12,12 @@ from masscomm.directory.bulk_writes import answering
 from masscomm.directory.client import OpenSearch
 from masscomm.domain.preference_changes import INDEX, PreferenceChanges
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import UnreadableItem
 
-# The number of users whose changes are produced again by one sweep.
-_SWEPT = 200
+# The number of users in one search of a sweep.
+_USERS_A_PAGE = 200
+
+type SweptChanges = PreferenceChanges | UnreadableItem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +39,9 @@ class PreferenceChangeStore(Protocol):
         """Store changes unless others were stored since `after` was read; return whether they were stored."""
         ...
 
-    def unproduced(self, before_ms: int) -> list[int]:
-        """Return users whose newest change is older than that time and not on the topic. A change of the last second
-        may be missing.
+    def unproduced(self, before_ms: int) -> Iterator[Sequence[SweptChanges]]:
+        """Yield pages of the changes that are older than that time and not on the topic, the oldest first. A change of
+        the last second may be missing.
         """
         ...
 
@@ -50,19 +53,29 @@ class OpenSearchPreferenceChanges:
         self._client = client
 
     def read(self, user_id: int) -> StoredChanges | None:
-        with answering("changed preferences"):
-            # The path of a request for several documents does not depend on the user, so that a role can permit it.
-            answer = self._client.mget(body={"docs": [{"_index": INDEX, "_id": str(user_id)}]})
+        (document,) = self._documents([str(user_id)])
         try:
-            (document,) = answer["docs"]
-            if "error" in document:
-                raise Retry(f"the directory is not ready: {document['error'].get('type')} of {INDEX}")
             if document["found"] is False:
                 return None
             changes = PreferenceChanges.read(document["_source"])
             return StoredChanges(changes=changes, token=(int(document["_seq_no"]), int(document["_primary_term"])))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Retry(f"the changed preferences of user {user_id} are malformed") from error
+
+    def _documents(self, ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """Return the documents with these ids, also those that do not exist. A change is visible as soon as it is
+        written. Raises Retry or Stop.
+        """
+        with answering("changed preferences"):
+            # The path of a request for several documents does not depend on the user, so that a role can permit it.
+            answer = self._client.mget(body={"docs": [{"_index": INDEX, "_id": each} for each in ids]})
+        documents: Any = answer.get("docs") if isinstance(answer, dict) else None
+        if not isinstance(documents, list) or len(documents) != len(ids):
+            raise Retry("OpenSearch answered a look-up of changed preferences with something else")
+        for document in documents:
+            if "error" in document:
+                raise Retry(f"the directory is not ready: {document['error'].get('type')} of {INDEX}")
+        return documents
 
     def write(self, changes: PreferenceChanges, *, after: StoredChanges | None) -> bool:
         token = after.token if after is not None else None
@@ -85,35 +98,62 @@ class OpenSearchPreferenceChanges:
             raise Retry(f"OpenSearch answered {status} to a write of changed preferences: {result.get('error')}")
         return status != 409
 
-    def unproduced(self, before_ms: int) -> list[int]:
+    def unproduced(self, before_ms: int) -> Iterator[Sequence[SweptChanges]]:
         query = {"filter": [{"term": {"is_produced": False}}, {"range": {"version": {"lt": before_ms}}}]}
-        body = {"query": {"bool": query}, "sort": [{"version": "asc"}], "size": _SWEPT, "_source": False}
-        with answering("changed preferences"):
-            answer = self._client.search(index=INDEX, body=body, allow_partial_search_results=False)
-        try:
-            return [int(hit["_id"]) for hit in answer["hits"]["hits"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise Retry("OpenSearch answered a search of changed preferences with something else") from error
+        body: dict[str, Any] = {
+            "query": {"bool": query},
+            # The index has one shard, in which sequence numbers are unique.
+            "sort": [{"version": "asc"}, {"_seq_no": "asc"}],
+            "size": _USERS_A_PAGE,
+            "_source": False,
+            "track_total_hits": False,
+        }
+        while True:
+            with answering("changed preferences"):
+                answer = self._client.search(index=INDEX, body=body, allow_partial_search_results=False)
+            try:
+                found = [(str(hit["_id"]), hit["sort"]) for hit in answer["hits"]["hits"]]
+            except (KeyError, TypeError) as error:
+                raise Retry("OpenSearch answered a search of changed preferences with something else") from error
+            if found:
+                yield self._swept([id_ for id_, _ in found])
+            if len(found) < _USERS_A_PAGE:  # guard: preferences.page_after_unreadable_changes
+                return
+            body["search_after"] = found[-1][1]
+
+    def _swept(self, ids: Sequence[str]) -> Sequence[SweptChanges]:
+        """Return the changes under these ids as they are now: a search is behind by a second."""
+        found = [(id_, document) for id_, document in zip(ids, self._documents(ids), strict=True) if document["found"]]
+        swept = [_swept(id_, document["_source"]) for id_, document in found]
+        return [each for each in swept if isinstance(each, UnreadableItem) or not each.is_produced]
+
+
+def _swept(id_: str, source: Mapping[str, Any]) -> SweptChanges:
+    try:
+        changes = PreferenceChanges.read(source)
+        if str(changes.user_id) != id_:
+            raise ValueError(f"the document names user {changes.user_id}")  # noqa: TRY301 - as any malformed document
+    except ValueError as error:  # guard: preferences.unreadable_changes
+        return UnreadableItem(store=INDEX, key={"id": id_}, error=str(error)[:500])
+    return changes
 
 
 class InMemoryPreferenceChanges:
     """The store in a dictionary, for unit tests.
 
-    Args:
-        documents: User id → document; InMemoryDirectory.preference_changes.
-
     Attributes:
+        documents: User id → document; InMemoryDirectory.preference_changes.
         failing: An error that every call raises.
     """
 
     def __init__(self, documents: dict[int, Mapping[str, Any]] | None = None) -> None:
-        self._documents = {} if documents is None else documents
+        self.documents = {} if documents is None else documents
         self._numbers: dict[int, int] = {}
         self.failing: Exception | None = None
 
     def read(self, user_id: int) -> StoredChanges | None:
         self._answer()
-        document = self._documents.get(user_id)
+        document = self.documents.get(user_id)
         if document is None:
             return None
         return StoredChanges(changes=PreferenceChanges.read(document), token=(self._numbers.get(user_id, 0), 1))
@@ -121,17 +161,22 @@ class InMemoryPreferenceChanges:
     def write(self, changes: PreferenceChanges, *, after: StoredChanges | None) -> bool:
         self._answer()
         user_id = changes.user_id
-        stored = (self._numbers.get(user_id, 0), 1) if user_id in self._documents else None
+        stored = (self._numbers.get(user_id, 0), 1) if user_id in self.documents else None
         if stored != (after.token if after is not None else None):
             return False
-        self._documents[user_id] = changes.document
+        self.documents[user_id] = changes.document
         self._numbers[user_id] = self._numbers.get(user_id, 0) + 1
         return True
 
-    def unproduced(self, before_ms: int) -> list[int]:
+    def unproduced(self, before_ms: int) -> Iterator[Sequence[SweptChanges]]:
         self._answer()
-        found = [each for each in self._documents.values() if not each["is_produced"] and each["version"] < before_ms]
-        return [each["user_id"] for each in sorted(found, key=lambda each: each["version"])]
+        found = [
+            (each["version"], id_)
+            for id_, each in self.documents.items()
+            if not each["is_produced"] and each["version"] < before_ms
+        ]
+        for _, id_ in sorted(found):
+            yield [_swept(str(id_), self.documents[id_])]
 
     def _answer(self) -> None:
         if self.failing is not None:

@@ -136,13 +136,18 @@ class PreferenceChanges:
         ]
 
     @property
+    def is_produced(self) -> bool:
+        """Whether the newest change is on the topic for the monolith."""
+        return self.produced_version >= self.version
+
+    @property
     def document(self) -> dict[str, Any]:
         """Return the source of the document in OpenSearch."""
         return {
             "user_id": self.user_id,
             "club_id": self.club_id,
             "version": self.version,
-            "is_produced": self.produced_version >= self.version,
+            "is_produced": self.is_produced,
             "produced_version": self.produced_version,
             "source": self.source,
             "principal": self.principal,

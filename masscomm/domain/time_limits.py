@@ -23,6 +23,8 @@ API_FLUSH_S = 16.0
 # The age at which a sweep produces changed preferences that no function has produced: no function that has stored them
 # still runs.
 PREFERENCES_SWEPT_AFTER_S = 60.0
+# The time that this sweep reserves for a page: its flush, and the writes to the directory.
+PREFERENCES_SWEEP_RESERVE_S = 20.0
 # The time limit of one call to the store of idempotency keys, with all its attempts. A request makes at most three
 # calls.
 IDEMPOTENCY_CALL_S = 2.0
@@ -268,6 +270,9 @@ RULES: Mapping[str, str] = {
     ),
     "PRODUCER_MESSAGE_S < API_FLUSH_S < timeout_s('preferences_handler') < PREFERENCES_SWEPT_AFTER_S": (
         "a change is produced by its request, or by a sweep"
+    ),
+    "API_FLUSH_S < PREFERENCES_SWEEP_RESERVE_S < timeout_s('preferences_handler')": (
+        "a page of changes is produced within the invocation"
     ),
     "366 * 86_400 < UNSUBSCRIBE_VALID_S < 2 * 366 * 86_400": "a link outlives a year, and keys end",
     "timeout_s('preferences_handler') < SIGNING_KEYS_CACHED_S < UNSUBSCRIBE_VALID_S": "keys are read again in time",

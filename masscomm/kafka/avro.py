@@ -28,6 +28,8 @@ KNOWN_SUBJECT = f"{topics.OUTCOME}-value"
 # schema.
 _REFUSED = (400, 401, 403, 422)
 _DENIALS_KEPT = 1_000
+# The errors of fastavro if a value does not match a schema.
+_MISMATCHES = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 
 class UnknownSchema(DeadLetter):
@@ -210,7 +212,7 @@ def mismatch(schema: str, value: Mapping[str, Any]) -> str | None:
 
     try:
         fastavro.schemaless_writer(io.BytesIO(), _reader_schema(schema), value)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+    except _MISMATCHES as error:
         return str(error)
     return None
 
@@ -263,7 +265,10 @@ class Codec:
             header = self._headers[topic, schema] = bytes([_MAGIC]) + schema_id.to_bytes(4, "big")
         buffer = io.BytesIO()
         buffer.write(header)
-        fastavro.schemaless_writer(buffer, _reader_schema(schema), value)
+        try:
+            fastavro.schemaless_writer(buffer, _reader_schema(schema), value)
+        except _MISMATCHES as error:
+            raise ValueError(f"the value does not match {schema}.avsc: {error}") from error
         return buffer.getvalue()
 
     def decode(self, schema: str, data: bytes | None) -> dict[str, Any]:

@@ -211,6 +211,13 @@ UNREADABLE = _gauge(
     "scheduler",
 )
 
+# --- stored items ---------------------------------------------------------------------------------------------------
+UNREADABLE_ITEMS = _counter(
+    "UnreadableItems",
+    "stored items that a sweep cannot read: they stay where they are, and each sweep skips and counts them again",
+    "preferences_handler",
+)
+
 # --- webhooks ---------------------------------------------------------------------------------------------------------
 WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", "webhook_delivery")
 WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", "webhook_delivery")
@@ -314,6 +321,7 @@ ALL: Mapping[str, Metric] = {
         BACKLOG,
         OLDEST_DUE,
         UNREADABLE,
+        UNREADABLE_ITEMS,
         WEBHOOKS_DELIVERED,
         WEBHOOK_FAILURES,
         WEBHOOKS_GIVEN_UP,

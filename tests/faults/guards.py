@@ -2022,6 +2022,24 @@ MUTANTS = (
         no_cell=UNCHANGED_PREFERENCES,
     ),
     Mutant(
+        guard="preferences.unreadable_changes",
+        rule="A sweep skips changes of preferences that it cannot read.",
+        change=Never(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="preferences.page_after_unreadable_changes",
+        rule="A sweep of changed preferences reads every page.",
+        change=Always(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
+        guard="preferences.unproducible_changes",
+        rule="Changes of one user that can never be produced do not end a sweep.",
+        change=Always(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
         guard="preferences.malformed_change",
         rule="A change that cannot be read opts out.",
         change=Returns("settings"),

@@ -41,6 +41,7 @@ from masscomm.observability.metric_names import (
     RECIPIENTS,
     RECORDS_QUARANTINED,
     UNREADABLE,
+    UNREADABLE_ITEMS,
     WEBHOOK_ENDPOINTS_DISABLED,
     WEBHOOK_OLDEST_DUE,
 )
@@ -215,6 +216,10 @@ def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
     unreadable = ours(environment, UNREADABLE, "scheduler", "Maximum")
     description = "A delayed record cannot be read and is not released."
     yield Watch("waiting-unreadable", "schedule", description, unreadable, 1)
+    for function in UNREADABLE_ITEMS.emitted_by:
+        items = ours(environment, UNREADABLE_ITEMS, function)
+        description = f"Sweeps of {function} skip stored items that they cannot read."
+        yield Watch(f"{function}-unreadable", "unreadable-items", description, items, 1)
     if counts:
         counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
         description = f"The served metrics are more than {_METRICS_STALE_S} s old."

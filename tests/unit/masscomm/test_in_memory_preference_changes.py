@@ -1,8 +1,11 @@
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from masscomm.directory.in_memory import InMemoryDirectory
-from masscomm.directory.preference_changes import InMemoryPreferenceChanges
-from tests.support.contracts.preference_changes import NOW, PreferenceChangesContract, changed
+from masscomm.directory.preference_changes import InMemoryPreferenceChanges, PreferenceChangeStore
+from tests.support.contracts.preference_changes import PreferenceChangesContract
 
 
 class TestInMemoryPreferenceChanges(PreferenceChangesContract):
@@ -14,10 +17,6 @@ class TestInMemoryPreferenceChanges(PreferenceChangesContract):
     def store(self, directory: InMemoryDirectory) -> InMemoryPreferenceChanges:
         return InMemoryPreferenceChanges(directory.preference_changes)
 
-
-def test_users_without_a_produced_record_are_found() -> None:
-    store = InMemoryPreferenceChanges()
-    store.write(changed(1, NOW + 5), after=None)
-    store.write(changed(2), after=None)
-    assert store.unproduced(NOW + 6) == [2, 1]
-    assert store.unproduced(NOW + 5) == [2]
+    def put(self, store: PreferenceChangeStore, user_id: int, document: Mapping[str, Any]) -> None:
+        assert isinstance(store, InMemoryPreferenceChanges)
+        store.documents[user_id] = document

@@ -1,18 +1,20 @@
 """GET and PUT /v1/users/{user_id}/preferences: a change applies at once and is produced for the monolith."""
 
+import json
 from typing import Any
 
 import pytest
 
 from functions.preferences_handler import handler as module
-from masscomm.domain.preference_changes import Wish
+from masscomm.domain.preference_changes import PreferenceChanges, Wish
 from masscomm.domain.records import PreferenceChange, QuietHoursChange
 from masscomm.domain.users import User, UserSettings
-from masscomm.errors import Retry
+from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, Context
 from tests.support.harness.preferences_api import USER, PreferencesApi
 
+UNREADABLE = "a stored item cannot be read"
 CLUB_8 = {"principalId": "k", "club_ids": "8", "scopes": "users:read users:write"}
 
 
@@ -178,8 +180,38 @@ def test_change_that_was_not_produced_is_produced_by_the_sweep(api: PreferencesA
     assert _sweep(api) == 0
 
 
-def _sweep(api: PreferencesApi) -> int:
-    found: int = module.handler({"source": "aws.events"}, Context(api.clock, 29))["produced"]
+@pytest.mark.kills(guard="preferences.unproducible_changes")
+@pytest.mark.guarantee("preferences.unreadable_changes_are_skipped")
+def test_one_users_fault_stops_no_other_users_changes(api: PreferencesApi, capsys: pytest.CaptureFixture[str]) -> None:
+    """One user's changes cannot be read, another's not encoded, a third's record is refused for ever."""
+    documents = api.directory.preference_changes
+    for user_id in range(1, 7):
+        changes = PreferenceChanges(user_id=user_id, club_id=7)
+        documents[user_id] = changes.after([Wish("news", None, False)], None, NOW - 61_000, source="api").document
+    documents[2] = {**documents[2], "changes": "unreadable"}
+    documents[3] = {**documents[3], "club_id": 2**63}
+    api.producer.fail = lambda _, value: (
+        DeadLetter("too_large", "refused") if api.codec.decode("PreferenceChanged", value)["user_id"] == 4 else None
+    )
+    assert _sweep(api) == 3
+    assert [each.user_id for each in api.records()] == [1, 5, 6]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = [(each["store"], each["key"]["id"]) for each in lines if each.get("message") == UNREADABLE]
+    assert found == [("preference_changes", id_) for id_ in ("2", "3", "4")]
+    assert lines[-1]["UnreadableItems"] == 3
+    assert _sweep(api) == 0, "the others are produced once"
+
+
+def test_sweep_without_time_leaves_the_rest(api: PreferencesApi) -> None:
+    api.directory.preference_changes[USER] = (
+        PreferenceChanges(user_id=USER, club_id=7).after([Wish("news", None, False)], None, NOW - 61_000).document
+    )
+    assert _sweep(api, remaining_s=19) == 0
+    assert _sweep(api) == 1
+
+
+def _sweep(api: PreferencesApi, *, remaining_s: float = 29) -> int:
+    found: int = module.handler({"source": "aws.events"}, Context(api.clock, remaining_s))["produced"]
     return found
 
 
