@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from botocore.exceptions import ClientError
 
 from masscomm.aws.sdk import answering
+from masscomm.domain.platforms import platform_of_arn
 from masscomm.errors import Retry, Stop
 
 if TYPE_CHECKING:
@@ -56,9 +57,15 @@ class SnsEndpoints:
     Args:
         applications: The ARN of the SNS platform application of each platform.
         client: The SNS client.
+
+    Raises:
+        Stop: An application is one of another platform.
     """
 
     def __init__(self, applications: Mapping[str, str], client: "SNSClient") -> None:
+        for platform, arn in applications.items():
+            if platform_of_arn(arn) != platform:  # guard: endpoints.application_of_platform
+                raise Stop(f"{arn} is no platform application of {platform}")
         self._applications = applications
         self._client = client
 
@@ -111,6 +118,11 @@ def _as_ours(error: ClientError) -> Retry | Stop:
     return Retry(f"SNS answered {code}: {error}")
 
 
+def endpoint_arn(platform: str, token: str) -> str:
+    """Return the ARN of a token's endpoint in InMemoryEndpoints."""
+    return f"arn:aws:sns:eu-central-1:000000000000:endpoint/{platform.upper()}/app/{token}"
+
+
 class InMemoryEndpoints:
     def __init__(self) -> None:
         # Whether each endpoint is enabled, by its ARN.
@@ -125,7 +137,7 @@ class InMemoryEndpoints:
         self._called("register", token)
         if token in self.invalid or platform not in ("gcm", "apns"):
             raise InvalidToken("Invalid parameter: Token")
-        arn = f"arn:{platform}:{token}"
+        arn = endpoint_arn(platform, token)
         self.enabled[arn] = True
         return arn
 

@@ -29,7 +29,7 @@ from masscomm.cdc.change_events import (
 )
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
-from masscomm.domain.platforms import platform_named
+from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.domain.time_limits import ENDPOINT_CALL_S
 from masscomm.errors import DeadLetter, Retry, Stop
@@ -123,19 +123,20 @@ class RegisterDevices(UseCase[Fact]):
             # guard: devices.enabled_on_request
             if status.status == _ACTIVE and before.reason == _TAKES_NOTHING:
                 try:
-                    changed[device_id] = self._enabled(before, status.platform, batch.remaining_s())
+                    changed[device_id] = self._enabled(before, batch.remaining_s())
                 except Retry as error:
                     fates[device_id] = error
         for device_id, fate in (fates | self._states.write(changed)).items():
             for item in items_of[device_id]:
                 item.error = fate
 
-    def _enabled(self, before: DeviceState, platform: str, remaining_s: float) -> DeviceState:
+    def _enabled(self, before: DeviceState, remaining_s: float) -> DeviceState:
         """Register the token of a device again, and return its new state. Raises Retry or Stop."""
         if remaining_s < ENDPOINT_CALL_S:
             raise Retry("no time was left for another call")
         try:
-            arn = self._endpoints.register(platform_named(platform) or platform, before.token or "")
+            platform = platform_of_arn(before.endpoint_arn or "") or ""
+            arn = self._endpoints.register(platform, before.token or "")
         except InvalidToken:
             return self._disabled(before, "invalid_token")
         return replace(before, endpoint_arn=arn, enabled=True, reason=None, updated_at=self._clock.now_ms())
@@ -187,8 +188,9 @@ class RegisterDevices(UseCase[Fact]):
         token, platform = _text(row.columns, "token"), platform_named(row.columns.get("platform"))
         if not token or platform is None:
             return self._state(row, before, token=token, reason="invalid_row")  # guard: endpoints.refused_row
-        same = before is not None and before.token == token
-        arn = before.endpoint_arn if before is not None and same else None
+        arn = before.endpoint_arn if before is not None and before.token == token else None
+        if arn is not None and platform_of_arn(arn) != platform:  # guard: devices.corrected_platform
+            arn = None
         if not _active(row):
             return self._state(row, before, token=token, endpoint_arn=arn, reason="inactive")
         known_dead = before is not None and before.reason == _TAKES_NOTHING and _is_no_news(row, before)

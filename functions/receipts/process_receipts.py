@@ -20,6 +20,7 @@ from masscomm.clock import Clock
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import address_id, derived_id
 from masscomm.domain.outcomes import RecipientOutcome, outcome_fields
+from masscomm.domain.platforms import platform_of_arn
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import (
     ChannelRecord,
@@ -283,7 +284,7 @@ class ProcessReceipts:
             device_id=device_id,
             user_id=message.user_id,
             club_id=message.club_id,
-            platform="gcm" if "/GCM/" in endpoint_arn else "apns",
+            platform=platform_of_arn(endpoint_arn) or "",
             endpoint_arn=endpoint_arn,
             status="inactive",
             reason=receipt.code,

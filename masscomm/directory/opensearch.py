@@ -22,7 +22,7 @@ from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.port import TemplateQuery
 from masscomm.domain import preference_changes, suppressions
-from masscomm.domain.platforms import platform_named
+from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -463,15 +463,19 @@ def _ms_of(text: object) -> int | None:
 
 
 def _device(device_id: int, source: Source, state: Source) -> Device:
-    # The stored device state applies only to the token that it was stored for: a new token has its own endpoint, or
-    # none yet.
-    known = state.get("token") == source["token"]
+    platform = platform_named(source["platform"]) or source["platform"]  # guard: devices.platform_of_row
+    arn = state.get("endpoint_arn")
+    # The stored device state applies only to the token and the platform that it was stored for: a new token, or a
+    # corrected platform, has its own endpoint, or none yet.
+    known = state.get("token") == source["token"] and (
+        arn is None or platform_of_arn(arn) == platform  # guard: devices.endpoint_of_platform
+    )
     return Device(
         device_id=device_id,
         user_id=source["user_id"],
-        platform=platform_named(source["platform"]) or source["platform"],  # guard: devices.platform_of_row
+        platform=platform,
         token=source["token"],
-        endpoint_arn=state.get("endpoint_arn") if known else None,
+        endpoint_arn=arn if known else None,
         enabled=bool(state.get("enabled", True)) if known else True,
         changed_at_ms=source.get("changed_at_ms"),
     )

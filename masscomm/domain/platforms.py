@@ -13,6 +13,8 @@ _PLATFORMS = {
     "ios": "apns",
     "ipados": "apns",
 }
+# The platform of each kind of SNS' platform applications.
+_APPLICATIONS = {"GCM": "gcm", "APNS": "apns", "APNS_SANDBOX": "apns"}
 
 
 def platform_named(word: object) -> str | None:
@@ -20,3 +22,12 @@ def platform_named(word: object) -> str | None:
     if not isinstance(word, str):
         return None
     return _PLATFORMS.get(folded(word))  # guard: devices.platform_words
+
+
+def platform_of_arn(arn: str) -> str | None:
+    """Return the platform of an SNS endpoint, arn:…:endpoint/APNS_SANDBOX/application/id, or of a platform application,
+    arn:…:app/GCM/application; None for other ARNs.
+    """
+    _, _, resource = arn.rpartition(":")
+    kind, _, rest = resource.partition("/")
+    return _APPLICATIONS.get(rest.partition("/")[0]) if kind in ("endpoint", "app") else None

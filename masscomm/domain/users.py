@@ -52,7 +52,8 @@ class Device(NamedTuple):
     # The platform: gcm or apns.
     platform: str
     token: str
-    # The ARN of the SNS endpoint; None until the device registrar has created an endpoint for this token.
+    # The ARN of the SNS endpoint in the application of the platform; None until the device registrar has created an
+    # endpoint for this token there.
     endpoint_arn: str | None = None
     # False if the provider reported the endpoint as disabled or gone, or if the device registrar refused the row.
     enabled: bool = True

@@ -598,6 +598,24 @@ MUTANTS = (
         no_cell="the devices of the cells have gcm as their platform",
     ),
     Mutant(
+        guard="devices.endpoint_of_platform",
+        rule="A push has the form of its endpoint's platform.",
+        change=Always(),
+        no_cell="the devices of the cells have gcm as their platform",
+    ),
+    Mutant(
+        guard="devices.corrected_platform",
+        rule="A device whose platform is corrected is registered in the other platform application.",
+        change=Never(),
+        no_cell="the devices of the cells have gcm as their platform",
+    ),
+    Mutant(
+        guard="endpoints.application_of_platform",
+        rule="A platform application of another platform is refused.",
+        change=Never(),
+        no_cell="the platform applications of the cells are right",
+    ),
+    Mutant(
         guard="devices.unknown_platform",
         rule="A row of an unknown platform is a dead letter.",
         change=Never(),

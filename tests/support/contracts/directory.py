@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from functions.device_registrar.endpoints import endpoint_arn
 from masscomm.directory.port import Directory, TemplateQuery
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
@@ -60,7 +61,7 @@ USER = User(
     attributes={"plan": "gold", "points": 7},
 )
 SETTINGS = UserSettings(user_id=1, channels={"push": False}, categories={"news": {"push": True}})
-DEVICE = Device(device_id=11, user_id=1, platform="gcm", token="t11", endpoint_arn="arn:11")
+DEVICE = Device(device_id=11, user_id=1, platform="gcm", token="t11", endpoint_arn=endpoint_arn("gcm", "t11"))
 TEMPLATE = Template(
     template_id=5,
     club_id=7,
@@ -156,7 +157,11 @@ class DirectoryContract:
     def test_devices_of_a_user_are_in_id_order(self, tables: Tables) -> None:
         devices = [
             Device(
-                device_id=number, user_id=number % 2, platform="apns", token=f"t{number}", endpoint_arn=f"arn:{number}"
+                device_id=number,
+                user_id=number % 2,
+                platform="apns",
+                token=f"t{number}",
+                endpoint_arn=endpoint_arn("apns", f"t{number}"),
             )
             for number in (40, 3, 21, 22, 5)
         ]
@@ -167,7 +172,8 @@ class DirectoryContract:
 
     def test_unregistered_and_disabled_devices_differ(self, tables: Tables) -> None:
         new = Device(device_id=1, user_id=1, platform="gcm", token="new", changed_at_ms=1_700_000_000_000)
-        disabled = Device(device_id=2, user_id=1, platform="gcm", token="gone", endpoint_arn="arn:2", enabled=False)
+        arn = endpoint_arn("gcm", "gone")
+        disabled = Device(device_id=2, user_id=1, platform="gcm", token="gone", endpoint_arn=arn, enabled=False)
         refused = Device(device_id=3, user_id=1, platform="gcm", token="", enabled=False)
         tables.put(new, disabled, refused)
         assert tables.directory.devices([1]) == {1: [new, disabled, refused]}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from functions.device_registrar.endpoints import endpoint_arn
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.errors import MasscommError
 from masscomm.kafka import topics
@@ -329,7 +330,13 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
         case "ReceiptReceived":
             return {"record_id": record_id, "body": _receipt(chance), "received_at": NOW, "tries": 0}
         case "DeviceStatusChanged":
-            device = {"device_id": 1, "user_id": 1, "club_id": 7, "platform": "gcm", "endpoint_arn": "arn:gcm:a"}
+            device = {
+                "device_id": 1,
+                "user_id": 1,
+                "club_id": 7,
+                "platform": "gcm",
+                "endpoint_arn": endpoint_arn("gcm", "a"),
+            }
             return {**device, "record_id": record_id, "status": "inactive", "reason": None, "timestamp": NOW} | {
                 "send_id": send["send_id"]
             }

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
-from functions.device_registrar.endpoints import InMemoryEndpoints
+from functions.device_registrar.endpoints import InMemoryEndpoints, endpoint_arn
 from functions.device_registrar.register_devices import RegisterDevices
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.errors import Retry
@@ -13,7 +13,7 @@ from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
 from tests.support.inputs.debezium_records import row
 
-ARN = "arn:gcm:a"
+ARN = endpoint_arn("gcm", "a")
 
 
 class Registrar(Chain):
@@ -67,7 +67,12 @@ def test_inactive_endpoint_is_marked_disabled() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"endpoint_arn": "arn:gcm:another"}, {"timestamp": NOW - 1}, {"device_id": 2}, {"status": "something new"}],
+    [
+        {"endpoint_arn": endpoint_arn("gcm", "another")},
+        {"timestamp": NOW - 1},
+        {"device_id": 2},
+        {"status": "something new"},
+    ],
 )
 def test_status_of_an_outdated_endpoint_changes_nothing(values: dict[str, Any]) -> None:
     registrar = Registrar()

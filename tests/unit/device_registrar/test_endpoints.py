@@ -18,6 +18,7 @@ from tests.support.servers.answering_server import AnsweringServer, answering
 
 LIMITS = Limits(connect_s=1, read_s=0.5, attempts=2)
 ERROR = b'<R xmlns="a"><Error><Type>Sender</Type><Code>%s</Code><Message>a &lt; b</Message></Error></R>'
+APPLICATION = "arn:aws:sns:us-east-1:000000000000:app/GCM/app"
 FOUND = b"<R><CreatePlatformEndpointResult><EndpointArn>arn:e</EndpointArn></CreatePlatformEndpointResult></R>"
 
 
@@ -85,7 +86,14 @@ def test_sns_refusal_has_its_documented_meaning(
     with Stubber(client) as answers:
         answers.add_client_error("create_platform_endpoint", code, message, status)
         with pytest.raises(expected):
-            SnsEndpoints({"gcm": "arn:app"}, client).register("gcm", "t")
+            SnsEndpoints({"gcm": APPLICATION}, client).register("gcm", "t")
+
+
+@pytest.mark.kills(guard="endpoints.application_of_platform")
+@pytest.mark.parametrize("arn", [APPLICATION, "arn:aws:sns:us-east-1:000000000000:app/APNS_VOIP/app", "app"])
+def test_application_of_another_platform_is_a_stop(arn: str) -> None:
+    with pytest.raises(Stop, match="no platform application of apns"):
+        SnsEndpoints({"apns": arn}, sdk.client("sns", LIMITS))
 
 
 def test_endpoint_with_other_attributes_is_read_from_refusal() -> None:
@@ -101,7 +109,7 @@ def test_endpoint_with_other_attributes_is_read_from_refusal() -> None:
         answers.add_response(
             "set_endpoint_attributes", {}, {"EndpointArn": arn, "Attributes": {"Token": "t", "Enabled": "true"}}
         )
-        assert SnsEndpoints({"gcm": "arn:app"}, client).register("gcm", "t") == arn
+        assert SnsEndpoints({"gcm": APPLICATION}, client).register("gcm", "t") == arn
         answers.assert_no_pending_responses()
 
 
@@ -114,7 +122,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
 
 def registered(*, attempts: int = 2) -> str:
     client = sdk.client("sns", Limits(connect_s=1, read_s=0.5, attempts=attempts))
-    return SnsEndpoints({"gcm": "arn:app"}, client).register("gcm", "t")
+    return SnsEndpoints({"gcm": APPLICATION}, client).register("gcm", "t")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from functions.device_registrar import register_devices
 from functions.device_registrar.device_states import DeviceState
+from functions.device_registrar.endpoints import endpoint_arn
 from masscomm.errors import Retry, Stop
 from tests.support.harness.device_registrar import Registrar
 from tests.support.inputs.debezium_records import record, row
@@ -20,8 +21,8 @@ def test_snapshot_and_streamed_rows_are_registered() -> None:
     registrar = Registrar()
     assert registrar.run(row("devices", "r", 9, device(1, "a")), row("devices", "c", 50, device(2, "b"))) == []
     assert {n: (s.token, s.endpoint_arn, s.enabled, s.version) for n, s in registrar.states.states.items()} == {
-        "1": ("a", "arn:gcm:a", True, 9),
-        "2": ("b", "arn:gcm:b", True, 50),
+        "1": ("a", endpoint_arn("gcm", "a"), True, 9),
+        "2": ("b", endpoint_arn("gcm", "b"), True, 50),
     }
 
 
@@ -59,14 +60,14 @@ def test_device_without_a_user_is_no_device() -> None:
     state = registrar.states.states["1"]
     assert (state.token, state.enabled, state.reason) == (None, False, "deleted")
     registrar.run(row("devices", "u", 30, device(1, "a") | {"user_id": 2}))
-    assert registrar.states.states["1"].endpoint_arn == "arn:gcm:a"
+    assert registrar.states.states["1"].endpoint_arn == endpoint_arn("gcm", "a")
 
 
 def test_a_new_token_is_a_new_endpoint() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
     registrar.run(row("devices", "u", 20, device(1, "b")))
-    assert registrar.states.states["1"].endpoint_arn == "arn:gcm:b"
+    assert registrar.states.states["1"].endpoint_arn == endpoint_arn("gcm", "b")
 
 
 def test_changes_of_a_device_in_one_batch_make_one_call() -> None:
@@ -164,7 +165,47 @@ def test_refused_row_is_dead_lettered_and_marked_in_its_state(change: dict[str, 
 def test_other_word_for_a_platform_is_understood(word: str, platform: str) -> None:
     registrar = Registrar()
     assert registrar.run(row("devices", "c", 10, device(1, "a", platform=word))) == []
-    assert registrar.states.states["1"].endpoint_arn == f"arn:{platform}:a"
+    assert registrar.states.states["1"].endpoint_arn == endpoint_arn(platform, "a")
+
+
+@pytest.mark.guarantee("device_registrar.corrected_platform_is_registered")
+@pytest.mark.kills(guard="devices.corrected_platform")
+@pytest.mark.parametrize(("wrong", "right", "platform"), [("gcm", "ios", "apns"), ("apns", "fcm", "gcm")])
+def test_corrected_platform_gets_an_endpoint_of_its_own(wrong: str, right: str, platform: str) -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a", platform=wrong)))
+    assert registrar.run(row("devices", "u", 20, device(1, "a", platform=right))) == []
+    assert registrar.states.states["1"].endpoint_arn == endpoint_arn(platform, "a")
+
+
+def test_inactive_row_of_a_corrected_platform_keeps_no_endpoint() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    registrar.run(row("devices", "u", 20, device(1, "a", platform="ios", active=False)))
+    assert registrar.states.states["1"].endpoint_arn is None
+    registrar.run(row("devices", "u", 30, device(1, "a", platform="ios")))
+    assert registrar.states.states["1"].endpoint_arn == endpoint_arn("apns", "a")
+
+
+def test_another_word_for_the_platform_causes_no_call() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a", platform="ios")))
+    registrar.take_calls()
+    assert registrar.run(row("devices", "u", 20, device(1, "a", platform="APNS"))) == []
+    assert registrar.take_calls() == []
+
+
+@pytest.mark.parametrize(("operation", "lsn", "generation"), [("u", 50, "g1"), ("r", 90, "g2")])
+def test_invalid_token_by_another_word_heals_with_its_row(operation: str, lsn: int, generation: str) -> None:
+    """Earlier versions stored `invalid_token` for platforms that are named by other words."""
+    registrar = Registrar("g1", "g2")
+    registrar.states.states["1"] = DeviceState(
+        token="a", endpoint_arn=None, enabled=False, reason="invalid_token", version=50, updated_at=1
+    )
+    again = row("devices", operation, lsn, device(1, "a", platform="ios"), generation=generation)
+    assert registrar.run(again) == []
+    state = registrar.states.states["1"]
+    assert (state.enabled, state.reason, state.endpoint_arn) == (True, None, endpoint_arn("apns", "a"))
 
 
 @pytest.mark.guarantee("device_registrar.unknown_platform_is_dead_lettered")
@@ -206,7 +247,7 @@ def test_new_snapshot_is_newer_than_rows_streamed_before() -> None:
     registrar.run(row("devices", "u", 50, device(1, "old")))
     assert registrar.run(row("devices", "r", 90, device(1, "new"), generation="g2")) == []
     state = registrar.states.states["1"]
-    assert (state.token, state.endpoint_arn, state.generation) == ("new", "arn:gcm:new", "g2")
+    assert (state.token, state.endpoint_arn, state.generation) == ("new", endpoint_arn("gcm", "new"), "g2")
 
 
 def test_old_generation_applies_until_the_new_one_has_streamed() -> None:
@@ -236,7 +277,7 @@ def test_a_state_without_a_generation_is_read(version: int, lsn: int, token: str
     """An earlier version's state has no generation; its version is 1 after a snapshot's row, else the change's LSN."""
     registrar = Registrar()
     registrar.states.states["1"] = DeviceState(
-        token="old", endpoint_arn="arn:gcm:old", enabled=True, reason=None, version=version, updated_at=1
+        token="old", endpoint_arn=endpoint_arn("gcm", "old"), enabled=True, reason=None, version=version, updated_at=1
     )
     assert registrar.run(row("devices", "u", lsn, device(1, "new"))) == []
     assert registrar.states.states["1"].token == token
@@ -245,7 +286,12 @@ def test_a_state_without_a_generation_is_read(version: int, lsn: int, token: str
 def test_a_new_snapshot_does_not_try_a_dead_token_again() -> None:
     registrar = Registrar("g1", "g2")
     registrar.states.states["1"] = DeviceState(
-        token="a", endpoint_arn="arn:gcm:a", enabled=False, reason="takes_nothing", version=50, updated_at=1
+        token="a",
+        endpoint_arn=endpoint_arn("gcm", "a"),
+        enabled=False,
+        reason="takes_nothing",
+        version=50,
+        updated_at=1,
     )
     assert registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2")) == []
     assert registrar.take_calls() == []

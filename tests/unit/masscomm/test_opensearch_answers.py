@@ -16,20 +16,22 @@ from masscomm.directory.client import (
     TransportError,
 )
 from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.users import Device
 from masscomm.errors import DeadLetter, Retry, Stop
 
 
 class StoredDevice:
-    """A client with one device, which has no state yet."""
+    """A client with one device; without `state`, the device has no state yet."""
 
-    def __init__(self, platform: str) -> None:
+    def __init__(self, platform: str, state: dict[str, Any] | None = None) -> None:
         self._row = {"id": 1, "user_id": 1, "platform": platform, "token": "a"}
+        self._state = {"found": False} if state is None else {"found": True, "_version": 1, "_source": state}
 
     def search(self, **_: Any) -> Any:
         return searched(hits={"hits": [{"_index": "devices-g1", "_id": "1", "_source": self._row, "sort": [1]}]})
 
     def mget(self, **_: Any) -> Any:
-        return {"docs": [{"_index": "device_state", "_id": "1", "found": False}]}
+        return {"docs": [{"_index": "device_state", "_id": "1", **self._state}]}
 
 
 class Answering:
@@ -213,6 +215,29 @@ def test_snapshot_source_offset_has_no_lsn(offset: Any, lsn: int | None) -> None
 @pytest.mark.kills(guard="devices.platform_of_row")
 @pytest.mark.parametrize(("word", "platform"), [("iOS", "apns"), ("fcm ", "gcm"), ("windows", "windows")])
 def test_devices_have_the_platform_that_their_word_names(word: str, platform: str) -> None:
-    client = cast(OpenSearch, StoredDevice(word))
-    stored = OpenSearchDirectory(client, progress=lambda _: InMemoryCdcProgress(), clock=FixedClock())
-    assert [device.platform for device in stored.devices([1])[1]] == [platform]
+    assert device_in(StoredDevice(word)).platform == platform
+
+
+@pytest.mark.guarantee("push.platform_of_the_endpoint")
+@pytest.mark.kills(guard="devices.endpoint_of_platform")
+@pytest.mark.parametrize(
+    ("word", "application", "enabled"),
+    [
+        ("android", "GCM", False),
+        ("ios", "APNS_SANDBOX", False),
+        ("ios", "GCM", True),
+        ("android", "APNS", True),
+        ("android", "ADM", True),
+    ],
+)
+def test_endpoint_of_another_platform_is_not_used(word: str, application: str, enabled: bool) -> None:
+    """The device waits for the endpoint of its own platform as a new device does."""
+    arn = f"arn:aws:sns:eu-central-1:000000000000:endpoint/{application}/app/1"
+    device = device_in(StoredDevice(word, {"token": "a", "endpoint_arn": arn, "enabled": False}))
+    assert (device.endpoint_arn, device.enabled) == (None if enabled else arn, enabled)
+
+
+def device_in(client: StoredDevice) -> Device:
+    stored = OpenSearchDirectory(cast(OpenSearch, client), progress=lambda _: InMemoryCdcProgress(), clock=FixedClock())
+    (device,) = stored.devices([1])[1]
+    return device
