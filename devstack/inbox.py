@@ -33,7 +33,8 @@ class Message:
 
     user_id: int
     channel: str
-    notification_id: str
+    # None: the message is none of masscomm's.
+    notification_id: str | None
     # The receiver: "device 421 (gcm)", or the e-mail address.
     receiver: str
     title: str
@@ -51,7 +52,7 @@ class Message:
         head = f"{at}{self.channel} to user {self.user_id}, {self.receiver}"
         body = "\n".join(f"  {line}" for line in self.text.rstrip().splitlines())
         note = "" if self.url is None else f"  link {self.url}\n"
-        note += f"  notification {self.notification_id}"
+        note += "  no notification" if self.notification_id is None else f"  notification {self.notification_id}"
         if self.unsubscribe_link is not None:
             note += f"\n  unsubscribe {self.unsubscribe_link}"
         return Text.assemble((head, "cyan"), "\n  ", (self.title, "bold"), "\n", body, "\n", (note, "dim"))
@@ -85,7 +86,7 @@ class Inbox:
 
     def messages(self) -> list[Message]:
         """Return all messages since the provider was started, in the order of their times. If no users are named, only
-        the LATEST notifications that have an outcome.
+        the LATEST notifications that have an outcome, and what else was sent to their users.
         """
         if self.user_ids is not None:
             found = self._received(self.user_ids)
@@ -94,9 +95,11 @@ class Inbox:
             latest = sorted(self._published().items(), key=lambda item: item[1].at_ms)[-LATEST:]
             published = dict(latest)
             users = {each.user_id for each in published.values()}
-            found = [each for each in self._received(sorted(users)) if each.notification_id in published]
+            received = self._received(sorted(users))
+            found = [each for each in received if each.notification_id is None or each.notification_id in published]
         timed = [
-            replace(each, at_ms=at.at_ms) if (at := published.get(each.notification_id)) else each for each in found
+            replace(each, at_ms=at.at_ms) if (at := published.get(each.notification_id or "")) else each
+            for each in found
         ]
         return sorted(timed, key=lambda message: math.inf if message.at_ms is None else message.at_ms)
 
@@ -157,7 +160,16 @@ def _mailbox(address: str) -> str:
         return address
 
 
-def _message(user_id: int, receiver: str, call: provider.Call) -> Message:
+def _message(user_id: int, receiver: str, call: provider.Call | provider.Foreign) -> Message:
+    if isinstance(call, provider.Foreign):
+        return Message(
+            user_id=user_id,
+            channel=call.channel,
+            notification_id=None,
+            receiver=receiver,
+            title="Not a message of masscomm",
+            text=call.text,
+        )
     return Message(
         user_id=user_id,
         channel=call.channel,

@@ -4,9 +4,10 @@ import email
 import email.policy
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.message import Message
+from email.utils import parseaddr
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ _PUSHES = "/_aws/sns/platform-endpoint-messages"
 
 
 class ProviderError(Exception):
-    """A message in LocalStack's record has no notification id."""
+    """A message in LocalStack's record has no notification id, or another form than masscomm's messages."""
 
 
 @dataclass(frozen=True)
@@ -31,27 +32,50 @@ class Call:
     url: str | None = None  # The deep link of a push; None: it has none.
 
 
+@dataclass(frozen=True)
+class Foreign:
+    """A push or e-mail that the provider accepted, and that is none of masscomm's messages."""
+
+    channel: str
+    target: str  # The ARN of an endpoint, or an e-mail address.
+    text: str  # The message as it was accepted.
+
+
 def calls(aws_url: str) -> list[Call]:
     """Return all pushes and e-mails that the provider has accepted since its start. Raises httpx.HTTPError or
     ProviderError.
     """
-    return [*pushes(aws_url), *emails(aws_url)]
+    return [*pushes(aws_url), *_own(_mails(_accepted_emails(aws_url)))]
 
 
 def pushes(aws_url: str) -> list[Call]:
     """Return all pushes that the provider has accepted since its start. Raises the errors of `calls`."""
-    return list(_pushes(_page(aws_url, _PUSHES, timeout_s=60)["platform_endpoint_messages"]))
+    return _own(_pushes(_page(aws_url, _PUSHES, timeout_s=60)["platform_endpoint_messages"]))
 
 
-def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call]:
-    """Return the pushes to the endpoint of one device. Raises the errors of `calls`."""
+def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call | Foreign]:
+    """Return the pushes to the endpoint of one device. Raises httpx.HTTPError."""
     answer = _page(aws_url, _PUSHES, timeout_s=10, endpointArn=endpoint_arn)
     return list(_pushes(answer["platform_endpoint_messages"]))
 
 
-def emails(aws_url: str) -> list[Call]:
-    """Return all e-mails that the provider has accepted since its start. Raises the errors of `calls`."""
-    return list(_mails(_page(aws_url, "/_aws/ses", timeout_s=60)["messages"]))
+def emails(aws_url: str) -> list[Call | Foreign]:
+    """Return all e-mails that the provider has accepted since its start. Raises httpx.HTTPError."""
+    return list(_mails(_accepted_emails(aws_url)))
+
+
+def _own(messages: Iterable[Call | Foreign]) -> list[Call]:
+    found = []
+    for message in messages:
+        if isinstance(message, Foreign):
+            raise ProviderError(f"the {message.channel} to {message.target} is not masscomm's: {message.text}")
+        found.append(message)
+    return found
+
+
+def _accepted_emails(aws_url: str) -> list[dict[str, Any]]:
+    accepted: list[dict[str, Any]] = _page(aws_url, "/_aws/ses", timeout_s=60)["messages"]
+    return accepted
 
 
 def _page(aws_url: str, path: str, *, timeout_s: float, **parameters: str) -> Any:
@@ -59,27 +83,41 @@ def _page(aws_url: str, path: str, *, timeout_s: float, **parameters: str) -> An
         return client.get(path, params=parameters).raise_for_status().json()
 
 
-def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call]:
+def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call | Foreign]:
     for endpoint_arn, sent in messages.items():
         for message in sent:
-            payload: Any = message["Message"]
-            while isinstance(payload, str):  # The payload can be JSON that was encoded as a JSON string several times.
-                payload = json.loads(payload)
-            payload = _decoded(payload)
+            payload = _payload(message["Message"])
             notification_id = _find(payload, "notification_id")
-            if notification_id is None:
-                raise ProviderError(f"a push to {endpoint_arn} has no notification id: {payload}")
+            if notification_id is None:  # guard: inbox.foreign_message
+                yield Foreign("push", endpoint_arn, str(message["Message"]))
+                continue
             title, body = (str(_find(payload, name)) for name in ("title", "body"))
             yield Call("push", str(notification_id), endpoint_arn, title, body, url=_find(payload, "url"))
 
 
-def _mails(messages: list[dict[str, Any]]) -> Iterator[Call]:
+def _payload(message: Any) -> Any:
+    """Return the payload of a push, which can be JSON that was encoded as a JSON string several times."""
+    while isinstance(message, str):
+        try:
+            message = json.loads(message)
+        except ValueError:  # SNS has sent the default text, as for a message without the key of the platform.
+            return message
+    return _decoded(message)
+
+
+def _mails(messages: list[dict[str, Any]]) -> Iterator[Call | Foreign]:
     for message in messages:
-        parsed = email.message_from_string(message["RawData"], policy=email.policy.default)
+        raw = message.get("RawData")
+        if raw is None:  # The e-mail was sent by SendEmail, and not by SendRawEmail.
+            receivers = message.get("Destination", {}).get("ToAddresses") or [""]
+            yield Foreign("email", str(receivers[0]), json.dumps(message, ensure_ascii=False))
+            continue
+        parsed = email.message_from_string(raw, policy=email.policy.default)
         # The message id has the form <notification_id@the sender's domain>.
         notification_id, at, _ = str(parsed["Message-ID"]).lstrip("<").partition("@")
         if not at:
-            raise ProviderError(f"an e-mail to {parsed['To']} has no notification id")
+            yield Foreign("email", parseaddr(str(parsed["To"]))[1], raw)
+            continue
         plain = parsed.get_body(("plain",))
         text = "" if plain is None else "\n".join(str(plain.get_content()).splitlines())
         link = _one_click_link(parsed) if parsed["List-Unsubscribe-Post"] else None

@@ -300,7 +300,8 @@ class Demo:
                 seen: list[provider.Call] = seen, endpoints: list[str] = endpoints, wanted: str = wanted
             ) -> Pending | None:
                 calls = [call for arn in endpoints for call in provider.pushes_to(self.stack.config.aws_url, arn)]
-                seen[:] = [call for call in calls if call.notification_id == wanted]
+                own = [call for call in calls if isinstance(call, provider.Call)]
+                seen[:] = [call for call in own if call.notification_id == wanted]
                 return None if len(seen) >= len(endpoints) else Pending("the push at the provider")
 
             self.waiter.until(f"{label} is at the provider: “{headline}”", taken, timeout_s=60, logs=LOGS, every_s=0.02)

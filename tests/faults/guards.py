@@ -616,6 +616,12 @@ MUTANTS = (
         no_cell="the platform applications of the cells are right",
     ),
     Mutant(
+        guard="inbox.foreign_message",
+        rule="The inbox shows a message that is none of masscomm's as it is.",
+        change=Never(),
+        no_cell="the inbox is a command of the local stack, and no part of the chain",
+    ),
+    Mutant(
         guard="devices.unknown_platform",
         rule="A row of an unknown platform is a dead letter.",
         change=Never(),

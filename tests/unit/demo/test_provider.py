@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from devstack.demo import provider
-from devstack.demo.provider import Call
+from devstack.demo.provider import Call, Foreign
 from masscomm.channels.email import email_message
 from masscomm.channels.push import push_message
 
@@ -91,5 +91,24 @@ def test_email_call_has_its_unsubscribe_link(answer: Answer) -> None:
 def test_push_call_without_notification_id_is_an_error(answer: Answer) -> None:
     answer([{"TargetArn": ARN.format("GCM"), "Message": '{"data": {"title": "?"}}'}], [])
 
-    with pytest.raises(provider.ProviderError, match="has no notification id"):
+    with pytest.raises(provider.ProviderError, match="is not masscomm's"):
         provider.calls("http://localhost")
+
+
+@pytest.mark.kills(guard="inbox.foreign_message")
+@pytest.mark.parametrize("text", ["We won", '{"data": {"title": "?"}}', '"text"', "[1, 2]", "7", ""])
+def test_push_in_another_form_is_foreign(text: str, answer: Answer) -> None:
+    target = ARN.format("GCM")
+    answer([{"TargetArn": target, "Message": text}], [])
+    assert provider.pushes_to("http://localhost", target) == [Foreign("push", target, text)]
+
+
+def test_email_in_another_form_is_foreign(answer: Answer) -> None:
+    raw = "To: Ada <ada@club1.example>\nSubject: Hallo\n\nText"
+    sent = {"Destination": {"ToAddresses": ["bob@club1.example"]}, "Subject": "Hallo"}
+    answer([], [{"RawData": raw}, sent, {"Subject": "?"}])
+    assert provider.emails("http://localhost") == [
+        Foreign("email", "ada@club1.example", raw),
+        Foreign("email", "bob@club1.example", json.dumps(sent)),
+        Foreign("email", "", '{"Subject": "?"}'),
+    ]

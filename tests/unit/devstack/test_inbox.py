@@ -10,9 +10,13 @@ import pytest
 
 from devstack import inbox
 from devstack.config import StackConfig
+from devstack.demo import provider
+from devstack.demo.provider import Foreign
 from devstack.demo.records import Published, PublishTimes
 from devstack.inbox import Inbox, Message
+from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import notification_id
+from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from provisioning import SCHEMAS
@@ -55,6 +59,23 @@ def test_unsubscribe_link_of_an_email_is_shown() -> None:
 def test_deep_link_of_a_push_is_shown() -> None:
     assert "\n  link riverside://matches/7\n" in replace(message(1), url="riverside://matches/7").rendered().plain
     assert "link" not in message(1).rendered().plain
+
+
+def test_message_in_another_form_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    arn = "arn:aws:sns:us-east-1:000000000000:endpoint/GCM/masscomm/1"
+    device = Device(device_id=10, user_id=1, platform="gcm", token="t", endpoint_arn=arn)
+    directory = InMemoryDirectory()
+    directory.put(User(user_id=1, club_id=7, email="ada@club1.example"), device)
+    monkeypatch.setattr(Inbox, "_directory", directory)
+    monkeypatch.setattr(Inbox, "_times", SimpleNamespace(all=lambda: {message(1).notification_id: Published(1, 1)}))
+    pushed, mailed = Foreign("push", arn, "default text"), Foreign("email", "ada@club1.example", "raw")
+    monkeypatch.setattr(provider, "pushes_to", lambda *_: [pushed])
+    monkeypatch.setattr(provider, "emails", lambda *_: [mailed])
+    for inbox_of in (of_users(tmp_path), of_users(tmp_path, 1)):
+        assert [each.text for each in inbox_of.messages()] == ["default text", "raw"]
+        shown = inbox_of.messages()[0].rendered().plain
+        assert "push to user 1, device 10 (gcm)\n  Not a message of masscomm\n  default text" in shown
+    assert of_users(tmp_path, 1).of_send(SEND) == []
 
 
 def test_messages_of_other_sends_are_left_out(read: list[list[Message]], tmp_path: Path) -> None:
